@@ -1,0 +1,1 @@
+"""leaderq: leader-elected consumers that stay alone and available."""

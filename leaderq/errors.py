@@ -1,0 +1,128 @@
+"""Every error leaderq raises, under one root.
+
+A class exists only where a caller would react differently; the rest is in the message, which names the value, the place it
+came from and what to do about it. Exceptions of kazoo and kafka-python never leave ``leaderq.zookeeper`` and ``leaderq.kafka``:
+they arrive here as the ``__cause__`` of one of these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leaderq.term import Reason
+
+
+class LeaderqError(Exception):
+    """The root of all leaderq errors."""
+
+
+class ConfigurationError(LeaderqError):
+    """Something the user wrote cannot be used: an address, a class name, an option, a file.
+
+    ``problems`` holds one sentence each; all problems found are reported at once.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
+
+class ServersUnreachable(LeaderqError):
+    """ZooKeeper or Kafka did not answer in time at the address given."""
+
+    def __init__(self, what: str, address: str, *, waited_s: float, remedy: str = "") -> None:
+        self.what = what
+        self.address = address
+        self.waited_s = waited_s
+        hint = remedy or f"is {what} listening there, and may this host reach it?"
+        super().__init__(f"{what} at {address!r} did not answer within {waited_s:.1f} s; {hint}")
+
+
+class AccessRefused(LeaderqError):
+    """A server answered, and refused these credentials or this operation."""
+
+
+class CareerFailed(LeaderqError):
+    """The user's career raised; the original exception is the ``__cause__``."""
+
+    def __init__(self, career: str, stage: str, error: BaseException) -> None:
+        self.career = career
+        self.stage = stage
+        super().__init__(f"career {career!r} failed in {stage}: {type(error).__name__}: {error}")
+
+
+class Deposed(LeaderqError):
+    """Work was attempted on a term that is over.
+
+    ``reason`` is a :class:`leaderq.term.Reason`; ``term`` is the number of the term that ended.
+    """
+
+    def __init__(self, *, term: int, reason: Reason) -> None:
+        self.term = term
+        self.reason = reason
+        super().__init__(f"term {term} is over ({reason.sentence}); its work must stop")
+
+
+class ZooKeeperError(LeaderqError):
+    """ZooKeeper refused or lost a request.
+
+    ``path`` is the znode meant; ``index`` is the position of the operation that failed when the request was a multi.
+    """
+
+    def __init__(self, message: str, *, path: str | None = None, index: int | None = None) -> None:
+        self.path = path
+        self.index = index
+        super().__init__(message)
+
+
+class NoNode(ZooKeeperError):
+    """The znode, or the parent of the znode to create, does not exist."""
+
+
+class NodeExists(ZooKeeperError):
+    """The znode to create exists already."""
+
+
+class BadVersion(ZooKeeperError):
+    """The znode's data version is not the expected one: someone wrote first."""
+
+
+class NotEmpty(ZooKeeperError):
+    """The znode to delete has children."""
+
+
+class ConnectionLost(ZooKeeperError):
+    """The connection broke, or no answer came in time: the outcome of a write is unknown."""
+
+
+class NotConnected(ConnectionLost):
+    """The request was not sent, for the session has no connection at the moment: nothing happened."""
+
+
+class SessionExpired(ZooKeeperError):
+    """The session is over: its ephemeral znodes are gone, or will be, and none of its requests will be served."""
+
+
+class SessionClosed(ZooKeeperError):
+    """The session was closed by its owner."""
+
+
+class KafkaError(LeaderqError):
+    """Kafka refused or lost a request."""
+
+
+class KafkaFenced(KafkaError):
+    """The broker refused this consumer, because a newer one has taken its place."""
+
+
+class UnknownTopic(KafkaError):
+    """A topic to read does not exist on the cluster."""
+
+
+class ServerFailed(LeaderqError):
+    """A server that ``leaderq.testing`` was to run did not start, or died; the message ends with its last log lines."""
+
+
+class MissingPiece(LeaderqError):
+    """Something that must be installed is not there (an extra, a Java runtime); the message says how to get it."""
