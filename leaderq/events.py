@@ -1,0 +1,186 @@
+"""What happens, as typed values; logs, metrics, traces and tests subscribe.
+
+The core publishes and never knows who listens. A listener runs on the thread that publishes and must be quick; one that raises
+is logged and never reaches the work. Every event carries ``career`` and ``candidate`` (the id given by ``--id``), so that one
+bus can serve several of each.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from leaderq.term import Reason
+
+log = logging.getLogger(__name__)
+
+
+class Stage(str, Enum):
+    """Where a term stands; the value is the word in the ``term`` znode."""
+
+    INAUGURATION = "inauguration"
+    EXECUTION = "execution"
+    HANDOVER = "hand-over"
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to one candidate of one career."""
+
+    career: str
+    candidate: str
+
+    @property
+    def name(self) -> str:
+        """The event's word in logs: its class name in snake_case."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower()
+
+
+@dataclass(frozen=True)
+class Standing(Event):
+    """The candidate has joined the queue for leadership, under ``node``."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class TermBegan(Event):
+    """The candidate won; ``unclean`` says that the term before ended without a hand-over."""
+
+    term: int
+    unclean: bool
+
+
+@dataclass(frozen=True)
+class StageBegan(Event):
+    """A term has entered ``stage``."""
+
+    term: int
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class WorkPaused(Event):
+    """No new unit of work begins until :class:`WorkResumed`; ``why`` is a sentence."""
+
+    term: int
+    why: str
+
+
+@dataclass(frozen=True)
+class WorkResumed(Event):
+    """Units of work begin again, in the same term."""
+
+    term: int
+
+
+@dataclass(frozen=True)
+class TermEnding(Event):
+    """The term must wind up, for ``reason``."""
+
+    term: int
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class TermEnded(Event):
+    """The career's code has returned; ``clean`` says whether the end was recorded, so that the next leader need not wait."""
+
+    term: int
+    reason: Reason
+    clean: bool
+
+
+@dataclass(frozen=True)
+class CareerError(Event):
+    """The user's code raised ``error`` in ``stage``; what is done about it follows as other events."""
+
+    term: int
+    stage: str
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class CoolingOff(Event):
+    """The candidate stands again only after ``seconds``; ``failures`` terms in a row have failed."""
+
+    seconds: float
+    failures: int
+    why: str
+
+
+@dataclass(frozen=True)
+class BudgetMissed(Event):
+    """``stage`` has taken longer than its budget of ``budget_s`` seconds."""
+
+    term: int
+    stage: str
+    budget_s: float
+
+
+@dataclass(frozen=True)
+class Withdrawn(Event):
+    """The candidate no longer stands."""
+
+
+@dataclass(frozen=True)
+class SessionChanged(Event):
+    """The ZooKeeper session is now in ``state`` (*connected*, *suspended*, *lost*, *closed*)."""
+
+    state: str
+
+
+@dataclass(frozen=True)
+class GuardianLost(Event):
+    """The guardian process is gone: a crash now costs the session time-out."""
+
+    pid: int
+
+
+@dataclass(frozen=True)
+class DrainStalled(Event):
+    """The Kafka consumer stood still although records wait, and was rebuilt; ``rebuilt`` counts how often in this process."""
+
+    partition: str
+    position: int
+    end: int
+    rebuilt: int
+
+
+E = TypeVar("E", bound=Event)
+Listener = Callable[[E], None]
+
+
+class EventBus:
+    """Hands each published event to the listeners of its class and of its base classes. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._listeners: list[tuple[type[Event], Callable[..., None]]] = []
+        self._lock = threading.Lock()
+
+    def subscribe(self, kind: type[E], listener: Listener[E]) -> Callable[[], None]:
+        """Call ``listener`` for every event of class ``kind``; gives a function that ends the subscription."""
+        entry = (kind, listener)
+        with self._lock:
+            self._listeners = [*self._listeners, entry]
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._listeners = [known for known in self._listeners if known is not entry]
+
+        return unsubscribe
+
+    def publish(self, event: Event) -> None:
+        """Tell every listener; never raises."""
+        for kind, listener in self._listeners:
+            if isinstance(event, kind):
+                try:
+                    listener(event)
+                except Exception:  # noqa: BLE001  (contract: a broken listener never reaches the work)
+                    log.exception("listener %r failed on %s; the work goes on", listener, event.name)

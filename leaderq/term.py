@@ -1,0 +1,190 @@
+"""One uninterrupted stretch of leadership, as a value with an end.
+
+Who is authoritative: ZooKeeper decides who wins a term; the leader's own clock decides, without asking anybody, when the term
+may no longer be believed. The candidate that won keeps the :class:`OpenTerm`; the career is handed the same object as a
+:class:`Term` and cannot prolong it.
+
+States, each reached once and never left again:
+
+* **on**: work may be taken;
+* **ending**: ``ending`` is set, the unit in hand is finished (or abandoned) and ``handOver`` follows. After a planned end the
+  leadership is still held, so ``check()`` and ``write()`` still pass;
+* **over**: leadership is gone (deposed) or given back. ``check()`` and ``write()`` raise :class:`Deposed`.
+
+*paused* is no state of its own: it comes and goes while the term is on, and means "begin no new unit of work".
+
+A process that was frozen finds its term over at its very next ``check()``: the deadline is compared with the clock at that
+moment and needs no other thread to have run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from leaderq.clock import now_s
+from leaderq.errors import Deposed
+
+if TYPE_CHECKING:
+    from leaderq.zookeeper.operations import Operation
+
+
+class Reason(Enum):
+    """Why a term ends; the value is the word that stands in the ``term`` znode and in logs."""
+
+    SESSION = "session"
+    LEASE = "lease"
+    FENCED = "fenced"
+    NODE_DELETED = "node-deleted"
+    HEALTH = "health"
+    FAILED = "failed"
+    BUDGET = "budget"
+    STEP_DOWN = "step-down"
+    TRANSFER = "transfer"
+    WITHDRAWN = "withdrawn"
+
+    @property
+    def sentence(self) -> str:
+        """The reason as a person would put it."""
+        return _SENTENCES[self]
+
+    @property
+    def deposes(self) -> bool:
+        """Whether leadership is already lost when this reason is known, so that nothing may be written any more."""
+        return self in _DEPOSING
+
+
+_SENTENCES = {
+    Reason.SESSION: "its ZooKeeper session is over",
+    Reason.LEASE: "the quorum was not heard from before the lease ran out",
+    Reason.FENCED: "a newer leader has fenced it",
+    Reason.NODE_DELETED: "its candidate znode was deleted",
+    Reason.HEALTH: "the career reported itself unhealthy",
+    Reason.FAILED: "the career failed",
+    Reason.BUDGET: "a stage overran its budget",
+    Reason.STEP_DOWN: "an operator asked it to step down",
+    Reason.TRANSFER: "an operator transferred the leadership",
+    Reason.WITHDRAWN: "the candidate withdrew",
+}
+_DEPOSING = frozenset({Reason.SESSION, Reason.LEASE, Reason.FENCED, Reason.NODE_DELETED})
+
+FencedWrite = Callable[["Term", Sequence["Operation"]], list[Any]]
+
+
+class Term:
+    """What a career sees of its leadership.
+
+    ``number`` is the fencing token: dense, and never lower than that of an earlier leader; store it beside the data and refuse
+    lower ones. ``id`` is unique for ever.
+
+    Guarantees: once :meth:`check` or :meth:`write` has raised :class:`Deposed` they always will; no write passes after another
+    leader was inaugurated.
+    Not guaranteed: that leadership still stands when :meth:`check` has *returned*; only a fenced write, or a resource that
+    compares ``number``, closes that gap.
+    """
+
+    def __init__(self, *, number: int, id: str, career: str, candidate: str, deadline: float, write: FencedWrite) -> None:  # noqa: A002
+        self.number = number
+        self.id = id
+        self.career = career
+        self.candidate = candidate
+        self.ending = threading.Event()
+        self._deadline = deadline
+        self._write = write
+        self._paused = False
+        self._reason: Reason | None = None
+        self._over = False
+        self._lock = threading.Lock()
+
+    @property
+    def deadline(self) -> float:
+        """The instant, on :func:`leaderq.clock.now_s`, until which this leadership may be trusted unheard (seconds)."""
+        return self._deadline
+
+    def remaining_s(self) -> float:
+        """Seconds until :attr:`deadline`; 0.0 when the term is over."""
+        return 0.0 if self._over else max(0.0, self._deadline - now_s())
+
+    @property
+    def paused(self) -> bool:
+        """Whether no new unit of work may begin for now: ZooKeeper is silent, or an operator paused the career."""
+        return self._paused
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the term is ending or over; ``None`` while it is on."""
+        return self._reason
+
+    def check(self) -> None:
+        """Return if this leadership may be trusted now.
+
+        Raises :class:`Deposed` once it may not; cheap enough for every record (no lock, no I/O).
+        """
+        if not self._over and now_s() < self._deadline:
+            return
+        self._lose(Reason.LEASE)
+        raise Deposed(term=self.number, reason=self._reason or Reason.LEASE)
+
+    def write(self, ops: Iterable[Operation]) -> list[Any]:
+        """Carry out ZooKeeper operations in one multi that fails if this leader is no longer the leader.
+
+        ``ops`` are :class:`~leaderq.zookeeper.Create`, ``SetData``, ``Delete`` and ``Check`` values; gives one result for each.
+        Raises :class:`Deposed` when fenced, the :class:`~leaderq.errors.ZooKeeperError` of the first operation that failed
+        otherwise. While ZooKeeper is silent it waits, at most until the lease ends.
+        Not guaranteed: the outcome when :class:`~leaderq.errors.ConnectionLost` is raised; read back before repeating.
+        """
+        self.check()
+        return self._write(self, tuple(ops))
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, waking early when the term should wind up; gives whether it is still on."""
+        end = now_s() + seconds
+        while not self.ending.is_set():
+            # Never past the deadline: a candidate thread starved by the work would not wake us then.
+            left = min(end, self._deadline) - now_s()
+            if left <= 0:
+                break
+            self.ending.wait(left)
+        if now_s() >= self._deadline:
+            self._lose(Reason.LEASE)
+        return not self.ending.is_set()
+
+    def _lose(self, reason: Reason) -> None:
+        with self._lock:
+            self._reason = self._reason if self._over and self._reason else reason
+            self._over = True
+        self.ending.set()
+
+    def __repr__(self) -> str:
+        state = "over" if self._over else "ending" if self.ending.is_set() else "paused" if self._paused else "on"
+        return f"<Term {self.number} of {self.career!r} by {self.candidate!r}, {state}>"
+
+
+class OpenTerm(Term):
+    """A term in the hands of its candidate, which alone prolongs, pauses and ends it. Thread-safe."""
+
+    def prolong(self, deadline: float) -> None:
+        """Trust the leadership until ``deadline``; an earlier one than before, or one after the end, is ignored."""
+        with self._lock:
+            # A deadline already passed is final: somebody may have acted on it (spec: re-check the lease after the wait).
+            if not self._over and now_s() < self._deadline:
+                self._deadline = max(self._deadline, deadline)
+
+    def pause(self, paused: bool) -> None:
+        """Forbid, or allow again, the next unit of work."""
+        self._paused = paused
+
+    def wind_up(self, reason: Reason) -> None:
+        """Begin the end of the term; with a reason that deposes, it is over at once."""
+        if reason.deposes:
+            self._lose(reason)
+            return
+        with self._lock:
+            self._reason = self._reason or reason
+        self.ending.set()
+
+    def close(self) -> None:
+        """End the term for good: the career's code has returned."""
+        self._lose(self._reason or Reason.WITHDRAWN)
