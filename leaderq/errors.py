@@ -126,3 +126,11 @@ class ServerFailed(LeaderqError):
 
 class MissingPiece(LeaderqError):
     """Something that must be installed is not there (an extra, a Java runtime); the message says how to get it."""
+
+
+class RequestRefused(LeaderqError):
+    """An operator's request cannot be carried out as things stand; the message says why not."""
+
+
+class CorruptRecord(LeaderqError):
+    """A znode of leaderq holds something that leaderq did not write; nothing was changed."""

@@ -1,0 +1,96 @@
+"""Where a career's znodes are, and who stands in which place of the line (pure).
+
+Candidates are named as Curator's ``LeaderLatch`` names them, ``_c_<uuid4>-latch-<sequence>``, so that a Java latch can stand in
+the same line. The sequence is ZooKeeper's signed 32-bit counter: past 2147483647 it goes on at -2147483648, so names are
+compared as numbers modulo 2^32, never as text.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_NAME = re.compile(r".*latch-(-?\d{10})$")
+_COUNTER = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of one career below ``root``."""
+
+    root: str
+    career: str
+
+    @property
+    def base(self) -> str:
+        """The career's own folder."""
+        return f"{self.root.rstrip('/')}/{self.career}"
+
+    @property
+    def candidates(self) -> str:
+        """The folder of the line."""
+        return f"{self.base}/candidates"
+
+    @property
+    def term(self) -> str:
+        """The record of the newest term."""
+        return f"{self.base}/term"
+
+    @property
+    def control(self) -> str:
+        """The operator's wishes."""
+        return f"{self.base}/control"
+
+    def candidate(self, name: str) -> str:
+        """The path of a candidate's znode."""
+        return f"{self.candidates}/{name}"
+
+
+def new_guid() -> str:
+    """A mark that finds a candidate's znode again when the reply to its creation was lost."""
+    return str(uuid.uuid4())
+
+
+def name_prefix(guid: str) -> str:
+    """What a candidate asks ZooKeeper to create; the server appends the sequence."""
+    return f"_c_{guid}-latch-"
+
+
+def sequence(name: str) -> int | None:
+    """The counter in a candidate's name as an unsigned number; ``None`` for a name that is no candidate's."""
+    match = _NAME.match(name)
+    return int(match.group(1)) % _COUNTER if match else None
+
+
+def in_line(names: Iterable[str]) -> list[str]:
+    """Candidates in the order of their turns, first the one that leads or may claim; other names are left out."""
+    numbered = [(number, name) for name in names if (number := sequence(name)) is not None]
+    if not numbered:
+        return []
+    # Candidates live at most 2^31 apart; a wider spread means that the counter wrapped between them.
+    top = max(number for number, _ in numbered)
+    return [name for _, name in sorted(numbered, key=lambda one: one[0] + (_COUNTER if top - one[0] > _COUNTER // 2 else 0))]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A candidate's place: its own znode, the one directly in front (``None``: nobody), and surplus znodes of its own."""
+
+    name: str
+    ahead: str | None
+    surplus: tuple[str, ...] = ()
+
+
+def place_of(guid: str, names: Sequence[str]) -> Place | None:
+    """Where the candidate marked ``guid`` stands; ``None`` when it does not.
+
+    A creation whose reply was lost may have been repeated: the foremost znode counts, the others are surplus.
+    """
+    line = in_line(names)
+    own = [name for name in line if guid in name]
+    if not own:
+        return None
+    position = line.index(own[0])
+    return Place(own[0], line[position - 1] if position else None, tuple(own[1:]))

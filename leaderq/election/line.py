@@ -1,0 +1,269 @@
+"""A candidate's dealings with the line while it does not lead: enlist, survey, claim, release.
+
+Each call is a handful of bounded requests and gives the :class:`~leaderq.election.decision.Signal` that says what came of it.
+They may wait, for nothing is held meanwhile that could run out; a leader's renewals are :mod:`leaderq.election.tenure`'s.
+
+Who is authoritative: ZooKeeper. A znode is this candidate's only if it carries its mark *and* belongs to its present session;
+that is looked up again after every wait, since a znode of a session that has ended stands for a while beside the new one
+(CURATOR-696). Whatever is repeated is found again by the mark: a lost reply never leaves a second znode in the line.
+
+On each failure: no connection, or no reply: ``FAILED``, and the candidate tries again with whatever it then finds. The folder
+vanished (container parents do): it is made again (CURATOR-724). The ``term`` record is unreadable: an error for the log, no claim, try again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from leaderq.clock import now_s
+from leaderq.election.decision import Signal
+from leaderq.election.layout import Layout, Place, in_line, name_prefix, new_guid, place_of
+from leaderq.election.records import TermRecord, Wishes, closed, decode, encode, next_number
+from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord, NoNode, SessionExpired, ZooKeeperError
+from leaderq.events import Stage
+from leaderq.term import Reason
+from leaderq.zookeeper import Check, Delete, Operation, Session, SetData, WatchEvent, WatchKind
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Victory:
+    """A claim that was acknowledged; ``sent_s`` is when it was sent, where the lease starts."""
+
+    record: TermRecord
+    node: str
+    session: int
+    sent_s: float
+    unclean: bool
+
+
+class Line:
+    """One candidate's place in the line. Not thread-safe: the candidate's thread alone uses it."""
+
+    def __init__(self, session: Session, layout: Layout, candidate: str, *, stirred: Callable[[], None]) -> None:
+        self._session = session
+        self._layout = layout
+        self._candidate = candidate
+        self._stirred = stirred  # called on a ZooKeeper thread
+        self._guid = new_guid()
+        # Marks of earlier candidacies: a server that lags behind may show their znodes only later.
+        self._left: deque[str] = deque(maxlen=8)
+        self._owner: int | None = None
+        self._watched: tuple[int | None, str] | None = None
+        self._finished: str | None = None  # the last term of ours that is over: never to be resumed
+        self._newest = TermRecord()
+        self._newest_version = -1
+        self._unclean = False
+        self._wishes = Wishes()
+        self.place: Place | None = None
+        self.victory: Victory | None = None
+
+    @property
+    def _patience_s(self) -> float:
+        return max(1.0, self._session.timeout_s / 3)
+
+    def enlist(self) -> Signal:
+        """Join the end of the line, or find the znode that an earlier try made."""
+        try:
+            self._session.ensure_path(self._layout.candidates)
+            self._renew_mark_if_session_changed()
+            names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
+            self._sweep(names)
+            if place_of(self._guid, names) is None:
+                prefix = self._layout.candidate(name_prefix(self._guid))
+                self._session.create(
+                    prefix, self._candidate.encode(), ephemeral=True, sequential=True, timeout_s=self._patience_s
+                )
+        except ZooKeeperError as exc:
+            return self._failed("enlisting", exc)
+        return Signal.ENLISTED
+
+    def requeue(self) -> Signal:
+        """Leave the place and join the end of the line."""
+        self._take_new_mark()
+        return self.enlist()
+
+    def survey(self) -> Signal:
+        """Look who is in front, and watch it if somebody is."""
+        try:
+            names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
+            self.place = place_of(self._guid, names)
+            if self.place is None or not self._is_mine(self.place.name):
+                self._take_new_mark()
+                return Signal.ABSENT
+            for surplus in self.place.surplus:
+                self._delete(surplus)
+            if self.place.ahead is not None:
+                return self._watch(self.place.ahead)
+            return self._read_records(names)
+        except NoNode:
+            return Signal.ABSENT
+        except (ZooKeeperError, CorruptRecord) as exc:
+            return self._failed("surveying", exc)
+
+    def claim(self) -> Signal:
+        """Win the term in one multi, provided that our znode stands and nobody has won since the survey.
+
+        A claim whose reply was lost, and which was carried out, is found by our znode's name in the record; it is confirmed by a
+        fresh acknowledged write, since the lease may start with nothing less.
+        """
+        assert self.place is not None  # FIRST follows a survey
+        path = self._layout.candidate(self.place.name)
+        confirm = self._newest.id == self.place.name and self.place.name != self._finished
+        record = self._newest if confirm else self._next_record(self.place.name)
+        claim: Operation = (
+            SetData(path, self._candidate.encode())
+            if confirm
+            else SetData(self._layout.term, encode(record), self._newest_version)
+        )
+        if not confirm:
+            self._unclean = self._newest.id is not None and self._newest.ended is None
+        sent_s = now_s()
+        try:
+            self._session.multi([Check(path), claim], timeout_s=self._patience_s)
+        except (NoNode, BadVersion):
+            return Signal.BEATEN
+        except ZooKeeperError as exc:
+            return self._failed("claiming", exc)
+        self.victory = Victory(record, path, self._owner or 0, sent_s, self._unclean)
+        return Signal.WON
+
+    def release(self, reason: Reason | None) -> Signal:
+        """Record the end of our term, if it is ours to record, and leave the line, in one multi.
+
+        After it, nothing of this candidacy is in ZooKeeper.
+        """
+        try:
+            names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
+            place = place_of(self._guid, names)
+            if place is not None and self._is_mine(place.name):
+                self._give_back(place.name, reason)
+            self._finished = place.name if place else self._finished
+            self._take_new_mark()
+            self._sweep(names)
+        except NoNode:
+            pass  # gone already, which is what was wanted
+        except (ZooKeeperError, CorruptRecord) as exc:
+            return self._failed("releasing", exc)
+        return Signal.RELEASED
+
+    def finish(self, node: str) -> None:
+        """Never resume the term won under this znode path: its career's code was told that it is over."""
+        self._finished = node.rsplit("/", 1)[-1]
+
+    def forget_watch(self) -> None:
+        """The watch fired or was lost with its connection."""
+        self._watched = None
+
+    def _give_back(self, name: str, reason: Reason | None) -> None:
+        path = self._layout.candidate(name)
+        newest, version = self._read_term()
+        ops: list[Operation] = [Check(path), Delete(path)]
+        if newest.id == name and newest.ended is None:
+            end = closed(newest, ended=time.time(), reason=(reason or Reason.WITHDRAWN).value)
+            ops.insert(1, SetData(self._layout.term, encode(end), version))
+        self._session.multi(ops, timeout_s=self._patience_s)
+
+    def _read_records(self, names: list[str]) -> Signal:
+        self._newest, self._newest_version = self._read_term()
+        data, _ = self._read(self._layout.control)
+        self._wishes = decode(Wishes, data, path=self._layout.control)
+        wanted = self._wishes.successor
+        for_this = self._wishes.step_down == self._newest.number
+        if wanted and for_this and wanted != self._candidate and self._stands_behind(wanted, names):
+            return Signal.PASSED_OVER
+        return Signal.FIRST
+
+    def _stands_behind(self, candidate: str, names: list[str]) -> bool:
+        for name in in_line(names)[1:]:
+            try:
+                data, _ = self._session.get(self._layout.candidate(name), timeout_s=self._patience_s)
+            except NoNode:
+                continue
+            if data.decode(errors="replace") == candidate:
+                return True
+        return False
+
+    def _read_term(self) -> tuple[TermRecord, int]:
+        data, version = self._read(self._layout.term)
+        return decode(TermRecord, data, path=self._layout.term), version
+
+    def _read(self, path: str) -> tuple[bytes, int]:
+        try:
+            data, stat = self._session.get(path, timeout_s=self._patience_s)
+        except NoNode:
+            self._session.ensure_path(path)
+            data, stat = self._session.get(path, timeout_s=self._patience_s)
+        return data, stat.version
+
+    def _next_record(self, name: str) -> TermRecord:
+        return TermRecord(
+            number=next_number(self._newest, self._wishes),
+            candidate=self._candidate,
+            id=name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            stage=Stage.INAUGURATION.value,
+            began=time.time(),
+        )
+
+    def _watch(self, ahead: str) -> Signal:
+        """Watch the one in front through its (always empty) list of children.
+
+        That watch fires when the znode is deleted and, unlike one on its data, not each time a leader renews its lease.
+        """
+        wanted = (self._owner, ahead)
+        path = self._layout.candidate(ahead)
+        try:
+            if self._watched == wanted:
+                return Signal.BEHIND if self._session.exists(path, timeout_s=self._patience_s) else Signal.STIRRED
+            self._session.children(path, watch=self._on_watch, timeout_s=self._patience_s)
+        except NoNode:
+            return Signal.STIRRED
+        self._watched = wanted
+        return Signal.BEHIND
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        if event.kind in (WatchKind.DELETED, WatchKind.SESSION):
+            self._watched = None
+        self._stirred()
+
+    def _is_mine(self, name: str) -> bool:
+        stat = self._session.exists(self._layout.candidate(name), timeout_s=self._patience_s)
+        self._owner = self._session.id
+        return stat is not None and stat.ephemeral_owner == self._owner
+
+    def _renew_mark_if_session_changed(self) -> None:
+        if self._owner is not None and self._owner != self._session.id:
+            self._take_new_mark()
+
+    def _take_new_mark(self) -> None:
+        self._left.append(self._guid)
+        self._guid = new_guid()
+        self._watched = None
+
+    def _sweep(self, names: list[str]) -> None:
+        """Delete what earlier candidacies left; ZooKeeper refuses nothing here, for the marks are ours alone."""
+        for name in names:
+            if any(mark in name for mark in self._left):
+                self._delete(name)
+
+    def _delete(self, name: str) -> None:
+        try:
+            self._session.delete(self._layout.candidate(name), timeout_s=self._patience_s)
+        except NoNode:
+            pass  # its session ended in between
+
+    def _failed(self, what: str, exc: ZooKeeperError | CorruptRecord) -> Signal:
+        # Without a connection this repeats until there is one, and the session says so itself; the rest is worth a line.
+        level = logging.DEBUG if isinstance(exc, (ConnectionLost, SessionExpired)) else logging.ERROR
+        log.log(level, "%s as %r in %s did not get through: %s", what, self._candidate, self._layout.base, exc)
+        return Signal.FAILED
+

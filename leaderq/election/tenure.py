@@ -1,0 +1,195 @@
+"""A leader's dealings with ZooKeeper: the lease is renewed, the own znode watched, writes are fenced, operators are heard.
+
+Who is authoritative: acknowledged writes prolong the lease (:mod:`leaderq.election.lease`); the deletion of the own znode, the
+end of the session and a refused fence end the term. Nothing here waits, except :meth:`Tenure.write` on the career's thread: the
+candidate's thread must always be free to notice that the lease has run out.
+
+Replies arrive on ZooKeeper's threads and are only handed on, as signals. A signal of an earlier tenure finds its receiver gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.election.decision import Signal
+from leaderq.election.lease import Lease, Trust
+from leaderq.election.line import Victory
+from leaderq.election.records import TermRecord, Wishes, decode, encode
+from leaderq.errors import CorruptRecord, Deposed, NoNode, NotConnected, SessionExpired, ZooKeeperError
+from leaderq.events import Stage
+from leaderq.term import OpenTerm, Reason, Term
+from leaderq.zookeeper import Check, Operation, Session, SetData, WatchEvent, WatchKind
+
+log = logging.getLogger(__name__)
+
+Tell = Callable[[Signal], None]
+
+
+class Tenure:
+    """One term as its leader keeps it up. ``tell`` hands a signal to the candidate's thread."""
+
+    def __init__(
+        self,
+        session: Session,
+        victory: Victory,
+        *,
+        career: str,
+        term_path: str,
+        control_path: str,
+        tell: Tell,
+        hear_wishes: Callable[[Wishes], None],
+    ) -> None:
+        self._session = session
+        self._victory = victory
+        self._record: TermRecord = victory.record
+        self._term_path = term_path
+        self._control_path = control_path
+        self._tell = tell
+        self._hear_wishes = hear_wishes
+        self._lease = Lease.begun(timeout_s=session.timeout_s, sent_s=victory.sent_s)
+        self._lock = threading.Lock()  # guards the lease: replies come on another thread than sends
+        self._closed = False
+        self._own_watch_set = False
+        self.term = OpenTerm(
+            number=victory.record.number,
+            id=str(victory.record.id),
+            career=career,
+            candidate=str(victory.record.candidate),
+            deadline=self._lease.ends_s,
+            write=self.write,
+        )
+
+    @property
+    def node(self) -> str:
+        """The path of the candidate znode that stands for this term."""
+        return self._victory.node
+
+    @property
+    def unclean(self) -> bool:
+        """Whether the term before ended without a hand-over."""
+        return self._victory.unclean
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as known now."""
+        return self._lease
+
+    def open(self) -> None:
+        """Watch the own znode and hear operators; the lease runs from the claim on."""
+        self._watch_own()
+        self.read_wishes()
+
+    def close(self) -> None:
+        """Let no later reply or watch of this tenure be heard."""
+        self._closed = True
+
+    def signal_due(self, at_s: float) -> Signal | None:
+        """What the clock alone says at ``at_s``."""
+        if self.term.remaining_s() <= 0:
+            return Signal.LEASE_OVER
+        trust = self._lease.trust(at_s)
+        return {Trust.NONE: Signal.LEASE_OVER, Trust.LATE: Signal.LATE, Trust.FULL: None}[trust]
+
+    def renew(self, at_s: float) -> None:
+        """Send a renewal: touch the own znode with what it holds already."""
+        with self._lock:
+            self._lease = self._lease.sent(at_s)
+        if not self._own_watch_set:
+            self._watch_own()
+        touch = self._session.set_async(self.node, str(self._record.candidate).encode())
+        touch.add_done_callback(lambda reply: self._renewed(reply, at_s))
+
+    def announce(self, stage: Stage) -> None:
+        """Publish the stage in the ``term`` record, fenced; it also counts as a renewal."""
+        self._record = replace(self._record, stage=stage.value)
+        at_s = now_s()
+        reply = self._session.multi_async([Check(self.node), SetData(self._term_path, encode(self._record))])
+        reply.add_done_callback(lambda done: self._renewed(done, at_s))
+
+    def read_wishes(self) -> None:
+        """Read what operators want, and watch for changes."""
+        reply = self._session.get_async(self._control_path, watch=self._on_control)
+        reply.add_done_callback(self._wishes_read)
+
+    def write(self, term: Term, ops: Sequence[Operation]) -> list[Any]:
+        """A multi that fails if this tenure is over; see :meth:`leaderq.term.Term.write`. Called on the career's thread."""
+        while True:
+            if self._session.id not in (self._victory.session, None):
+                raise self._deposed(Reason.SESSION)
+            try:
+                fenced = [Check(self.node), *ops]
+                return self._session.multi(fenced, timeout_s=max(0.001, term.remaining_s()))[1:]
+            except NotConnected:
+                # Nothing was sent. Wait for the connection, at most as long as the lease lasts.
+                time.sleep(min(0.02, term.remaining_s()))
+                term.check()
+            except SessionExpired as exc:
+                raise self._deposed(Reason.SESSION) from exc
+            except ZooKeeperError as exc:
+                if isinstance(exc, NoNode) and exc.index == 0:
+                    raise self._deposed(Reason.FENCED) from exc
+                if exc.index is not None:
+                    exc.index -= 1  # the caller does not count our check
+                raise
+
+    def _deposed(self, reason: Reason) -> Deposed:
+        self.term.wind_up(reason)
+        self._say(Signal.LOST if reason is Reason.SESSION else Signal.FENCED)
+        return Deposed(term=self.term.number, reason=self.term.reason or reason)
+
+    def _renewed(self, reply: Future[Any], sent_s: float) -> None:
+        error = reply.exception()
+        if isinstance(error, NoNode):
+            self._say(Signal.GONE)
+        elif isinstance(error, SessionExpired):
+            self._say(Signal.LOST)
+        elif error is None:
+            with self._lock:
+                self._lease = self._lease.acknowledged(sent_s)
+                self.term.prolong(self._lease.ends_s)
+                trust = self._lease.trust(now_s())
+            if trust is Trust.FULL:
+                self._say(Signal.HEARD)
+        # Any other error: no acknowledgement. The lease says when that matters.
+
+    def _watch_own(self) -> None:
+        """Hear of the deletion of the own znode at once (an operator's, a bug's: CURATOR-171), not at the next renewal."""
+        self._own_watch_set = True
+        reply = self._session.children_async(self.node, watch=self._on_own)
+        reply.add_done_callback(self._own_watched)
+
+    def _own_watched(self, reply: Future[list[str]]) -> None:
+        error = reply.exception()
+        if isinstance(error, NoNode):
+            self._say(Signal.GONE)
+        elif error is not None:
+            self._own_watch_set = False  # with the next renewal
+
+    def _on_own(self, event: WatchEvent) -> None:
+        if event.kind is WatchKind.DELETED:
+            self._say(Signal.GONE)
+        else:
+            self._own_watch_set = False
+
+    def _on_control(self, event: WatchEvent) -> None:
+        if event.kind is not WatchKind.SESSION and not self._closed:
+            self.read_wishes()
+
+    def _wishes_read(self, reply: Future[Any]) -> None:
+        if self._closed or reply.exception() is not None:
+            return  # read again when connected
+        try:
+            self._hear_wishes(decode(Wishes, reply.result()[0], path=self._control_path))
+        except CorruptRecord as exc:
+            log.error("%s", exc)
+
+    def _say(self, signal: Signal) -> None:
+        if not self._closed:
+            self._tell(signal)
