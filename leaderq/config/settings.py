@@ -1,0 +1,221 @@
+"""The one table of settings: name, type, default, kind, help. Everything else about a setting follows from its name.
+
+The variable of ``session_timeout_s`` is ``LEADERQ_SESSION_TIMEOUT_S``, its flag ``--session-timeout-s``, its key in
+``leaderq.toml`` ``session_timeout_s``. A secret has no flag, since every process of a host can read every command line; it
+may also be named by a file: ``kafka_password_file``, ``LEADERQ_KAFKA_PASSWORD_FILE``, ``--kafka-password-file``.
+"""
+
+# ruff: noqa: RUF009  (every call in the table below makes a dataclasses.field)
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from leaderq.config import kinds
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config.kinds import Kind
+from leaderq.config.unfit import Unfit
+from leaderq.errors import ConfigurationError
+
+T = TypeVar("T")
+PREFIX = "LEADERQ_"
+MASK = "****"
+
+
+class Section(Enum):
+    """What a setting is about; the value is its heading in help."""
+
+    CONNECTION = "ZooKeeper"
+    ZOOKEEPER_SECURITY = "ZooKeeper security"
+    KAFKA = "Kafka"
+    CAREER = "Career"
+    CANDIDATE = "Candidate"
+    TERM = "Term"
+    PROCESS = "Process"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting as the table knows it."""
+
+    name: str
+    default: Any
+    kind: Kind
+    section: Section
+    help: str
+    secret: bool
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str | None:
+        """The command line option that sets it; ``None`` for a secret."""
+        return None if self.secret else "--" + self.name.replace("_", "-")
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is on or off, so that its flag takes no value and has a ``--no-`` form."""
+        return not self.kind.metavar
+
+    def shown(self, value: Any) -> Any:
+        """``value`` as it may be shown and written as JSON."""
+        if self.secret and value is not None:
+            return MASK
+        return str(value) if isinstance(value, Path) else value
+
+
+def new_candidate_id() -> str:
+    """A name for this process among the candidates: host, process id and four random digits."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+
+
+def setting(
+    default: T, kind: Kind, section: Section, help: str, *, secret: bool = False, make: Callable[[], T] | None = None
+) -> T:
+    """A field of :class:`Settings`; ``make`` gives the default anew each time, ``default`` then only describes it."""
+    metadata = {"kind": kind, "section": section, "help": help, "secret": secret, "default": default}
+    spec: Any = {"default_factory": make} if make else {"default": default}
+    made: T = field(repr=not secret, metadata=metadata, **spec)
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Every setting of leaderq, checked; times are in seconds.
+
+    Making one by hand checks each value (not whether files exist) and raises :class:`~leaderq.errors.ConfigurationError`
+    with all problems; :func:`leaderq.config.load` gets one from file, environment and flags. Secrets are not in its repr.
+    """
+
+    zookeeper: str = setting(
+        "127.0.0.1:2181",
+        kinds.addresses(2181, chroot=True),
+        Section.CONNECTION,
+        "ZooKeeper servers; a chroot may follow the last one",
+    )
+    root: str = setting("/leaderq", kinds.znode_path(), Section.CONNECTION, "znode under which careers are kept")
+    session_timeout_s: float = setting(
+        10.0,
+        kinds.seconds(0.2, 600),
+        Section.CONNECTION,
+        "session time-out to ask ZooKeeper for; after it a dead host's leadership is free",
+    )
+    connect_timeout_s: float = setting(
+        10.0, kinds.seconds(0.1, 600), Section.CONNECTION, "how long to wait for the first answer of a server"
+    )
+    zookeeper_auth: str = setting(
+        "none",
+        kinds.choice("none", "digest", "sasl"),
+        Section.ZOOKEEPER_SECURITY,
+        "how to log in to ZooKeeper; sasl is DIGEST-MD5",
+    )
+    zookeeper_user: str | None = setting(None, kinds.word(), Section.ZOOKEEPER_SECURITY, "user for ZooKeeper")
+    zookeeper_password: str | None = setting(
+        None, kinds.secret(), Section.ZOOKEEPER_SECURITY, "password for ZooKeeper", secret=True
+    )
+    zookeeper_tls: bool = setting(False, kinds.switch(), Section.ZOOKEEPER_SECURITY, "encrypt the connection to ZooKeeper")
+    zookeeper_ca: Path | None = setting(
+        None, kinds.file(), Section.ZOOKEEPER_SECURITY, "PEM file of who may sign ZooKeeper's certificate"
+    )
+    zookeeper_cert: Path | None = setting(None, kinds.file(), Section.ZOOKEEPER_SECURITY, "PEM file of the own certificate")
+    zookeeper_key: Path | None = setting(None, kinds.file(), Section.ZOOKEEPER_SECURITY, "PEM file of the own private key")
+    zookeeper_key_password: str | None = setting(
+        None, kinds.secret(), Section.ZOOKEEPER_SECURITY, "password of the own private key", secret=True
+    )
+    zookeeper_verify: bool = setting(True, kinds.switch(), Section.ZOOKEEPER_SECURITY, "check ZooKeeper's certificate")
+    zookeeper_check_hostname: bool = setting(
+        True, kinds.switch(), Section.ZOOKEEPER_SECURITY, "check that ZooKeeper's certificate names its host"
+    )
+    kafka: str = setting("127.0.0.1:9092", kinds.addresses(9092), Section.KAFKA, "Kafka brokers to begin with")
+    kafka_protocol: str = setting(
+        "PLAINTEXT", kinds.choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), Section.KAFKA, "how to talk to Kafka"
+    )
+    kafka_mechanism: str | None = setting(
+        None,
+        kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        Section.KAFKA,
+        "how to log in to Kafka, with a SASL protocol",
+    )
+    kafka_user: str | None = setting(None, kinds.word(), Section.KAFKA, "user for Kafka")
+    kafka_password: str | None = setting(None, kinds.secret(), Section.KAFKA, "password for Kafka", secret=True)
+    kafka_ca: Path | None = setting(None, kinds.file(), Section.KAFKA, "PEM file of who may sign the brokers' certificates")
+    kafka_cert: Path | None = setting(None, kinds.file(), Section.KAFKA, "PEM file of the own certificate")
+    kafka_key: Path | None = setting(None, kinds.file(), Section.KAFKA, "PEM file of the own private key")
+    kafka_key_password: str | None = setting(
+        None, kinds.secret(), Section.KAFKA, "password of the own private key", secret=True
+    )
+    kafka_check_hostname: bool = setting(
+        True, kinds.switch(), Section.KAFKA, "check that a broker's certificate names its host"
+    )
+    career: str | None = setting(
+        None, kinds.name(), Section.CAREER, "name under which candidates compete, instead of the class's own"
+    )
+    id: str = setting(
+        "<host>-<pid>-<random>", kinds.word(), Section.CANDIDATE, "name of this candidate", make=new_candidate_id
+    )
+    inaugurate_budget_s: float = setting(30.0, kinds.seconds(0.01, 86400), Section.TERM, "how long inaugurate may take")
+    handover_budget_s: float = setting(
+        10.0,
+        kinds.seconds(0.01, 86400),
+        Section.TERM,
+        "how long the unit in hand and handOver may take at the end of a term",
+    )
+    settle_s: float = setting(
+        0.0, kinds.seconds(0, 86400), Section.TERM, "pause before leading after a term that ended uncleanly"
+    )
+    cool_off_s: float = setting(
+        1.0, kinds.seconds(0, 86400), Section.TERM, "pause before standing again after a failed term"
+    )
+    max_failures: int = setting(
+        3, kinds.count(1, 1_000_000), Section.TERM, "failed terms in a row after which to yield to others"
+    )
+    yield_s: float = setting(
+        30.0, kinds.seconds(0, 86400), Section.TERM, "pause before standing again after that many failures"
+    )
+    guardian: bool = setting(
+        True, kinds.switch(), Section.PROCESS, "keep a parent process that frees leadership at once after a crash"
+    )
+    log_format: str = setting("text", kinds.choice("text", "json"), Section.PROCESS, "form of the log on standard error")
+    log_level: str = setting(
+        "info", kinds.choice("debug", "info", "warning", "error"), Section.PROCESS, "least serious log line to write"
+    )
+
+    def __post_init__(self) -> None:
+        problems = []
+        for row in TABLE:
+            value = getattr(self, row.name)
+            try:
+                if value is not None or row.default is not None:
+                    object.__setattr__(self, row.name, row.kind.check(value))
+            except Unfit as unfit:
+                problems.append(f"{row.name}: {row.shown(value)!r} {unfit.why}; {unfit.remedy}")
+        if problems:
+            raise ConfigurationError(*problems)
+
+    @property
+    def kafka_security(self) -> KafkaSecurity:
+        """What the Kafka client needs to know besides the address."""
+        return KafkaSecurity(
+            protocol=self.kafka_protocol,
+            mechanism=self.kafka_mechanism,
+            user=self.kafka_user,
+            password=self.kafka_password,
+            ca=self.kafka_ca,
+            cert=self.kafka_cert,
+            key=self.kafka_key,
+            key_password=self.kafka_key_password,
+            check_hostname=self.kafka_check_hostname,
+        )
+
+
+TABLE: tuple[Row, ...] = tuple(Row(name=spec.name, **spec.metadata) for spec in fields(Settings))
+BY_NAME: dict[str, Row] = {row.name: row for row in TABLE}
