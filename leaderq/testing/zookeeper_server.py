@@ -1,0 +1,246 @@
+"""ZooKeeper on demand: one server, or an ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from leaderq.errors import ServerFailed
+from leaderq.testing.jars import Progress, to_stderr
+from leaderq.testing.java_server import JavaServer
+from leaderq.testing.ports import HOST
+from leaderq.testing.server import Server, all_at_once
+from leaderq.testing.waiting import eventually
+from leaderq.testing.zookeeper_wire import four_letter_word, opens_session
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files (or another ``kind`` of key store) for a secure port beside the plain one.
+
+    ``keystore`` holds the server's private key and its certificates; ``truststore`` the authorities of clients.
+    """
+
+    keystore: Path
+    truststore: Path
+    password: str = ""
+    kind: str = "PEM"
+    clients_must_identify: bool = False
+
+
+class ZooKeeperServer(JavaServer):
+    """One ZooKeeper server, standalone unless an ensemble made it.
+
+    ``tick_ms`` is the server's unit of time: sessions end on its borders. Sessions of 1 s to 60 s can be had whatever it is.
+    ``settings`` are added to the configuration file, and win. ``jaas`` is the text of a JAAS file with a ``Server`` section, and
+    turns SASL on. ``tls`` adds a secure port (``secure_address``). Writes are forced to disk as in production (``settings={"forceSync":
+    "no"}`` for those who would rather be quick).
+    """
+
+    what = "ZooKeeper"
+    jar_set = "zookeeper"
+    port_names = ("client", "secure", "peer", "election")
+
+    def __init__(
+        self,
+        *,
+        tick_ms: int = 500,
+        port: int | None = None,
+        data_dir: Path | str | None = None,
+        settings: Mapping[str, str] | None = None,
+        jaas: str | None = None,
+        tls: Tls | None = None,
+        keep_data: bool = False,
+        heap_mb: int = 256,
+        jvm_options: Sequence[str] = (),
+        name: str = "zookeeper",
+        progress: Progress = to_stderr,
+    ) -> None:
+        super().__init__(
+            port=port, data_dir=data_dir, keep_data=keep_data, heap_mb=heap_mb, jvm_options=jvm_options, progress=progress
+        )
+        self.name = name
+        self.tick_ms = tick_ms
+        self._settings = dict(settings or {})
+        self._jaas = jaas
+        self._tls = tls
+        self._members: Sequence[ZooKeeperServer] = ()
+
+    @property
+    def secure_address(self) -> str:
+        """Where TLS clients connect, if ``tls`` was given."""
+        return self._port("secure").address
+
+    def ask(self, word: str) -> str:
+        """The answer to a four-letter word (``srvr``, ``mntr``, ``cons``, ``dump``...).
+
+        :raises ServerFailed: it did not answer.
+        """
+        try:
+            return four_letter_word(HOST, self.port, word)
+        except OSError as exc:
+            raise ServerFailed(f"{self.name} at {self.address} did not answer {word!r}: {exc}") from exc
+
+    @property
+    def mode(self) -> str:
+        """``standalone``, ``leader``, ``follower``, or ``""`` while it does not serve."""
+        try:
+            answer = four_letter_word(HOST, self.port, "srvr")
+        except OSError:
+            return ""
+        modes = [line.partition(":")[2].strip() for line in answer.splitlines() if line.startswith("Mode:")]
+        return modes[0] if modes else ""
+
+    def _answers(self) -> bool:
+        return opens_session(HOST, self.port)
+
+    def _may_move(self) -> bool:
+        return super()._may_move() and not self._members  # the other members know these ports
+
+    def _prepare(self, folder: Path) -> list[str]:
+        data = folder / "data"
+        data.mkdir(exist_ok=True)
+        lines = {**self._basics(data), **self._membership(data), **self._security(), **self._settings}
+        file = folder / "zoo.cfg"
+        file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        file.chmod(0o600)
+        options = ["-Dzookeeper.jmx.log4j.disable=true"]
+        if self._jaas is not None:
+            (folder / "jaas.conf").write_text(self._jaas)
+            options.append(f"-Djava.security.auth.login.config={folder / 'jaas.conf'}")
+        return [*options, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(file)]
+
+    def _basics(self, data: Path) -> dict[str, str]:
+        return {
+            "tickTime": str(self.tick_ms),
+            "dataDir": str(data),
+            "clientPort": str(self.port),
+            "clientPortAddress": HOST,
+            "minSessionTimeout": str(min(1000, 2 * self.tick_ms)),
+            "maxSessionTimeout": "60000",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+            "extendedTypesEnabled": "true",
+        }
+
+    def _membership(self, data: Path) -> dict[str, str]:
+        if not self._members:
+            return {}
+        (data / "myid").write_text(f"{self._members.index(self) + 1}\n")
+        peers = {
+            f"server.{number}": f"{HOST}:{member._port('peer').number}:{member._port('election').number}"
+            for number, member in enumerate(self._members, start=1)
+        }
+        return {"initLimit": "20", "syncLimit": "10", **peers}
+
+    def _security(self) -> dict[str, str]:
+        lines: dict[str, str] = {}
+        if self._jaas is not None:
+            lines["authProvider.sasl"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        if self._tls is not None:
+            lines |= {
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "secureClientPort": str(self._port("secure").number),
+                "secureClientPortAddress": HOST,
+                "ssl.keyStore.location": str(self._tls.keystore),
+                "ssl.keyStore.type": self._tls.kind,
+                "ssl.keyStore.password": self._tls.password,
+                "ssl.trustStore.location": str(self._tls.truststore),
+                "ssl.trustStore.type": self._tls.kind,
+                "ssl.trustStore.password": self._tls.password,
+                "ssl.clientAuth": "need" if self._tls.clients_must_identify else "none",
+            }
+        return lines
+
+
+class ZooKeeperEnsemble(Server):
+    """``size`` ZooKeeper servers that elect a leader among them; serving when each of them opens sessions.
+
+    ``servers`` are the single ones, to be killed, frozen and started one by one; the methods of the ensemble act on all.
+    """
+
+    what = "a ZooKeeper ensemble"
+
+    def __init__(
+        self,
+        size: int = 3,
+        *,
+        tick_ms: int = 500,
+        settings: Mapping[str, str] | None = None,
+        jaas: str | None = None,
+        keep_data: bool = False,
+        name: str = "zookeeper",
+        progress: Progress = to_stderr,
+    ) -> None:
+        self.name = name
+        self.servers = [
+            ZooKeeperServer(
+                tick_ms=tick_ms,
+                settings=settings,
+                jaas=jaas,
+                keep_data=keep_data,
+                heap_mb=192,
+                name=f"{name}-{number}",
+                progress=progress,
+            )
+            for number in range(1, size + 1)
+        ]
+        for server in self.servers:
+            server._members = self.servers
+
+    @property
+    def address(self) -> str:
+        return ",".join(server.address for server in self.servers)
+
+    @property
+    def alive(self) -> bool:
+        return all(server.alive for server in self.servers)
+
+    @property
+    def log_paths(self) -> Sequence[Path]:
+        return [path for server in self.servers for path in server.log_paths]
+
+    @property
+    def leader(self) -> ZooKeeperServer:
+        """The server that leads now; waits for an election that is going on."""
+        return eventually(
+            lambda: next((server for server in self.servers if server.mode == "leader"), None),
+            message="one server of the ensemble leads",
+        )  # type: ignore[return-value]
+
+    @property
+    def followers(self) -> list[ZooKeeperServer]:
+        """The servers that follow now."""
+        return [server for server in self.servers if server.mode == "follower"]
+
+    def start(self) -> ZooKeeperEnsemble:
+        for server in self.servers:
+            server.lease_ports()
+        try:
+            all_at_once(ZooKeeperServer.start, self.servers)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self, *, keep_data: bool = False) -> None:
+        all_at_once(lambda server: server.stop(keep_data=keep_data), self.servers)
+
+    def kill(self) -> None:
+        for server in self.servers:
+            server.kill()
+
+    def freeze(self) -> None:
+        for server in self.servers:
+            server.freeze()
+
+    def thaw(self) -> None:
+        for server in self.servers:
+            server.thaw()
+
+    def heal(self) -> None:
+        for server in self.servers:
+            server.thaw()
+        all_at_once(ZooKeeperServer.start, self.servers)
