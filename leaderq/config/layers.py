@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leaderq.config.settings import BY_NAME, PREFIX, TABLE
-
-SECRET_FILE = "_file"
+from leaderq.config.settings import BY_NAME, PREFIX, SECRET_FILE, TABLE
 
 # Variables that belong to other parts of leaderq, or to one verb; none of them is a setting.
 FOREIGN_VARIABLES = frozenset(

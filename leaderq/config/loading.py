@@ -66,6 +66,8 @@ def load(
         )
     if problems:
         raise ConfigurationError(*problems)
+    if career is not None and "career" not in found.values:
+        found.values["career"], found.sources["career"] = career, "the class"
     return Configuration(Settings(**found.values), found.sources, path)
 
 

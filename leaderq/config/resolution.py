@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leaderq.config.layers import SECRET_FILE, Layer, known_keys
+from leaderq.config.layers import Layer, known_keys
 from leaderq.config.relations import broken_relations
-from leaderq.config.settings import TABLE, Row
+from leaderq.config.settings import SECRET_FILE, TABLE, Row
 from leaderq.config.unfit import Unfit
 
 DEFAULT = "default"

@@ -9,8 +9,6 @@ may also be named by a file: ``kafka_password_file``, ``LEADERQ_KAFKA_PASSWORD_F
 from __future__ import annotations
 
 import os
-import secrets
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -26,6 +24,7 @@ from leaderq.errors import ConfigurationError
 T = TypeVar("T")
 PREFIX = "LEADERQ_"
 MASK = "****"
+SECRET_FILE = "_file"  # behind the name of a secret: the file that holds it
 
 
 class Section(Enum):
@@ -75,7 +74,7 @@ class Row:
 
 def new_candidate_id() -> str:
     """A name for this process among the candidates: host, process id and four random digits."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+    return f"{os.uname().nodename}-{os.getpid()}-{os.urandom(2).hex()}"
 
 
 def setting(

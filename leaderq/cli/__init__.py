@@ -1,0 +1,15 @@
+"""The command line: one file per verb. ``main`` is what the console script and ``python -m leaderq`` run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code (:class:`leaderq.exits.ExitCode`); never raises for what a user did.
+
+    ``arguments`` are those behind the program's name; default: the process's own.
+    """
+    from leaderq.cli.entry import run  # click is imported only where a command line is run
+
+    return run(arguments)

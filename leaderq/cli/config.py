@@ -1,0 +1,45 @@
+"""``leaderq config show``: every setting, its value and where it comes from."""
+
+from __future__ import annotations
+
+import click
+
+from leaderq.cli.options import EVERYTHING, Given, Verb, json_option, takes_settings
+from leaderq.cli.verbs import Verbs
+from leaderq.cli.writing import write_json, write_table
+
+
+@click.group(cls=Verbs)
+def config() -> None:
+    """Look at the configuration."""
+
+
+@config.command(cls=Verb)
+@takes_settings(*EVERYTHING)
+@json_option
+def show(given: Given, as_json: bool) -> None:
+    """Show every setting with its value and source; secrets are masked.
+
+    Sources, last wins: defaults; leaderq.toml (settings at its top, those of one career in [careers.NAME]); LEADERQ_*
+    variables; options. With a mistake anywhere, all mistakes are listed and the exit code is 2.
+
+    \b
+    Examples:
+      leaderq config show
+      leaderq config show --json --career ad-billing
+      leaderq config show --json | jq 'select(.source != "default")'
+    """
+    configuration = given.load()
+    if as_json:
+        for row, value, source in configuration.rows():
+            write_json({"setting": row.name, "value": value, "source": source})
+        return
+    write_table(
+        ("SETTING", "VALUE", "SOURCE"), [(row.name, _text(value), source) for row, value, source in configuration.rows()]
+    )
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else value

@@ -1,0 +1,96 @@
+"""The way in and out of the command line: every error becomes one sentence on standard error and an exit code, here only."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from leaderq.cli.verbs import leaderq
+from leaderq.errors import (
+    AccessRefused,
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    MissingPiece,
+    ServersUnreachable,
+    SessionExpired,
+)
+from leaderq.exits import ExitCode
+
+_UNREACHABLE = (ServersUnreachable, ConnectionLost, SessionExpired)
+_USAGE = (ConfigurationError, AccessRefused, MissingPiece)
+_OFF = frozenset({"", "0", "false", "no", "off"})
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _contained(given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough (``leaderq ... | head``). Nothing may be flushed to it again, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ExitCode.OK
+    return int(code)
+
+
+def _contained(arguments: list[str]) -> int:
+    try:
+        result = leaderq.main(arguments, prog_name="leaderq", standalone_mode=False, obj=tuple(arguments))
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return ExitCode.FORCED
+    except click.ClickException as error:
+        _say(error.format_message().rstrip("."), _help_hint(error))
+        return ExitCode.USAGE
+    except BrokenPipeError:
+        raise
+    except LeaderqError as error:
+        return _refuse(error, arguments)
+    except Exception as error:  # noqa: BLE001  (a fault of ours: said in one sentence, shown whole with --debug)
+        _trace(error, arguments)
+        _say(
+            f"unexpected {type(error).__name__}: {error}",
+            "this is a fault in leaderq; run it again with --debug to see where",
+        )
+        return ExitCode.FAILED
+    return int(result) if isinstance(result, int) else ExitCode.OK
+
+
+def exit_code(error: LeaderqError) -> ExitCode:
+    """The exit code of a command that ends with ``error``."""
+    if isinstance(error, _UNREACHABLE):
+        return ExitCode.UNREACHABLE
+    return ExitCode.USAGE if isinstance(error, _USAGE) else ExitCode.FAILED
+
+
+def _refuse(error: LeaderqError, arguments: list[str]) -> ExitCode:
+    _trace(error, arguments)
+    for problem in error.problems if isinstance(error, ConfigurationError) else (str(error),):
+        _say(problem)
+    return exit_code(error)
+
+
+def _say(sentence: str, remedy: str = "") -> None:
+    click.echo(f"leaderq: error: {sentence}" + (f"; {remedy}" if remedy else ""), err=True)
+
+
+def _help_hint(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"see {context.command_path} --help" if context else ""
+
+
+def _trace(error: Exception, arguments: list[str]) -> None:
+    if wants_debug(arguments):
+        traceback.print_exception(error)
+
+
+def wants_debug(arguments: Sequence[str]) -> bool:
+    """Whether tracebacks were asked for; looked up here, for an error may come before any option is parsed."""
+    return "--debug" in arguments or os.environ.get("LEADERQ_DEBUG", "").lower() not in _OFF

@@ -1,0 +1,172 @@
+"""Command line options made from the table of settings, so that no setting is described twice.
+
+Click is told neither defaults nor variables of settings: the resolver alone decides who wins, and knows where a
+value came from.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from leaderq.config.settings import SECRET_FILE, TABLE, Row, Section
+
+if TYPE_CHECKING:
+    from leaderq.config import Configuration
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONNECTION = (Section.CONNECTION, Section.ZOOKEEPER_SECURITY)
+EVERYTHING = tuple(Section)
+_LEFT_COLUMN = 30  # leaves room for the longest name of a variable in 80 columns
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the command line said about settings; absent ones are ``None``."""
+
+    flags: Mapping[str, Any]
+    config: str | None
+
+    def load(self, *, career: str | None = None) -> Configuration:
+        """All settings, resolved; ``career`` is the class's own name where one is run."""
+        from leaderq.config import load  # not needed for --help
+
+        return load(self.flags, config=self.config, career=career)
+
+
+class SettingOption(click.Option):
+    """An option of the table, listed in help under the heading of its section."""
+
+    def __init__(self, *names: str, section: Section, **attributes: Any) -> None:
+        super().__init__(list(names), **attributes)
+        self.section = section
+
+
+class Verb(click.Command):
+    """A command whose help lists settings by section, its own options first."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of help."""
+        by_heading: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                heading = parameter.section.value if isinstance(parameter, SettingOption) else "Options"
+                by_heading.setdefault(heading, []).append(record)
+        for heading, records in by_heading.items():
+            with formatter.section(heading):
+                formatter.write_dl(records, col_max=_LEFT_COLUMN)
+
+
+def takes_settings(*sections: Section) -> Callable[[F], F]:
+    """Give a command the options of ``sections``, ``--config`` and ``--debug``; it is called with a :class:`Given` first."""
+    rows = [row for row in TABLE if row.section in sections]
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(config: str | None, **options: Any) -> Any:
+            flags = {key: options.pop(key) for row in rows if (key := _key(row)) in options}
+            return function(Given(flags, config), **options)
+
+        decorated = _debug_option(_config_option(wrapper))
+        known: list[click.Parameter] = decorated.__click_params__
+        # Click keeps parameters in the order of decorators, that is upside down.
+        known[:0] = [_option(row) for row in reversed(rows)]
+        result: F = decorated
+        return result
+
+    return decorate
+
+
+def takes_value(argument: str) -> bool | None:
+    """Whether ``argument`` is an option of settings whose value is the next argument; ``None`` if it is no such option."""
+    name, equals, _ = argument.partition("=")
+    for row in TABLE:
+        if row.is_switch and name in {row.flag, _off_flag(row)}:
+            return False
+        if not row.is_switch and name == _flag(row):
+            return not equals
+    return {"--config": not equals, "--debug": False}.get(name)
+
+
+def json_option(function: F) -> F:
+    """``--json``, for verbs that read."""
+    return click.option(
+        "--json", "as_json", is_flag=True, envvar="LEADERQ_JSON", show_envvar=True, help="write JSON, one object a line"
+    )(function)
+
+
+def timeout_option(function: F) -> F:
+    """``--timeout-s``, for verbs that wait for leadership to change."""
+    return click.option(
+        "--timeout-s",
+        type=click.FloatRange(min=0.1, max=86400),
+        default=60.0,
+        metavar="SECONDS",
+        envvar="LEADERQ_TIMEOUT_S",
+        show_envvar=True,
+        show_default=True,
+        help="how long to wait until the next leader is inaugurated",
+    )(function)
+
+
+def _config_option(function: Any) -> Any:
+    return click.option(
+        "--config",
+        metavar="FILE",
+        help="configuration file  [env var: LEADERQ_CONFIG; default: leaderq.toml, if there is one here]",
+    )(function)
+
+
+def _debug_option(function: Any) -> Any:
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        envvar="LEADERQ_DEBUG",
+        show_envvar=True,
+        help="show the traceback of an error",
+    )(function)
+
+
+debug_option = _debug_option
+
+
+def _key(row: Row) -> str:
+    return row.name + SECRET_FILE if row.secret else row.name
+
+
+def _flag(row: Row) -> str:
+    return "--" + _key(row).replace("_", "-")
+
+
+def _off_flag(row: Row) -> str:
+    return "--no-" + row.name.replace("_", "-")
+
+
+def _option(row: Row) -> SettingOption:
+    if row.is_switch:
+        names, metavar = [f"{row.flag}/{_off_flag(row)}"], None
+    else:
+        names, metavar = [_flag(row)], "FILE" if row.secret else row.kind.metavar
+    return SettingOption(*names, _key(row), section=row.section, default=None, metavar=metavar, help=_help(row))
+
+
+def _help(row: Row) -> str:
+    if row.secret:
+        return f"file that holds the {row.help}  [env var: {row.variable}_FILE, or the secret itself in {row.variable}]"
+    if row.default is None:
+        return f"{row.help}  [env var: {row.variable}]"
+    default = (
+        ("on" if row.default else "off")
+        if row.is_switch
+        else f"{row.default:g}"
+        if isinstance(row.default, float)
+        else row.default
+    )
+    return f"{row.help}  [env var: {row.variable}; default: {default}]"

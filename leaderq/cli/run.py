@@ -1,0 +1,93 @@
+"""``leaderq run``: stand for election with a user's career, under a guardian.
+
+The parent checks everything it can before any process is started, so that a mistake is said once; then the guardian runs the
+same command again as the worker, which finds the link to its guardian in its environment and does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from leaderq.career import ILeaderCareer, career_name
+from leaderq.cli.career_loading import find_career, make_career
+from leaderq.cli.connecting import open_session
+from leaderq.cli.options import EVERYTHING, Given, Verb, takes_settings
+from leaderq.config import DEFAULT, Configuration, Settings
+from leaderq.errors import ConfigurationError
+from leaderq.events import EventBus
+from leaderq.observability.logging import configure, log_events
+
+if TYPE_CHECKING:
+    from leaderq.running.guardian import GuardianLink
+
+
+@click.command(cls=Verb)
+@click.argument("target", metavar="MODULE:CLASS")
+@takes_settings(*EVERYTHING)
+@click.pass_context
+def run(ctx: click.Context, given: Given, target: str) -> int:
+    """Stand for election with the career MODULE:CLASS, and lead when elected, until told to stop.
+
+    The module is looked for in the current directory too. The first SIGTERM or SIGINT (Ctrl-C) winds the work up and hands
+    over; the second one leaves at once.
+
+    Exit codes: 0 stopped as asked, 1 the career failed, 2 bad usage or configuration, 3 ZooKeeper or Kafka unreachable,
+    4 the hand-over took longer than its budget, 130 left at the second signal.
+
+    \b
+    Examples:
+      leaderq run billing:AdBilling
+      leaderq run billing:AdBilling --id a --zookeeper zk1:2181,zk2:2181,zk3:2181 --kafka kafka1:9092
+      LEADERQ_LOG_FORMAT=json leaderq run billing:AdBilling --no-guardian
+    """
+    configuration, career = _checked(given, target)
+    settings = configuration.settings
+    configure(settings.log_format, settings.log_level)
+    from leaderq.running.guardian import GuardianLink, watch_over  # this and what it needs is of no use to --help
+
+    link = GuardianLink.from_environment()
+    if settings.guardian and link is None:
+        return watch_over(_worker_arguments(ctx.find_root().obj, configuration))
+    return _work(settings, make_career(career, target), link)
+
+
+def _work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) -> int:
+    from leaderq.running import Runner
+    from leaderq.running.signals import handling
+
+    events = EventBus()
+    log_events(events)
+    with open_session(settings) as session:
+        runner = Runner(career, session, settings=settings, events=events, candidate_id=settings.id, guardian=link)
+        with handling(runner):
+            return runner.run()
+
+
+def _worker_arguments(arguments: Sequence[str], configuration: Configuration) -> list[str]:
+    """The same command, with the id made here: every worker of one guardian is the same candidate."""
+    if configuration.source("id") == DEFAULT:
+        return ["--id", configuration.settings.id, *arguments]
+    return list(arguments)
+
+
+def _checked(given: Given, target: str) -> tuple[Configuration, type[ILeaderCareer]]:
+    """Configuration and class, or the problems of both at once."""
+    problems: list[str] = []
+    career = configuration = None
+    try:
+        career = find_career(target, Path.cwd())
+    except ConfigurationError as error:
+        problems += error.problems
+        cause = error
+    try:
+        configuration = given.load(career=career_name(career) if career else None)
+    except ConfigurationError as error:
+        problems += error.problems
+        cause = error
+    if career is None or configuration is None:
+        raise ConfigurationError(*problems) from cause
+    return configuration, career

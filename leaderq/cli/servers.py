@@ -1,0 +1,50 @@
+"""``leaderq servers up``: a ZooKeeper and a Kafka to try things on."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import click
+
+from leaderq.cli.options import Verb, debug_option, json_option
+from leaderq.cli.verbs import Verbs
+from leaderq.cli.writing import write_json
+
+
+@click.group(cls=Verbs)
+def servers() -> None:
+    """Run ZooKeeper and Kafka here, for trying things."""
+
+
+@servers.command(cls=Verb)
+@debug_option
+@json_option
+def up(as_json: bool) -> None:
+    """Start one ZooKeeper and one Kafka, print their addresses, stop them at Ctrl-C or SIGTERM.
+
+    Needs nothing but Python with leaderq[servers]: the servers are fetched once and kept. Their data is thrown
+    away at the end.
+
+    \b
+    Example, in two terminals:
+      leaderq servers up
+      export LEADERQ_ZOOKEEPER=... LEADERQ_KAFKA=...      (as printed by the first)
+    """
+    from leaderq.testing.pair import ServerPair
+
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    signal.signal(signal.SIGINT, lambda *_: told.set())
+    click.echo("starting ZooKeeper and Kafka...", err=True)
+    with ServerPair() as pair:
+        if as_json:
+            write_json({"zookeeper": pair.zookeeper, "kafka": pair.kafka})
+        else:
+            click.echo(f"export LEADERQ_ZOOKEEPER={pair.zookeeper} LEADERQ_KAFKA={pair.kafka}")
+        click.get_text_stream("stdout").flush()
+        click.echo("running; Ctrl-C stops them", err=True)
+        # In slices: a wait without end would not let Python's signal handlers run on every platform.
+        while not told.wait(0.5):
+            pass
+        click.echo("stopping...", err=True)

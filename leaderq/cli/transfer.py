@@ -1,0 +1,34 @@
+"""``leaderq transfer``: let a candidate of choice lead next."""
+
+from __future__ import annotations
+
+import click
+
+from leaderq.cli.career_lookup import known_career
+from leaderq.cli.connecting import open_session
+from leaderq.cli.options import CONNECTION, Given, Verb, takes_settings, timeout_option
+from leaderq.cli.quiet import quiet
+from leaderq.config import Section
+
+
+@click.command(cls=Verb)
+@click.option("--to", metavar="ID", required=True, envvar="LEADERQ_TO", show_envvar=True, help="candidate that shall lead")
+@takes_settings(Section.CAREER, *CONNECTION)
+@timeout_option
+def transfer(given: Given, to: str, timeout_s: float) -> None:
+    """Ask the leader to hand over to candidate ID; return when that one is inaugurated.
+
+    A candidate that leads already is left alone.
+
+    \b
+    Example:
+      leaderq transfer --career ad-billing --to b
+    """
+    settings = given.load().settings
+    quiet()
+    from leaderq.election import Operator
+
+    with open_session(settings) as session:
+        career = known_career(session, settings)
+        view = Operator(session, career, root=settings.root).transfer(to, timeout_s=timeout_s)
+    click.echo(f"{view.leader} leads {career}, term {view.term}", err=True)

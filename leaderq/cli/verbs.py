@@ -1,0 +1,108 @@
+"""Which verb lives in which file, loaded when it is used; options may stand before the verb as well as behind it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+
+import click
+
+from leaderq.cli.options import takes_value
+
+# The verb's module and its line in help: the list of verbs is shown without loading any.
+_VERBS = {
+    "run": ("run", "Stand for election, and lead when elected."),
+    "status": ("status", "Show who leads."),
+    "members": ("members", "List candidates in the order of their turns."),
+    "step-down": ("step_down", "Let the next candidate lead."),
+    "transfer": ("transfer", "Let a candidate of choice lead."),
+    "pause": ("pause", "Begin no new work, without a change of leader."),
+    "resume": ("resume", "End a pause."),
+    "config": ("config", "Show settings and where they come from."),
+    "doctor": ("doctor", "Find out what is missing or unreachable."),
+    "servers": ("servers", "Run ZooKeeper and Kafka here, for trying things."),
+    "demo": ("demo.command", "Watch leadership change hands."),
+    "version": ("version", "Show versions."),
+}
+
+
+class Verbs(click.Group):
+    """A group that moves settings given before a verb behind it, and guesses what a misspelt verb was meant to be."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, with the options that belong to the verb put where it sees them."""
+        return super().parse_args(ctx, _behind_the_verb(args))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that ``args`` begin with; raises a usage error that names the nearest one."""
+        verbs = self.list_commands(ctx)
+        if args and args[0] not in verbs and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], verbs, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(verbs)}"
+            raise click.UsageError(f"no such verb: {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyVerbs(Verbs):
+    """The verbs of ``leaderq``, each in a module of its own with an attribute of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of help; one whose file is not installed is left out."""
+        return [verb for verb, (module, _) in _VERBS.items() if _installed(module)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of verbs in help."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, _VERBS[verb][1]) for verb in self.list_commands(ctx)])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a verb."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module, _ = _VERBS[cmd_name]
+        loaded = importlib.import_module(f"leaderq.cli.{module}")
+        command: click.Command = getattr(loaded, cmd_name.replace("-", "_"))
+        return command
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(f"leaderq.cli.{module}") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _behind_the_verb(args: list[str]) -> list[str]:
+    rest = list(args)
+    moved: list[str] = []
+    while rest and (needs_value := takes_value(rest[0])) is not None:
+        moved += rest[: 1 + needs_value]
+        del rest[: 1 + needs_value]
+    return [rest[0], *moved, *rest[1:]] if rest and not rest[0].startswith("-") else args
+
+
+@click.group(
+    cls=LazyVerbs,
+    invoke_without_command=True,
+    subcommand_metavar="VERB ...",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(
+    package_name="leaderq", message="%(prog)s %(version)s", help="Show the version; see also leaderq version."
+)
+@click.pass_context
+def leaderq(ctx: click.Context) -> None:
+    """Leader-elected consumers that stay alone and available.
+
+    \b
+    Examples:
+      leaderq demo                                  watch leadership change hands
+      leaderq run billing:AdBilling                 stand for election with a career of yours
+      leaderq status                                who leads which career
+      leaderq transfer --career ad-billing --to b   let candidate b lead
+
+    Settings come from (last wins) defaults, leaderq.toml, LEADERQ_* variables and options; see leaderq config show.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

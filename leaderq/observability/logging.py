@@ -1,0 +1,115 @@
+"""Logs: every event as one record, written on standard error as text for people or as one JSON object a line.
+
+A record carries, besides its sentence, ``event`` (the event's name), ``career``, ``candidate`` and the event's own fields
+(``term``, ``stage``, ``reason``...) as attributes, so that any handler of the user's can use them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import datetime, timezone
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from leaderq.errors import Deposed
+from leaderq.events import CareerError, Event, EventBus
+from leaderq.observability.sentences import sentence
+
+log = logging.getLogger("leaderq.events")
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_OURS = str(Path(__file__).parents[1])
+# kazoo's level 5 writes session passwords, and its debug level every request.
+_TALKATIVE = ("kazoo", "kafka")
+
+
+def log_events(events: EventBus) -> Callable[[], None]:
+    """Log everything published on ``events``; gives a function that ends it."""
+    return events.subscribe(Event, _log_event)
+
+
+def configure(form: str, level: str) -> None:
+    """Write logs of this process on standard error as ``form`` (*text* or *json*), from ``level`` on.
+
+    The client libraries' own logs appear from *warning* on, at whatever ``level``. Warnings of Python go the same way.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else PlainLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    logging.captureWarnings(True)
+
+
+class PlainLines(logging.Formatter):
+    """``12:30:01.250 INFO    sentence``; other libraries' records name their logger."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, and the traceback of an error behind it."""
+        moment = time.strftime("%H:%M:%S", time.localtime(record.created))
+        origin = "" if record.name.startswith("leaderq") else f"{record.name}: "
+        line = f"{moment}.{int(record.msecs):03d} {record.levelname:<7} {origin}{record.getMessage()}"
+        return "\n".join([line, *_attachments(self, record)])
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: ``time`` (ISO 8601, UTC), ``level``, ``message``, ``logger``, and the record's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        moment = datetime.fromtimestamp(record.created, timezone.utc)
+        line: dict[str, Any] = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            "logger": record.name,
+        }
+        line |= {key: value for key, value in vars(record).items() if key not in _STANDARD and key not in line}
+        attachments = _attachments(self, record)
+        if attachments:
+            line["traceback"] = "\n".join(attachments)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _attachments(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+    found = []
+    if record.exc_info and record.exc_info[0] is not None:
+        found.append(formatter.formatException(record.exc_info))
+    if record.stack_info:
+        found.append(formatter.formatStack(record.stack_info))
+    return found
+
+
+def _log_event(event: Event) -> None:
+    level, said = sentence(event)
+    error = event.error if isinstance(event, CareerError) and not isinstance(event.error, Deposed) else None
+    info = (type(error), error, _from_user_code(error.__traceback__)) if error is not None else None
+    log.log(level, "%s", said, extra=_fields(event), exc_info=info)
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    values = {each.name: getattr(event, each.name) for each in fields(event)}
+    return {"event": event.name} | {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}"
+    return value.value if isinstance(value, Enum) else value
+
+
+def _from_user_code(trace: TracebackType | None) -> TracebackType | None:
+    """``trace`` without our own frames at its head: what is left is where the user looks."""
+    first = trace
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_OURS):
+        first = first.tb_next
+    return first or trace
