@@ -44,7 +44,7 @@ class LeaderCareer(ILeaderCareer):
         next leader waits for it. ``True``: a unit is all or nothing by itself (a database transaction, say), so it may be
         abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once.
 
-    Set before :meth:`prepare`: ``session``, ``settings``, ``events``.
+    Set before :meth:`prepare`: ``session``, ``settings``, ``events`` and ``candidate_id``.
     """
 
     name: ClassVar[str | None] = None
@@ -53,6 +53,7 @@ class LeaderCareer(ILeaderCareer):
     session: Session
     settings: Settings
     events: EventBus
+    candidate_id: str
 
     def prepare(self) -> None:
         """Open, before standing for election, what would be slow to open after winning (connections, caches).
@@ -72,6 +73,12 @@ class LeaderCareer(ILeaderCareer):
         ``False``, an exception, or no answer within a third of the session time-out ends the term (reason *health*).
         """
         return True
+
+    def _begin(self, term: Term) -> None:
+        """For leaderq's own careers: what must precede ``inaugurate`` even where a user overrides that without ``super()``."""
+
+    def _finish(self, term: Term) -> None:
+        """For leaderq's own careers: what must follow ``handOver``, likewise."""
 
     def retire(self) -> None:
         """Close what :meth:`prepare` opened; called once, when the process stops standing for election."""

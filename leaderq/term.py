@@ -77,7 +77,8 @@ class Term:
     """What a career sees of its leadership.
 
     ``number`` is the fencing token: dense, and never lower than that of an earlier leader; store it beside the data and refuse
-    lower ones. ``id`` is unique for ever.
+    lower ones. ``id`` is unique for ever. ``unclean`` says that the term before ended without a hand-over: what its leader had in
+    hand may be half done. ``ending`` is a :class:`threading.Event`, set as soon as the term should wind up.
 
     Guarantees: once :meth:`check` or :meth:`write` has raised :class:`Deposed` they always will; no write passes after another
     leader was inaugurated.
@@ -85,9 +86,20 @@ class Term:
     compares ``number``, closes that gap.
     """
 
-    def __init__(self, *, number: int, id: str, career: str, candidate: str, deadline: float, write: FencedWrite) -> None:  # noqa: A002
+    def __init__(
+        self,
+        *,
+        number: int,
+        id: str,  # noqa: A002  (the public word)
+        career: str,
+        candidate: str,
+        deadline: float,
+        write: FencedWrite,
+        unclean: bool = False,
+    ) -> None:
         self.number = number
         self.id = id
+        self.unclean = unclean
         self.career = career
         self.candidate = candidate
         self.ending = threading.Event()

@@ -21,12 +21,13 @@ import random
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+
 
 from leaderq.clock import now_s
 from leaderq.election.decision import Effect, Role, Signal, step
 from leaderq.election.layout import Layout
 from leaderq.election.line import Line
+from leaderq.election.operator import Operator
 from leaderq.election.records import Wishes
 from leaderq.election.tenure import Tenure
 from leaderq.errors import LeaderqError, RequestRefused
@@ -44,10 +45,7 @@ from leaderq.events import (
     WorkResumed,
 )
 from leaderq.term import OpenTerm, Reason
-from leaderq.zookeeper import Session, SessionState, as_session
-
-if TYPE_CHECKING:
-    from kazoo.client import KazooClient
+from leaderq.zookeeper import AnyClient, Session, SessionState, as_session
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +75,7 @@ class Candidate:
 
     def __init__(
         self,
-        session: Session | KazooClient,
+        session: AnyClient,
         career: str,
         *,
         id: str,  # noqa: A002  (the public word)
@@ -102,7 +100,9 @@ class Candidate:
         self._won: OpenTerm | None = None
         self._concluded: dict[int, bool] = {}
         self._broken: BaseException | None = None
+        self._woken = False
         self._stopping = False
+        self._released = False
         self._thread: threading.Thread | None = None
 
     # ---- what the runner asks -------------------------------------------------------------------------------------------
@@ -118,7 +118,8 @@ class Candidate:
     def await_term(self, timeout_s: float | None = None) -> OpenTerm | None:
         """The term this candidate has won, waiting for it at most ``timeout_s`` seconds; ``None`` if there is none by then."""
         with self._changed:
-            self._changed.wait_for(lambda: self._won or self._broken or self._stopping, timeout_s)
+            self._changed.wait_for(lambda: self._won or self._broken or self._woken, timeout_s)
+            self._woken = False
             if self._broken is not None:
                 raise LeaderqError(f"candidate {self.id!r} of {self.career!r} broke down: {self._broken!r}") from self._broken
             won, self._won = self._won, None
@@ -127,7 +128,7 @@ class Candidate:
     def wake(self) -> None:
         """Let :meth:`await_term` return now."""
         with self._changed:
-            self._stopping = True
+            self._woken = True
             self._changed.notify_all()
 
     def step_down(self, reason: Reason) -> None:
@@ -154,8 +155,6 @@ class Candidate:
 
         Raises :class:`RequestRefused` when this candidate does not lead.
         """
-        from leaderq.election.operator import Operator  # the operator's side; it imports nothing of this module
-
         tenure = self._tenure
         if tenure is None:
             raise RequestRefused(f"candidate {self.id!r} does not lead {self.career!r}, so it has nothing to transfer")
@@ -177,7 +176,7 @@ class Candidate:
         if self._tenure is None:
             self.withdraw(timeout_s=timeout_s)
         self.session.remove_listener(self._session_changed)
-        self._do(self.wake)
+        self._do(self._stop)
         self._thread.join(timeout_s)
         self._thread = None
 
@@ -275,12 +274,6 @@ class Candidate:
             return None
         return _ACTIONS[effect](self)
 
-    def _enlist(self) -> Signal:
-        signal = self._line.enlist()
-        if signal is Signal.ENLISTED and self._line.place is None:
-            log.debug("candidate %r of %r has enlisted", self.id, self.career)
-        return signal
-
     def _survey(self) -> Signal:
         known = self._line.place
         signal = self._line.survey()
@@ -301,7 +294,7 @@ class Candidate:
             hear_wishes=lambda wishes: self._do(lambda: self._heed(wishes)),
         )
         self._reason = None
-        self._silent = self._operator_paused = False
+        self._silent = self._operator_paused = self._released = False
         self._tenure.open()
         term = self._tenure.term
         self._publish(TermBegan(self.career, self.id, term.number, victory.unclean))
@@ -344,7 +337,9 @@ class Candidate:
         self._publish(TermEnding(self.career, self.id, term.number, term.reason or reason))
 
     def _release(self) -> Signal:
-        return self._line.release(self._tenure.term.reason if self._tenure is not None else None)
+        signal = self._line.release(self._tenure.term.reason if self._tenure is not None else None)
+        self._released = signal is Signal.RELEASED
+        return signal
 
     def _rest(self) -> None:
         self._retry_at_s = None
@@ -357,7 +352,7 @@ class Candidate:
         tenure.close()
         term = tenure.term
         reason = term.reason or Reason.WITHDRAWN
-        clean = self._role is Role.RESTING and not reason.deposes
+        clean = self._released and not reason.deposes
         term.close()
         self._publish(TermEnded(self.career, self.id, term.number, reason, clean))
         with self._changed:
@@ -400,6 +395,10 @@ class Candidate:
 
     # ---- edges ------------------------------------------------------------------------------------------------------------
 
+    def _stop(self) -> None:
+        self._stopping = True
+        self.wake()
+
     def _do(self, request: Callable[[], None]) -> None:
         self._inbox.put(request)
 
@@ -412,7 +411,7 @@ class Candidate:
 
 
 _ACTIONS: dict[Effect, Callable[[Candidate], Signal | None]] = {
-    Effect.ENLIST: Candidate._enlist,
+    Effect.ENLIST: lambda candidate: candidate._line.enlist(),
     Effect.REQUEUE: lambda candidate: candidate._line.requeue(),
     Effect.SURVEY: Candidate._survey,
     Effect.CLAIM: lambda candidate: candidate._line.claim(),

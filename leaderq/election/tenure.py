@@ -64,17 +64,13 @@ class Tenure:
             candidate=str(victory.record.candidate),
             deadline=self._lease.ends_s,
             write=self.write,
+            unclean=victory.unclean,
         )
 
     @property
     def node(self) -> str:
         """The path of the candidate znode that stands for this term."""
         return self._victory.node
-
-    @property
-    def unclean(self) -> bool:
-        """Whether the term before ended without a hand-over."""
-        return self._victory.unclean
 
     @property
     def lease(self) -> Lease:

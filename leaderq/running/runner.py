@@ -1,0 +1,217 @@
+"""Drives a career through its terms.
+
+Two threads. The *career thread* calls the user's code and nothing else does: ``prepare``, then for each term won its stages
+(:mod:`leaderq.running.service`), then ``retire``. The *supervisor* is the thread that called :meth:`Runner.run`: it takes signals
+and watches the budgets, for the career thread may be stuck in the user's code.
+
+Who is authoritative: the term. No stage begins without it, and it is given back only when the user's code has returned: the
+next leader must not be able to start while this one's code runs.
+
+On each failure: a stage raises: the term winds up as *failed*, ``handOver`` follows, then a cool-off. Deposed: the same, at once
+and told why. ``inaugurate`` overruns its budget: the term winds up as *budget*. The code of an ended term does not return within
+``handover_budget_s``: the process leaves, since only its death can stop that code; without ``leave`` (a runner inside somebody's
+own program) leadership is kept until the code returns. The guardian dies: said, and the work goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from leaderq.career import ILeaderCareer, LeaderCareer, career_name
+from leaderq.clock import now_s
+from leaderq.config import Settings
+from leaderq.election import Candidate
+from leaderq.errors import CareerFailed, LeaderqError
+from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage, TermEnding
+from leaderq.exits import ExitCode
+from leaderq.running.budgets import Allowance, Budgets
+from leaderq.running.cool_off import CoolOffPolicy, Record, after_term
+from leaderq.running.guardian_link import GuardianLink
+from leaderq.running.health import HealthWatch, is_asked
+from leaderq.running.service import Service
+from leaderq.term import OpenTerm, Reason
+from leaderq.zookeeper import AnyClient, as_session
+
+log = logging.getLogger(__name__)
+
+
+class Runner:
+    """Runs ``career`` in this process until :meth:`stop`.
+
+    ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; it stays the caller's to close.
+    ``candidate_id`` is by default ``settings.id``. ``leave`` ends the process, given an exit code, when nothing else can stop
+    the user's code; ``None`` waits for that code instead.
+    """
+
+    def __init__(
+        self,
+        career: ILeaderCareer,
+        session: AnyClient,
+        *,
+        settings: Settings | None = None,
+        events: EventBus | None = None,
+        candidate_id: str | None = None,
+        guardian: GuardianLink | None = None,
+        leave: Callable[[int], None] | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.events = events or EventBus()
+        self.career_name = self.settings.career or career_name(career)
+        self.candidate_id = candidate_id or self.settings.id
+        self._career = career
+        self._session = as_session(session)
+        self._candidate = Candidate(
+            self._session, self.career_name, id=self.candidate_id, root=self.settings.root, events=self.events
+        )
+        self._guardian = guardian
+        self._leave = leave
+        self._budgets = Budgets()
+        self._service: Service | None = None
+        self._term: OpenTerm | None = None
+        self._stopping = threading.Event()
+        self._failure: LeaderqError | None = None
+
+    # ---- the supervisor's thread ------------------------------------------------------------------------------------------
+
+    def run(self) -> ExitCode:
+        """Stand, lead and stand again until :meth:`stop`; gives :attr:`ExitCode.OK`.
+
+        Raises :class:`CareerFailed`, or the ``LeaderqError`` itself, when ``prepare`` or ``retire`` raised.
+        """
+        unsubscribe = self.events.subscribe(TermEnding, self._term_ending)
+        if self._guardian is not None:
+            self._guardian.attach(self._session, self.events, career=self.career_name, candidate=self.candidate_id)
+        thread = threading.Thread(target=self._live, name=f"leaderq-career-{self.career_name}", daemon=True)
+        thread.start()
+        try:
+            while (missed := self._budgets.next_missed()) is not None:
+                self._budget_missed(missed)
+        finally:
+            unsubscribe()
+        thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return ExitCode.OK
+
+    def stop(self) -> None:
+        """Wind up: hand over if leading, leave the line, let :meth:`run` return. May be called in a signal handler, and again."""
+        self._stopping.set()
+        # The rest takes locks that the interrupted code may hold: it belongs on another thread.
+        threading.Thread(target=self._wind_up, name="leaderq-stop", daemon=True).start()
+
+    def give_up(self) -> None:
+        """Leave at once, without handing over; the guardian, or the session time-out, lets the next leader in."""
+        if self._leave is not None:
+            self._leave(ExitCode.FORCED)
+
+    def _wind_up(self) -> None:
+        self._candidate.step_down(Reason.WITHDRAWN)
+        self._candidate.wake()
+
+    def _budget_missed(self, missed: Allowance) -> None:
+        self.events.publish(
+            BudgetMissed(self.career_name, self.candidate_id, missed.term.number, missed.stage, missed.budget_s)
+        )
+        if missed.stage != Stage.HANDOVER:
+            self._candidate.step_down(Reason.BUDGET)
+        elif self._leave is not None:
+            self._leave(ExitCode.HANDOVER_MISSED)
+
+    def _term_ending(self, event: TermEnding) -> None:
+        """On the candidate's thread: time the hand-over, and abandon the unit in hand if the career allows it."""
+        service, term = self._service, self._term
+        if service is not None and term is not None and term.number == event.term:
+            self._budgets.allow(term, Stage.HANDOVER, self.settings.handover_budget_s)
+            service.abandon()
+
+    # ---- the career thread ------------------------------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        try:
+            self._guarded("prepare", self._prepare)
+            self._serve_terms()
+        except LeaderqError as exc:
+            self._failure = exc  # raised by the supervisor, where the caller sees it
+        finally:
+            self._candidate.close()
+            self._retire()
+            self._budgets.finish()
+
+    def _prepare(self) -> None:
+        if isinstance(self._career, LeaderCareer):
+            self._career.session = self._session
+            self._career.settings = self.settings
+            self._career.events = self.events
+            self._career.candidate_id = self.candidate_id
+            self._career.prepare()
+
+    def _retire(self) -> None:
+        if not isinstance(self._career, LeaderCareer):
+            return
+        try:
+            self._guarded("retire", self._career.retire)
+        except LeaderqError as exc:
+            self._failure = self._failure or exc
+
+    def _guarded(self, stage: str, code: Callable[[], None]) -> None:
+        try:
+            code()
+        except LeaderqError:
+            raise
+        except Exception as exc:
+            raise CareerFailed(self.career_name, stage, exc) from exc
+
+    def _serve_terms(self) -> None:
+        policy = CoolOffPolicy(self.settings.cool_off_s, self.settings.max_failures, self.settings.yield_s)
+        record = Record()
+        while not self._stopping.is_set():
+            self._candidate.stand()
+            term = self._candidate.await_term()
+            if term is None:
+                continue
+            began_s = now_s()
+            reason = self._serve(term)
+            record = after_term(record, reason, now_s() - began_s, policy)
+            if record.seconds and not self._stopping.is_set():
+                self.events.publish(
+                    CoolingOff(self.career_name, self.candidate_id, record.seconds, record.failures, record.why)
+                )
+                self._stopping.wait(record.seconds)
+
+    def _serve(self, term: OpenTerm) -> Reason:
+        if self._guardian is not None:
+            self._guardian.watch_term(term, self.settings.handover_budget_s)
+        service = Service(
+            self._career,
+            term,
+            budgets=self._budgets,
+            inaugurate_budget_s=self.settings.inaugurate_budget_s,
+            settle_s=self.settings.settle_s,
+            events=self.events,
+            tell_stage=lambda stage: self._candidate.announce(term, stage),
+            step_down=lambda: self._candidate.step_down(Reason.FAILED),
+        )
+        self._term, self._service = term, service
+        if self._stopping.is_set():  # told to stop between winning and here
+            self._candidate.step_down(Reason.WITHDRAWN)
+        if term.ending.is_set():  # ended between winning and here: nobody heard of it
+            self._budgets.allow(term, Stage.HANDOVER, self.settings.handover_budget_s)
+        if isinstance(self._career, LeaderCareer) and is_asked(self._career):
+            self._watch_health(self._career, term)
+        failed = service.serve()
+        self._budgets.close_term()
+        self._candidate.conclude(term, Reason.FAILED if failed else Reason.WITHDRAWN)
+        self._service = self._term = None
+        if self._guardian is not None:
+            self._guardian.forget_term()
+        return Reason.FAILED if failed else term.reason or Reason.WITHDRAWN
+
+    def _watch_health(self, career: LeaderCareer, term: OpenTerm) -> None:
+        HealthWatch(
+            career,
+            term,
+            interval_s=self._session.timeout_s / 3,
+            unhealthy=lambda: self._candidate.step_down(Reason.HEALTH),
+        ).start()

@@ -1,0 +1,113 @@
+"""One term served: the user's code is called, in order, on the career thread.
+
+inaugurate, then execute again and again while the term is on and not paused, then handOver: always, however the term ended and
+whatever the stages raised. What they raise never leaves this module: it is published, and the term counts as failed. A
+:class:`~leaderq.errors.Deposed` is no failure: the stage noticed what the term knew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from leaderq.career import ILeaderCareer, LeaderCareer
+from leaderq.errors import Deposed
+from leaderq.events import CareerError, EventBus, Stage, StageBegan
+from leaderq.running.abandonment import AbandonableUnit
+from leaderq.running.budgets import Budgets
+from leaderq.term import OpenTerm
+
+log = logging.getLogger(__name__)
+
+_PAUSED_LOOK_S = 0.02
+
+
+class Service:
+    """Serves one term of ``career``.
+
+    ``tell_stage`` publishes a stage to observers. ``step_down`` winds the term up because the career failed. Not thread-safe,
+    but for :meth:`abandon`.
+    """
+
+    def __init__(
+        self,
+        career: ILeaderCareer,
+        term: OpenTerm,
+        *,
+        budgets: Budgets,
+        inaugurate_budget_s: float,
+        settle_s: float,
+        events: EventBus,
+        tell_stage: Callable[[Stage], None],
+        step_down: Callable[[], None],
+    ) -> None:
+        self._career = career
+        self._term = term
+        self._budgets = budgets
+        self._inaugurate_budget_s = inaugurate_budget_s
+        self._settle_s = settle_s if term.unclean else 0.0
+        self._events = events
+        self._tell_stage = tell_stage
+        self._step_down = step_down
+        self._unit = AbandonableUnit()
+        self._failed = False
+
+    def serve(self) -> bool:
+        """Serve the term to its end; gives whether the career failed."""
+        if self._settle_s:
+            # Resources that cannot compare term numbers get time to forget the leader that vanished.
+            self._term.wait(self._settle_s)
+        if not self._term.ending.is_set() and self._inaugurate():
+            self._execute()
+        self._enter(Stage.HANDOVER)
+        self._call(Stage.HANDOVER, self._career.handOver)
+        if isinstance(self._career, LeaderCareer):
+            self._call(Stage.HANDOVER, self._career._finish)
+        return self._failed
+
+    def abandon(self) -> None:
+        """Abandon the unit in hand, if the career allows it. Called on any thread."""
+        if getattr(self._career, "atomic", False):
+            self._unit.abandon()
+
+    def _inaugurate(self) -> bool:
+        self._budgets.allow(self._term, Stage.INAUGURATION, self._inaugurate_budget_s)
+        self._say(Stage.INAUGURATION)
+        if isinstance(self._career, LeaderCareer) and not self._call(Stage.INAUGURATION, self._career._begin):
+            return False
+        done = self._call(Stage.INAUGURATION, self._career.inaugurate)
+        self._budgets.settle()
+        return done
+
+    def _execute(self) -> None:
+        self._enter(Stage.EXECUTION)
+        going = True
+        while going and not self._term.ending.is_set():
+            if self._term.paused:
+                self._term.wait(_PAUSED_LOOK_S)
+            else:
+                going = self._unit.run(self._one_unit)
+
+    def _one_unit(self) -> None:
+        self._call(Stage.EXECUTION, self._career.execute)
+
+    def _call(self, stage: Stage, code: Callable[[OpenTerm], None]) -> bool:
+        """Call the user's ``code``; gives whether it returned."""
+        try:
+            code(self._term)
+        except Deposed as exc:
+            self._term.wind_up(exc.reason)
+            return False
+        except (Exception, SystemExit, KeyboardInterrupt) as exc:
+            self._failed = True
+            self._events.publish(CareerError(self._term.career, self._term.candidate, self._term.number, stage.value, exc))
+            self._step_down()
+            return False
+        return True
+
+    def _enter(self, stage: Stage) -> None:
+        self._tell_stage(stage)
+        self._say(stage)
+
+    def _say(self, stage: Stage) -> None:
+        self._events.publish(StageBegan(self._term.career, self._term.candidate, self._term.number, stage))
