@@ -9,20 +9,12 @@ from collections.abc import Sequence
 
 import click
 
+from leaderq.cli.early_stop import StoppedEarly
+from leaderq.cli.exit_codes import exit_code
 from leaderq.cli.verbs import leaderq
-from leaderq.errors import (
-    AccessRefused,
-    ConfigurationError,
-    ConnectionLost,
-    LeaderqError,
-    MissingPiece,
-    ServersUnreachable,
-    SessionExpired,
-)
+from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 
-_UNREACHABLE = (ServersUnreachable, ConnectionLost, SessionExpired)
-_USAGE = (ConfigurationError, AccessRefused, MissingPiece)
 _OFF = frozenset({"", "0", "false", "no", "off"})
 
 
@@ -44,8 +36,9 @@ def _contained(arguments: list[str]) -> int:
         result = leaderq.main(arguments, prog_name="leaderq", standalone_mode=False, obj=tuple(arguments))
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return ExitCode.FORCED
+    except (click.Abort, KeyboardInterrupt) as interruption:
+        asked = isinstance(interruption, StoppedEarly) or isinstance(interruption.__cause__, StoppedEarly)
+        return ExitCode.OK if asked else ExitCode.FORCED
     except click.ClickException as error:
         _say(error.format_message().rstrip("."), _help_hint(error))
         return ExitCode.USAGE
@@ -61,13 +54,6 @@ def _contained(arguments: list[str]) -> int:
         )
         return ExitCode.FAILED
     return int(result) if isinstance(result, int) else ExitCode.OK
-
-
-def exit_code(error: LeaderqError) -> ExitCode:
-    """The exit code of a command that ends with ``error``."""
-    if isinstance(error, _UNREACHABLE):
-        return ExitCode.UNREACHABLE
-    return ExitCode.USAGE if isinstance(error, _USAGE) else ExitCode.FAILED
 
 
 def _refuse(error: LeaderqError, arguments: list[str]) -> ExitCode:

@@ -6,6 +6,8 @@ same command again as the worker, which finds the link to its guardian in its en
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,15 +16,16 @@ import click
 
 from leaderq.career import ILeaderCareer, career_name
 from leaderq.cli.career_loading import find_career, make_career
-from leaderq.cli.connecting import open_session
+from leaderq.cli.connecting import open_session, zookeeper_security
+from leaderq.cli.early_stop import stop_early
 from leaderq.cli.options import EVERYTHING, Given, Verb, takes_settings
 from leaderq.config import DEFAULT, Configuration, Settings
-from leaderq.errors import ConfigurationError
+from leaderq.errors import CareerFailed, ConfigurationError
 from leaderq.events import EventBus
-from leaderq.observability.logging import configure, log_events
+from leaderq.observability.logging import configure, log_events, log_failure
 
 if TYPE_CHECKING:
-    from leaderq.running.guardian import GuardianLink
+    from leaderq.running.guardian_link import GuardianLink
 
 
 @click.command(cls=Verb)
@@ -44,14 +47,18 @@ def run(ctx: click.Context, given: Given, target: str) -> int:
       leaderq run billing:AdBilling --id a --zookeeper zk1:2181,zk2:2181,zk3:2181 --kafka kafka1:9092
       LEADERQ_LOG_FORMAT=json leaderq run billing:AdBilling --no-guardian
     """
+    signal.signal(signal.SIGTERM, stop_early)
     configuration, career = _checked(given, target)
     settings = configuration.settings
     configure(settings.log_format, settings.log_level)
-    from leaderq.running.guardian import GuardianLink, watch_over  # this and what it needs is of no use to --help
+    from leaderq.running.guardian_link import GuardianLink  # this and what it needs is of no use to --help
 
     link = GuardianLink.from_environment()
     if settings.guardian and link is None:
-        return watch_over(_worker_arguments(ctx.find_root().obj, configuration))
+        from leaderq.running.guardian import watch_over
+
+        arguments = _worker_arguments(ctx.find_root().obj, configuration)
+        return watch_over(arguments, address=settings.zookeeper, security=zookeeper_security(settings))
     return _work(settings, make_career(career, target), link)
 
 
@@ -62,9 +69,19 @@ def _work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) 
     events = EventBus()
     log_events(events)
     with open_session(settings) as session:
-        runner = Runner(career, session, settings=settings, events=events, candidate_id=settings.id, guardian=link)
-        with handling(runner):
-            return runner.run()
+        # os._exit: what is still running then has been told to stop, and did not.
+        runner = Runner(
+            career, session, settings=settings, events=events, candidate_id=settings.id, guardian=link, leave=os._exit
+        )
+        try:
+            with handling(runner):
+                code = runner.run()
+        except CareerFailed as error:
+            log_failure(error)
+            raise
+    if link is not None:
+        link.close()
+    return code
 
 
 def _worker_arguments(arguments: Sequence[str], configuration: Configuration) -> list[str]:

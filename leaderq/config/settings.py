@@ -208,12 +208,16 @@ class Settings:
             mechanism=self.kafka_mechanism,
             user=self.kafka_user,
             password=self.kafka_password,
-            ca=self.kafka_ca,
-            cert=self.kafka_cert,
-            key=self.kafka_key,
+            ca=_text(self.kafka_ca),
+            cert=_text(self.kafka_cert),
+            key=_text(self.kafka_key),
             key_password=self.kafka_key_password,
             check_hostname=self.kafka_check_hostname,
         )
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 TABLE: tuple[Row, ...] = tuple(Row(name=spec.name, **spec.metadata) for spec in fields(Settings))

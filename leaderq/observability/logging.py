@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from leaderq.errors import Deposed
+from leaderq.errors import CareerFailed, Deposed
 from leaderq.events import CareerError, Event, EventBus
 from leaderq.observability.sentences import sentence
 
@@ -26,8 +26,6 @@ log = logging.getLogger("leaderq.events")
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _OURS = str(Path(__file__).parents[1])
-# kazoo's level 5 writes session passwords, and its debug level every request.
-_TALKATIVE = ("kazoo", "kafka")
 
 
 def log_events(events: EventBus) -> Callable[[], None]:
@@ -35,18 +33,28 @@ def log_events(events: EventBus) -> Callable[[], None]:
     return events.subscribe(Event, _log_event)
 
 
+def log_failure(error: CareerFailed) -> None:
+    """Log what ended the process from the user's code outside of any term, with the traceback of that code."""
+    cause = error.__cause__
+    info = (type(cause), cause, _from_user_code(cause.__traceback__)) if cause is not None else None
+    log.error("%s", error, extra={"event": "career_failed", "career": error.career, "stage": error.stage}, exc_info=info)
+
+
 def configure(form: str, level: str) -> None:
     """Write logs of this process on standard error as ``form`` (*text* or *json*), from ``level`` on.
 
-    The client libraries' own logs appear from *warning* on, at whatever ``level``. Warnings of Python go the same way.
+    Of the client libraries' own logs kazoo's appear from *warning* on at most, kafka-python's with *debug* only. Warnings of
+    Python go the same way.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else PlainLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    # At its level 5 kazoo writes session passwords, at debug every request.
+    logging.getLogger("kazoo").setLevel(max(logging.WARNING, root.level))
+    # It calls every failed attempt an error, many times a second; leaderq says itself what matters of it.
+    logging.getLogger("kafka").setLevel(logging.WARNING if root.level <= logging.DEBUG else logging.CRITICAL)
     logging.captureWarnings(True)
 
 
