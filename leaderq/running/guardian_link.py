@@ -31,7 +31,7 @@ class GuardianLink:
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._session: Session | None = None
         self._released = threading.Event()
         self._lost = False
@@ -68,8 +68,9 @@ class GuardianLink:
 
     def forget_term(self) -> None:
         """The code of the term has returned: there is nothing to stop any more."""
-        self._released.set()
-        self._send({"term": None})
+        with self._lock:  # no report of this term may follow
+            self._released.set()
+            self._send({"term": None})
 
     def close(self) -> None:
         """The session is closed and nothing is left to be done for this process."""
@@ -78,12 +79,16 @@ class GuardianLink:
         self._send({"session": None})
 
     def _report(self, term: Term, handover_budget_s: float, grace_s: float, released: threading.Event) -> None:
-        while not term.ending.is_set() and not released.is_set():
-            self._send({"term": term.number, "until_s": term.deadline, "grace_s": grace_s, "ending": False})
+        def report(until_s: float, grace_s: float) -> None:
+            with self._lock:
+                if not released.is_set():
+                    self._send({"term": term.number, "until_s": until_s, "grace_s": grace_s, "ending": term.ending.is_set()})
+
+        while not term.ending.is_set():
+            report(term.deadline, grace_s)
             term.ending.wait(2 * grace_s)
-        if not released.is_set():
-            until_s = now_s() + handover_budget_s
-            self._send({"term": term.number, "until_s": until_s, "grace_s": max(grace_s, 0.5), "ending": True})
+        # The runner leaves by itself when the budget is over; the guardian is there for the case that it cannot.
+        report(now_s() + handover_budget_s, max(grace_s, 0.5))
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED and self._session is not None and self._session.credentials is not None:

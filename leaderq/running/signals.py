@@ -33,6 +33,7 @@ def handling(runner: Stoppable) -> Iterator[None]:
         nonlocal asked
         if asked:
             runner.give_up()
+            return
         asked = True
         runner.stop()
 

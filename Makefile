@@ -1,0 +1,41 @@
+# Everything sets itself up: a virtual environment beside the checkout, the package in it, servers and a Java runtime on first use.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test lint unit bench servers clean
+
+demo: $(READY)
+	@$(BIN)/leaderq demo
+
+test: lint
+	@$(BIN)/python -m pytest
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || (echo "run: $(BIN)/ruff format ." && false)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+unit: $(READY)
+	@$(BIN)/python -m pytest tests/unit
+
+bench: $(READY)
+	@$(BIN)/python benchmarks/failover.py
+
+servers: $(READY)
+	@$(BIN)/leaderq servers up
+
+$(READY): setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+	  echo "leaderq needs Python 3.10 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "leaderq needs Python's venv module to set itself up; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+	@echo "setting up $(VENV) (once) ..." >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache logs

@@ -1,0 +1,49 @@
+"""How long a process waits before it stands again."""
+
+from __future__ import annotations
+
+import pytest
+
+from leaderq.running.cool_off import CoolOffPolicy, Record, after_term
+from leaderq.term import Reason
+
+POLICY = CoolOffPolicy(first_s=1.0, max_failures=3, yield_s=30.0)
+
+
+def row(*reasons: Reason, lasted_s: float = 0.1) -> Record:
+    record = Record()
+    for reason in reasons:
+        record = after_term(record, reason, lasted_s, POLICY, jitter=1.0)
+    return record
+
+
+@pytest.mark.parametrize("reason", [Reason.STEP_DOWN, Reason.TRANSFER, Reason.WITHDRAWN])
+def test_who_was_asked_to_step_down_stands_again_at_once(reason):
+    assert row(reason).seconds == 0.0
+
+
+@pytest.mark.parametrize("reason", [Reason.SESSION, Reason.LEASE, Reason.FENCED, Reason.NODE_DELETED])
+def test_being_deposed_is_no_failure_but_waits_a_moment(reason):
+    record = row(reason, reason, reason, reason)
+    assert (record.seconds, record.failures) == (1.0, 0)
+
+
+def test_failures_in_a_row_wait_longer_each_time_and_then_yield():
+    assert [row(*[Reason.FAILED] * n).seconds for n in (1, 2, 3, 4)] == [1.0, 2.0, 30.0, 30.0]
+    assert "3 terms in a row" in row(*[Reason.FAILED] * 3).why
+
+
+def test_being_deposed_between_two_failures_does_not_break_the_row():
+    assert row(Reason.FAILED, Reason.SESSION, Reason.FAILED).failures == 2
+
+
+def test_a_planned_end_clears_the_row():
+    assert row(Reason.FAILED, Reason.TRANSFER, Reason.FAILED).failures == 1
+
+
+def test_a_long_good_term_before_the_failure_clears_the_row():
+    assert after_term(Record(failures=2), Reason.FAILED, 31.0, POLICY, jitter=1.0).failures == 1
+
+
+def test_jitter_spreads_the_wait_over_its_upper_half():
+    assert after_term(Record(), Reason.LEASE, 0.0, POLICY, jitter=0.0).seconds == 0.5
