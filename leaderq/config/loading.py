@@ -11,7 +11,7 @@ from typing import Any
 
 from leaderq.config.files import find_file, read_secret, read_toml, unreadable_files
 from leaderq.config.layers import Layer, from_environment, from_file, from_flags
-from leaderq.config.resolution import DEFAULT, resolve
+from leaderq.config.resolution import DEFAULT, faults, resolve
 from leaderq.config.settings import TABLE, Row, Settings
 from leaderq.errors import ConfigurationError
 
@@ -103,6 +103,8 @@ def _file_layers(path: Path | None, document: dict[str, Any], career: str | None
     for name, table in careers.items():
         if "career" in table:
             problems.append(f"career in [{_CAREERS}.{name}] of {path} would rename what the table is chosen by; remove it")
+        if name != career:
+            problems += faults(from_file(table, path, f"{_CAREERS}.{name}"))
     yield from_file(careers.get(career, {}), path, f"{_CAREERS}.{career}")
 
 

@@ -49,6 +49,16 @@ def resolve(layers: Sequence[Layer], read_secret: ReadText) -> Resolution:
     return found
 
 
+def faults(layer: Layer) -> list[str]:
+    """What is wrong in ``layer`` by itself; no file is read, and relations to other settings are not looked at."""
+    alone = Resolution(problems=_unknown_keys(layer))
+    for row in TABLE:
+        _take(row, layer, alone)
+        if row.name in alone.places:
+            _finish(row, alone, lambda _: "unread")
+    return alone.problems
+
+
 @dataclass(frozen=True)
 class _Raw:
     value: Any

@@ -1,0 +1,248 @@
+"""Which layer wins, what is remembered, and what is complained about: the resolver as tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderq.config import DEFAULT, TABLE, Configuration, Settings, load
+from leaderq.errors import ConfigurationError
+
+
+def loaded(
+    folder: Path, toml: str = "", environ: dict[str, str] | None = None, flags: dict[str, Any] | None = None, **more: Any
+) -> Configuration:
+    if toml:
+        (folder / "leaderq.toml").write_text(toml)
+    return load(flags, environ=environ or {}, folder=folder, **more)
+
+
+def problems(folder: Path, *args: Any, **more: Any) -> tuple[str, ...]:
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(folder, *args, **more)
+    return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("toml", "environ", "flag", "value", "source"),
+    [
+        ("", {}, None, 10.0, DEFAULT),
+        ("handover_budget_s = 1", {}, None, 1.0, "{folder}/leaderq.toml"),
+        ("handover_budget_s = 1", {"LEADERQ_HANDOVER_BUDGET_S": "2"}, None, 2.0, "LEADERQ_HANDOVER_BUDGET_S"),
+        ("handover_budget_s = 1", {"LEADERQ_HANDOVER_BUDGET_S": "2"}, "3", 3.0, "--handover-budget-s"),
+        ("handover_budget_s = 1", {"LEADERQ_HANDOVER_BUDGET_S": ""}, None, 1.0, "{folder}/leaderq.toml"),
+        ("id = 'b'", {}, None, 10.0, DEFAULT),
+    ],
+)
+def test_the_last_layer_that_says_something_wins(tmp_path, toml, environ, flag, value, source):
+    found = loaded(tmp_path, toml, environ, {"handover_budget_s": flag})
+    assert found.settings.handover_budget_s == value
+    assert found.source("handover_budget_s") == source.format(folder=tmp_path)
+
+
+def test_the_table_of_a_career_wins_over_the_top_of_the_file_for_that_career_only(tmp_path):
+    toml = "settle_s = 1\n[careers.ad-billing]\nsettle_s = 2\n"
+    found = loaded(tmp_path, toml, career="ad-billing")
+    assert (found.settings.settle_s, found.source("settle_s")) == (2.0, f"{tmp_path}/leaderq.toml in [careers.ad-billing]")
+    assert loaded(tmp_path, toml, career="other").settings.settle_s == 1.0
+    assert loaded(tmp_path, toml, {"LEADERQ_CAREER": "ad-billing"}, career="other").settings.settle_s == 2.0
+    assert loaded(tmp_path, toml, {"LEADERQ_CAREER": "other"}, {"career": "ad-billing"}).settings.settle_s == 2.0
+
+
+def test_a_fault_in_the_table_of_another_career_is_found_too(tmp_path):
+    found = problems(tmp_path, "[careers.b]\nsettle_s = 'x'\nsetle_s = 1\n", career="a")
+    assert len(found) == 2
+    assert "in [careers.b]" in found[0]
+    assert "in [careers.b]" in found[1]
+
+
+def test_the_name_of_the_class_is_the_career_unless_a_setting_says_otherwise(tmp_path):
+    assert loaded(tmp_path, career="a").settings.career == "a"
+    assert loaded(tmp_path, career="a").source("career") == "the class"
+    assert loaded(tmp_path, environ={"LEADERQ_CAREER": "b"}, career="a").settings.career == "b"
+
+
+@pytest.mark.parametrize("name", [row.name for row in TABLE])
+def test_every_setting_has_a_default_that_is_fit(name):
+    assert hasattr(Settings(), name)
+
+
+@pytest.mark.parametrize("text", ["1", "true", "YES", "on"])
+def test_a_switch_is_turned_on_by(tmp_path, text):
+    assert loaded(tmp_path, environ={"LEADERQ_ZOOKEEPER_TLS": text}).settings.zookeeper_tls is True
+
+
+@pytest.mark.parametrize("text", ["0", "false", "No", "OFF"])
+def test_a_switch_is_turned_off_by(tmp_path, text):
+    assert loaded(tmp_path, environ={"LEADERQ_GUARDIAN": text}).settings.guardian is False
+
+
+@pytest.mark.parametrize(
+    ("given", "normal"),
+    [
+        ("localhost", "localhost:2181"),
+        ("a:1, b:2,c", "a:1,b:2,c:2181"),
+        ("[::1]", "[::1]:2181"),
+        ("[::1]:99,zk_1:2", "[::1]:99,zk_1:2"),
+        ("a,b/chroot/deep", "a:2181,b:2181/chroot/deep"),
+        ("a/", "a:2181"),
+    ],
+)
+def test_an_address_is_made_whole(tmp_path, given, normal):
+    assert loaded(tmp_path, environ={"LEADERQ_ZOOKEEPER": given}).settings.zookeeper == normal
+
+
+UNFIT = [
+    ("zookeeper", "zk://a:1", "is a URL"),
+    ("zookeeper", "a:1,,b:2", "empty address"),
+    ("zookeeper", "a:", "no usable port"),
+    ("zookeeper", "a:0", "no usable port"),
+    ("zookeeper", "a:65536", "no usable port"),
+    ("zookeeper", "a:x1", "no usable port"),
+    ("zookeeper", "a:²", "no usable port"),
+    ("zookeeper", "::1", "brackets"),
+    ("zookeeper", "[::1", "no usable host"),
+    ("zookeeper", "a b:1", "no usable host"),
+    ("zookeeper", ":2181", "no usable host"),
+    ("zookeeper", "a/x,b/x", "before the last address"),
+    ("zookeeper", "a//x", "no usable chroot"),
+    ("kafka", "a:9092/x", "path behind the address"),
+    ("root", "leaderq", "not an absolute znode path"),
+    ("root", "/a//b", "not a znode path"),
+    ("root", "/", "not a znode path"),
+    ("root", "/zookeeper/x", "keeps for itself"),
+    ("career", "a/b", "cannot be part of a znode path"),
+    ("career", "..", "cannot be part of a znode path"),
+    ("id", "a\nb", "control character"),
+    ("id", " a", "white space"),
+    ("id", "é" * 101, "longer than 200 bytes"),
+    ("session_timeout_s", "ten", "is not a number"),
+    ("session_timeout_s", "nan", "is not a finite number"),
+    ("session_timeout_s", "inf", "is not a finite number"),
+    ("session_timeout_s", "0", "out of range"),
+    ("settle_s", "-1", "out of range"),
+    ("max_failures", "1.5", "not a whole number"),
+    ("max_failures", "0", "out of range"),
+    ("guardian", "maybe", "neither on nor off"),
+    ("log_format", "xml", "write one of text, json"),
+    ("kafka_mechanism", "GSSAPI", "write one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+    ("zookeeper_ca", "a\0b", "is not a file name"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "why"), UNFIT)
+def test_an_unfit_variable_is_refused_with_value_place_and_remedy(tmp_path, name, text, why):
+    variable = f"LEADERQ_{name.upper()}"
+    found = problems(tmp_path, environ={variable: text})
+    assert len(found) == 1
+    assert found[0].startswith(f"{variable}: {text!r} ")
+    assert why in found[0]
+    assert "; " in found[0]
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("session_timeout_s = '10'", "session_timeout_s of {file}: '10' is not a number; write seconds as a plain number"),
+        ("session_timeout_s = true", "session_timeout_s of {file}: true is not a number"),
+        ("session_timeout_s = nan", "session_timeout_s of {file}: nan is not a finite number"),
+        ("max_failures = 1.0", "max_failures of {file}: 1.0 is not a whole number"),
+        ("guardian = 'yes'", "guardian of {file}: 'yes' is neither on nor off; write true or false, without quotes"),
+        ("zookeeper = 2181", "zookeeper of {file}: 2181 is not text; write it in quotes"),
+        ("zookeper = 'a'", "zookeper of {file} is no setting of leaderq; did you mean zookeeper?"),
+        ("colour = 'red'", "colour of {file} is no setting of leaderq; remove it"),
+        ("[career.a]\nid = 'a'", "[career] of {file} is no table of leaderq; did you mean [careers.NAME]?"),
+        ("[kafka_stuff]", "[kafka_stuff] of {file} is no table of leaderq; write settings at the top"),
+        ("careers = 1", "careers of {file} is not a set of tables"),
+        ("[careers]\na = 1", "careers of {file} is not a set of tables"),
+        ("[careers.a]\ncareer = 'b'", "career in [careers.a] of {file} would rename"),
+        ("zookeeper_password_file = 3", "zookeeper_password_file of {file}: 3 is not the path of a file"),
+    ],
+)
+def test_an_unfit_file_is_refused_with_value_place_and_remedy(tmp_path, toml, said):
+    assert problems(tmp_path, toml)[0].startswith(said.format(file=tmp_path / "leaderq.toml"))
+
+
+def test_a_flag_is_named_as_it_was_typed(tmp_path):
+    assert problems(tmp_path, flags={"settle_s": "x"})[0].startswith("--settle-s: 'x' is not a number")
+
+
+def test_all_problems_are_told_at_once(tmp_path):
+    found = problems(tmp_path, "root = 'x'\nzookeper = 1", {"LEADERQ_KAFKA": "a:b"}, {"settle_s": "-3"})
+    assert len(found) == 4
+
+
+def test_a_misspelt_variable_is_guessed(tmp_path):
+    assert problems(tmp_path, environ={"LEADERQ_ZOOKEPER": "a"}) == (
+        "LEADERQ_ZOOKEPER is no setting of leaderq; did you mean LEADERQ_ZOOKEEPER?",
+    )
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "LEADERQ_SERVERS",
+        "LEADERQ_CACHE",
+        "LEADERQ_JAVA",
+        "LEADERQ_TEST_PATIENCE",
+        "LEADERQ_GUARDIAN_FD",
+        "LEADERQ_DEBUG",
+        "LEADERQ_CONFIG_",
+        "LEADERQ_PORT",
+        "LEADERQ_SERVICE_HOST",
+        "LEADERQ_ZOOKEEPER_PORT_2181_TCP_ADDR",
+        "LEADERQ_ZOOKEEPER_SERVICE_PORT_CLIENT",
+        "NOT_OURS",
+    ],
+)
+def test_variables_of_others_are_let_be(tmp_path, variable):
+    if variable.endswith("_"):
+        variable = variable.rstrip("_")
+        (tmp_path / "x").write_text("")
+    loaded(tmp_path, environ={variable: "x"})
+
+
+RELATED = [
+    ({"zookeeper_auth": "digest"}, "zookeeper_auth", "needs zookeeper_user and zookeeper_password"),
+    ({"zookeeper_user": "u"}, "zookeeper_user", "zookeeper_auth is 'none'"),
+    ({"zookeeper_password": "p"}, "zookeeper_password", "zookeeper_auth is 'none'"),
+    ({"zookeeper_ca": "pem"}, "zookeeper_ca", "turn zookeeper_tls on"),
+    ({"zookeeper_tls": "1", "zookeeper_cert": "pem"}, "zookeeper_cert", "goes together with zookeeper_key"),
+    ({"zookeeper_tls": "1", "zookeeper_key": "pem"}, "zookeeper_cert", "goes together with zookeeper_key"),
+    ({"zookeeper_tls": "1", "zookeeper_key_password": "p"}, "zookeeper_key_password", "which is not set"),
+    ({"zookeeper_tls": "1", "zookeeper_verify": "0", "zookeeper_ca": "pem"}, "zookeeper_verify", "of no use"),
+    ({"kafka_protocol": "SASL_SSL", "kafka_user": "u"}, "kafka_protocol", "needs kafka_mechanism, kafka_user and"),
+    ({"kafka_user": "u"}, "kafka_user", "used with SASL only"),
+    ({"kafka_mechanism": "PLAIN"}, "kafka_mechanism", "used with SASL only"),
+    ({"kafka_password": "p"}, "kafka_password", "used with SASL only"),
+    ({"kafka_ca": "pem"}, "kafka_ca", "used with encryption only"),
+    ({"kafka_protocol": "SSL", "kafka_cert": "pem"}, "kafka_cert", "goes together with kafka_key"),
+    ({"kafka_protocol": "SSL", "kafka_key_password": "p"}, "kafka_key_password", "which is not set"),
+    ({"yield_s": "1", "cool_off_s": "2"}, "yield_s", "shorter than cool_off_s"),
+]
+
+
+@pytest.mark.parametrize(("values", "place", "said"), RELATED)
+def test_settings_that_contradict_each_other_are_refused(tmp_path, values, place, said):
+    (tmp_path / "pem").write_text("x")
+    found = problems(tmp_path, environ={f"LEADERQ_{name.upper()}": text for name, text in values.items()})
+    assert len(found) == 1
+    assert found[0].startswith((f"LEADERQ_{place.upper()}: ", f"{place}: "))
+    assert said in found[0]
+
+
+def test_a_relation_is_not_complained_about_when_one_of_its_settings_is_unfit_by_itself(tmp_path):
+    assert len(problems(tmp_path, environ={"LEADERQ_YIELD_S": "x", "LEADERQ_COOL_OFF_S": "60"})) == 1
+
+
+def test_settings_made_by_hand_are_checked_too():
+    with pytest.raises(ConfigurationError) as caught:
+        Settings(handover_budget_s=-1, zookeeper="a:b")
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["zookeeper", "handover_budget_s"]
+    assert Settings(zookeeper="zk", log_format="JSON").zookeeper == "zk:2181"
+
+
+def test_each_process_gets_an_id_of_its_own():
+    assert Settings().id != Settings().id
