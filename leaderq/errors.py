@@ -134,3 +134,25 @@ class RequestRefused(LeaderqError):
 
 class CorruptRecord(LeaderqError):
     """A znode of leaderq holds something that leaderq did not write; nothing was changed."""
+
+
+class NoPermission(ZooKeeperError, AccessRefused):
+    """The session's credentials do not allow this operation on this znode."""
+
+
+class TooLarge(ZooKeeperError):
+    """The request is larger than the server accepts; it was not sent.
+
+    ``size`` and ``limit`` are bytes of the whole request.
+    """
+
+    def __init__(self, what: str, *, size: int, limit: int, path: str | None = None) -> None:
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"{what} takes {size} bytes, and the server accepts {limit} (jute.maxbuffer); send less, or in several requests", path=path
+        )
+
+
+class OffsetOutOfRange(KafkaError):
+    """The offset to read on from is not on the topic any more (deleted by retention, truncated, or the topic was made anew)."""

@@ -1,0 +1,231 @@
+"""Ending a session from outside: what makes fail-over after a crash a matter of milliseconds instead of the session time-out.
+
+ZooKeeper keeps a session when its owner's socket dies. Whoever knows its id and password may take it up again and close it; its ephemeral
+znodes vanish then and there. This is done here with plain sockets in the calling thread: both requests go out together
+as soon as a server accepts, and the next server is tried beside the first one if that is slow. With TLS or SASL a kazoo client does
+the same, somewhat slower.
+
+On failure: an answer "no such session" is success (it is over already, or the password is wrong, which ZooKeeper does not tell
+apart); no answer from anyone in time is ``False``: the session then lives until it expires.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+
+from leaderq.zookeeper.address import Address, parsed_address
+from leaderq.zookeeper.client import Client
+from leaderq.zookeeper.security import NO_SECURITY, Security
+from leaderq.zookeeper.state import Credentials
+
+log = logging.getLogger(__name__)
+HEDGE_S = 0.1
+"""How long a server may be slow before the next is asked as well."""
+ROUND_S = 1.0
+"""How long all servers together may be silent before they are asked anew: one may have come back meanwhile."""
+_CONNECT = struct.Struct("!iqiqi")
+_CONNECTED = struct.Struct("!ii")
+_INT = struct.Struct("!i")
+_CLOSE_XID = 1
+_CLOSE_FRAME = struct.pack("!iii", 8, _CLOSE_XID, -11)
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    family: int
+    address: tuple[object, ...]
+
+
+class SessionEnder:
+    """Ends sessions at one address; made ahead of time, so that nothing is left to import, parse or resolve when it counts.
+
+    :raises ConfigurationError: a malformed address, or unusable security.
+    """
+
+    def __init__(self, address: str | Address, *, security: Security | None = None) -> None:
+        self._address = parsed_address(address) if isinstance(address, str) else address
+        self._security = security or NO_SECURITY
+        self._security.validate()
+        self._endpoints: list[_Endpoint] = []
+
+    def prepare(self) -> None:
+        """Resolve the servers' names now; may take as long as the resolver takes. Optional."""
+        self._endpoints = list(_resolved(self._address)) or self._endpoints
+
+    def end(self, credentials: Credentials, *, timeout_s: float, session_timeout_s: float = 10.0, patient: bool = True) -> bool:
+        """End the session; whether it is over for certain when this returns, within ``timeout_s``.
+
+        ``session_timeout_s`` is how long the session is to live on if it cannot be closed after having been taken up. Without
+        ``patient`` each server is asked once only.
+        """
+        if self._security.uses_tls or self._security.uses_sasl:
+            return self._end_through_kazoo(credentials, timeout_s, session_timeout_s)
+        deadline = monotonic() + timeout_s
+        frames = _frames(credentials, session_timeout_s)
+        while True:
+            if not self._endpoints:
+                self.prepare()
+            if _ask_all(self._endpoints, frames, min(deadline, monotonic() + ROUND_S)):
+                return True
+            left_s = deadline - monotonic()
+            if left_s <= 0 or not patient:
+                return False
+            time.sleep(min(HEDGE_S / 2, left_s))
+
+    def _end_through_kazoo(self, credentials: Credentials, timeout_s: float, session_timeout_s: float) -> bool:
+        deadline = monotonic() + timeout_s
+        client = Client(
+            self._address,
+            timeout_s=session_timeout_s,
+            security=self._security,
+            label="leaderq-ender",
+            on_state=lambda *_: None,
+            on_event=lambda *_: None,
+            on_end=lambda _: None,
+            credentials=credentials,
+        )
+        client.open()
+        client._live.wait(timeout_s)
+        resumed = client.credentials
+        # If the session was gone kazoo has begun another by now, which goes as well.
+        was_gone = client.connected and resumed is not None and resumed.session_id != credentials.session_id
+        return client.finish(timeout_s=max(0.1, deadline - monotonic())) or was_gone
+
+
+def end_session(
+    address: str,
+    credentials: Credentials,
+    *,
+    timeout_s: float = 5.0,
+    security: Security | None = None,
+    session_timeout_s: float = 10.0,
+) -> bool:
+    """End a session of another process, dead or alive: its ephemeral znodes vanish within milliseconds.
+
+    Returns whether the session is over for certain; ``False`` if no server answered in ``timeout_s``. A live owner's next request fails.
+    Use :class:`SessionEnder` to prepare ahead of time.
+    """
+    return SessionEnder(address, security=security).end(credentials, timeout_s=timeout_s, session_timeout_s=session_timeout_s)
+
+
+def _resolved(address: Address) -> Iterator[_Endpoint]:
+    for host, port in address.servers:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as exc:
+            log.warning("ZooKeeper server %s cannot be resolved: %s", host, exc)
+            continue
+        yield from dict.fromkeys(_Endpoint(family, where) for family, _, _, _, where in found)
+
+
+def _frames(credentials: Credentials, session_timeout_s: float) -> bytes:
+    password = credentials.password
+    body = _CONNECT.pack(0, 0, int(session_timeout_s * 1000), credentials.session_id, len(password)) + password + b"\0"
+    return _INT.pack(len(body)) + body + _CLOSE_FRAME
+
+
+class _Attempt:
+    """One server asked to end the session."""
+
+    def __init__(self, endpoint: _Endpoint, frames: bytes) -> None:
+        self._outbox = frames
+        self._inbox = bytearray()
+        self._resumed = False
+        self.sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
+        try:
+            self.sock.setblocking(False)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = self.sock.connect_ex(endpoint.address)
+            if code not in (0, errno.EINPROGRESS):
+                raise OSError(code, "connect")
+        except BaseException:
+            self.sock.close()
+            raise
+
+    @property
+    def events(self) -> int:
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
+
+    def advance(self) -> bool:
+        """Do what can be done now; whether the session is over. Raises ``OSError`` when this server is of no use."""
+        with suppress(BlockingIOError):
+            if self._outbox:
+                self._outbox = self._outbox[self.sock.send(self._outbox) :]
+        with suppress(BlockingIOError):
+            chunk = self.sock.recv(4096)
+            if not chunk:
+                raise ConnectionAbortedError("the server closed the connection without an answer")
+            self._inbox += chunk
+        return self._is_over()
+
+    def _is_over(self) -> bool:
+        while (frame := self._next_frame()) is not None:
+            if self._resumed:
+                if _INT.unpack_from(frame)[0] == _CLOSE_XID:
+                    return True
+            elif _CONNECTED.unpack_from(frame)[1] <= 0:
+                return True  # no such session
+            else:
+                self._resumed = True
+        return False
+
+    def _next_frame(self) -> bytes | None:
+        inbox = self._inbox
+        if len(inbox) < 4 or len(inbox) < (end := 4 + _INT.unpack_from(inbox)[0]):
+            return None
+        frame = bytes(inbox[4:end])
+        del inbox[:end]
+        return frame
+
+
+def _ask_all(endpoints: list[_Endpoint], frames: bytes, deadline: float) -> bool:
+    waiting = list(endpoints)
+    next_at = monotonic()
+    with selectors.DefaultSelector() as selector:
+        try:
+            while waiting or selector.get_map():
+                now = monotonic()
+                if now >= deadline:
+                    return False
+                if waiting and (now >= next_at or not selector.get_map()):
+                    _begin(selector, waiting.pop(0), frames)
+                    next_at = now + HEDGE_S
+                    continue
+                if _advance(selector, min(deadline, next_at) - now if waiting else deadline - now):
+                    return True
+            return False
+        finally:
+            for key in list(selector.get_map().values()):
+                key.data.sock.close()
+
+
+def _begin(selector: selectors.BaseSelector, endpoint: _Endpoint, frames: bytes) -> None:
+    try:
+        attempt = _Attempt(endpoint, frames)
+    except OSError as exc:
+        log.debug("ZooKeeper server %s is of no use: %s", endpoint.address, exc)
+        return
+    selector.register(attempt.sock, attempt.events, attempt)
+
+
+def _advance(selector: selectors.BaseSelector, timeout_s: float) -> bool:
+    for key, _ in selector.select(max(0.0, timeout_s)):
+        attempt: _Attempt = key.data
+        try:
+            if attempt.advance():
+                return True
+            selector.modify(attempt.sock, attempt.events, attempt)
+        except OSError as exc:
+            log.debug("a ZooKeeper server is of no use: %s", exc)
+            selector.unregister(attempt.sock)
+            attempt.sock.close()
+    return False

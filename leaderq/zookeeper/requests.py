@@ -1,0 +1,238 @@
+"""Every request a session can make, in two forms: ``..._async``, which gives a future, and the plain one, which waits.
+
+**Async forms** never block and never wait for a connection: without one they fail at once with :class:`~leaderq.errors.NotConnected`
+(nothing was sent). A future fails with :class:`~leaderq.errors.ConnectionLost` when the connection broke after sending: the outcome is unknown. Its
+callbacks run on the session's completion thread and must not block it. Cancelling a future takes nothing back.
+
+**Sync forms** wait for at most ``timeout_s`` (default: 2T, 10 s at most), then raise ``ConnectionLost``. They must not be called from a state
+listener, which runs on the thread that reads the answers.
+
+Wrong arguments raise :class:`~leaderq.errors.ConfigurationError` at the call, in both forms; all else is in the future.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from time import monotonic
+from typing import Any, TypeVar
+
+from kazoo.protocol import serialization as kazoo_wire
+from kazoo.security import ACL
+
+from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, TooLarge
+from leaderq.zookeeper.answers import failed_future, finished_future
+from leaderq.zookeeper.operations import Operation, Read
+from leaderq.zookeeper.paths import parent_of, validated_path
+from leaderq.zookeeper.stat import Stat
+from leaderq.zookeeper.translation import error_of
+from leaderq.zookeeper.watching import OneShot, Watch
+from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Failed, Multi, MultiRead, Request
+
+T = TypeVar("T")
+ReadResult = tuple[bytes, Stat] | list[str] | LeaderqError
+_EPHEMERAL, _SEQUENTIAL = 1, 2
+
+
+class Requests(ABC):
+    """The request half of a :class:`~leaderq.zookeeper.Session`."""
+
+    max_request_bytes: int = MAX_REQUEST_BYTES
+
+    @abstractmethod
+    def _send(self, request: Request, convert: Callable[[Any], T], path: str | None) -> Future[T]:
+        """Send, or fail at once."""
+
+    @abstractmethod
+    def _acl(self) -> Sequence[ACL]:
+        """The ACL of new znodes."""
+
+    @abstractmethod
+    def _default_wait_s(self) -> float:
+        """How long a sync form waits unless told."""
+
+    @abstractmethod
+    def _refuse_connection_thread(self) -> None:
+        """Raise if waiting here would wait for ever."""
+
+    @property
+    @abstractmethod
+    def chroot(self) -> str:
+        """The znode that all paths are below, ``""`` for the root."""
+
+    # -- async forms ----------------------------------------------------------------------------------------------------
+
+    def create_async(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> Future[str]:
+        """Create a znode; gives the path made, ten digits longer if ``sequential``. Fails: ``NodeExists``, ``NoNode`` (no parent)."""
+        server_path = self._server_path(path, sequential)
+        flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
+        request = kazoo_wire.Create(server_path, data, self._acl(), flags)
+        return self._send_sized(request, len(data), self._local_path, path)
+
+    def get_async(self, path: str, watch: Watch | None = None) -> Future[tuple[bytes, Stat]]:
+        """A znode's data. ``watch`` hears once of the next change or deletion. Fails: ``NoNode``."""
+        return self._send(kazoo_wire.GetData(self._server_path(path), _one_shot(watch, path)), _data_and_stat, path)
+
+    def exists_async(self, path: str, watch: Watch | None = None) -> Future[Stat | None]:
+        """A znode's metadata or ``None``. ``watch`` hears once of its next creation, change or deletion."""
+        return self._send(kazoo_wire.Exists(self._server_path(path), _one_shot(watch, path)), _stat_or_none, path)
+
+    def children_async(self, path: str, watch: Watch | None = None) -> Future[list[str]]:
+        """The names of a znode's children, unordered. ``watch`` hears once of the next child made or deleted. Fails: ``NoNode``."""
+        return self._send(kazoo_wire.GetChildren(self._server_path(path), _one_shot(watch, path)), list, path)
+
+    def set_async(self, path: str, data: bytes, version: int = -1) -> Future[Stat]:
+        """Replace a znode's data. Fails: ``NoNode``, ``BadVersion``."""
+        return self._send_sized(kazoo_wire.SetData(self._server_path(path), data, version), len(data), _stat, path)
+
+    def delete_async(self, path: str, version: int = -1) -> Future[None]:
+        """Delete a znode. Fails: ``NoNode``, ``BadVersion``, ``NotEmpty``."""
+        return self._send(kazoo_wire.Delete(self._server_path(path), version), _nothing, path)
+
+    def sync_async(self, path: str = "/") -> Future[None]:
+        """Let this session's server catch up with what was written before. Not a quorum operation: only a write is a barrier."""
+        return self._send(kazoo_wire.Sync(self._server_path(path)), _nothing, path)
+
+    def multi_async(self, operations: Sequence[Operation]) -> Future[list[Any]]:
+        """All operations or none; gives per operation a ``str`` (create), ``Stat`` (set) or ``None``.
+
+        Fails with the error of the first operation that failed by itself: ``.path`` and ``.index`` say which. An oversized
+        request fails with :class:`~leaderq.errors.TooLarge` and is not sent.
+        """
+        operations = tuple(operations)
+        if not operations:
+            return finished_future([])
+        request = Multi(operations, self._server_path, self._acl())
+        return self._send_sized(request, self.max_request_bytes, lambda results: _multi_results(results, operations), None)
+
+    def multi_read_async(self, reads: Sequence[Read]) -> Future[list[ReadResult]]:
+        """Many reads in one request; each gives its result or, in its place, its error (``NoNode``, ...)."""
+        reads = tuple(reads)
+        if not reads:
+            return finished_future([])
+        request = MultiRead(reads, self._server_path)
+        return self._send_sized(request, self.max_request_bytes, lambda results: _read_results(results, reads), None)
+
+    # -- sync forms -----------------------------------------------------------------------------------------------------
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, timeout_s: float | None = None
+    ) -> str:
+        """See :meth:`create_async`."""
+        return self._wait(self.create_async(path, data, ephemeral=ephemeral, sequential=sequential), timeout_s, path)
+
+    def get(self, path: str, watch: Watch | None = None, *, timeout_s: float | None = None) -> tuple[bytes, Stat]:
+        """See :meth:`get_async`."""
+        return self._wait(self.get_async(path, watch), timeout_s, path)
+
+    def exists(self, path: str, watch: Watch | None = None, *, timeout_s: float | None = None) -> Stat | None:
+        """See :meth:`exists_async`."""
+        return self._wait(self.exists_async(path, watch), timeout_s, path)
+
+    def children(self, path: str, watch: Watch | None = None, *, timeout_s: float | None = None) -> list[str]:
+        """See :meth:`children_async`."""
+        return self._wait(self.children_async(path, watch), timeout_s, path)
+
+    def set(self, path: str, data: bytes, version: int = -1, *, timeout_s: float | None = None) -> Stat:
+        """See :meth:`set_async`."""
+        return self._wait(self.set_async(path, data, version), timeout_s, path)
+
+    def delete(self, path: str, version: int = -1, *, timeout_s: float | None = None) -> None:
+        """See :meth:`delete_async`."""
+        return self._wait(self.delete_async(path, version), timeout_s, path)
+
+    def sync(self, path: str = "/", *, timeout_s: float | None = None) -> None:
+        """See :meth:`sync_async`."""
+        return self._wait(self.sync_async(path), timeout_s, path)
+
+    def multi(self, operations: Sequence[Operation], *, timeout_s: float | None = None) -> list[Any]:
+        """See :meth:`multi_async`."""
+        return self._wait(self.multi_async(operations), timeout_s, None)
+
+    def multi_read(self, reads: Sequence[Read], *, timeout_s: float | None = None) -> list[ReadResult]:
+        """See :meth:`multi_read_async`."""
+        return self._wait(self.multi_read_async(reads), timeout_s, None)
+
+    def ensure_path(self, path: str, *, timeout_s: float | None = None) -> None:
+        """Create a persistent znode and its parents where they are missing; ``timeout_s`` bounds the whole."""
+        validated_path(path)
+        deadline = monotonic() + (self._default_wait_s() if timeout_s is None else timeout_s)
+        missing: list[str] = []
+        # From below upwards first: a user who may not touch the parents must still be able to use what is there.
+        while path != "/" and self.exists(path, timeout_s=_left(deadline)) is None:
+            missing.append(path)
+            path = parent_of(path)
+        for one in reversed(missing):
+            try:
+                self.create(one, timeout_s=_left(deadline))
+            except NodeExists:
+                continue
+
+    # -- inside ---------------------------------------------------------------------------------------------------------
+
+    def _wait(self, future: Future[T], timeout_s: float | None, path: str | None) -> T:
+        limit_s = self._default_wait_s() if timeout_s is None else timeout_s
+        if not future.done():
+            self._refuse_connection_thread()
+        try:
+            return future.result(limit_s)
+        except FutureTimeout:
+            future.cancel()
+            place = "" if path is None else f" ({path})"
+            raise ConnectionLost(f"no answer within {limit_s:.1f} s: the outcome is unknown{place}", path=path) from None
+
+    def _send_sized(self, request: Any, hint: int, convert: Callable[[Any], T], path: str | None) -> Future[T]:
+        if hint + 4096 > self.max_request_bytes:  # only then is the exact size worth its price
+            size = len(request.serialize()) + HEADER_BYTES
+            if size > self.max_request_bytes:
+                what = f"a {type(request).__name__.lower()} request" + ("" if path is None else f" on {path}")
+                return failed_future(TooLarge(what, size=size, limit=self.max_request_bytes, path=path))
+        return self._send(request, convert, path)
+
+    def _server_path(self, path: str, open_ended: bool = False) -> str:
+        validated_path(path, open_ended=open_ended)
+        if not self.chroot:
+            return path
+        return self.chroot if path == "/" else self.chroot + path
+
+    def _local_path(self, server_path: str) -> str:
+        return (server_path[len(self.chroot) :] or "/") if self.chroot else server_path
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - monotonic())
+
+
+def _one_shot(watch: Watch | None, path: str) -> OneShot | None:
+    return None if watch is None else OneShot(watch, path)
+
+
+def _stat(raw: Any) -> Stat:
+    return Stat(*raw)
+
+
+def _stat_or_none(raw: Any) -> Stat | None:
+    return None if raw is None else Stat(*raw)
+
+
+def _data_and_stat(raw: Any) -> tuple[bytes, Stat]:
+    data, stat = raw
+    return data or b"", Stat(*stat)
+
+
+def _nothing(raw: Any) -> None:
+    return None
+
+
+def _multi_results(results: list[Any], operations: Sequence[Operation]) -> list[Any]:
+    failures = [(index, one) for index, one in enumerate(results) if isinstance(one, Failed)]
+    if not failures:
+        return results  # kazoo has taken the chroot off the paths made
+    index, failed = next((pair for pair in failures if not pair[1].is_consequence), failures[0])
+    raise error_of(failed, operations[index].path, index)
+
+
+def _read_results(results: list[Any], reads: Sequence[Read]) -> list[ReadResult]:
+    return [error_of(one, read.path) if isinstance(one, Failed) else one for one, read in zip(results, reads, strict=True)]

@@ -1,0 +1,125 @@
+"""Who we are to ZooKeeper, and how the connection is kept private."""
+
+from __future__ import annotations
+
+import importlib.util
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+from leaderq.errors import ConfigurationError, MissingPiece
+
+DIGEST = "digest"
+_SASL = ("DIGEST-MD5", "PLAIN", "CRAM-MD5", "GSSAPI")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """Credentials and encryption of a session. Passwords are not in the repr.
+
+    ``mechanism`` is ``"digest"`` (ZooKeeper's own ``addauth``, the default) or one of SASL's: ``DIGEST-MD5``, ``GSSAPI``, ``PLAIN``,
+    ``CRAM-MD5`` (extra ``leaderq[sasl]``). GSSAPI uses the ticket cache of the process and needs no password. TLS is on with ``tls=True``, or when
+    ``ca`` or ``cert`` is given (paths of PEM files); ``verify`` checks the server's certificate, ``check_hostname`` its name too.
+
+    *Guarantees:* znodes made with credentials can be used by the same credentials only (ACL *creator all*), unless ``open_acl``.
+    *Not guaranteed:* that a wrong ``digest`` password is refused at once: ZooKeeper accepts any, and then denies the znodes.
+    """
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    mechanism: str = DIGEST
+    service: str = "zookeeper"
+    principal: str | None = None
+    tls: bool = False
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify: bool = True
+    check_hostname: bool = True
+    open_acl: bool = False
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.tls or self.ca is not None or self.cert is not None
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether the session authenticates by SASL."""
+        return self.mechanism != DIGEST
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether the session says who it is."""
+        return self.user is not None or self.mechanism == "GSSAPI"
+
+    def auth_data(self) -> list[tuple[str, str]]:
+        """What kazoo sends as ``addauth``."""
+        return [] if self.uses_sasl or self.user is None else [(DIGEST, f"{self.user}:{self.password or ''}")]
+
+    def sasl_options(self) -> dict[str, Any] | None:
+        """What kazoo hands to pure-sasl; a fresh dict each time, since kazoo adds to it."""
+        if not self.uses_sasl:
+            return None
+        options: dict[str, Any] = {"mechanism": self.mechanism, "service": self.service}
+        given = {"username": self.user, "password": self.password, "principal": self.principal}
+        return options | {name: value for name, value in given.items() if value is not None}
+
+    def acl(self) -> list[ACL]:
+        """The ACL of znodes made under these credentials."""
+        return list(CREATOR_ALL_ACL if self.has_credentials and not self.open_acl else OPEN_ACL_UNSAFE)
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """The TLS settings, files read; ``None`` without TLS.
+
+        :raises ConfigurationError: a file is missing or is not what it should be.
+        """
+        if not self.uses_tls:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+        context.check_hostname = self.verify and self.check_hostname
+        context.verify_mode = ssl.CERT_REQUIRED if self.verify else ssl.CERT_NONE
+        try:
+            if self.ca is not None:
+                context.load_verify_locations(self.ca)
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key, self.key_password)
+        except (OSError, ValueError) as exc:
+            raise ConfigurationError(f"TLS files ca={self.ca!r} cert={self.cert!r} key={self.key!r} cannot be used: {exc}") from exc
+        return context
+
+    def validate(self) -> None:
+        """Find everything wrong before any connection is tried.
+
+        :raises ConfigurationError: all problems at once.
+        :raises MissingPiece: SASL is asked for and pure-sasl is not installed.
+        """
+        problems = list(self._problems())
+        if problems:
+            raise ConfigurationError(*problems)
+        if self.uses_sasl and importlib.util.find_spec("puresasl") is None:
+            raise MissingPiece(f"SASL mechanism {self.mechanism} needs pure-sasl: pip install 'leaderq[sasl]'")
+
+    def _problems(self) -> list[str]:
+        problems = []
+        if self.uses_sasl and self.mechanism not in _SASL:
+            problems.append(f"security mechanism {self.mechanism!r} is unknown; use 'digest' or one of {', '.join(_SASL)}")
+        if self.password is not None and self.user is None:
+            problems.append("a ZooKeeper password is given without a user; give both")
+        if self.uses_sasl and self.mechanism != "GSSAPI" and (self.user is None or self.password is None):
+            problems.append(f"SASL mechanism {self.mechanism!r} needs a user and a password")
+        if self.mechanism == DIGEST and ":" in (self.user or ""):
+            problems.append(f"ZooKeeper user {self.user!r} contains ':', which separates it from the password")
+        if self.key is not None and self.cert is None:
+            problems.append("a TLS key is given without its certificate; give cert too")
+        for name, path in (("ca", self.ca), ("cert", self.cert), ("key", self.key)):
+            if path is not None and not Path(path).is_file():
+                problems.append(f"TLS file {name}={path!r} does not exist or is not a file")
+        return problems
+
+
+NO_SECURITY = Security()

@@ -1,0 +1,166 @@
+"""Watches: one-shot ones that come with a read, and persistent ones that stay until closed.
+
+One-shot watches are kept by kazoo, keyed by path, and popped when they fire. Persistent ones live here, since kazoo knows none: they are
+routed from the connection thread to the thread of watches, and set again after every reconnection, for the server forgets
+them with the connection. A holder then gets a ``SESSION`` event, *after* the watch stands again, and reads anew: so nothing that happened
+while the connection was away is missed.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from leaderq.errors import ConnectionLost, ZooKeeperError
+from leaderq.zookeeper.wire import AddWatch, RemoveWatches, WatchMode
+
+log = logging.getLogger(__name__)
+
+
+class WatchKind(enum.Enum):
+    """What a watch saw."""
+
+    CREATED = 1
+    DELETED = 2
+    CHANGED = 3
+    CHILDREN = 4
+    SESSION = -1
+    """Nothing of the znode: a one-shot watch ended with the connection or the session, so set it again; a persistent one
+    was away and stands again, so read again what it is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """``kind`` happened to ``path`` (as the session sees paths: without the chroot)."""
+
+    kind: WatchKind
+    path: str
+
+
+Watch = Callable[[WatchEvent], object]
+_KINDS = {"CREATED": WatchKind.CREATED, "DELETED": WatchKind.DELETED, "CHANGED": WatchKind.CHANGED, "CHILD": WatchKind.CHILDREN}
+
+
+@dataclass(frozen=True, slots=True)
+class OneShot:
+    """What kazoo keeps of a one-shot watch. Equal for equal callables: asking twice on one path fires once, and does not pile up."""
+
+    callback: Watch
+    path: str
+
+    def __call__(self, event: Any) -> None:
+        kind = _KINDS.get(event.type, WatchKind.SESSION)
+        self.callback(WatchEvent(kind, self.path if event.path is None else event.path))
+
+
+class Subscription:
+    """A persistent watch. ``close()`` ends it, as does leaving its ``with`` block; an event under way may still arrive once."""
+
+    __slots__ = ("_watches", "callback", "mode", "path", "server_path")
+
+    def __init__(self, watches: PersistentWatches, path: str, server_path: str, mode: int, callback: Watch) -> None:
+        self.path = path
+        self.server_path = server_path
+        self.mode = mode
+        self.callback = callback
+        self._watches = watches
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Subscription({'tree' if self.mode == WatchMode.TREE else 'node'} {self.path!r})"
+
+    def close(self) -> None:
+        """End the watch; may be called twice, from any thread, connected or not. Never blocks."""
+        self._watches.remove(self)
+
+    def covers(self, server_path: str) -> bool:
+        """Whether an event at this path is one of ours."""
+        if server_path == self.server_path:
+            return True
+        return self.mode == WatchMode.TREE and (self.server_path == "/" or server_path.startswith(self.server_path + "/"))
+
+
+class PersistentWatches:
+    """The persistent watches of one session. ``send`` sends a request, ``watch`` runs a job on the thread of watches."""
+
+    def __init__(
+        self,
+        *,
+        send: Callable[[Any, str], Future[Any]],
+        watch: Callable[[Callable[[], object]], None],
+        local_path: Callable[[str], str],
+    ) -> None:
+        self._send = send
+        self._watch = watch
+        self._local_path = local_path
+        self._lock = threading.Lock()
+        self._all: tuple[Subscription, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, path: str, server_path: str, mode: int, callback: Watch) -> tuple[Subscription, Future[Any]]:
+        """The subscription, and the server's answer to it. It is known before the answer, so no event falls between."""
+        subscription = Subscription(self, path, server_path, mode, callback)
+        with self._lock:
+            self._all = (*self._all, subscription)
+        return subscription, self._send(AddWatch(server_path, mode), path)
+
+    def remove(self, subscription: Subscription) -> None:
+        """Forget it, and tell the server if it was the last of its kind at its path."""
+        with self._lock:
+            if not any(one is subscription for one in self._all):
+                return
+            self._all = tuple(one for one in self._all if one is not subscription)
+            if any(one.server_path == subscription.server_path and one.mode == subscription.mode for one in self._all):
+                return
+        request = RemoveWatches(subscription.server_path, WatchMode.REMOVE[subscription.mode])
+        self._send(request, subscription.path).add_done_callback(lambda done: self._removed(done, subscription))
+
+    def _removed(self, done: Future[Any], subscription: Subscription) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, ZooKeeperError) and not isinstance(error, ConnectionLost):
+            # A server before 3.9 has no type for persistent watches. Events of a watch that stays are dropped by route().
+            log.debug("the server kept the watch on %s: %s", subscription.path, error)
+
+    def route(self, kind: int, server_path: str) -> None:
+        """Hand an event to whom it concerns. On the connection thread: queues, and returns."""
+        for subscription in self._all:
+            if subscription.covers(server_path):
+                self._deliver(subscription, WatchEvent(WatchKind(kind), self._local_path(server_path)))
+
+    def restore(self) -> None:
+        """Set all watches again on a new connection. Never blocks; a failure waits for the next connection."""
+        wanted: dict[tuple[str, int], list[Subscription]] = {}
+        for one in self._all:
+            wanted.setdefault((one.server_path, one.mode), []).append(one)
+        for (server_path, mode), subscriptions in wanted.items():
+            answer = self._send(AddWatch(server_path, mode), subscriptions[0].path)
+            answer.add_done_callback(functools.partial(self._restored, subscriptions))
+
+    def _restored(self, subscriptions: list[Subscription], done: Future[Any]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, ConnectionLost):
+            return
+        if error is not None:
+            log.error("the watch on %s could not be set again: %s", subscriptions[0].path, error)
+        for one in subscriptions:
+            self._deliver(one, WatchEvent(WatchKind.SESSION, one.path))
+
+    def _deliver(self, subscription: Subscription, event: WatchEvent) -> None:
+        self._watch(lambda: self._call(subscription, event))
+
+    def _call(self, subscription: Subscription, event: WatchEvent) -> None:
+        if any(one is subscription for one in self._all):
+            subscription.callback(event)

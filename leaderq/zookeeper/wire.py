@@ -1,0 +1,232 @@
+"""Requests that kazoo has no class for, and the multi in a leaner form; pure bytes, no I/O.
+
+Each has the shape kazoo's connection expects of a request (``type``, ``serialize()``, ``deserialize(buffer, offset)``), with all paths as the
+server sees them (chroot included). The body is packed once, in the caller's thread, so that its size is known before anything
+is sent and kazoo's one connection thread only copies it. The repr never shows data.
+
+Sources: ``zookeeper.jute`` and ``ZooDefs.OpCode`` of Apache ZooKeeper: 14 multi, 18 removeWatches, 22 multiRead, 106 addWatch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kazoo.security import ACL
+
+from leaderq.zookeeper.operations import Check, Create, Delete, GetChildren, GetData, Operation, Read, SetData
+from leaderq.zookeeper.stat import Stat
+
+MAX_REQUEST_BYTES = 0xFFFFF
+"""The server's default ``jute.maxbuffer``: it drops the connection, without a word, on any larger request."""
+HEADER_BYTES = 8
+"""xid and type, which count towards the limit."""
+
+_INT = struct.Struct("!i")
+_MULTI_HEADER = struct.Struct("!iBi")
+_MULTI_END = _MULTI_HEADER.pack(-1, 1, -1)
+_STAT = struct.Struct("!qqqqiiiqiiq")
+_CREATE, _DELETE, _GET, _SET, _CHILDREN, _CHECK, _ERROR = 1, 2, 4, 5, 8, 13, -1
+
+
+class Request(Protocol):
+    """What kazoo's connection needs of a request."""
+
+    @property
+    def type(self) -> int: ...
+
+    def serialize(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """ZooKeeper's error code for one operation of a multi or multiRead."""
+
+    code: int
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether another operation is to blame: rolled back (0), or never looked at (-2)."""
+        return self.code in (0, -2)
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    return _INT.pack(len(raw)) + raw
+
+
+def _packed_acl(acl: Sequence[ACL]) -> bytes:
+    parts = [_INT.pack(len(acl))]
+    for entry in acl:
+        parts += (_INT.pack(entry.perms), _string(entry.id.scheme), _string(entry.id.id))
+    return b"".join(parts)
+
+
+class Multi:
+    """All of these operations or none."""
+
+    type = 14
+    __slots__ = ("_body", "count")
+
+    def __init__(self, operations: Sequence[Operation], server_path: Callable[[str, bool], str], acl: Sequence[ACL]) -> None:
+        self.count = len(operations)
+        packed_acl = _packed_acl(acl)
+        self._body = b"".join([_operation(op, server_path, packed_acl) for op in operations]) + _MULTI_END
+
+    def __repr__(self) -> str:
+        return f"Multi({self.count} operations, {len(self._body)} bytes)"
+
+    def serialize(self) -> bytes:
+        return self._body
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> list[Any]:
+        """One ``str``, :class:`Stat`, ``None`` or :class:`Failed` per operation."""
+        results: list[Any] = []
+        while True:
+            kind, done, _ = _MULTI_HEADER.unpack_from(buffer, offset)
+            offset += _MULTI_HEADER.size
+            if done:
+                return results
+            result: Any = None
+            if kind == _CREATE:
+                result, offset = _read_string(buffer, offset)
+            elif kind == _SET:
+                result, offset = _read_stat(buffer, offset)
+            elif kind == _ERROR:
+                result, offset = _read_failed(buffer, offset)
+            results.append(result)
+
+
+class MultiRead:
+    """Many reads in one request, each with its own outcome."""
+
+    type = 22
+    __slots__ = ("_body", "count")
+
+    def __init__(self, reads: Sequence[Read], server_path: Callable[[str, bool], str]) -> None:
+        self.count = len(reads)
+        self._body = b"".join([_read(one, server_path) for one in reads]) + _MULTI_END
+
+    def __repr__(self) -> str:
+        return f"MultiRead({self.count} reads)"
+
+    def serialize(self) -> bytes:
+        return self._body
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> list[Any]:
+        """One ``(bytes, Stat)``, ``list[str]`` or :class:`Failed` per read."""
+        results: list[Any] = []
+        while True:
+            kind, done, _ = _MULTI_HEADER.unpack_from(buffer, offset)
+            offset += _MULTI_HEADER.size
+            if done:
+                return results
+            result: Any
+            if kind == _GET:
+                data, offset = _read_buffer(buffer, offset)
+                stat, offset = _read_stat(buffer, offset)
+                result = (data, stat)
+            elif kind == _CHILDREN:
+                result, offset = _read_strings(buffer, offset)
+            else:
+                result, offset = _read_failed(buffer, offset)
+            results.append(result)
+
+
+class WatchMode:
+    """Modes of a persistent watch, and the types by which removeWatches names them (3.9; older servers know ``ANY`` only)."""
+
+    NODE = 0
+    TREE = 1
+    REMOVE_ANY = 3
+    REMOVE = {NODE: 4, TREE: 5}
+
+
+@dataclass(frozen=True, slots=True)
+class AddWatch:
+    """Set a persistent watch; it stays until removed or the connection ends."""
+
+    path: str
+    mode: int
+    type = 106
+
+    def serialize(self) -> bytes:
+        return _string(self.path) + _INT.pack(self.mode)
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveWatches:
+    """Remove watches of this session from one path."""
+
+    path: str
+    kind: int
+    type = 18
+
+    def serialize(self) -> bytes:
+        return _string(self.path) + _INT.pack(self.kind)
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> bool:
+        return True
+
+
+def _operation(op: Operation, server_path: Callable[[str, bool], str], acl: bytes) -> bytes:
+    if isinstance(op, Create):
+        flags = (1 if op.ephemeral else 0) | (2 if op.sequential else 0)
+        path = _string(server_path(op.path, op.sequential))
+        return b"".join((_header(_CREATE), path, _INT.pack(len(op.data)), op.data, acl, _INT.pack(flags)))
+    path = _string(server_path(op.path, False))
+    if isinstance(op, SetData):
+        return b"".join((_header(_SET), path, _INT.pack(len(op.data)), op.data, _INT.pack(op.version)))
+    if isinstance(op, Delete):
+        return _header(_DELETE) + path + _INT.pack(op.version)
+    if isinstance(op, Check):
+        return _header(_CHECK) + path + _INT.pack(op.version)
+    raise TypeError(f"{op!r} is not an operation of a multi")
+
+
+def _read(one: Read, server_path: Callable[[str, bool], str]) -> bytes:
+    if not isinstance(one, (GetData, GetChildren)):
+        raise TypeError(f"{one!r} is not a read of a multi_read")
+    return _header(_GET if isinstance(one, GetData) else _CHILDREN) + _string(server_path(one.path, False)) + b"\0"
+
+
+def _header(kind: int) -> bytes:
+    return _MULTI_HEADER.pack(kind, 0, -1)
+
+
+def _read_buffer(buffer: bytes, offset: int) -> tuple[bytes, int]:
+    (length,) = _INT.unpack_from(buffer, offset)
+    offset += 4
+    return (b"", offset) if length < 0 else (bytes(buffer[offset : offset + length]), offset + length)
+
+
+def _read_string(buffer: bytes, offset: int) -> tuple[str, int]:
+    raw, offset = _read_buffer(buffer, offset)
+    return raw.decode(), offset
+
+
+def _read_strings(buffer: bytes, offset: int) -> tuple[list[str], int]:
+    (count,) = _INT.unpack_from(buffer, offset)
+    offset += 4
+    found = []
+    for _ in range(count):
+        name, offset = _read_string(buffer, offset)
+        found.append(name)
+    return found, offset
+
+
+def _read_stat(buffer: bytes, offset: int) -> tuple[Stat, int]:
+    return Stat(*_STAT.unpack_from(buffer, offset)), offset + _STAT.size
+
+
+def _read_failed(buffer: bytes, offset: int) -> tuple[Failed, int]:
+    return Failed(_INT.unpack_from(buffer, offset)[0]), offset + 4
