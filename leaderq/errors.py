@@ -150,7 +150,8 @@ class TooLarge(ZooKeeperError):
         self.size = size
         self.limit = limit
         super().__init__(
-            f"{what} takes {size} bytes, and the server accepts {limit} (jute.maxbuffer); send less, or in several requests", path=path
+            f"{what} takes {size} bytes, and the server accepts {limit} (jute.maxbuffer); send less, or in several requests",
+            path=path,
         )
 
 

@@ -1,0 +1,119 @@
+"""The narrow face of a Kafka client that the drain needs, so that another client can stand behind it.
+
+One thread owns a drain; no method is called from two threads. Every call is bounded by its ``timeout_s`` or by the drain's own
+request time-out. A client's own exceptions never come out: what comes is one of
+
+* :class:`KafkaAway`: no broker answers for now, or it is busy with itself; the same call may be tried again;
+* :class:`MembershipLost`: the group does not know this member's generation any more; join again, then decide what is true;
+* :class:`~leaderq.errors.KafkaFenced`: a newer member of the same name exists; this drain is over for ever;
+* :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`, :class:`~leaderq.errors.OffsetOutOfRange`,
+  :class:`~leaderq.errors.KafkaError`: trying again does not help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.errors import KafkaError
+from leaderq.kafka.record import Partition, Record
+
+Offsets = Mapping[Partition, int]
+
+
+class KafkaAway(KafkaError):
+    """Kafka does not answer, or not yet; nothing is lost, the call may be repeated."""
+
+
+class MembershipLost(KafkaError):
+    """The broker no longer knows this member's generation; whether the last commit happened is not known."""
+
+
+@dataclass(frozen=True)
+class DrainSettings:
+    """What a drain reads, and as whom.
+
+    ``member`` is the ``group.instance.id``: whoever joins under it last is the only one whose commits are accepted.
+
+    ``session_timeout_s`` is long (5 minutes) on purpose. Taking over does not wait for it, as the newcomer replaces the member
+    of the same name at once; but when it runs out the group becomes empty, and the next join waits for the broker's
+    ``group.initial.rebalance.delay.ms`` (3 s). So membership should outlive a time without any leader: a restart of all
+    candidates, an outage of ZooKeeper. Its price: for so long the group looks active to tools that reset offsets, and after a
+    career was renamed inside an unchanged group the old name keeps its share of the partitions.
+    """
+
+    address: str
+    topics: tuple[str, ...]
+    group: str
+    member: str
+    client_id: str = "leaderq"
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    open_timeout_s: float = 10.0
+    request_timeout_s: float = 10.0
+    session_timeout_s: float = 300.0
+    max_poll_interval_s: float = 300.0
+
+
+class Drain(Protocol):
+    """A consumer of all partitions of some topics; states: new, warm (:meth:`open`), member (:meth:`join`), closed."""
+
+    def open(self) -> None:
+        """Connect, learn the topics, find the coordinator; *without* joining the group, which would fence the leader.
+
+        Raises also :class:`~leaderq.errors.ServersUnreachable` and :class:`~leaderq.errors.UnknownTopic`.
+        """
+
+    def refresh(self, timeout_s: float) -> None:
+        """Use every connection once, so that none is closed as idle and a moved coordinator or leader is known."""
+
+    def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
+        """Become the one member of this name; gives whether that has happened yet (call again if not).
+
+        ``allowed`` raises if this process may not be the member; it is called as late as the client can before *each* request to
+        join, now and later.
+        """
+
+    @property
+    def joins(self) -> int:
+        """How often the group has assigned partitions to this drain; a change means that positions are to be set again."""
+
+    def rejoin(self) -> None:
+        """Ask for a new assignment at the next :meth:`attend` or :meth:`poll`: partitions were added."""
+
+    def attend(self, timeout_s: float) -> None:
+        """Stay a member without reading; joins again if the group asks for it."""
+
+    def assigned(self) -> frozenset[Partition]:
+        """The partitions held now."""
+
+    def existing(self) -> frozenset[Partition]:
+        """The partitions that the topics have, as far as is known now; costs no request."""
+
+    def poll(self, timeout_s: float, max_records: int) -> dict[Partition, list[Record]]:
+        """Wait for records. An empty answer proves nothing: a fenced member is given no error, only silence."""
+
+    def seek(self, offsets: Offsets) -> None:
+        """Read on from these offsets."""
+
+    def positions(self) -> dict[Partition, int]:
+        """The offset to be read next; may be past the last record given, over transaction markers."""
+
+    def committed(self, timeout_s: float) -> dict[Partition, int]:
+        """The group's committed offsets of the partitions held, or of all when none is held; absent where none is stored."""
+
+    def commit(self, offsets: Offsets, note: str, timeout_s: float) -> None:
+        """Store offsets, and return when the broker has acknowledged them; ``note`` is stored beside them."""
+
+    def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
+        """The first offset still held, of each existing partition."""
+
+    def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
+        """The offset after the last *stable* record (the LSO, as ``read_committed`` is used) of each existing partition."""
+
+    def close(self) -> None:
+        """Free everything, without leaving the group: a member that left would make the next join wait. Never raises."""
+
+
+DrainFactory = Callable[[DrainSettings], Drain]

@@ -1,0 +1,133 @@
+"""Small dealings with a Kafka cluster apart from draining it: topics, offsets, feeding records, and whether it answers.
+
+For the demo, ``leaderq doctor``, benchmarks and tests; each call opens its own connection and closes it. Errors of all of them:
+:class:`~leaderq.errors.ConfigurationError` (malformed address), :class:`~leaderq.errors.ServersUnreachable`,
+:class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.KafkaError`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import errors as native
+from kafka.net.compat import KafkaNetClient
+
+from leaderq.clock import now_s
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
+from leaderq.kafka.client_options import connection_options, quiet_client_logs
+from leaderq.kafka.drain import KafkaAway
+from leaderq.kafka.translation import speaking_leaderq
+
+Feed = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
+
+
+class _Closable(Protocol):
+    def __init__(self, **configs: Any) -> None: ...
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
+
+
+def create_topics(
+    address: str, topics: Mapping[str, int], *, replication: int = 1, security: KafkaSecurity | None = None, timeout_s: float = 30.0
+) -> None:
+    """Create topics with so many partitions each, and return when each partition has a leader; existing topics are left alone."""
+    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, speaking_leaderq("creating topics", address):
+        for topic, partitions in topics.items():
+            try:
+                admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": replication}})
+            except native.TopicAlreadyExistsError:
+                continue
+        admin.wait_for_topics(list(topics), timeout_ms=int(timeout_s * 1000))
+
+
+def end_offsets(
+    address: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
+) -> dict[int, int]:
+    """For each partition of ``topic`` the offset after its last stable record."""
+    with _opened(KafkaConsumer, address, security, timeout_s, isolation_level="read_committed") as consumer:
+        where = _partitions(consumer, topic, address)
+        with speaking_leaderq("asking for offsets", address):
+            ends = consumer.end_offsets(where, timeout_ms=timeout_s * 1000)
+    return {partition.partition: offset for partition, offset in ends.items()}
+
+
+def committed(
+    address: str, group: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
+) -> dict[int, int]:
+    """For each partition of ``topic`` for which ``group`` has committed an offset, that offset."""
+    with _opened(KafkaConsumer, address, security, timeout_s) as consumer:
+        where = _partitions(consumer, topic, address)
+    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, speaking_leaderq("asking for offsets", address):
+        kept = admin.list_group_offsets({group: where})[group]
+    return {partition.partition: stored.offset for partition, stored in kept.items() if stored.offset >= 0}
+
+
+def produce(
+    address: str, topic: str, records: Iterable[Feed], *, security: KafkaSecurity | None = None, timeout_s: float = 60.0
+) -> int:
+    """Send ``(key, value)`` or ``(key, value, headers)`` records, and return their number when the cluster has them all.
+
+    *Guarantees:* records of one key are in one partition, in the order given, each once (the producer is idempotent). Raises if
+    even one was not acknowledged within ``timeout_s`` of the last.
+    """
+    failed: list[Exception] = []
+    sent: Counter[str] = Counter()
+    with _opened(KafkaProducer, address, security, min(timeout_s, 30.0), linger_ms=5, acks="all") as producer:
+        with speaking_leaderq("producing", address):
+            for key, value, *more in records:
+                headers = list(more[0]) if more else None
+                producer.send(topic, value=value, key=key, headers=headers).add_errback(failed.append)
+                sent[topic] += 1
+            producer.flush(timeout=timeout_s)
+        if failed:
+            raise KafkaError(f"{len(failed)} of {sent[topic]} records were not produced: {failed[0]}") from failed[0]
+    return sent[topic]
+
+
+def check_reachable(address: str, security: KafkaSecurity | None = None, timeout_s: float = 5.0) -> None:
+    """Return if a broker at ``address`` answers and lets this user in."""
+    with _opened(KafkaConsumer, address, security, timeout_s):
+        pass
+
+
+@contextmanager
+def _opened(
+    kind: type[C], address: str, security: KafkaSecurity | None, timeout_s: float, **more: Any
+) -> Iterator[C]:
+    quiet_client_logs()
+    began = now_s()
+    options = connection_options(address, security or KafkaSecurity(), open_timeout_s=timeout_s)
+    made: list[KafkaNetClient] = []
+
+    def kept(**settings: Any) -> KafkaNetClient:
+        made.append(KafkaNetClient(**settings))
+        return made[-1]
+
+    try:
+        with speaking_leaderq("connecting", address):
+            client = kind(**options, **more, kafka_client=kept)
+    except BaseException as exc:
+        for half_made in made:  # its constructor left a thread behind
+            half_made.close()
+        if isinstance(exc, KafkaAway):
+            raise ServersUnreachable("Kafka", address, waited_s=now_s() - began) from exc
+        raise
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _partitions(consumer: KafkaConsumer, topic: str, address: str) -> list[TopicPartition]:
+    with speaking_leaderq("asking for partitions", address):
+        numbers = consumer.partitions_for_topic(topic)
+    if not numbers:
+        raise UnknownTopic(f"no topic {topic!r} on Kafka {address!r}; is its name written right?")
+    return [TopicPartition(topic, number) for number in sorted(numbers)]

@@ -1,0 +1,7 @@
+from collections.abc import Iterable
+from typing import Any
+
+class RangePartitionAssignor:
+    name: str
+    def metadata(self, topics: Iterable[str]) -> Any: ...
+    def on_assignment(self, assignment: Any, generation: int) -> None: ...
