@@ -20,7 +20,7 @@ def open_session(settings: Settings) -> AbstractContextManager[Session]:
 
     Raises :class:`~leaderq.errors.ServersUnreachable` after ``connect_timeout_s``.
     """
-    from leaderq import connect  # importing kazoo costs what --help should not
+    from leaderq.zookeeper import connect  # importing kazoo costs what --help should not
 
     return connect(
         settings.zookeeper,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import click
 
-from leaderq.cli.career_lookup import known_career
-from leaderq.cli.connecting import open_session
+from leaderq.cli.operating import operator
 from leaderq.cli.options import CONNECTION, Given, Verb, takes_settings
-from leaderq.cli.quiet import quiet
 from leaderq.config import Section
 
 
@@ -22,11 +20,6 @@ def pause(given: Given) -> None:
     Example:
       leaderq pause --career ad-billing
     """
-    settings = given.load().settings
-    quiet()
-    from leaderq.election import Operator
-
-    with open_session(settings) as session:
-        career = known_career(session, settings)
-        view = Operator(session, career, root=settings.root).pause()
-    click.echo(f"{career} is paused; {view.leader or 'nobody'} leads", err=True)
+    with operator(given) as requests:
+        view = requests.pause()
+    click.echo(f"{view.career} is paused; {view.leader or 'nobody'} leads", err=True)

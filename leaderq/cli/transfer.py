@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import click
 
-from leaderq.cli.career_lookup import known_career
-from leaderq.cli.connecting import open_session
+from leaderq.cli.operating import operator
 from leaderq.cli.options import CONNECTION, Given, Verb, takes_settings, timeout_option
-from leaderq.cli.quiet import quiet
 from leaderq.config import Section
 
 
@@ -24,11 +22,6 @@ def transfer(given: Given, to: str, timeout_s: float) -> None:
     Example:
       leaderq transfer --career ad-billing --to b
     """
-    settings = given.load().settings
-    quiet()
-    from leaderq.election import Operator
-
-    with open_session(settings) as session:
-        career = known_career(session, settings)
-        view = Operator(session, career, root=settings.root).transfer(to, timeout_s=timeout_s)
-    click.echo(f"{view.leader} leads {career}, term {view.term}", err=True)
+    with operator(given) as requests:
+        view = requests.transfer(to, timeout_s=timeout_s)
+    click.echo(f"{view.leader} leads {view.career}, term {view.term}", err=True)

@@ -1,0 +1,119 @@
+"""Every way in which ``module:Class`` can be wrong is one sentence with value, place and remedy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leaderq.career import ILeaderCareer
+from leaderq.cli.career_loading import find_career, make_career
+from leaderq.errors import ConfigurationError
+
+BILLING = """
+from leaderq.career import ILeaderCareer, LeaderCareer
+
+class AdBilling(LeaderCareer):
+    def execute(self, term): ...
+    class Nested(LeaderCareer):
+        def execute(self, term): ...
+
+class Bare(ILeaderCareer):
+    def execute(self, term): ...
+
+class Greedy(AdBilling):
+    def __init__(self, url, *, table, size=1, **rest): ...
+
+class Broken(AdBilling):
+    def __init__(self):
+        raise RuntimeError("no such table")
+
+class Plain: ...
+
+def function(): ...
+
+made = AdBilling()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "billing_for_test.py").write_text(BILLING)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def refusal(target: str, folder: Path) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        find_career(target, folder)
+    (problem,) = caught.value.problems
+    assert repr(target) in problem
+    return problem
+
+
+def test_a_career_is_found_in_the_folder_and_can_be_made(folder):
+    found = find_career("billing_for_test:AdBilling", folder)
+    assert issubclass(found, ILeaderCareer)
+    assert isinstance(make_career(found, "billing_for_test:AdBilling"), found)
+    assert find_career("billing_for_test:AdBilling.Nested", folder).__name__ == "Nested"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("billing", "names no class; write package.module:Class"),
+        (":AdBilling", "names no class"),
+        ("billing:", "names no class"),
+        ("billing_for_test.py:AdBilling", "begins with a file, not a module; write billing_for_test:AdBilling"),
+        ("./x/billing.py:A", "write x.billing:A"),
+        ("bil-ling:A", "not made of Python names"),
+        (
+            "billing_for_tst:AdBilling",
+            "module 'billing_for_tst' was not found in {folder} nor where Python looks; did you mean",
+        ),
+        ("xyzzy.plugh:A", "module 'xyzzy' was not found in {folder} nor where Python looks; run leaderq where"),
+        ("billing_for_test.deeper:A", "module 'billing_for_test.deeper' was not found"),
+        ("billing_for_test:AdBiling", "({folder}/billing_for_test.py) has no 'AdBiling'; did you mean 'AdBilling'?"),
+        ("billing_for_test:Xyzzy", "has no 'Xyzzy'; its careers: AdBilling, Bare, Greedy, Broken"),
+        ("billing_for_test:function", "is a function, not a class"),
+        ("billing_for_test:made", "is an instance of AdBilling, not a class"),
+        (
+            "billing_for_test:Plain",
+            "({folder}/billing_for_test.py:19) is no career; make it a subclass of leaderq.LeaderCareer",
+        ),
+        ("billing_for_test:Bare", "is not complete; it still needs handOver, inaugurate"),
+        ("billing_for_test:Greedy", "its constructor needs url, table; give them defaults"),
+    ],
+)
+def test_a_wrong_target_is_refused(folder, target, said):
+    assert said.format(folder=folder) in refusal(target, folder)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import no_such_thing_here", "needs module 'no_such_thing_here', which is not installed ({file}:1); install it"),
+        ("x = (", "{file}:1 is not valid Python: '(' was never closed; correct that line"),
+        ("\n\nx = {}['key']", "raised KeyError: 'key' ({file}:3)"),
+        ("raise SystemExit(3)", "raised SystemExit: 3 ({file}:1)"),
+        ("raise ValueError", "raised ValueError ({file}:1)"),
+        ("from leaderq.career import Nothing", "raised ImportError: cannot import name 'Nothing'"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_refused_with_the_place_in_the_users_code(folder, source, said):
+    (folder / "faulty_for_test.py").write_text(source)
+    assert said.format(file=folder / "faulty_for_test.py") in refusal("faulty_for_test:A", folder)
+
+
+def test_a_constructor_that_raises_is_named_with_its_place(folder):
+    career = find_career("billing_for_test:Broken", folder)
+    with pytest.raises(ConfigurationError) as caught:
+        make_career(career, "billing_for_test:Broken")
+    said = str(caught.value)
+    assert f"its constructor raised RuntimeError: no such table ({folder}/billing_for_test.py:17)" in said
+    assert isinstance(caught.value.__cause__, RuntimeError)

@@ -1,0 +1,227 @@
+"""The surface of the command line: verbs, options with their variables, examples, exit codes; and what it does not load."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from leaderq.cli import main
+from leaderq.cli.exit_codes import exit_code
+from leaderq.cli.options import takes_value
+from leaderq.cli.verbs import leaderq
+from leaderq.config import TABLE
+from leaderq.config.layers import FOREIGN_VARIABLES, known_keys
+from leaderq.errors import (
+    AccessRefused,
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    MissingPiece,
+    RequestRefused,
+    ServersUnreachable,
+    SessionExpired,
+)
+from leaderq.exits import ExitCode
+
+VERBS = ["run", "status", "members", "step-down", "transfer", "pause", "resume", "config", "doctor", "servers", "version"]
+LEAVES = [*(verb for verb in VERBS if verb not in {"config", "servers"}), "config show", "servers up"]
+READS = ["status", "members", "config show", "doctor", "version"]
+
+
+def commands(group: click.Group = leaderq, path: str = "leaderq") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group, info_name=path)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+def command(words: str) -> click.Command:
+    return dict(commands())[f"leaderq {words}"]
+
+
+def help_of(command: click.Command) -> str:
+    return re.sub(
+        r"\s+", " ", command.get_help(click.Context(command, info_name="x", max_content_width=200, terminal_width=200))
+    )
+
+
+def test_the_verbs_are_there():
+    listed = leaderq.list_commands(click.Context(leaderq))
+    assert [verb for verb in listed if verb != "demo"] == VERBS
+    assert {path.removeprefix("leaderq ") for path, _ in commands()} - {"demo"} == set(LEAVES)
+
+
+@pytest.mark.parametrize("words", LEAVES)
+def test_the_help_of_every_verb_says_what_it_does_with_an_example(words):
+    text = help_of(command(words))
+    assert f"leaderq {words}" in text
+    assert "Example" in text
+
+
+def test_every_option_has_a_variable_and_its_help_shows_it():
+    for path, found in commands():
+        text = help_of(found)
+        for option in found.params:
+            if isinstance(option, click.Option) and option.name != "help":
+                shown = re.search(rf"{re.escape(option.opts[0])}\b.*?(LEADERQ_[A-Z_]+)", text)
+                assert shown, f"{path} {option.opts[0]}"
+                variable = shown[1]
+                known = variable.removeprefix("LEADERQ_").lower() in known_keys() or variable in FOREIGN_VARIABLES
+                assert known or " demo" in path, f"{variable} of {path} would be taken for a misspelt setting"
+
+
+def test_run_and_config_show_take_every_setting_that_is_no_secret():
+    flags = {row.flag for row in TABLE if row.flag}
+    for words in ("run", "config show"):
+        assert flags <= {name for option in command(words).params for name in option.opts}
+
+
+def test_no_command_takes_a_secret_as_an_argument():
+    for path, found in commands():
+        for option in found.params:
+            assert not any(name.endswith("password") for name in option.opts), path
+
+
+@pytest.mark.parametrize("words", READS)
+def test_verbs_that_read_can_write_json(words):
+    assert "--json" in {name for option in command(words).params for name in option.opts}
+
+
+def test_the_list_of_settings_is_generated_from_the_table():
+    text = help_of(command("run"))
+    for row in TABLE:
+        assert row.variable in text
+        assert row.help in text
+
+
+@pytest.mark.parametrize(
+    ("argument", "answer"),
+    [
+        ("--zookeeper", True),
+        ("--zookeeper=a", False),
+        ("--no-guardian", False),
+        ("--guardian", False),
+        ("--config", True),
+        ("--debug", False),
+        ("--kafka-password-file", True),
+        ("--kafka-password", None),
+        ("--json", None),
+        ("status", None),
+    ],
+)
+def test_options_before_the_verb_are_known_with_their_values(argument, answer):
+    assert takes_value(argument) is answer
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_settings_may_stand_before_the_verb_and_the_later_one_wins(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for arguments in (
+        ["--id", "a", "config", "show"],
+        ["config", "--id=a", "show"],
+        ["config", "show", "--id", "a"],
+        ["--id", "b", "config", "show", "--id", "a"],
+    ):
+        code, out, _ = run(capsys, *arguments)
+        assert code == 0
+        assert re.search(r"^id +a +--id$", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["stauts"], "no such verb: 'stauts'; did you mean 'status'?"),
+        (["xyzzy"], "choose one of run, status"),
+        (["config", "shw"], "did you mean 'show'?"),
+        (["run"], "Missing argument 'MODULE:CLASS'"),
+        (["run", "a:B", "c"], "unexpected extra argument"),
+        (["status", "--zookeper", "a"], "--zookeeper"),
+        (["transfer"], "Missing option '--to'"),
+        (["step-down", "--timeout-s", "soon"], "'soon' is not a valid float"),
+        (["step-down", "--timeout-s", "0"], "0.0 is not in the range"),
+        (["--nonsense", "status"], "No such option"),
+        (["pause"], "no career is named; give --career NAME, or set LEADERQ_CAREER"),
+        (["status", "--zookeeper", "a:b"], "--zookeeper: 'a:b' has no usable port in 'a:b'"),
+        (["version", "--zookeeper", "a"], "No such option"),
+    ],
+)
+def test_wrong_usage_is_one_clear_line_and_exit_code_2(capsys, monkeypatch, tmp_path, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.startswith("leaderq: error: ")
+    assert err.count("\n") == 1
+
+
+def test_alone_it_shows_help(capsys):
+    code, out, err = run(capsys)
+    assert code == 0
+    assert "Verbs:" in out
+    assert err == ""
+
+
+def test_every_problem_of_the_configuration_has_a_line_of_its_own(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEADERQ_KAFKA", "a:b")
+    code, _, err = run(capsys, "config", "show", "--root", "x")
+    assert code == 2
+    assert [line.split(":")[2].strip() for line in err.splitlines()] == ["--root", "LEADERQ_KAFKA"]
+
+
+def test_debug_adds_the_traceback(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["--debug", "config", "show", "--root", "x"], ["config", "show", "--root", "x", "--debug"]):
+        assert "Traceback" in run(capsys, *arguments)[2]
+    monkeypatch.setenv("LEADERQ_DEBUG", "1")
+    assert "Traceback" in run(capsys, "config", "show", "--root", "x")[2]
+    monkeypatch.setenv("LEADERQ_DEBUG", "0")
+    assert "Traceback" not in run(capsys, "config", "show", "--root", "x")[2]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigurationError("x"), 2),
+        (AccessRefused("x"), 2),
+        (MissingPiece("x"), 2),
+        (ServersUnreachable("ZooKeeper", "a:1", waited_s=1), 3),
+        (ConnectionLost("x"), 3),
+        (SessionExpired("x"), 3),
+        (RequestRefused("x"), 1),
+        (LeaderqError("x"), 1),
+    ],
+)
+def test_errors_end_in_exit_codes(error, code):
+    assert exit_code(error) == code
+
+
+def test_exit_codes_are_a_promise():
+    assert {each.name: each.value for each in ExitCode} == {
+        "OK": 0,
+        "FAILED": 1,
+        "USAGE": 2,
+        "UNREACHABLE": 3,
+        "HANDOVER_MISSED": 4,
+        "FORCED": 130,
+    }
+
+
+def test_help_loads_neither_client_library_nor_the_verbs():
+    code = "import sys; from leaderq.cli import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
+    assert {"kazoo", "kafka", "logging", "leaderq.cli.run"} & set(loaded) == set()

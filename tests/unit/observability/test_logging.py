@@ -1,0 +1,196 @@
+"""Every event becomes one sentence with its fields; JSON lines are JSON, one a line; user code's tracebacks begin with user code."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leaderq
+from leaderq import events
+from leaderq.errors import CareerFailed, Deposed
+from leaderq.events import CareerError, Event, EventBus, Stage, StageBegan, TermEnded
+from leaderq.observability.logging import configure, log_events, log_failure
+from leaderq.observability.sentences import sentence
+from leaderq.term import Reason
+
+SAMPLES: dict[str, Any] = {
+    "career": "c",
+    "candidate": "a",
+    "node": "n",
+    "term": 3,
+    "unclean": True,
+    "stage": Stage.EXECUTION,
+    "why": "because",
+    "reason": Reason.LEASE,
+    "clean": False,
+    "error": ValueError("x"),
+    "seconds": 1.5,
+    "failures": 2,
+    "budget_s": 2.0,
+    "state": "connected",
+    "pid": 7,
+    "partition": "t-0",
+    "position": 1,
+    "end": 5,
+    "rebuilt": 1,
+}
+KINDS = [kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event) and kind is not Event]
+
+
+@pytest.fixture(autouse=True)
+def _undone() -> Iterator[None]:
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    levels = {name: logging.getLogger(name).level for name in ("kazoo", "kafka")}
+    yield
+    logging.captureWarnings(False)
+    root.setLevel(before[0])
+    root.handlers[:] = before[1]
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def sample(kind: type[Event]) -> Event:
+    return kind(**{name: SAMPLES[name] for name in inspect.signature(kind).parameters})
+
+
+def logged(capsys: pytest.CaptureFixture[str], event: Event, form: str = "json", level: str = "info") -> str:
+    configure(form, level)
+    bus = EventBus()
+    undo = log_events(bus)
+    bus.publish(event)
+    undo()
+    bus.publish(event)
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_event_has_a_sentence_of_its_own(kind):
+    _, said = sentence(sample(kind))
+    assert said.startswith("c/a ")
+    assert kind.__name__ not in said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_field_of_an_event_collides_with_one_of_a_log_record(kind):
+    assert not set(inspect.signature(kind).parameters) & set(vars(logging.makeLogRecord({})))
+
+
+def test_an_unknown_event_is_told_by_its_name():
+    class SomethingNew(Event):
+        pass
+
+    assert sentence(SomethingNew("c", "a")) == (logging.INFO, "c/a something new")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_json_an_event_is_one_line_with_all_its_fields(capsys, kind):
+    (line,) = logged(capsys, sample(kind)).splitlines()
+    found = json.loads(line)
+    assert found["event"] == sample(kind).name
+    assert {"time", "level", "message", "logger", "career", "candidate"} <= set(found)
+    assert set(inspect.signature(kind).parameters) <= set(found)
+    assert found["time"].endswith("Z")
+
+
+def test_a_change_of_stage_carries_event_career_candidate_term_and_stage(capsys):
+    found = json.loads(logged(capsys, StageBegan("ad-billing", "a", 3, Stage.HANDOVER)))
+    assert {key: found[key] for key in ("event", "career", "candidate", "term", "stage", "level", "message")} == {
+        "event": "stage_began",
+        "career": "ad-billing",
+        "candidate": "a",
+        "term": 3,
+        "stage": "hand-over",
+        "level": "info",
+        "message": "ad-billing/a term 3: hand-over begins",
+    }
+
+
+def test_in_text_a_line_is_time_level_and_sentence(capsys):
+    line = logged(capsys, TermEnded("c", "a", 3, Reason.LEASE, False), "text")
+    assert line[13:] == "INFO    c/a term 3 ended uncleanly: the quorum was not heard from before the lease ran out\n"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys, form):
+    try:
+        exec(compile("def work():\n    1 / 0\nwork()", "/user/code.py", "exec"))
+    except ZeroDivisionError as exc:
+        said = logged(capsys, CareerError("c", "a", 1, "execution", exc), form)
+    if form == "json":
+        assert said.count("\n") == 1
+        assert "/user/code.py" in json.loads(said)["traceback"]
+        assert json.loads(said)["error"] == "ZeroDivisionError: division by zero"
+    else:
+        assert "/user/code.py" in said
+        assert "c/a term 1: execution raised ZeroDivisionError: division by zero" in said
+
+
+def test_frames_of_leaderq_before_those_of_the_user_are_left_out(capsys):
+    ours: dict[str, Any] = {}
+    exec(compile("def call(code):\n    code()\n", str(Path(leaderq.__file__).with_name("calling.py")), "exec"), ours)
+
+    def fail() -> None:
+        raise RuntimeError("mine")
+
+    try:
+        ours["call"](fail)
+    except RuntimeError as exc:
+        error = exc.with_traceback(exc.__traceback__.tb_next if exc.__traceback__ else None)
+    said = logged(capsys, CareerError("c", "a", 1, "execution", error), "text")
+    assert "test_logging.py" in said
+    assert "calling.py" not in said
+
+
+def test_a_stage_that_noticed_the_end_of_its_term_is_no_traceback(capsys):
+    event = CareerError("c", "a", 1, "execution", Deposed(term=1, reason=Reason.LEASE))
+    assert "Traceback" not in logged(capsys, event, "text")
+
+
+def test_a_failure_outside_any_term_is_logged_with_its_cause(capsys):
+    configure("json", "info")
+    try:
+        raise CareerFailed("c", "prepare", ValueError("x")) from ValueError("x")
+    except CareerFailed as error:
+        log_failure(error)
+    found = json.loads(capsys.readouterr().err)
+    assert (found["event"], found["stage"], found["level"]) == ("career_failed", "prepare", "error")
+    assert "ValueError: x" in found["traceback"]
+
+
+def test_client_libraries_are_kept_quiet(capsys):
+    configure("text", "debug")
+    logging.getLogger("kazoo.client").log(5, "password")
+    logging.getLogger("kazoo.client").info("chatter")
+    logging.getLogger("kafka.conn").info("chatter")
+    logging.getLogger("kazoo.client").warning("heard")
+    logging.getLogger("user.code").debug("heard too")
+    assert [line[21:] for line in capsys.readouterr().err.splitlines()] == ["kazoo.client: heard", "user.code: heard too"]
+    configure("text", "info")
+    logging.getLogger("kafka.conn").error("chatter, many times a second")
+    assert capsys.readouterr().err == ""
+
+
+def test_what_a_line_cannot_hold_is_written_as_text(capsys):
+    configure("json", "info")
+    logging.getLogger("user").info("two\nlines", extra={"thing": object(), "job": "é"})
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert json.loads(err)["job"] == "é"
+
+
+def test_warnings_of_python_are_log_lines_too(capsys):
+    import warnings
+
+    configure("json", "info")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(True)
+        warnings.warn("old thing", DeprecationWarning, stacklevel=1)
+    assert "old thing" in json.loads(capsys.readouterr().err)["message"]
