@@ -1,0 +1,147 @@
+"""A candidate as a real process: ``leaderq run`` as its user starts it, to be killed, frozen and cut off.
+
+The process is started with JSON logs; a thread reads them as they come, so that a test waits for what the candidate *says* rather
+than for time to pass. Signals go to the guardian (:attr:`pid`) or to the worker (:attr:`worker_pid`), which does the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from leaderq.testing.waiting import eventually, patience
+
+
+class CandidateProcess:
+    """``python -m leaderq run TARGET`` with the given options.
+
+    ``target`` is ``module:Class``, looked for in ``cwd``. ``arguments`` are further command line options; ``environment`` is laid
+    over this process's own. ``lines`` holds what it logged so far, as objects; what is no JSON stands under ``message``.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        id: str,
+        zookeeper: str,
+        kafka: str | None = None,
+        cwd: Path | str = ".",
+        session_timeout_s: float = 4.0,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.id = id
+        self.lines: list[dict[str, Any]] = []
+        self._command = [sys.executable, "-m", "leaderq", "run", target, "--id", id, "--zookeeper", zookeeper]
+        self._command += ["--session-timeout-s", str(session_timeout_s), "--log-format", "json", *arguments]
+        if kafka is not None:
+            self._command += ["--kafka", kafka]
+        self._cwd = str(cwd)
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+
+    def start(self) -> CandidateProcess:
+        """Start it; returns without waiting for anything."""
+        self._process = subprocess.Popen(
+            self._command, cwd=self._cwd, env=self._environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        self._reader = threading.Thread(target=self._read, name=f"leaderq-log-of-{self.id}", daemon=True)
+        self._reader.start()
+        return self
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process that was started: the guardian, or with ``--no-guardian`` the worker itself."""
+        if self._process is None:
+            raise RuntimeError(f"candidate {self.id!r} was not started; call start() first")
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        """The guardian's process id."""
+        return self.process.pid
+
+    @property
+    def worker_pid(self) -> int:
+        """The worker's process id: the guardian's only child, or the process itself without a guardian. Linux only."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return int(children[0]) if children else self.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the started process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def said(self, event: str, **fields: Any) -> list[dict[str, Any]]:
+        """The lines logged so far for ``event`` whose fields have these values."""
+        wanted = {"event": event, **fields}
+        return [line for line in list(self.lines) if all(line.get(name) == value for name, value in wanted.items())]
+
+    def wait_for(self, event: str, *, timeout_s: float = 20.0, count: int = 1, **fields: Any) -> dict[str, Any]:
+        """The newest line for ``event``, once there are ``count`` of them.
+
+        :raises AssertionError: not within ``timeout_s`` (times the patience); the last lines logged are in the message.
+        """
+        try:
+            return eventually(lambda: self.said(event, **fields)[count - 1 :], timeout_s=timeout_s)[-1]
+        except AssertionError as exc:
+            last = "\n".join(str(line) for line in self.lines[-15:])
+            raise AssertionError(f"{self.id}: no {event} {fields or ''} within {timeout_s:g} s; it logged last:\n{last}") from exc
+
+    def signal_worker(self, number: signal.Signals) -> None:
+        """Send a signal to the worker: SIGKILL, SIGSTOP, SIGCONT."""
+        os.kill(self.worker_pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to wind up, as a supervisor does."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, timeout_s: float = 20.0) -> int:
+        """Its exit code, once it has ended."""
+        code = self.process.wait(timeout_s * patience())
+        if self._reader is not None:
+            self._reader.join(5)
+        return code
+
+    def stop(self) -> None:
+        """End it, politely at first; never raises for a process that is gone."""
+        if not self.alive:
+            return
+        with contextlib.suppress(OSError):
+            self.signal_worker(signal.SIGCONT)
+        self.terminate()
+        try:
+            self.wait(15)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                self.signal_worker(signal.SIGKILL)
+            self.process.kill()
+            self.wait(5)
+
+    def __enter__(self) -> CandidateProcess:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _read(self) -> None:
+        stream = self.process.stderr
+        assert stream is not None  # asked for in start()
+        with stream:
+            for raw in stream:
+                try:
+                    line = json.loads(raw)
+                except ValueError:
+                    line = {"message": raw.decode(errors="replace").rstrip()}
+                self.lines.append(line if isinstance(line, dict) else {"message": str(line)})
