@@ -1,7 +1,7 @@
 """A ZooKeeper address as people write it: ``host:port,host:port/chroot``.
 
-kazoo accepts ``a,,b``, ``a:99999`` and ``a:port`` and fails later, elsewhere, or for ever; everything is checked here, and all
-that is wrong is reported at once.
+kazoo accepts ``a,,b``, ``a:99999`` and ``a:port`` and fails later, elsewhere, or for ever; everything is checked here,
+and all that is wrong is reported at once.
 """
 
 from __future__ import annotations

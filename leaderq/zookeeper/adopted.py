@@ -34,8 +34,9 @@ _STATES = {
 def as_session(client: AnyClient) -> Session:
     """``client`` itself if it is a ``Session``, else a session that uses the started ``KazooClient`` without owning it.
 
-    *Not guaranteed* for a ``KazooClient``: that a silent connection in use is noticed (kazoo does not), and that a request made at the very
-    moment the connection breaks fails (kazoo may queue it until it is connected again). ``close`` leaves the client running.
+    *Not guaranteed* for a ``KazooClient``: that a silent connection in use is noticed (kazoo does not), and that a
+    request made at the very moment the connection breaks fails (kazoo may queue it until it is connected again).
+    ``close`` leaves the client running.
 
     :raises ConfigurationError: the client is not started, or is not a threaded kazoo client.
     """
@@ -46,10 +47,12 @@ class AdoptedSession(Session):
     """See :func:`as_session`."""
 
     def __init__(self, client: KazooClient) -> None:
-        if not isinstance(client, KazooClient) or not isinstance(client.handler, SequentialThreadingHandler):
+        if not isinstance(getattr(client, "handler", None), SequentialThreadingHandler):
             raise ConfigurationError(f"{client!r} is neither a leaderq Session nor a KazooClient with its threading handler")
         if not client.connected:
-            raise ConfigurationError("the KazooClient given is not connected; call its start() first, or use leaderq.connect(address)")
+            raise ConfigurationError(
+                "the KazooClient given is not connected; call its start() first, or use leaderq.connect(address)"
+            )
         hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in client.hosts)
         super().__init__(address=hosts + client.chroot, chroot=client.chroot)
         self._lent = _LentLink(client, self._watches.route)
@@ -65,7 +68,9 @@ class AdoptedSession(Session):
         self._lent.teach_persistent_watches()
 
     def replace(self, reason: str) -> None:
-        raise ConfigurationError("a session on a KazooClient given by its user cannot be replaced; use leaderq.connect(address) for that")
+        raise ConfigurationError(
+            "a session on a KazooClient given by its user cannot be replaced; use leaderq.connect(address) for that"
+        )
 
     def _finish(self, timeout_s: float) -> None:
         self._lent.client.remove_listener(self._client_said)
@@ -151,7 +156,8 @@ def _negotiated_s(client: KazooClient) -> float:
     """The session time-out that the servers granted; kazoo keeps it in a local variable of its loop and nowhere else.
 
     A lease must not be computed from the time-out *asked for*, which the servers may have cut. So the loop's frame is
-    looked at, read-only; should kazoo change, the smaller of what was asked and 4 s (the least that default servers grant) is assumed.
+    looked at, read-only; should kazoo change, the smaller of what was asked and 4 s (the least that default servers
+    grant) is assumed.
     """
     thread = client._connection._connection_routine
     frame = sys._current_frames().get(thread.ident) if thread is not None and thread.ident is not None else None

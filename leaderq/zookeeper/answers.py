@@ -20,7 +20,8 @@ Dispatch = Callable[[Callable[[], object]], None]
 
 
 class Answer(Future[T]):
-    """A ``concurrent.futures.Future`` whose callbacks run on the completion thread of its session; they must not block it."""
+    """A ``concurrent.futures.Future`` whose callbacks run on the completion thread of its session; they must not block
+    it."""
 
     def __init__(self, dispatch: Dispatch) -> None:
         super().__init__()
@@ -45,7 +46,9 @@ class Reply(Generic[T]):
 
     __slots__ = ("_convert", "_translate", "future")
 
-    def __init__(self, future: Future[T], convert: Callable[[Any], T], translate: Callable[[BaseException], LeaderqError]) -> None:
+    def __init__(
+        self, future: Future[T], convert: Callable[[Any], T], translate: Callable[[BaseException], LeaderqError]
+    ) -> None:
         self.future = future
         self._convert = convert
         self._translate = translate

@@ -1,8 +1,9 @@
 """One kazoo client with one session after another, whose every wait is bounded. Used by ``Session`` only.
 
-kazoo's ``stop`` may wait for ever, its ``restart`` may close the new session, and its ``_call`` queues silently while there is no connection
-and blocks when its wake-up pipe is full. None of the three is used: requests pass a gate that is open exactly while connected,
-and ``finish`` ends the client within its budget, leaving to the threads what they still hold.
+kazoo's ``stop`` may wait for ever, its ``restart`` may close the new session, and its ``_call`` queues silently while
+there is no connection and blocks when its wake-up pipe is full. None of the three is used: requests pass a gate that is
+open exactly while connected, and ``finish`` ends the client within its budget, leaving to the threads what they still
+hold.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Client(KazooClient):
     @property
     def acl(self) -> list[ACL]:
         """The ACL of znodes made through this client."""
-        return list(self.default_acl)
+        return list(self.default_acl or ())
 
     @property
     def credentials(self) -> Credentials | None:
@@ -150,7 +151,9 @@ class Client(KazooClient):
         try:
             if sock is not None:
                 sock.send(b"\0")
-        except OSError:  # a full pipe wakes as well; a closed one means that the client has ended, which answers all requests
+        except (
+            OSError
+        ):  # a full pipe wakes as well; a closed one means that the client has ended, which answers all requests
             pass
 
     def _session_callback(self, state: str) -> None:
@@ -176,8 +179,8 @@ class Client(KazooClient):
     def finish(self, *, timeout_s: float) -> bool:
         """Close the session if a server can be told within ``timeout_s``, and let go of all threads and sockets.
 
-        Returns whether the server confirmed the end. A thread that does not end in time is told to when it wakes; it is never
-        joined without a bound. May be called more than once and from any thread.
+        Returns whether the server confirmed the end. A thread that does not end in time is told to when it wakes; it is
+        never joined without a bound. May be called more than once and from any thread.
         """
         deadline = monotonic() + timeout_s
         with self._gate:

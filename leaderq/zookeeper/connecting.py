@@ -24,10 +24,12 @@ def connect(
 ) -> Session:
     """A started session with the ZooKeeper servers at ``hosts``: ``host:port,host:port/chroot`` (port 2181 unless given).
 
-    ``timeout_s`` is the session time-out asked for; the servers may grant another (``session.timeout_s``). ``name`` appears in the names of
-    threads. ``max_request_bytes`` is the servers' ``jute.maxbuffer``. The chroot is created if it is missing.
+    ``timeout_s`` is the session time-out asked for; the servers may grant another (``session.timeout_s``). ``name``
+    appears in the names of threads. ``max_request_bytes`` is the servers' ``jute.maxbuffer``. The chroot is created if it
+    is missing.
 
-    *Guarantees:* returns or raises within ``connect_timeout_s`` and about a second; leaves no thread or socket behind when it raises.
+    *Guarantees:* returns or raises within ``connect_timeout_s`` and about a second; leaves no thread or socket behind
+    when it raises.
 
     :raises ConfigurationError: the address, a time or the security cannot be used; every problem is named.
     :raises MissingPiece: SASL without the extra ``leaderq[sasl]``.

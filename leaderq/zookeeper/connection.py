@@ -198,7 +198,9 @@ class Connection(ConnectionHandler):
     def _drop_if_silent(self) -> None:
         # What has arrived unread is not silence: we may have been stopped ourselves while it came.
         if self._silence.is_dead(monotonic()) and not self.handler.select([self._socket], [], [], 0)[0]:
-            raise ConnectionDropped(f"the server has been silent for more than {self._silence.limit_s:.1f} s, with requests waiting")
+            raise ConnectionDropped(
+                f"the server has been silent for more than {self._silence.limit_s:.1f} s, with requests waiting"
+            )
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(buffer, offset)
@@ -214,7 +216,8 @@ class Connection(ConnectionHandler):
         shut(self._socket)
 
     def release_when_ended(self) -> None:
-        """Close the wake-up pipe: now if the thread has ended, else when it does, since it may be waiting on that very number."""
+        """Close the wake-up pipe: now if the thread has ended, else when it does, since it may be waiting on that very
+        number."""
         self._abandoned.set()
         if self.connection_stopped.is_set():
             self._release()

@@ -1,17 +1,17 @@
-"""Ending a session from outside: what makes fail-over after a crash a matter of milliseconds instead of the session time-out.
+"""Ending a session from outside: what makes fail-over after a crash a matter of milliseconds instead of the session
+time-out.
 
-ZooKeeper keeps a session when its owner's socket dies. Whoever knows its id and password may take it up again and close it; its ephemeral
-znodes vanish then and there. This is done here with plain sockets in the calling thread: both requests go out together
-as soon as a server accepts, and the next server is tried beside the first one if that is slow. With TLS or SASL a kazoo client does
-the same, somewhat slower.
+ZooKeeper keeps a session when its owner's socket dies. Whoever knows its id and password may take it up again and close
+it; its ephemeral znodes vanish then and there. This is done here with plain sockets in the calling thread: both requests
+go out together as soon as a server accepts, and the next server is tried beside the first one if that is slow. With TLS
+or SASL a kazoo client does the same, somewhat slower.
 
-On failure: an answer "no such session" is success (it is over already, or the password is wrong, which ZooKeeper does not tell
-apart); no answer from anyone in time is ``False``: the session then lives until it expires.
+On failure: an answer "no such session" is success (it is over already, or the password is wrong, which ZooKeeper does not
+tell apart); no answer from anyone in time is ``False``: the session then lives until it expires.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import selectors
 import socket
@@ -61,11 +61,13 @@ class SessionEnder:
         """Resolve the servers' names now; may take as long as the resolver takes. Optional."""
         self._endpoints = list(_resolved(self._address)) or self._endpoints
 
-    def end(self, credentials: Credentials, *, timeout_s: float, session_timeout_s: float = 10.0, patient: bool = True) -> bool:
+    def end(
+        self, credentials: Credentials, *, timeout_s: float, session_timeout_s: float = 10.0, patient: bool = True
+    ) -> bool:
         """End the session; whether it is over for certain when this returns, within ``timeout_s``.
 
-        ``session_timeout_s`` is how long the session is to live on if it cannot be closed after having been taken up. Without
-        ``patient`` each server is asked once only.
+        ``session_timeout_s`` is how long the session is to live on if it cannot be closed after having been taken up.
+        Without ``patient`` each server is asked once only.
         """
         if self._security.uses_tls or self._security.uses_sasl:
             return self._end_through_kazoo(credentials, timeout_s, session_timeout_s)
@@ -111,10 +113,12 @@ def end_session(
 ) -> bool:
     """End a session of another process, dead or alive: its ephemeral znodes vanish within milliseconds.
 
-    Returns whether the session is over for certain; ``False`` if no server answered in ``timeout_s``. A live owner's next request fails.
-    Use :class:`SessionEnder` to prepare ahead of time.
+    Returns whether the session is over for certain; ``False`` if no server answered in ``timeout_s``. A live owner's next
+    request fails. Use :class:`SessionEnder` to prepare ahead of time.
     """
-    return SessionEnder(address, security=security).end(credentials, timeout_s=timeout_s, session_timeout_s=session_timeout_s)
+    return SessionEnder(address, security=security).end(
+        credentials, timeout_s=timeout_s, session_timeout_s=session_timeout_s
+    )
 
 
 def _resolved(address: Address) -> Iterator[_Endpoint]:
@@ -144,9 +148,8 @@ class _Attempt:
         try:
             self.sock.setblocking(False)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            code = self.sock.connect_ex(endpoint.address)
-            if code not in (0, errno.EINPROGRESS):
-                raise OSError(code, "connect")
+            with suppress(BlockingIOError):  # the beginning of a connection, which the selector will announce
+                self.sock.connect(endpoint.address)
         except BaseException:
             self.sock.close()
             raise

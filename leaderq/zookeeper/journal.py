@@ -1,8 +1,8 @@
 """Where kazoo's log lines go: quietened, and stripped of secrets.
 
-kazoo logs session passwords (level 5), ``addauth`` credentials and data (DEBUG), and a line or two per attempt while servers are away. A session
-says itself, once, what changed; so of kazoo's lines only errors keep their level, warnings and news become DEBUG, and
-everything below is dropped before it is formatted.
+kazoo logs session passwords (level 5), ``addauth`` credentials and data (DEBUG), and a line or two per attempt while
+servers are away. A session says itself, once, what changed; so of kazoo's lines only errors keep their level, warnings
+and news become DEBUG, and everything below is dropped before it is formatted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ log = logging.getLogger("leaderq.zookeeper.kazoo")
 
 
 class TransportJournal:
-    """Stands in for the ``logging.Logger`` of one kazoo client. ``trouble`` is the newest warning, for our error messages."""
+    """Stands in for the ``logging.Logger`` of one kazoo client. ``trouble`` is the newest warning, for our error
+    messages."""
 
     def __init__(self, label: str) -> None:
         self._label = label

@@ -1,8 +1,9 @@
 """Watches over a session's kazoo client, and has it replaced when it is beyond repair.
 
 One thread, asleep while all is well; woken by every change of state. An outage, however long, is no reason: kazoo goes on
-connecting, and the session may still stand at the servers. Reasons are: the connection thread has ended without our asking (an
-exception inside kazoo, refused credentials); or there is no connection and no attempt to get one for a long time.
+connecting, and the session may still stand at the servers. Reasons are: the connection thread has ended without our
+asking (an exception inside kazoo, refused credentials); or there is no connection and no attempt to get one for a long
+time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from leaderq.errors import LeaderqError
 
 log = logging.getLogger(__name__)
 STUCK_S = 15.0
-"""How long a client may go without an attempt to connect; attempts follow each other within seconds, but name servers may be slow."""
+"""How long a client may go without an attempt to connect; attempts follow each other within seconds, but name servers may
+be slow."""
 BACKOFF_S = (0.5, 30.0)
 CALM_S = 60.0
 
@@ -59,7 +61,8 @@ def complaint(sight: Sight) -> str | None:
 
 
 def pause_s(replacements: int, chance: float) -> float:
-    """Seconds to wait before the next replacement, after so many in a row; ``chance`` from 0 to 1 keeps a crowd apart; pure."""
+    """Seconds to wait before the next replacement, after so many in a row; ``chance`` from 0 to 1 keeps a crowd apart;
+    pure."""
     least, most = BACKOFF_S
     return 0.0 if replacements == 0 else min(most, least * 2.0 ** min(replacements - 1, 10)) * (0.5 + chance / 2)
 

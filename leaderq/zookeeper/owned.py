@@ -93,21 +93,26 @@ class OwnedSession(Session):
         try:
             self.ensure_path(chroot, timeout_s=max(0.1, deadline - monotonic()))
         except NoNode as exc:
-            raise ZooKeeperError(f"the chroot {chroot!r} of {self._address!r} could not be made: someone deletes it", path=chroot) from exc
+            raise ZooKeeperError(
+                f"the chroot {chroot!r} of {self._address!r} could not be made: someone deletes it", path=chroot
+            ) from exc
         finally:
             self._chroot = chroot
 
     def _raise_if_refused(self) -> None:
         if self._own.auth_failed:
             who = self._security.user or self._security.principal or "nobody"
+            trouble = self._own.journal.trouble or "no reason given"
             raise AccessRefused(
-                f"ZooKeeper at {self._address!r} refused user {who!r} ({self._security.mechanism}): {self._own.journal.trouble or 'no reason given'};"
+                f"ZooKeeper at {self._address!r} refused user {who!r} ({self._security.mechanism}): {trouble};"
                 " check user, password and mechanism"
             )
 
     def _unreachable(self, waited_s: float) -> ServersUnreachable:
         trouble = self._own.journal.trouble
-        remedy = f"the last attempt said: {trouble}; is ZooKeeper listening there, and may this host reach it?" if trouble else ""
+        remedy = (
+            f"the last attempt said: {trouble}; is ZooKeeper listening there, and may this host reach it?" if trouble else ""
+        )
         return ServersUnreachable("ZooKeeper", self._address, waited_s=waited_s, remedy=remedy)
 
     # -- its client -----------------------------------------------------------------------------------------------------
@@ -171,7 +176,9 @@ class OwnedSession(Session):
             log.warning("ZooKeeper session %s could not be ended; it expires by itself", self._address)
 
 
-def opened(address: Address, *, timeout_s: float, connect_timeout_s: float, security: Security, name: str, max_request_bytes: int) -> Session:
+def opened(
+    address: Address, *, timeout_s: float, connect_timeout_s: float, security: Security, name: str, max_request_bytes: int
+) -> Session:
     """A started session of its own; see :func:`leaderq.connect`."""
     session = OwnedSession(address, timeout_s=timeout_s, security=security, name=name, max_request_bytes=max_request_bytes)
     session.begin(connect_timeout_s)

@@ -53,7 +53,9 @@ def validated_name(name: str, what: str = "name") -> str:
     if "/" in name:
         raise ConfigurationError(f"{what} {name!r} contains '/', which separates znodes; use '-' or '.' instead")
     if name != name.strip() or not _NAME.fullmatch(name):
-        raise ConfigurationError(f"{what} {name!r} has spaces at an end, or a control, surrogate or private character; remove it")
+        raise ConfigurationError(
+            f"{what} {name!r} has spaces at an end, or a control, surrogate or private character; remove it"
+        )
     return name
 
 

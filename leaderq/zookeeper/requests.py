@@ -1,11 +1,12 @@
 """Every request a session can make, in two forms: ``..._async``, which gives a future, and the plain one, which waits.
 
-**Async forms** never block and never wait for a connection: without one they fail at once with :class:`~leaderq.errors.NotConnected`
-(nothing was sent). A future fails with :class:`~leaderq.errors.ConnectionLost` when the connection broke after sending: the outcome is unknown. Its
-callbacks run on the session's completion thread and must not block it. Cancelling a future takes nothing back.
+**Async forms** never block and never wait for a connection: without one they fail at once with
+:class:`~leaderq.errors.NotConnected` (nothing was sent). A future fails with :class:`~leaderq.errors.ConnectionLost` when
+the connection broke after sending: the outcome is unknown. Its callbacks run on the session's completion thread and must
+not block it. Cancelling a future takes nothing back.
 
-**Sync forms** wait for at most ``timeout_s`` (default: 2T, 10 s at most), then raise ``ConnectionLost``. They must not be called from a state
-listener, which runs on the thread that reads the answers.
+**Sync forms** wait for at most ``timeout_s`` (default: 2T, 10 s at most), then raise ``ConnectionLost``. They must not be
+called from a state listener, which runs on the thread that reads the answers.
 
 Wrong arguments raise :class:`~leaderq.errors.ConfigurationError` at the call, in both forms; all else is in the future.
 """
@@ -64,8 +65,11 @@ class Requests(ABC):
 
     # -- async forms ----------------------------------------------------------------------------------------------------
 
-    def create_async(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> Future[str]:
-        """Create a znode; gives the path made, ten digits longer if ``sequential``. Fails: ``NodeExists``, ``NoNode`` (no parent)."""
+    def create_async(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> Future[str]:
+        """Create a znode; gives the path made, ten digits longer if ``sequential``. Fails: ``NodeExists``, ``NoNode`` (no
+        parent)."""
         server_path = self._server_path(path, sequential)
         flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
         request = kazoo_wire.Create(server_path, data, self._acl(), flags)
@@ -80,7 +84,8 @@ class Requests(ABC):
         return self._send(kazoo_wire.Exists(self._server_path(path), _one_shot(watch, path)), _stat_or_none, path)
 
     def children_async(self, path: str, watch: Watch | None = None) -> Future[list[str]]:
-        """The names of a znode's children, unordered. ``watch`` hears once of the next child made or deleted. Fails: ``NoNode``."""
+        """The names of a znode's children, unordered. ``watch`` hears once of the next child made or deleted. Fails:
+        ``NoNode``."""
         return self._send(kazoo_wire.GetChildren(self._server_path(path), _one_shot(watch, path)), list, path)
 
     def set_async(self, path: str, data: bytes, version: int = -1) -> Future[Stat]:
@@ -92,7 +97,8 @@ class Requests(ABC):
         return self._send(kazoo_wire.Delete(self._server_path(path), version), _nothing, path)
 
     def sync_async(self, path: str = "/") -> Future[None]:
-        """Let this session's server catch up with what was written before. Not a quorum operation: only a write is a barrier."""
+        """Let this session's server catch up with what was written before. Not a quorum operation: only a write is a
+        barrier."""
         return self._send(kazoo_wire.Sync(self._server_path(path)), _nothing, path)
 
     def multi_async(self, operations: Sequence[Operation]) -> Future[list[Any]]:
@@ -118,7 +124,13 @@ class Requests(ABC):
     # -- sync forms -----------------------------------------------------------------------------------------------------
 
     def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, timeout_s: float | None = None
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        timeout_s: float | None = None,
     ) -> str:
         """See :meth:`create_async`."""
         return self._wait(self.create_async(path, data, ephemeral=ephemeral, sequential=sequential), timeout_s, path)

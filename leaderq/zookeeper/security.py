@@ -20,11 +20,13 @@ _SASL = ("DIGEST-MD5", "PLAIN", "CRAM-MD5", "GSSAPI")
 class Security:
     """Credentials and encryption of a session. Passwords are not in the repr.
 
-    ``mechanism`` is ``"digest"`` (ZooKeeper's own ``addauth``, the default) or one of SASL's: ``DIGEST-MD5``, ``GSSAPI``, ``PLAIN``,
-    ``CRAM-MD5`` (extra ``leaderq[sasl]``). GSSAPI uses the ticket cache of the process and needs no password. TLS is on with ``tls=True``, or when
-    ``ca`` or ``cert`` is given (paths of PEM files); ``verify`` checks the server's certificate, ``check_hostname`` its name too.
+    ``mechanism`` is ``"digest"`` (ZooKeeper's own ``addauth``, the default) or one of SASL's: ``DIGEST-MD5``, ``GSSAPI``,
+    ``PLAIN``, ``CRAM-MD5`` (extra ``leaderq[sasl]``). GSSAPI uses the ticket cache of the process and needs no password.
+    TLS is on with ``tls=True``, or when ``ca`` or ``cert`` is given (paths of PEM files); ``verify`` checks the server's
+    certificate, ``check_hostname`` its name too.
 
-    *Guarantees:* znodes made with credentials can be used by the same credentials only (ACL *creator all*), unless ``open_acl``.
+    *Guarantees:* znodes made with credentials can be used by the same credentials only (ACL *creator all*), unless
+    ``open_acl``.
     *Not guaranteed:* that a wrong ``digest`` password is refused at once: ZooKeeper accepts any, and then denies the znodes.
     """
 
@@ -89,7 +91,9 @@ class Security:
             if self.cert is not None:
                 context.load_cert_chain(self.cert, self.key, self.key_password)
         except (OSError, ValueError) as exc:
-            raise ConfigurationError(f"TLS files ca={self.ca!r} cert={self.cert!r} key={self.key!r} cannot be used: {exc}") from exc
+            raise ConfigurationError(
+                f"TLS files ca={self.ca!r} cert={self.cert!r} key={self.key!r} cannot be used: {exc}"
+            ) from exc
         return context
 
     def validate(self) -> None:

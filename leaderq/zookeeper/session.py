@@ -1,8 +1,9 @@
 """A ZooKeeper session that can be trusted to say what it does not know.
 
-Contract. The servers are authoritative about the session; kazoo's connection thread is the only one that hears them; this class tells
-what was heard, in order. ``CONNECTED`` is hearsay of the past, ``SUSPENDED`` says nothing about the session, ``LOST`` is certain. No wait is unbounded, no
-request waits for a connection, nothing is ever retried here: whether to repeat a request is for those to decide who know what it means.
+Contract. The servers are authoritative about the session; kazoo's connection thread is the only one that hears them; this
+class tells what was heard, in order. ``CONNECTED`` is hearsay of the past, ``SUSPENDED`` says nothing about the session,
+``LOST`` is certain. No wait is unbounded, no request waits for a connection, nothing is ever retried here: whether to
+repeat a request is for those to decide who know what it means.
 
 ============================  ==========================================================================================
 what happens                  what a session does
@@ -48,7 +49,8 @@ CLOSE_TIMEOUT_S = 5.0
 class Session(Requests):
     """A started ZooKeeper session; get one from :func:`leaderq.connect` or :func:`leaderq.zookeeper.as_session`.
 
-    *Guarantees:* every method returns in bounded time; states are announced in order; the password of the session appears in no log.
+    *Guarantees:* every method returns in bounded time; states are announced in order; the password of the session appears
+    in no log.
     *Not guaranteed:* that ``CONNECTED`` means what it says at the moment you read it.
     """
 
@@ -123,15 +125,17 @@ class Session(Requests):
     def watch_tree(self, path: str, callback: Watch, *, timeout_s: float | None = None) -> Subscription:
         """Call ``callback(WatchEvent)`` for every znode created, changed or deleted at or below ``path``, until closed.
 
-        The znode need not exist. Runs on the thread of watches, in the order things happened; do not block it for long. After
-        a reconnection one ``SESSION`` event says: the watch stands again, events may be missing, read again. Needs ZooKeeper 3.6 or newer.
+        The znode need not exist. Runs on the thread of watches, in the order things happened; do not block it for long.
+        After a reconnection one ``SESSION`` event says: the watch stands again, events may be missing, read again. Needs
+        ZooKeeper 3.6 or newer.
 
         :raises ConnectionLost: not connected, or no answer in ``timeout_s``; no watch is left.
         """
         return self._subscribe(path, WatchMode.TREE, callback, timeout_s)
 
     def watch_node(self, path: str, callback: Watch, *, timeout_s: float | None = None) -> Subscription:
-        """As :meth:`watch_tree`, for one znode: its creation, change, deletion, and children made or deleted (``CHILDREN``)."""
+        """As :meth:`watch_tree`, for one znode: its creation, change, deletion, and children made or deleted
+        (``CHILDREN``)."""
         return self._subscribe(path, WatchMode.NODE, callback, timeout_s)
 
     def _subscribe(self, path: str, mode: int, callback: Watch, timeout_s: float | None) -> Subscription:
@@ -150,7 +154,8 @@ class Session(Requests):
     # -- its life -------------------------------------------------------------------------------------------------------
 
     def drop_connection(self) -> None:
-        """Break the connection and connect again, with the same session: for a connection that seems dead but is not said to be.
+        """Break the connection and connect again, with the same session: for a connection that seems dead but is not said
+        to be.
 
         Never blocks. Does nothing unless connected.
         """
@@ -159,7 +164,8 @@ class Session(Requests):
             self._usable_link().drop()
 
     def replace(self, reason: str) -> None:
-        """Give up this session and its client, and begin a new one: listeners hear ``LOST``, then ``CONNECTED`` when it stands.
+        """Give up this session and its client, and begin a new one: listeners hear ``LOST``, then ``CONNECTED`` when it
+        stands.
 
         The old session is ended on the servers if that takes no longer than a second or two; else it expires after T.
         """
@@ -168,8 +174,8 @@ class Session(Requests):
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """End the session on the servers, so that its ephemeral znodes vanish now, and let go of threads and sockets.
 
-        Takes ``timeout_s`` at most, and a little more only if a callback blocks a thread. May be called again, from any thread, in any state. What
-        could not be told to any server in time expires after T.
+        Takes ``timeout_s`` at most, and a little more only if a callback blocks a thread. May be called again, from any
+        thread, in any state. What could not be told to any server in time expires after T.
         """
         with self._lock:
             if self._state is SessionState.CLOSED or os.getpid() != self._pid:
@@ -241,7 +247,9 @@ class Session(Requests):
     def _refuse_connection_thread(self) -> None:
         link = self._link
         if link is not None and link.is_connection_thread():
-            raise RuntimeError("a state listener must not wait for ZooKeeper: it runs on the thread that reads the answers; set an event")
+            raise RuntimeError(
+                "a state listener must not wait for ZooKeeper: it runs on the thread that reads the answers; set an event"
+            )
 
     def _guard(self) -> None:
         if self._state is SessionState.CLOSED or os.getpid() != self._pid:

@@ -1,9 +1,10 @@
 """When a connection counts as dead; pure.
 
 kazoo looks at its pings only when its select call returns nothing, so a connection in steady use is never found dead
-(20 s of a frozen server without a change of state, measured). The rule here is Java's, made safe against our own stops: a peer
-is silent if nothing was heard for 2T/3 **and** something has been waiting for its answer for T/3. The second half spares a peer which
-we gave no time, having been stopped ourselves (SIGSTOP, a C call that kept the GIL) with nothing asked.
+(20 s of a frozen server without a change of state, measured). The rule here is Java's, made safe against our own stops: a
+peer is silent if nothing was heard for 2T/3 **and** something has been waiting for its answer for T/3. The second half
+spares a peer which we gave no time, having been stopped ourselves (SIGSTOP, a C call that kept the GIL) with nothing
+asked.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kazoo import exceptions as theirs
+import kazoo.exceptions as theirs
 
 from leaderq.errors import (
     AccessRefused,
@@ -34,7 +34,11 @@ _TABLE: tuple[tuple[type[BaseException], type[ZooKeeperError], str], ...] = (
     (theirs.BadVersionError, BadVersion, "the znode has another version: someone wrote first"),
     (theirs.NotEmptyError, NotEmpty, "the znode has children"),
     (theirs.SessionExpiredError, SessionExpired, "the session is over"),
-    (theirs.SessionMovedError, ConnectionLost, "the session was taken up through another server; this connection is refused"),
+    (
+        theirs.SessionMovedError,
+        ConnectionLost,
+        "the session was taken up through another server; this connection is refused",
+    ),
     (theirs.ConnectionLoss, ConnectionLost, "the connection broke before the answer came: the outcome is unknown"),
     (theirs.OperationTimeoutError, ConnectionLost, "the server gave up on the request: the outcome is unknown"),
     (theirs.RequestTimeoutError, ConnectionLost, "the server gave up on the request: the outcome is unknown"),
@@ -69,4 +73,6 @@ def _translated(exc: BaseException, path: str | None, index: int | None) -> Lead
             return ours(sentence + place, path=path, index=index)
     if isinstance(exc, _REFUSED):
         return AccessRefused(f"ZooKeeper refused the credentials of this session{place}; check user, password and mechanism")
-    return ZooKeeperError(f"ZooKeeper answered {type(exc).__name__}{f': {exc}' if str(exc) else ''}{place}", path=path, index=index)
+    return ZooKeeperError(
+        f"ZooKeeper answered {type(exc).__name__}{f': {exc}' if str(exc) else ''}{place}", path=path, index=index
+    )

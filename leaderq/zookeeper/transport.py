@@ -1,8 +1,9 @@
 """Threads and sockets for one kazoo client: kazoo's threading handler with every wait bounded.
 
-What differs from ``SequentialThreadingHandler``: ``stop`` joins for a bounded time and runs nothing at exit of the process; threads
-carry the session's name; one dead host costs a part of the session time-out instead of all of it; a wait on sockets is one
-``poll`` instead of an epoll set made and closed each time; TLS settings are read once, and a failed handshake leaks no socket.
+What differs from ``SequentialThreadingHandler``: ``stop`` joins for a bounded time and runs nothing at exit of the
+process; threads carry the session's name; one dead host costs a part of the session time-out instead of all of it; a wait
+on sockets is one ``poll`` instead of an epoll set made and closed each time; TLS settings are read once, and a failed
+handshake leaks no socket.
 """
 
 from __future__ import annotations

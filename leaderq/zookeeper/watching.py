@@ -1,9 +1,9 @@
 """Watches: one-shot ones that come with a read, and persistent ones that stay until closed.
 
-One-shot watches are kept by kazoo, keyed by path, and popped when they fire. Persistent ones live here, since kazoo knows none: they are
-routed from the connection thread to the thread of watches, and set again after every reconnection, for the server forgets
-them with the connection. A holder then gets a ``SESSION`` event, *after* the watch stands again, and reads anew: so nothing that happened
-while the connection was away is missed.
+One-shot watches are kept by kazoo, keyed by path, and popped when they fire. Persistent ones live here, since kazoo knows
+none: they are routed from the connection thread to the thread of watches, and set again after every reconnection, for the
+server forgets them with the connection. A holder then gets a ``SESSION`` event, *after* the watch stands again, and reads
+anew: so nothing that happened while the connection was away is missed.
 """
 
 from __future__ import annotations
@@ -44,12 +44,18 @@ class WatchEvent:
 
 
 Watch = Callable[[WatchEvent], object]
-_KINDS = {"CREATED": WatchKind.CREATED, "DELETED": WatchKind.DELETED, "CHANGED": WatchKind.CHANGED, "CHILD": WatchKind.CHILDREN}
+_KINDS = {
+    "CREATED": WatchKind.CREATED,
+    "DELETED": WatchKind.DELETED,
+    "CHANGED": WatchKind.CHANGED,
+    "CHILD": WatchKind.CHILDREN,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class OneShot:
-    """What kazoo keeps of a one-shot watch. Equal for equal callables: asking twice on one path fires once, and does not pile up."""
+    """What kazoo keeps of a one-shot watch. Equal for equal callables: asking twice on one path fires once, and does not
+    pile up."""
 
     callback: Watch
     path: str
@@ -60,7 +66,8 @@ class OneShot:
 
 
 class Subscription:
-    """A persistent watch. ``close()`` ends it, as does leaving its ``with`` block; an event under way may still arrive once."""
+    """A persistent watch. ``close()`` ends it, as does leaving its ``with`` block; an event under way may still arrive
+    once."""
 
     __slots__ = ("_watches", "callback", "mode", "path", "server_path")
 

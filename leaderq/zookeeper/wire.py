@@ -1,10 +1,11 @@
 """Requests that kazoo has no class for, and the multi in a leaner form; pure bytes, no I/O.
 
-Each has the shape kazoo's connection expects of a request (``type``, ``serialize()``, ``deserialize(buffer, offset)``), with all paths as the
-server sees them (chroot included). The body is packed once, in the caller's thread, so that its size is known before anything
-is sent and kazoo's one connection thread only copies it. The repr never shows data.
+Each has the shape kazoo's connection expects of a request (``type``, ``serialize()``, ``deserialize(buffer, offset)``),
+with all paths as the server sees them (chroot included). The body is packed once, in the caller's thread, so that its
+size is known before anything is sent and kazoo's one connection thread only copies it. The repr never shows data.
 
-Sources: ``zookeeper.jute`` and ``ZooDefs.OpCode`` of Apache ZooKeeper: 14 multi, 18 removeWatches, 22 multiRead, 106 addWatch.
+Sources: ``zookeeper.jute`` and ``ZooDefs.OpCode`` of Apache ZooKeeper: 14 multi, 18 removeWatches, 22 multiRead, 106
+addWatch.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kazoo.security import ACL
 
@@ -138,12 +139,11 @@ class MultiRead:
 
 
 class WatchMode:
-    """Modes of a persistent watch, and the types by which removeWatches names them (3.9; older servers know ``ANY`` only)."""
+    """Modes of a persistent watch, and the types by which removeWatches names them (since ZooKeeper 3.9)."""
 
     NODE = 0
     TREE = 1
-    REMOVE_ANY = 3
-    REMOVE = {NODE: 4, TREE: 5}
+    REMOVE: Final[dict[int, int]] = {NODE: 4, TREE: 5}
 
 
 @dataclass(frozen=True, slots=True)

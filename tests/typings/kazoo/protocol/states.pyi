@@ -1,0 +1,19 @@
+from typing import Any, NamedTuple
+
+class KazooState:
+    SUSPENDED: str
+    CONNECTED: str
+    LOST: str
+
+class KeeperState:
+    AUTH_FAILED: str
+    CONNECTED: str
+    CONNECTED_RO: str
+    CONNECTING: str
+    CLOSED: str
+    EXPIRED_SESSION: str
+
+class Callback(NamedTuple):
+    type: str
+    func: Any
+    args: tuple[Any, ...]
