@@ -1,0 +1,272 @@
+"""A TCP proxy that stands between a client and a server and does to their traffic what networks do.
+
+One thread moves all bytes. A method that changes the weather returns when the change is in force. ``heal`` ends every fault;
+connections that lost bytes are reset then, for a stream with a hole in it cannot go on, and the others continue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Final, Literal, TypeVar
+
+from leaderq.errors import ConfigurationError, ServerFailed
+from leaderq.testing.fault_lane import Lane, Weather
+from leaderq.testing.fault_link import Link
+from leaderq.testing.fault_rules import ReplyRules
+from leaderq.testing.ports import HOST, LeasedPort, lease_port
+
+Direction = Literal["to_server", "to_client"]
+T = TypeVar("T")
+
+_ANSWER_TIMEOUT_S: Final = 10.0
+
+
+class FaultProxy:
+    """Clients connect to ``address`` and reach ``upstream`` (``host:port``), until a fault is put in between.
+
+    A context manager; ``start`` and ``stop`` may be called again. ``address`` stays the same until ``stop``.
+    """
+
+    def __init__(self, upstream: str, *, port: int | None = None) -> None:
+        host, _, number = upstream.rpartition(":")
+        if not host or "," in upstream or not number.isdigit():
+            raise ConfigurationError(f"a fault proxy stands before one server, host:port; {upstream!r} is not that")
+        self._upstream = (host, int(number))
+        self._wanted_port = port
+        self._port: LeasedPort | None = None
+        self._listener: socket.socket | None = None
+        self._links: list[Link] = []
+        self._weather = {"to_server": Weather(), "to_client": Weather()}
+        self._rules = ReplyRules()
+        self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where clients connect: ``host:port``."""
+        if self._port is None:
+            raise ServerFailed("the fault proxy was not started: it has no address")
+        return self._port.address
+
+    def start(self) -> FaultProxy:
+        """Begin to listen and pass bytes on.
+
+        :raises ServerFailed: no port can be had.
+        """
+        if self._thread is not None:
+            return self
+        self._port = lease_port(self._wanted_port)
+        self._stopping = False
+        self._selector = selectors.DefaultSelector()
+        self._alarm, self._bell = socket.socketpair()
+        self._alarm.setblocking(False)
+        self._selector.register(self._alarm, selectors.EVENT_READ)
+        self._listen()
+        self._thread = threading.Thread(target=self._run, name=f"fault-proxy-{self._port.number}", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Reset all connections and stop listening."""
+        if self._thread is None or self._port is None:
+            return
+        self._order(self._begin_stop)
+        self._thread.join()
+        self._thread = None
+        for sock in (self._alarm, self._bell):
+            sock.close()
+        self._selector.close()
+        self._port.release()
+        self._port = None
+
+    def __enter__(self) -> FaultProxy:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    # -- faults ----------------------------------------------------------------------------------------------------
+
+    def black_hole(self) -> None:
+        """Swallow all bytes both ways. Connections stay open, new ones are accepted, and nothing is ever answered.
+
+        The end of a connection is not passed on either: the server does not learn that a client went away.
+        """
+        self._order(lambda: self._set_weather(is_swallowed=True))
+
+    def freeze_direction(self, direction: Direction) -> None:
+        """Hold the bytes of one direction; unlike in a black hole they are delivered, late, at ``heal``."""
+        self._order(lambda: setattr(self._weather[direction], "is_held", True))
+
+    def delay(self, seconds: float) -> None:
+        """Deliver the bytes of each direction ``seconds`` later than they came, in their order."""
+        self._order(lambda: self._set_weather(delay_s=seconds))
+
+    def cut(self) -> None:
+        """Reset all connections there are now; new ones are served."""
+        self._order(self._cut_all)
+
+    def refuse(self) -> None:
+        """Reset all connections, and refuse new ones (nobody listens)."""
+        self._order(self._refuse)
+
+    def drop_next_reply(self) -> None:
+        """Lose the next reply of the server whole, then end that connection; see :meth:`drop_replies`."""
+        self.drop_replies(1)
+
+    def drop_replies(self, which: int | Callable[[bytes], bool]) -> None:
+        """Lose the next ``which`` replies, or the first one of which ``which(body)`` is true; then end that connection.
+
+        A reply is a frame of ZooKeeper or Kafka without its length; the answer to a ping and a watch event are such too. What came
+        before the lost reply arrives. The server has done its work, and the client cannot know.
+        """
+        self._order(lambda: self._rules.drop(which))
+
+    def drop_reply_to(self, request: Callable[[bytes], bool], *, id_at: int = 0) -> None:
+        """Lose the reply to the first request of which ``request(body)`` is true, then end that connection.
+
+        A reply is known by the four bytes it begins with, which stand at ``id_at`` in the request: 0 in ZooKeeper, 4 in Kafka.
+        """
+        self._order(lambda: self._rules.drop_reply_to(request, id_at))
+
+    def heal(self) -> None:
+        """End all faults and forget all rules. Connections that lost bytes are reset, held bytes are delivered."""
+        self._order(self._heal)
+
+    @property
+    def dropped(self) -> int:
+        """How many replies were lost by rule so far."""
+        return self._rules.dropped
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected now."""
+        return self._order(lambda: sum(not link.client.is_gone for link in self._links))
+
+    # -- the proxy's thread ----------------------------------------------------------------------------------------
+
+    def _order(self, act: Callable[[], T]) -> T:
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            raise ServerFailed("the fault proxy does not run; start it first")
+        done: Future[T] = Future()
+
+        def carry_out() -> None:
+            try:
+                done.set_result(act())
+            except BaseException as exc:  # noqa: BLE001 - it is raised where the order was given
+                done.set_exception(exc)
+
+        self._orders.put(carry_out)
+        self._bell.send(b"!")
+        return done.result(_ANSWER_TIMEOUT_S)
+
+    def _run(self) -> None:
+        registered: dict[socket.socket, int] = {}
+        while not self._stopping:
+            wait_s = self._register(registered)
+            ready: dict[socket.socket, int] = {key.fileobj: mask for key, mask in self._selector.select(wait_s)}  # type: ignore[misc]
+            if self._alarm in ready:
+                self._carry_out_orders()
+            if self._listener is not None and self._listener in ready:
+                self._accept()
+            now = time.monotonic()
+            for link in self._links:
+                link.serve(ready, now=now)
+            self._links = [link for link in self._links if not link.is_over]
+
+    def _register(self, registered: dict[socket.socket, int]) -> float | None:
+        """Bring the selector in line with what is waited for; gives how long to wait at most."""
+        now = time.monotonic()
+        wishes: dict[socket.socket, int] = {}
+        times = []
+        for link in self._links:
+            wishes.update(link.wishes(now=now))
+            times.append(link.next_due(now=now))
+        if self._listener is not None:
+            wishes[self._listener] = selectors.EVENT_READ
+        for sock in [sock for sock in registered if wishes.get(sock) != registered[sock]]:
+            with contextlib.suppress(KeyError, ValueError):  # closed since: the system has forgotten it by itself
+                self._selector.unregister(sock)
+            del registered[sock]
+        for sock, mask in wishes.items():
+            if sock not in registered:
+                self._selector.register(sock, mask)
+                registered[sock] = mask
+        soonest = min((when for when in times if when is not None), default=None)
+        return None if soonest is None else max(0.0, soonest - now)
+
+    def _carry_out_orders(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._alarm.recv(4096)
+        while not self._orders.empty():
+            self._orders.get()()
+
+    def _listen(self) -> None:
+        assert self._port is not None
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, self._port.number))
+        except OSError as exc:
+            listener.close()
+            raise ServerFailed(f"the fault proxy cannot listen at {self._port.address}: {exc}") from exc
+        listener.listen(128)
+        listener.setblocking(False)
+        self._listener = listener
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        with contextlib.suppress(OSError):  # the client gave up before it was accepted
+            client, _ = self._listener.accept()
+            judges = self._rules.for_connection()
+            lanes = [
+                Lane(self._weather[way], judge, lambda: self._rules.are_armed)
+                for way, judge in zip(("to_server", "to_client"), judges, strict=True)
+            ]
+            self._links.append(Link(client, self._upstream, lanes[0], lanes[1]))
+
+    def _set_weather(self, *, is_swallowed: bool | None = None, delay_s: float | None = None) -> None:
+        for weather in self._weather.values():
+            weather.is_swallowed = weather.is_swallowed if is_swallowed is None else is_swallowed
+            weather.delay_s = weather.delay_s if delay_s is None else delay_s
+
+    def _cut_all(self) -> None:
+        for link in self._links:
+            link.cut()
+        self._links.clear()
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(self._listener)
+            self._listener.close()
+            self._listener = None
+
+    def _refuse(self) -> None:
+        self._close_listener()
+        self._cut_all()
+
+    def _begin_stop(self) -> None:
+        self._refuse()
+        self._stopping = True
+
+    def _heal(self) -> None:
+        self._rules.forget()
+        for weather in self._weather.values():
+            weather.delay_s, weather.is_held, weather.is_swallowed = 0.0, False, False
+        for link in self._links:
+            link.heal()
+        if self._listener is None:
+            self._listen()
