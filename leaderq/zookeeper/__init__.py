@@ -6,6 +6,7 @@ The only package that imports kazoo. Start with :func:`connect`; see :class:`Ses
 from __future__ import annotations
 
 from leaderq.zookeeper.adopted import AnyClient, as_session
+from leaderq.zookeeper.batches import MultiBatcher
 from leaderq.zookeeper.connecting import connect
 from leaderq.zookeeper.ending import SessionEnder, end_session
 from leaderq.zookeeper.operations import Check, Create, Delete, GetChildren, GetData, Operation, Read, SetData
@@ -23,6 +24,7 @@ __all__ = [
     "Delete",
     "GetChildren",
     "GetData",
+    "MultiBatcher",
     "Operation",
     "Read",
     "Security",

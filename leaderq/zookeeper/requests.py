@@ -14,7 +14,7 @@ Wrong arguments raise :class:`~leaderq.errors.ConfigurationError` at the call, i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from time import monotonic
@@ -25,10 +25,11 @@ from kazoo.security import ACL
 
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, TooLarge
 from leaderq.zookeeper.answers import failed_future, finished_future
+from leaderq.zookeeper.batches import MAX_BYTES, MAX_OPS, WINDOW, MultiBatcher
 from leaderq.zookeeper.operations import Operation, Read
 from leaderq.zookeeper.paths import parent_of, validated_path
 from leaderq.zookeeper.stat import Stat
-from leaderq.zookeeper.translation import error_of
+from leaderq.zookeeper.translation import error_of, translated
 from leaderq.zookeeper.watching import OneShot, Watch
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Failed, Multi, MultiRead, Request
 
@@ -182,6 +183,25 @@ class Requests(ABC):
             except NodeExists:
                 continue
 
+    def multi_batches(
+        self,
+        groups: Iterable[Sequence[Operation]],
+        *,
+        max_ops: int = MAX_OPS,
+        max_bytes: int = MAX_BYTES,
+        window: int = WINDOW,
+        timeout_s: float | None = None,
+    ) -> list[list[Any] | LeaderqError]:
+        """Many independent transactions, packed into few requests; gives per group its results, or its error in their place.
+
+        See :mod:`leaderq.zookeeper.batches`. ``timeout_s`` bounds the whole; groups without an answer by then are ``ConnectionLost``.
+        """
+        limit_s = self._default_wait_s() if timeout_s is None else timeout_s
+        batcher = MultiBatcher(self, max_ops=max_ops, max_bytes=max_bytes, window=window)
+        futures = batcher.submit_all(groups)
+        batcher.flush(limit_s)
+        return [_outcome(future, limit_s) for future in futures]
+
     # -- inside ---------------------------------------------------------------------------------------------------------
 
     def _wait(self, future: Future[T], timeout_s: float | None, path: str | None) -> T:
@@ -211,6 +231,15 @@ class Requests(ABC):
 
     def _local_path(self, server_path: str) -> str:
         return (server_path[len(self.chroot) :] or "/") if self.chroot else server_path
+
+
+def _outcome(future: Future[list[Any]], limit_s: float) -> list[Any] | LeaderqError:
+    if not future.done():
+        return ConnectionLost(f"no answer within {limit_s:.1f} s: the outcome is unknown")
+    error = future.exception()
+    if error is None:
+        return future.result()
+    return error if isinstance(error, LeaderqError) else translated(error)
 
 
 def _left(deadline: float) -> float:
