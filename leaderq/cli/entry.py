@@ -15,6 +15,7 @@ from leaderq.cli.verbs import leaderq
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 
+_COMPLETION = "_LEADERQ_COMPLETE"
 _OFF = frozenset({"", "0", "false", "no", "off"})
 
 
@@ -33,12 +34,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _contained(arguments: list[str]) -> int:
     try:
-        result = leaderq.main(arguments, prog_name="leaderq", standalone_mode=False, obj=tuple(arguments))
+        result = _invoked(arguments)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
-    except (click.Abort, KeyboardInterrupt) as interruption:
-        asked = isinstance(interruption, StoppedEarly) or isinstance(interruption.__cause__, StoppedEarly)
-        return ExitCode.OK if asked else ExitCode.FORCED
+    except StoppedEarly:
+        return ExitCode.OK
+    except (click.Abort, KeyboardInterrupt):
+        return ExitCode.FORCED
     except click.ClickException as error:
         _say(error.format_message().rstrip("."), _help_hint(error))
         return ExitCode.USAGE
@@ -54,6 +56,16 @@ def _contained(arguments: list[str]) -> int:
         )
         return ExitCode.FAILED
     return int(result) if isinstance(result, int) else ExitCode.OK
+
+
+def _invoked(arguments: list[str]) -> object:
+    # Not through click's main(): it would swallow a closed pipe and Ctrl-C in its own way.
+    if instruction := os.environ.get(_COMPLETION):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(leaderq, {}, "leaderq", _COMPLETION, instruction)
+    with leaderq.make_context("leaderq", list(arguments), obj=tuple(arguments)) as context:
+        return leaderq.invoke(context)
 
 
 def _refuse(error: LeaderqError, arguments: list[str]) -> ExitCode:

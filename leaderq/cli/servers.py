@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 
 import click
 
+from leaderq.cli.early_stop import stop_early
 from leaderq.cli.options import Verb, debug_option, json_option
 from leaderq.cli.verbs import Verbs
 from leaderq.cli.writing import write_json
@@ -24,7 +26,7 @@ def up(as_json: bool) -> None:
     """Start one ZooKeeper and one Kafka, print their addresses, stop them at Ctrl-C or SIGTERM.
 
     Needs nothing but Python with leaderq[servers]: the servers are fetched once and kept. Their data is thrown
-    away at the end.
+    away at the end. A server named by LEADERQ_ZOOKEEPER or LEADERQ_KAFKA is taken as it is and not started.
 
     \b
     Example, in two terminals:
@@ -33,16 +35,16 @@ def up(as_json: bool) -> None:
     """
     from leaderq.testing.pair import ServerPair
 
-    told = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: told.set())
-    signal.signal(signal.SIGINT, lambda *_: told.set())
-    click.echo("starting ZooKeeper and Kafka...", err=True)
+    signal.signal(signal.SIGTERM, stop_early)
     with ServerPair() as pair:
+        told = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: told.set())
         if as_json:
-            write_json({"zookeeper": pair.zookeeper, "kafka": pair.kafka})
+            write_json({"zookeeper": pair.zookeeper_address, "kafka": pair.kafka_address})
         else:
-            click.echo(f"export LEADERQ_ZOOKEEPER={pair.zookeeper} LEADERQ_KAFKA={pair.kafka}")
-        click.get_text_stream("stdout").flush()
+            click.echo(f"export LEADERQ_ZOOKEEPER={pair.zookeeper_address} LEADERQ_KAFKA={pair.kafka_address}")
+        sys.stdout.flush()
         click.echo("running; Ctrl-C stops them", err=True)
         # In slices: a wait without end would not let Python's signal handlers run on every platform.
         while not told.wait(0.5):

@@ -1,0 +1,94 @@
+"""The command line as its user has it: a process with a clean environment, in a folder with a career."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from leaderq.testing.candidate_process import CandidateProcess
+from leaderq.testing.waiting import patience
+
+BILLING = """
+from leaderq.career import LeaderCareer
+
+class AdBilling(LeaderCareer):
+    def execute(self, term):
+        term.wait(0.05)
+
+class Unprepared(AdBilling):
+    def prepare(self):
+        raise RuntimeError("no such database")
+
+class Unmade(AdBilling):
+    def __init__(self):
+        raise RuntimeError("no such table")
+"""
+
+Shell = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def clean_environment(**settings: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LEADERQ_")}
+    return kept | {f"LEADERQ_{name.upper()}": value for name, value in settings.items()}
+
+
+@pytest.fixture
+def environment() -> Callable[..., dict[str, str]]:
+    """Variables for a process: this one's, without settings of leaderq but those given."""
+    return clean_environment
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "billing.py").write_text(BILLING)
+    return tmp_path
+
+
+@pytest.fixture
+def root() -> str:
+    return f"/cli-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def shell(folder: Path) -> Shell:
+    """Run one command to its end; keyword arguments are settings, given as variables."""
+
+    def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "leaderq", *arguments],
+            cwd=folder,
+            env=clean_environment(**settings),
+            capture_output=True,
+            text=True,
+            timeout=30 * patience(),
+        )
+
+    return run
+
+
+@pytest.fixture
+def stand(folder: Path, root: str, zookeeper_server) -> Iterator[Callable[[str], CandidateProcess]]:
+    """Start a candidate of *ad-billing*, and wait until it stands; all are stopped at the end."""
+    with ExitStack() as stack:
+
+        def start(name: str, target: str = "billing:AdBilling") -> CandidateProcess:
+            process = CandidateProcess(
+                target,
+                id=name,
+                zookeeper=zookeeper_server.address,
+                cwd=folder,
+                arguments=["--root", root],
+                environment=clean_environment(),
+            )
+            stack.enter_context(process)
+            process.wait_for("standing")
+            return process
+
+        yield start

@@ -1,0 +1,148 @@
+"""What an operator types, against candidates that really run: status, members, transfer, step-down, pause, resume, doctor."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+
+def lines(done):
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_status_and_members_show_who_leads_and_who_waits(shell, stand, root, zookeeper_server):
+    first = stand("a")
+    first.wait_for("stage_began", stage="execution")
+    stand("b")
+    given = {"zookeeper": zookeeper_server.address, "root": root}
+    (view,) = lines(shell("status", "--career", "ad-billing", "--json", **given))
+    assert view["began"] > 0
+    assert {key: view[key] for key in ("career", "leader", "pid", "term", "stage", "candidates", "paused")} == {
+        "career": "ad-billing",
+        "leader": "a",
+        "pid": first.worker_pid,
+        "term": 1,
+        "stage": "execution",
+        "candidates": ["a", "b"],
+        "paused": False,
+    }
+    assert lines(shell("status", "--json", **given)) == [view]
+    table = shell("--root", root, "status", zookeeper=zookeeper_server.address).stdout.splitlines()
+    assert table[0].split() == ["CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "CANDIDATES"]
+    assert table[1].split()[:4] == ["ad-billing", "a", "1", "execution"]
+    roles = {each["candidate"]: each["role"] for each in lines(shell("members", "--json", **given))}
+    assert roles == {"a": "leader", "b": "next"}
+
+
+def test_leadership_is_transferred_and_laid_down_and_each_returns_when_the_next_is_inaugurated(
+    shell, stand, root, zookeeper_server
+):
+    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
+    stand("a").wait_for("stage_began", stage="execution")
+    stand("b")
+    stand("c")
+    done = shell("transfer", "--to", "c", **given)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "c leads ad-billing, term 2\n")
+    (view,) = lines(shell("status", "--json", **given))
+    assert (view["leader"], view["stage"], view["term"]) == ("c", "execution", 2)
+    assert shell("transfer", "--to", "c", **given).returncode == 0
+    done = shell("step-down", **given)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr[1:] == " leads ad-billing, term 3\n"
+    refused = shell("transfer", "--to", "nobody", **given)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("leaderq: error: 'nobody' does not stand for 'ad-billing'")
+
+
+def test_a_request_for_a_career_nobody_knows_changes_nothing(shell, stand, root, zookeeper_server):
+    given = {"zookeeper": zookeeper_server.address, "root": root}
+    stand("a")
+    for arguments in (["pause"], ["resume"], ["step-down"], ["transfer", "--to", "a"]):
+        done = shell(*arguments, "--career", "ad-biling", **given)
+        assert done.returncode == 2
+        assert "did you mean 'ad-billing'?" in done.stderr
+    assert [view["career"] for view in lines(shell("status", "--json", **given))] == ["ad-billing"]
+
+
+def test_a_lonely_leader_does_not_step_down(shell, stand, root, zookeeper_server):
+    stand("a").wait_for("stage_began", stage="execution")
+    done = shell("step-down", zookeeper=zookeeper_server.address, root=root, career="ad-billing")
+    assert done.returncode == 1
+    assert "is the only candidate" in done.stderr
+
+
+def test_work_is_paused_and_resumed_without_a_change_of_leader(shell, stand, root, zookeeper_server):
+    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
+    leader = stand("a")
+    leader.wait_for("stage_began", stage="execution")
+    assert shell("pause", **given).stderr == "ad-billing is paused; a leads\n"
+    leader.wait_for("work_paused")
+    assert "execution (paused)" in shell("status", **given).stdout
+    assert shell("resume", **given).returncode == 0
+    leader.wait_for("work_resumed")
+    (view,) = lines(shell("status", "--json", **given))
+    assert (view["leader"], view["term"], view["paused"]) == ("a", 1, False)
+
+
+def test_where_nobody_ever_stood_status_says_so(shell, root, zookeeper_server):
+    given = {"zookeeper": zookeeper_server.address, "root": root}
+    done = shell("status", **given)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "nobody has stood for any career" in done.stderr
+    (view,) = lines(shell("status", "--career", "x", "--json", **given))
+    assert (view["term"], view["leader"], view["candidates"]) == (0, None, [])
+
+
+def test_each_change_of_stage_is_one_line_with_event_career_candidate_and_term(stand, folder):
+    candidate = stand("a")
+    candidate.wait_for("stage_began", stage="execution")
+    candidate.terminate()
+    assert candidate.wait() == 0
+    seen = [(line["career"], line["candidate"], line["term"], line["stage"]) for line in candidate.said("stage_began")]
+    assert seen == [("ad-billing", "a", 1, stage) for stage in ("inauguration", "execution", "hand-over")]
+
+
+def test_what_prepare_raises_ends_the_process_with_the_place_in_the_users_code(shell, root, zookeeper_server):
+    done = shell("run", "billing:Unprepared", "--log-level", "error", zookeeper=zookeeper_server.address, root=root)
+    assert done.returncode == 1
+    assert "billing.py" in done.stderr
+    assert "leaderq: error: career 'unprepared' failed in prepare: RuntimeError: no such database" in done.stderr
+    assert "runner.py" not in done.stderr
+
+
+def test_doctor_finds_a_healthy_zookeeper_and_leaves_nothing_behind(shell, zookeeper_server):
+    root = f"/doctor-{uuid.uuid4().hex}/deep"
+    done = shell("doctor", "--quick", "--json", zookeeper=zookeeper_server.address, root=root)
+    found = {each["check"]: each for each in lines(done)}
+    assert found["zookeeper"]["verdict"] == "ok"
+    assert found["root"]["detail"] == f"{root} can be written (made when first used)"
+    again = {
+        each["check"]: each
+        for each in lines(shell("doctor", "--quick", "--json", zookeeper=zookeeper_server.address, root=root))
+    }
+    assert again["root"] == found["root"]
+
+
+def test_doctor_advises_about_a_session_timeout_that_was_not_granted(shell, zookeeper_server):
+    done = shell("doctor", "--quick", "--json", zookeeper=zookeeper_server.address, session_timeout_s="599")
+    advice = next(each for each in lines(done) if each["check"] == "session time-out")
+    assert advice["verdict"] == "advice"
+    assert "not 599 s" in advice["detail"]
+
+
+def test_every_worker_of_a_guardian_is_the_candidate_the_guardian_named(shell, folder, root, zookeeper_server):
+    """Without --id the name is made once, by the parent, and told to the worker."""
+    (folder / "told.py").write_text(
+        "import os, threading\n"
+        "from billing import AdBilling\n"
+        "class Told(AdBilling):\n"
+        "    def inaugurate(self, term):\n"
+        "        print(term.candidate, os.getpid(), os.getppid(), flush=True)\n"
+        "        os.kill(os.getppid(), 15)\n"
+    )
+    done = shell("run", "told:Told", zookeeper=zookeeper_server.address, root=root)
+    assert done.returncode == 0, done.stderr
+    candidate, worker, guardian = done.stdout.split()
+    assert worker != guardian
+    assert candidate.split("-")[-2] == guardian
