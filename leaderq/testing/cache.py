@@ -26,7 +26,9 @@ def cache_folder() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise ConfigurationError(f"the cache folder {str(folder)!r} cannot be made ({exc.strerror}); set LEADERQ_CACHE") from exc
+        raise ConfigurationError(
+            f"the cache folder {str(folder)!r} cannot be made ({exc.strerror}); set LEADERQ_CACHE"
+        ) from exc
     if not os.access(folder, os.W_OK):
         raise ConfigurationError(f"the cache folder {str(folder)!r} cannot be written; set LEADERQ_CACHE to one that can")
     return folder.resolve()

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from leaderq.errors import ServerFailed
-from leaderq.testing.java import find_java
+from leaderq.testing.class_archive import ClassArchive
 from leaderq.testing.jars import Progress, class_path, to_stderr
+from leaderq.testing.java import find_java
 from leaderq.testing.ports import LeasedPort, lease_port
 from leaderq.testing.process import WatchedProcess
 from leaderq.testing.scratch import ScratchFolder
-from leaderq.testing.server import STOP_GRACE_S, Server, forget, log_tail, remember, wait_until_serving
+from leaderq.testing.server import Server, forget, log_tail, remember, wait_until_serving
 
 _PORT_TAKEN: Final = re.compile(r"BindException|Address already in use")
 _START_TRIES: Final = 3
+_GRACE_S: Final = 10.0
+_GRACE_OF_DISCARDED_S: Final = 2.0  # the data go anyway; clients only see their connections end
+_GRACE_TO_ARCHIVE_S: Final = 30.0
 
 # Tests start servers often and keep them briefly: compile little, collect serially, share the JDK's classes.
 QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
@@ -59,6 +63,7 @@ class JavaServer(Server):
         self._scratch: ScratchFolder | None = None
         self._ports: dict[str, LeasedPort] = {}
         self._process: WatchedProcess | None = None
+        self._archive: ClassArchive | None = None
         self._frozen = False
         self._has_served = False
 
@@ -124,7 +129,7 @@ class JavaServer(Server):
         return self
 
     def stop(self, *, keep_data: bool = False) -> None:
-        self._end(grace_s=STOP_GRACE_S)
+        self._end(grace_s=_GRACE_S if keep_data else _GRACE_OF_DISCARDED_S)
         if keep_data:
             return
         if self._scratch is not None and not self._keep_data:
@@ -170,7 +175,11 @@ class JavaServer(Server):
 
     def _may_move(self) -> bool:
         """Whether other ports may be tried: nobody knows them yet."""
-        return not self._has_served and self._wanted_port is None
+        return not self._has_served and self._wanted_port is None and self._is_alone()
+
+    def _is_alone(self) -> bool:
+        """Whether it is no member of a group; members know each other's ports, and would all archive their classes at once."""
+        return True
 
     def _start_once(self, *, may_retry: bool) -> bool:
         self.lease_ports()
@@ -195,7 +204,8 @@ class JavaServer(Server):
         if self._scratch is None and self._given_folder is None:
             self._scratch = ScratchFolder(self.name)
         self.folder.mkdir(parents=True, exist_ok=True)
-        return [str(java.program), *self._jvm, "-cp", jars, *self._prepare(self.folder)]
+        self._archive = ClassArchive(java, jars, self.jar_set, may_make=self._is_alone())
+        return [str(java.program), *self._jvm, *self._archive.options, "-cp", jars, *self._prepare(self.folder)]
 
     def _problem(self) -> str | None:
         code = self._process.exit_code if self._process is not None else None
@@ -203,8 +213,12 @@ class JavaServer(Server):
 
     def _end(self, *, grace_s: float) -> None:
         if self._process is not None:
-            self._process.end(grace_s=grace_s)
+            is_drafting = grace_s > 0 and self._archive is not None and self._archive.is_drafting and self._has_served
+            code = self._process.end(grace_s=_GRACE_TO_ARCHIVE_S if is_drafting else grace_s)
+            if self._archive is not None:
+                self._archive.settle(is_whole=code != -signal.SIGKILL)
         self._process = None
+        self._archive = None
         self._frozen = False
 
 

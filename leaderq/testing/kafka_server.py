@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import subprocess
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from leaderq.errors import ServerFailed
 from leaderq.testing.jars import Progress, class_path, to_stderr
-from leaderq.testing.java import find_java
-from leaderq.testing.java_server import QUICK_START, JavaServer
+from leaderq.testing.java_server import JavaServer
+from leaderq.testing.kafka_storage import format_storage, new_id
 from leaderq.testing.kafka_wire import registered_brokers
 from leaderq.testing.ports import HOST
-from leaderq.testing.server import START_TIMEOUT_S, Server, all_at_once
-from leaderq.testing.waiting import patience
+from leaderq.testing.server_group import ServerGroup
 
 
 class KafkaBroker(JavaServer):
@@ -23,7 +18,8 @@ class KafkaBroker(JavaServer):
 
     ``properties`` are added to the broker's configuration, and win. ``listeners`` are further listeners beside the plain one, name
     to protocol (``{"SECURE": "SASL_SSL"}``): each gets a port (``address_of("SECURE")``), its security goes into ``properties``.
-    Topics are not created by being used.
+    ``advertised`` (also an attribute, read at each start) gives the address that a further listener tells its clients to use: that of
+    a fault proxy before it. Topics are not created by being used.
     """
 
     what = "Kafka"
@@ -36,6 +32,7 @@ class KafkaBroker(JavaServer):
         data_dir: Path | str | None = None,
         properties: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
+        advertised: Mapping[str, str] | None = None,
         keep_data: bool = False,
         heap_mb: int = 512,
         jvm_options: Sequence[str] = (),
@@ -48,9 +45,10 @@ class KafkaBroker(JavaServer):
         self.name = name
         self._properties = dict(properties or {})
         self._listeners = dict(listeners or {})
+        self.advertised = dict(advertised or {})
         self.port_names = ("client", "controller", *self._listeners)
         self._members: Sequence[KafkaBroker] = (self,)
-        self._cluster_id = _new_id()
+        self._cluster_id = new_id()
 
     @property
     def node_id(self) -> int:
@@ -65,7 +63,10 @@ class KafkaBroker(JavaServer):
         return registered_brokers(HOST, self.port) >= len(self._members)
 
     def _may_move(self) -> bool:
-        return super()._may_move() and len(self._members) == 1  # the other members know these ports
+        return super()._may_move() and not self.advertised  # a proxy knows the port
+
+    def _is_alone(self) -> bool:
+        return len(self._members) == 1
 
     def _prepare(self, folder: Path) -> list[str]:
         file = folder / "server.properties"
@@ -73,21 +74,9 @@ class KafkaBroker(JavaServer):
         file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         file.chmod(0o600)
         if not (folder / "data" / "meta.properties").exists():
-            self._format(folder, file)
+            jars = class_path("kafka", progress=self._progress)
+            format_storage(folder / "data", file, class_path=jars, cluster_id=self._cluster_id, node_id=self.node_id)
         return ["kafka.Kafka", str(file)]
-
-    def _format(self, folder: Path, file: Path) -> None:
-        java = find_java()
-        command = [str(java.program), *QUICK_START, "-cp", class_path("kafka", progress=self._progress)]
-        command += ["kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(file)]
-        try:
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, check=False, timeout=START_TIMEOUT_S * patience()
-            )
-        except subprocess.TimeoutExpired as exc:
-            raise ServerFailed(f"formatting the storage of {self.name} took longer than {exc.timeout:g} s") from exc
-        if done.returncode != 0:
-            raise ServerFailed(f"the storage of {self.name} could not be formatted: {(done.stdout + done.stderr).strip()}")
 
     def _identity(self, folder: Path) -> dict[str, str]:
         voters = ",".join(f"{member.node_id}@{member._port('controller').address}" for member in self._members)
@@ -102,9 +91,10 @@ class KafkaBroker(JavaServer):
         protocols = {"PLAINTEXT": "PLAINTEXT", **self._listeners}
         clients = [f"PLAINTEXT://{self.address}", *(f"{name}://{self.address_of(name)}" for name in self._listeners)]
         protocols["CONTROLLER"] = "PLAINTEXT"
+        told = {"PLAINTEXT": self.address, **{name: self.address_of(name) for name in self._listeners}, **self.advertised}
         return {
             "listeners": ",".join([*clients, f"CONTROLLER://{self._port('controller').address}"]),
-            "advertised.listeners": ",".join(clients),
+            "advertised.listeners": ",".join(f"{name}://{address}" for name, address in told.items()),
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
@@ -140,11 +130,8 @@ _SMALL = {
 }
 
 
-class KafkaCluster(Server):
-    """``size`` brokers in one cluster; serving when each of them knows all.
-
-    ``brokers`` are the single ones, to be killed, frozen and started one by one; the methods of the cluster act on all.
-    """
+class KafkaCluster(ServerGroup[KafkaBroker]):
+    """``size`` brokers in one cluster; serving when each of them knows all."""
 
     what = "a Kafka cluster"
 
@@ -158,8 +145,7 @@ class KafkaCluster(Server):
         name: str = "kafka",
         progress: Progress = to_stderr,
     ) -> None:
-        self.name = name
-        self.brokers = [
+        members = [
             KafkaBroker(
                 properties=properties,
                 listeners=listeners,
@@ -170,55 +156,15 @@ class KafkaCluster(Server):
             )
             for number in range(1, size + 1)
         ]
-        for broker in self.brokers:
-            broker._members = self.brokers
-            broker._cluster_id = self.brokers[0]._cluster_id
-
-    @property
-    def address(self) -> str:
-        return ",".join(broker.address for broker in self.brokers)
+        super().__init__(name, members)
+        for member in members:
+            member._members = members
+            member._cluster_id = members[0]._cluster_id
 
     def address_of(self, listener: str) -> str:
         """Where clients of a further listener connect."""
-        return ",".join(broker.address_of(listener) for broker in self.brokers)
+        return ",".join(member.address_of(listener) for member in self.members)
 
-    @property
-    def alive(self) -> bool:
-        return all(broker.alive for broker in self.brokers)
-
-    @property
-    def log_paths(self) -> Sequence[Path]:
-        return [path for broker in self.brokers for path in broker.log_paths]
-
-    def start(self) -> KafkaCluster:
-        for broker in self.brokers:
-            broker.lease_ports()
-        try:
-            all_at_once(KafkaBroker.start, self.brokers)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def stop(self, *, keep_data: bool = False) -> None:
-        all_at_once(lambda broker: broker.stop(keep_data=keep_data), self.brokers)
-
-    def kill(self) -> None:
-        for broker in self.brokers:
-            broker.kill()
-
-    def freeze(self) -> None:
-        for broker in self.brokers:
-            broker.freeze()
-
-    def thaw(self) -> None:
-        for broker in self.brokers:
-            broker.thaw()
-
-    def heal(self) -> None:
-        self.thaw()
-        all_at_once(KafkaBroker.start, self.brokers)
-
-
-def _new_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    def prepare(self) -> None:
+        for member in self.members:
+            member.lease_ports()

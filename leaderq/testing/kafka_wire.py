@@ -20,7 +20,9 @@ def registered_brokers(host: str, port: int, *, timeout_s: float = 1.0) -> int:
             answer = _ask(connection, _API_VERSIONS, version=0, correlation=1, body=b"")
             if struct.unpack(">h", answer[:2]) != (0,):
                 return 0
-            answer = _ask(connection, _METADATA, version=1, correlation=2, body=struct.pack(">i", 0))  # an empty list of topics
+            answer = _ask(
+                connection, _METADATA, version=1, correlation=2, body=struct.pack(">i", 0)
+            )  # an empty list of topics
             return int(struct.unpack(">i", answer[:4])[0])
     except (OSError, struct.error):
         return 0

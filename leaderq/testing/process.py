@@ -21,8 +21,7 @@ from typing import Final
 
 # Descriptor 3 is the pipe. The watcher ignores what the server is told to do politely, and dies with the group.
 _LAUNCH: Final = (
-    "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & "
-    'exec 3<&- </dev/null; exec "$@"'
+    "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec 3<&- </dev/null; exec \"$@\""
 )
 
 
@@ -32,7 +31,9 @@ class WatchedProcess:
     Guarantees: it does not outlive this process. A forked child of this process does not keep it alive and cannot stop it.
     """
 
-    def __init__(self, command: Sequence[str], *, log_path: Path, folder: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], *, log_path: Path, folder: Path, env: Mapping[str, str] | None = None
+    ) -> None:
         self._owner = os.getpid()
         reading, self._leash = os.pipe()
         _leashes.add(self)
@@ -63,10 +64,10 @@ class WatchedProcess:
         if os.getpid() == self._owner:
             self._child.send_signal(number)
 
-    def end(self, *, grace_s: float) -> None:
-        """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL. Returns when it is gone; may be called again."""
+    def end(self, *, grace_s: float) -> int:
+        """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL. Gives the exit code when it is gone; may be called again."""
         if os.getpid() != self._owner:
-            return
+            return 0
         if grace_s > 0:
             self.send(signal.SIGCONT)
             self.send(signal.SIGTERM)
@@ -75,8 +76,9 @@ class WatchedProcess:
         if self._leash >= 0:  # the watcher is in the group until the leash is let go, so the group is still ours
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
-        self._child.wait()
+        code = self._child.wait()
         self._let_go()
+        return code
 
     def _let_go(self) -> None:
         if self._leash >= 0:

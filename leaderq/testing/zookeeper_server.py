@@ -10,7 +10,7 @@ from leaderq.errors import ServerFailed
 from leaderq.testing.jars import Progress, to_stderr
 from leaderq.testing.java_server import JavaServer
 from leaderq.testing.ports import HOST
-from leaderq.testing.server import Server, all_at_once
+from leaderq.testing.server_group import ServerGroup
 from leaderq.testing.waiting import eventually
 from leaderq.testing.zookeeper_wire import four_letter_word, opens_session
 
@@ -95,8 +95,8 @@ class ZooKeeperServer(JavaServer):
     def _answers(self) -> bool:
         return opens_session(HOST, self.port)
 
-    def _may_move(self) -> bool:
-        return super()._may_move() and not self._members  # the other members know these ports
+    def _is_alone(self) -> bool:
+        return not self._members
 
     def _prepare(self, folder: Path) -> list[str]:
         data = folder / "data"
@@ -155,11 +155,8 @@ class ZooKeeperServer(JavaServer):
         return lines
 
 
-class ZooKeeperEnsemble(Server):
-    """``size`` ZooKeeper servers that elect a leader among them; serving when each of them opens sessions.
-
-    ``servers`` are the single ones, to be killed, frozen and started one by one; the methods of the ensemble act on all.
-    """
+class ZooKeeperEnsemble(ServerGroup[ZooKeeperServer]):
+    """``size`` ZooKeeper servers that elect a leader among them; serving when each of them opens sessions."""
 
     what = "a ZooKeeper ensemble"
 
@@ -174,8 +171,7 @@ class ZooKeeperEnsemble(Server):
         name: str = "zookeeper",
         progress: Progress = to_stderr,
     ) -> None:
-        self.name = name
-        self.servers = [
+        members = [
             ZooKeeperServer(
                 tick_ms=tick_ms,
                 settings=settings,
@@ -187,60 +183,27 @@ class ZooKeeperEnsemble(Server):
             )
             for number in range(1, size + 1)
         ]
-        for server in self.servers:
-            server._members = self.servers
-
-    @property
-    def address(self) -> str:
-        return ",".join(server.address for server in self.servers)
-
-    @property
-    def alive(self) -> bool:
-        return all(server.alive for server in self.servers)
-
-    @property
-    def log_paths(self) -> Sequence[Path]:
-        return [path for server in self.servers for path in server.log_paths]
+        super().__init__(name, members)
+        for member in members:
+            member._members = members
 
     @property
     def leader(self) -> ZooKeeperServer:
-        """The server that leads now; waits for an election that is going on."""
-        return eventually(
-            lambda: next((server for server in self.servers if server.mode == "leader"), None),
+        """The server that leads now; waits for an election that is going on.
+
+        :raises AssertionError: none leads within 10 s (times the patience).
+        """
+        leading = eventually(
+            lambda: [member for member in self.members if member.mode == "leader"],
             message="one server of the ensemble leads",
-        )  # type: ignore[return-value]
+        )
+        return leading[0]
 
     @property
     def followers(self) -> list[ZooKeeperServer]:
         """The servers that follow now."""
-        return [server for server in self.servers if server.mode == "follower"]
+        return [member for member in self.members if member.mode == "follower"]
 
-    def start(self) -> ZooKeeperEnsemble:
-        for server in self.servers:
-            server.lease_ports()
-        try:
-            all_at_once(ZooKeeperServer.start, self.servers)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def stop(self, *, keep_data: bool = False) -> None:
-        all_at_once(lambda server: server.stop(keep_data=keep_data), self.servers)
-
-    def kill(self) -> None:
-        for server in self.servers:
-            server.kill()
-
-    def freeze(self) -> None:
-        for server in self.servers:
-            server.freeze()
-
-    def thaw(self) -> None:
-        for server in self.servers:
-            server.thaw()
-
-    def heal(self) -> None:
-        for server in self.servers:
-            server.thaw()
-        all_at_once(ZooKeeperServer.start, self.servers)
+    def prepare(self) -> None:
+        for member in self.members:
+            member.lease_ports()

@@ -9,7 +9,9 @@ from __future__ import annotations
 import socket
 import struct
 
-_CONNECT = struct.pack(">iqiqi16s?", 0, 0, 2000, 0, 16, bytes(16), False)  # protocol, zxid, time-out ms, session, password, read-only
+_CONNECT = struct.pack(
+    ">iqiqi16s?", 0, 0, 2000, 0, 16, bytes(16), False
+)  # protocol, zxid, time-out ms, session, password, read-only
 _CLOSE = struct.pack(">ii", 1, -11)
 
 
