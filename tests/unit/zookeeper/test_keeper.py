@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from leaderq.zookeeper.keeper import BACKOFF_S, STUCK_S, Sight, complaint, pause_s
+
+
+@pytest.mark.parametrize(
+    ("has_ended", "is_connected", "quiet_s", "is_complaint"),
+    [
+        (False, True, 0.0, False),
+        (False, True, 1000.0, False),
+        (False, False, STUCK_S - 0.1, False),
+        (False, False, STUCK_S + 0.1, True),
+        (True, True, 0.0, True),
+        (True, False, 0.0, True),
+    ],
+)
+def test_a_client_is_replaced_only_if_it_ended_or_no_longer_tries(
+    has_ended: bool, is_connected: bool, quiet_s: float, is_complaint: bool
+) -> None:
+    sight = Sight(has_ended=has_ended, is_connected=is_connected, quiet_s=quiet_s, stuck_after_s=STUCK_S)
+    assert (complaint(sight) is not None) is is_complaint
+
+
+def test_the_first_replacement_is_immediate_and_the_pauses_grow_to_a_cap() -> None:
+    assert pause_s(0, 1.0) == 0.0
+    pauses = [pause_s(count, 1.0) for count in range(1, 40)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] == BACKOFF_S[0]
+    assert pauses[-1] == BACKOFF_S[1]
+
+
+def test_chance_spreads_a_pause_over_its_upper_half() -> None:
+    assert pause_s(3, 0.0) == pause_s(3, 1.0) / 2

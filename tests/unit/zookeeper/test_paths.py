@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from leaderq.errors import ConfigurationError
+from leaderq.zookeeper.paths import join, name_of, parent_of, validated_name, validated_path
+
+
+@pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/a.b/..c", "/é", "/a b"])
+def test_a_good_path_is_returned_as_it_is(path: str) -> None:
+    assert validated_path(path) == path
+
+
+@pytest.mark.parametrize("path", ["", "a", "//", "/a/", "/a//b", "/.", "/a/..", "/a/./b", "/a\0b", "/\x1f", "/\x7f", "/\ue000", "/\uffff"])
+def test_a_path_that_zookeeper_would_refuse_is_named(path: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        validated_path(path)
+    assert repr(path) in str(caught.value)
+
+
+def test_a_sequential_path_may_end_in_a_slash() -> None:
+    assert validated_path("/a/", open_ended=True) == "/a/"
+    with pytest.raises(ConfigurationError):
+        validated_path("/a//", open_ended=True)
+
+
+@pytest.mark.parametrize("name", ["ad-billing", "a", "a.b", "Überweisung", "x" * 200])
+def test_a_good_name_is_returned_as_it_is(name: str) -> None:
+    assert validated_name(name, "career") == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", " a", "a ", "a\nb", "a\0", "x" * 201])
+def test_a_bad_name_is_refused_saying_what_it_is(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="career"):
+        validated_name(name, "career")
+
+
+def test_paths_are_joined_and_taken_apart() -> None:
+    assert join("/", "a", "b") == "/a/b"
+    assert join("/x", "a") == "/x/a"
+    assert (parent_of("/a/b"), parent_of("/a"), parent_of("/")) == ("/a", "/", "/")
+    assert name_of("/a/b") == "b"
