@@ -22,7 +22,6 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-
 from leaderq.clock import now_s
 from leaderq.election.decision import Effect, Role, Signal, step
 from leaderq.election.layout import Layout
@@ -45,7 +44,7 @@ from leaderq.events import (
     WorkResumed,
 )
 from leaderq.term import OpenTerm, Reason
-from leaderq.zookeeper import AnyClient, Session, SessionState, as_session
+from leaderq.zookeeper import AnyClient, SessionState, as_session
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ class Candidate:
         session: AnyClient,
         career: str,
         *,
-        id: str,  # noqa: A002  (the public word)
+        id: str,
         root: str = "/leaderq",
         events: EventBus | None = None,
     ) -> None:
@@ -121,7 +120,9 @@ class Candidate:
             self._changed.wait_for(lambda: self._won or self._broken or self._woken, timeout_s)
             self._woken = False
             if self._broken is not None:
-                raise LeaderqError(f"candidate {self.id!r} of {self.career!r} broke down: {self._broken!r}") from self._broken
+                raise LeaderqError(
+                    f"candidate {self.id!r} of {self.career!r} broke down: {self._broken!r}"
+                ) from self._broken
             won, self._won = self._won, None
             return won
 
@@ -333,17 +334,19 @@ class Candidate:
         term = self._tenure.term
         term.wind_up(reason)
         if reason.deposes:
-            self._line.finish(self._tenure.node)
+            self._line.finish()
         self._publish(TermEnding(self.career, self.id, term.number, term.reason or reason))
 
     def _release(self) -> Signal:
-        signal = self._line.release(self._tenure.term.reason if self._tenure is not None else None)
+        tenure = self._tenure
+        signal = (
+            self._line.release(tenure.record, tenure.term.reason) if tenure is not None else self._line.release(None, None)
+        )
         self._released = signal is Signal.RELEASED
         return signal
 
     def _rest(self) -> None:
         self._retry_at_s = None
-        self._line.place = None
         tenure, self._tenure = self._tenure, None
         self._reason = None
         if tenure is None:
@@ -390,7 +393,7 @@ class Candidate:
 
     def _conclude(self, term: OpenTerm) -> None:
         if self._tenure is not None and self._tenure.term is term:
-            self._line.finish(self._tenure.node)
+            self._line.finish()
             self._take(Signal.HANDED_OVER)
 
     # ---- edges ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ that is looked up again after every wait, since a znode of a session that has en
 (CURATOR-696). Whatever is repeated is found again by the mark: a lost reply never leaves a second znode in the line.
 
 On each failure: no connection, or no reply: ``FAILED``, and the candidate tries again with whatever it then finds. The folder
-vanished (container parents do): it is made again (CURATOR-724). The ``term`` record is unreadable: an error for the log, no claim, try again.
+vanished
+(container parents do): it is made again (CURATOR-724). The ``term`` record is unreadable: an error for the log, no claim, try again.
 """
 
 from __future__ import annotations
@@ -20,15 +21,27 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.election.decision import Signal
 from leaderq.election.layout import Layout, Place, in_line, name_prefix, new_guid, place_of
-from leaderq.election.records import TermRecord, Wishes, closed, decode, encode, next_number
-from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord, NoNode, SessionExpired, ZooKeeperError
+from leaderq.election.records import R, TermRecord, Wishes, closed, decode, encode, next_number
+from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord, LeaderqError, NoNode, SessionExpired, ZooKeeperError
 from leaderq.events import Stage
 from leaderq.term import Reason
-from leaderq.zookeeper import Check, Delete, Operation, Session, SetData, WatchEvent, WatchKind
+from leaderq.zookeeper import (
+    Check,
+    Delete,
+    GetChildren,
+    GetData,
+    Operation,
+    Read,
+    Session,
+    SetData,
+    WatchEvent,
+    WatchKind,
+)
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +70,10 @@ class Line:
         self._left: deque[str] = deque(maxlen=8)
         self._owner: int | None = None
         self._watched: tuple[int | None, str] | None = None
-        self._finished: str | None = None  # the last term of ours that is over: never to be resumed
         self._newest = TermRecord()
         self._newest_version = -1
         self._unclean = False
+        self._mine = False
         self._wishes = Wishes()
         self.place: Place | None = None
         self.victory: Victory | None = None
@@ -91,18 +104,17 @@ class Line:
         return self.enlist()
 
     def survey(self) -> Signal:
-        """Look who is in front, and watch it if somebody is."""
+        """Look who is in front, and watch it if somebody is. One request where nothing has changed since the last survey."""
         try:
-            names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
-            self.place = place_of(self._guid, names)
-            if self.place is None or not self._is_mine(self.place.name):
+            names = self._look()
+            if self.place is None or not self._mine:
                 self._take_new_mark()
                 return Signal.ABSENT
             for surplus in self.place.surplus:
                 self._delete(surplus)
             if self.place.ahead is not None:
                 return self._watch(self.place.ahead)
-            return self._read_records(names)
+            return Signal.PASSED_OVER if self._is_passed_over(names) else Signal.FIRST
         except NoNode:
             return Signal.ABSENT
         except (ZooKeeperError, CorruptRecord) as exc:
@@ -116,7 +128,7 @@ class Line:
         """
         assert self.place is not None  # FIRST follows a survey
         path = self._layout.candidate(self.place.name)
-        confirm = self._newest.id == self.place.name and self.place.name != self._finished
+        confirm = self._newest.id == self.place.name
         record = self._newest if confirm else self._next_record(self.place.name)
         claim: Operation = (
             SetData(path, self._candidate.encode())
@@ -135,51 +147,76 @@ class Line:
         self.victory = Victory(record, path, self._owner or 0, sent_s, self._unclean)
         return Signal.WON
 
-    def release(self, reason: Reason | None) -> Signal:
-        """Record the end of our term, if it is ours to record, and leave the line, in one multi.
+    def release(self, tenure: TermRecord | None, reason: Reason | None) -> Signal:
+        """Leave the line, recording the end of our term ``tenure`` in the same multi if there is one.
 
         After it, nothing of this candidacy is in ZooKeeper.
         """
         try:
-            names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
-            place = place_of(self._guid, names)
-            if place is not None and self._is_mine(place.name):
-                self._give_back(place.name, reason)
-            self._finished = place.name if place else self._finished
-            self._take_new_mark()
-            self._sweep(names)
+            if tenure is not None:
+                self._give_back(tenure, reason or Reason.WITHDRAWN)
+            else:
+                self._take_new_mark()
+                self._sweep(self._session.children(self._layout.candidates, timeout_s=self._patience_s))
         except NoNode:
             pass  # gone already, which is what was wanted
-        except (ZooKeeperError, CorruptRecord) as exc:
+        except ZooKeeperError as exc:
             return self._failed("releasing", exc)
         return Signal.RELEASED
 
-    def finish(self, node: str) -> None:
-        """Never resume the term won under this znode path: its career's code was told that it is over."""
-        self._finished = node.rsplit("/", 1)[-1]
+    def finish(self) -> None:
+        """A term won under the present mark is over: nothing may be won, or resumed, under that mark again."""
+        self._take_new_mark()
 
     def forget_watch(self) -> None:
         """The watch fired or was lost with its connection."""
         self._watched = None
 
-    def _give_back(self, name: str, reason: Reason | None) -> None:
-        path = self._layout.candidate(name)
-        newest, version = self._read_term()
-        ops: list[Operation] = [Check(path), Delete(path)]
-        if newest.id == name and newest.ended is None:
-            end = closed(newest, ended=time.time(), reason=(reason or Reason.WITHDRAWN).value)
-            ops.insert(1, SetData(self._layout.term, encode(end), version))
-        self._session.multi(ops, timeout_s=self._patience_s)
+    def _give_back(self, tenure: TermRecord, reason: Reason) -> None:
+        # Fenced like every write of a leader, so the record may be written whatever its version.
+        path = self._layout.candidate(str(tenure.id))
+        end = closed(tenure, ended=time.time(), reason=reason.value)
+        self._session.multi([Check(path), SetData(self._layout.term, encode(end)), Delete(path)], timeout_s=self._patience_s)
 
-    def _read_records(self, names: list[str]) -> Signal:
-        self._newest, self._newest_version = self._read_term()
-        data, _ = self._read(self._layout.control)
-        self._wishes = decode(Wishes, data, path=self._layout.control)
+    def _look(self) -> list[str]:
+        """Read the line, our own znode if we know it, the newest term and the wishes; gives the names in the line."""
+        own = self._layout.candidate(self.place.name) if self.place is not None else None
+        reads: list[Read] = [
+            GetChildren(self._layout.candidates),
+            GetData(self._layout.term),
+            GetData(self._layout.control),
+            *([GetData(own)] if own else []),
+        ]
+        found: list[Any] = self._session.multi_read(reads, timeout_s=self._patience_s)
+        if isinstance(found[0], LeaderqError):
+            raise found[0]
+        names: list[str] = found[0]
+        self._newest, self._newest_version = self._decoded(TermRecord, found[1], self._layout.term)
+        self._wishes, _ = self._decoded(Wishes, found[2], self._layout.control)
+        self.place = place_of(self._guid, names)
+        self._owner = self._session.id
+        self._mine = self.place is not None and self._is_mine(self._layout.candidate(self.place.name), own, found[3:])
+        return names
+
+    def _is_mine(self, path: str, known: str | None, read: list[Any]) -> bool:
+        stat = read[0][1] if path == known and isinstance(read[0], tuple) else self._session.exists(path)
+        return stat is not None and bool(stat.ephemeral_owner == self._owner)
+
+    def _decoded(self, kind: type[R], read: Any, path: str) -> tuple[R, int]:
+        if isinstance(read, NoNode):
+            self._session.ensure_path(path, timeout_s=self._patience_s)
+            read = self._session.get(path, timeout_s=self._patience_s)
+        if isinstance(read, LeaderqError):
+            raise read
+        data, stat = read
+        return decode(kind, data, path=path), stat.version
+
+    def _is_passed_over(self, names: list[str]) -> bool:
+        """Whether an operator wants somebody who stands behind us to lead after the term that has just ended."""
         wanted = self._wishes.successor
-        for_this = self._wishes.step_down == self._newest.number
-        if wanted and for_this and wanted != self._candidate and self._stands_behind(wanted, names):
-            return Signal.PASSED_OVER
-        return Signal.FIRST
+        if not wanted or wanted == self._candidate or self._wishes.step_down != self._newest.number:
+            return False
+        return self._stands_behind(wanted, names)
 
     def _stands_behind(self, candidate: str, names: list[str]) -> bool:
         for name in in_line(names)[1:]:
@@ -190,18 +227,6 @@ class Line:
             if data.decode(errors="replace") == candidate:
                 return True
         return False
-
-    def _read_term(self) -> tuple[TermRecord, int]:
-        data, version = self._read(self._layout.term)
-        return decode(TermRecord, data, path=self._layout.term), version
-
-    def _read(self, path: str) -> tuple[bytes, int]:
-        try:
-            data, stat = self._session.get(path, timeout_s=self._patience_s)
-        except NoNode:
-            self._session.ensure_path(path)
-            data, stat = self._session.get(path, timeout_s=self._patience_s)
-        return data, stat.version
 
     def _next_record(self, name: str) -> TermRecord:
         return TermRecord(
@@ -235,11 +260,6 @@ class Line:
             self._watched = None
         self._stirred()
 
-    def _is_mine(self, name: str) -> bool:
-        stat = self._session.exists(self._layout.candidate(name), timeout_s=self._patience_s)
-        self._owner = self._session.id
-        return stat is not None and stat.ephemeral_owner == self._owner
-
     def _renew_mark_if_session_changed(self) -> None:
         if self._owner is not None and self._owner != self._session.id:
             self._take_new_mark()
@@ -247,6 +267,7 @@ class Line:
     def _take_new_mark(self) -> None:
         self._left.append(self._guid)
         self._guid = new_guid()
+        self.place = None
         self._watched = None
 
     def _sweep(self, names: list[str]) -> None:
@@ -266,4 +287,3 @@ class Line:
         level = logging.DEBUG if isinstance(exc, (ConnectionLost, SessionExpired)) else logging.ERROR
         log.log(level, "%s as %r in %s did not get through: %s", what, self._candidate, self._layout.base, exc)
         return Signal.FAILED
-

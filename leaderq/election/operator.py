@@ -34,7 +34,9 @@ class Operator:
         """
         view = self._led()
         if len(view.candidates) < 2:
-            raise RequestRefused(f"{view.leader!r} is the only candidate of {self._career!r}; start another before it steps down")
+            raise RequestRefused(
+                f"{view.leader!r} is the only candidate of {self._career!r}; start another before it steps down"
+            )
         return self._succeed(view, None, timeout_s)
 
     def transfer(self, to: str, *, timeout_s: float = 60.0) -> View:
@@ -89,7 +91,9 @@ class Operator:
                 f"within {timeout_s:.0f} s (stage: {view.stage or 'none'})"
             )
         if successor is not None and view.leader != successor:
-            raise RequestRefused(f"{view.leader!r} leads {self._career!r} now, not {successor!r}, which left the line meanwhile")
+            raise RequestRefused(
+                f"{view.leader!r} leads {self._career!r} now, not {successor!r}, which left the line meanwhile"
+            )
         return view
 
     def _set_paused(self, paused: bool) -> View:

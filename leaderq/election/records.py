@@ -63,19 +63,18 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
     try:
         found = json.loads(data)
         known: dict[str, Any] = {field.name: found[field.name] for field in fields(kind) if field.name in found}
-        return _checked(kind(**known))
-    except (ValueError, TypeError, KeyError) as exc:
+        _check_counter(known.get("number", known.get("floor", 0)))
+        return kind(**known)
+    except (ValueError, TypeError) as exc:
         raise CorruptRecord(
             f"the znode {path} holds {data[:60]!r}, which is no {kind.__name__} ({exc}); "
             f"repair it by hand, keeping the highest term number that was ever given out"
         ) from exc
 
 
-def _checked(record: R) -> R:
-    counter = record.number if isinstance(record, TermRecord) else record.floor
+def _check_counter(counter: Any) -> None:
     if not isinstance(counter, int) or isinstance(counter, bool) or counter < 0:
         raise ValueError(f"{counter!r} is no term number")
-    return record
 
 
 def next_number(newest: TermRecord, wishes: Wishes) -> int:

@@ -73,6 +73,11 @@ class Tenure:
         return self._victory.node
 
     @property
+    def record(self) -> TermRecord:
+        """The ``term`` record as last written."""
+        return self._record
+
+    @property
     def lease(self) -> Lease:
         """The lease as known now."""
         return self._lease
@@ -184,7 +189,7 @@ class Tenure:
         try:
             self._hear_wishes(decode(Wishes, reply.result()[0], path=self._control_path))
         except CorruptRecord as exc:
-            log.error("%s", exc)
+            log.error("%s", exc)  # noqa: TRY400  (a sentence for the operator who wrote it)
 
     def _say(self, signal: Signal) -> None:
         if not self._closed:

@@ -33,7 +33,9 @@ class Record:
     why: str = ""
 
 
-def after_term(record: Record, reason: Reason, lasted_s: float, policy: CoolOffPolicy, *, jitter: float | None = None) -> Record:
+def after_term(
+    record: Record, reason: Reason, lasted_s: float, policy: CoolOffPolicy, *, jitter: float | None = None
+) -> Record:
     """The record after a term that ended for ``reason`` after ``lasted_s`` seconds; ``jitter`` is in [0, 1)."""
     spread = 0.5 + (random.random() if jitter is None else jitter) / 2
     if reason in _FAILURES:

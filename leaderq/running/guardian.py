@@ -36,7 +36,7 @@ from leaderq.clock import now_s
 from leaderq.exits import ExitCode
 from leaderq.running.guardian_link import GUARDIAN_FD
 from leaderq.running.watchdog import Report, Verdict, Watch
-from leaderq.zookeeper import Credentials, Security, end_session
+from leaderq.zookeeper import Credentials, Security, SessionEnder
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,7 @@ class Guardian:
     """Watches over one worker. ``address`` and ``security`` are how the worker reaches ZooKeeper."""
 
     def __init__(self, address: str, *, security: Security | None = None) -> None:
-        self._address = address
-        self._security = security
+        self._ender = SessionEnder(address, security=security)
         self._session: KnownSession | None = None
         self._watch = Watch()
         self._told_to_stop = 0
@@ -185,23 +184,20 @@ class Guardian:
             message: dict[str, Any] = json.loads(line)
             if "session" in message:
                 self._session = _known_session(message)
+                self._ender.prepare()  # the worker has just resolved the same names
             if "term" in message:
                 self._watch = self._watch.heard(Report(**message) if message["term"] is not None else None)
         except (ValueError, TypeError, KeyError):
-            log.error("the worker said something that is no report; it is ignored")  # never the line: it may hold the password
+            log.error(
+                "the worker said something that is no report; it is ignored"
+            )  # never the line: it may hold the password
 
     def _close_session(self) -> None:
         known = self._session
         if known is None:
             return
         began_s = now_s()
-        closed = end_session(
-            self._address,
-            known.credentials,
-            timeout_s=known.timeout_s,
-            security=self._security,
-            session_timeout_s=known.timeout_s,
-        )
+        closed = self._ender.end(known.credentials, timeout_s=known.timeout_s, session_timeout_s=known.timeout_s)
         log.info(
             "the worker is gone; its session %s within %.0f ms",
             "is closed" if closed else "could not be closed",

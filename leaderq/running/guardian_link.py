@@ -62,7 +62,10 @@ class GuardianLink:
         grace_s = self._session.timeout_s / 12
         self._released = threading.Event()
         reporting = threading.Thread(
-            target=self._report, args=(term, handover_budget_s, grace_s, self._released), name="leaderq-lease-report", daemon=True
+            target=self._report,
+            args=(term, handover_budget_s, grace_s, self._released),
+            name="leaderq-lease-report",
+            daemon=True,
         )
         reporting.start()
 

@@ -98,7 +98,7 @@ class Service:
         except Deposed as exc:
             self._term.wind_up(exc.reason)
             return False
-        except (Exception, SystemExit, KeyboardInterrupt) as exc:
+        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001  (published, and the term ends)
             self._failed = True
             self._events.publish(CareerError(self._term.career, self._term.candidate, self._term.number, stage.value, exc))
             self._step_down()

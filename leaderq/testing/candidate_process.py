@@ -25,7 +25,7 @@ class CandidateProcess:
     """``python -m leaderq run TARGET`` with the given options.
 
     ``target`` is ``module:Class``, looked for in ``cwd``. ``arguments`` are further command line options; ``environment`` is laid
-    over this process's own. ``lines`` holds what it logged so far, as objects; what is no JSON stands under ``message``.
+    over this process's own; ``under`` is a command that is to run it, such as ``unshare``. ``lines`` holds what it logged so far, as objects; what is no JSON stands under ``message``.
     """
 
     def __init__(
@@ -39,10 +39,11 @@ class CandidateProcess:
         session_timeout_s: float = 4.0,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        under: Sequence[str] = (),
     ) -> None:
         self.id = id
         self.lines: list[dict[str, Any]] = []
-        self._command = [sys.executable, "-m", "leaderq", "run", target, "--id", id, "--zookeeper", zookeeper]
+        self._command = [*under, sys.executable, "-m", "leaderq", "run", target, "--id", id, "--zookeeper", zookeeper]
         self._command += ["--session-timeout-s", str(session_timeout_s), "--log-format", "json", *arguments]
         if kafka is not None:
             self._command += ["--kafka", kafka]
@@ -75,8 +76,13 @@ class CandidateProcess:
     @property
     def worker_pid(self) -> int:
         """The worker's process id: the guardian's only child, or the process itself without a guardian. Linux only."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return int(children[0]) if children else self.pid
+        children = self.children_of(self.pid)
+        return children[0] if children else self.pid
+
+    @staticmethod
+    def children_of(pid: int) -> list[int]:
+        """The process ids of the children of ``pid``. Linux only."""
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     @property
     def alive(self) -> bool:

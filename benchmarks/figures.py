@@ -1,0 +1,48 @@
+"""Figures of a benchmark: percentiles, a table on the terminal, JSON in ``benchmarks/results``."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The smallest value that at least ``share`` of ``values`` do not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def summary(values: list[float]) -> dict[str, float]:
+    """What is printed of a row of measurements."""
+    return {
+        "n": len(values),
+        "min": round(min(values), 2),
+        "median": round(percentile(values, 0.5), 2),
+        "p99": round(percentile(values, 0.99), 2),
+        "max": round(max(values), 2),
+    }
+
+
+def print_table(title: str, rows: dict[str, dict[str, Any]]) -> None:
+    """One line a row, the columns of the first row."""
+    columns = list(next(iter(rows.values())))
+    width = max(len(name) for name in rows)
+    print(f"\n{title}")
+    print(" " * width, *(f"{column:>12}" for column in columns))
+    for name, row in rows.items():
+        print(f"{name:<{width}}", *(f"{row.get(column, ''):>12}" for column in columns))
+
+
+def save(name: str, figures: dict[str, Any]) -> Path:
+    """Write the figures with the circumstances they were measured in."""
+    folder = Path(__file__).parent / "results"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    circumstances = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
+    path.write_text(json.dumps({"circumstances": circumstances, **figures}, indent=2) + "\n")
+    return path

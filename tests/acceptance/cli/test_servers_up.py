@@ -1,0 +1,35 @@
+"""``leaderq servers up``: a pair of real servers for as long as it runs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from leaderq.testing.waiting import patience
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_servers_are_up_when_their_addresses_are_printed_and_down_when_it_ends(folder, environment, shell, told):
+    command = [sys.executable, "-m", "leaderq", "servers", "up", "--json"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        pair = json.loads(process.stdout.readline())
+        try:
+            done = shell("doctor", **pair)
+            assert done.returncode == 0, done.stdout
+        finally:
+            process.send_signal(told)
+            _, err = process.communicate(timeout=60 * patience())
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    for address in pair.values():
+        host, _, port = address.rpartition(":")
+        with pytest.raises(ConnectionRefusedError), socket.create_connection((host, int(port)), timeout=5):
+            pass

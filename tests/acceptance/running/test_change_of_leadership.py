@@ -1,0 +1,200 @@
+"""Real processes, killed, frozen and cut off: who leads, who believes to lead, and who is told why not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from leaderq.testing import eventually
+
+RECORDER = "recorder:Recorder"
+AS_PROCESS_ONE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+def leading(candidate, **more):
+    return candidate.wait_for("stage_began", stage="execution", **more)
+
+
+def standing(start, zookeeper_server, *ids, target=RECORDER, **options):
+    """Candidates in the order of their places; the first one leads."""
+    candidates = []
+    for id_ in ids:
+        candidates.append(start(target, id=id_, zookeeper=zookeeper_server.address, **options))
+        candidates[-1].wait_for("standing")
+    leading(candidates[0])
+    return candidates
+
+
+def test_a_killed_workers_session_is_closed_by_its_guardian_and_the_next_leads(start, zookeeper_server, history):
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=30)
+    a.signal_worker(signal.SIGKILL)
+    leading(b, timeout_s=15)  # half the session time-out: without the guardian it could not
+    assert a.wait() == 1
+    assert a.said("session_ended", closed=True)
+    assert a.said("worker_died")
+    assert history.overlap_s() < 0
+    assert history.lines("inaugurate", who="b")[0]["unclean"] is True
+
+
+def test_a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with_the_reason(
+    start, zookeeper_server, history, zookeeper
+):
+    zookeeper.ensure_path("/zombie")
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=2)
+    frozen = a.worker_pid
+    os.kill(frozen, signal.SIGSTOP)
+    leading(b)
+    os.kill(frozen, signal.SIGCONT)
+    a.wait_for("term_ended", reason="lease", clean=False)
+    assert history.overlap_s() < 0
+    handed_over = history.lines("handOver", who="a")
+    assert [line["reason"] for line in handed_over] == ["lease"]
+    assert handed_over[0]["pid"] == frozen  # it lived to be told
+    assert not history.lines("write passed")
+    a.wait_for("standing", count=2)  # and goes back into the line
+
+
+def test_a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself(start, zookeeper_server, history, zookeeper):
+    zookeeper.ensure_path("/zombie")
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=2)
+    os.kill(a.worker_pid, signal.SIGSTOP)
+    leading(b)
+    before = zookeeper.get("/zombie")[1].version
+    os.kill(a.worker_pid, signal.SIGCONT)
+    eventually(lambda: history.lines("write refused", who="a") or history.lines("handOver", who="a"))
+    assert zookeeper.get("/zombie")[1].version == before
+
+
+@pytest.mark.parametrize("target", [RECORDER, "recorder:Busy"])
+def test_a_leader_behind_a_black_hole_deposes_itself_before_the_next_one_leads(
+    start, zookeeper_server, fault_proxy, history, target
+):
+    proxy = fault_proxy(zookeeper_server.address)
+    a = start(target, id="a", zookeeper=proxy.address, session_timeout_s=3)
+    leading(a)
+    b = start(RECORDER, id="b", zookeeper=zookeeper_server.address, session_timeout_s=3)
+    b.wait_for("standing")
+    proxy.black_hole()
+    leading(b)
+    a.wait_for("term_ending", reason="lease")
+    assert history.overlap_s() < 0
+    handed_over = history.lines("handOver", who="a")[0]
+    assert handed_over["reason"] == "lease"
+    assert handed_over["at"] < history.lines("inaugurate", who="b")[0]["at"]
+    proxy.heal()
+    a.wait_for("standing", count=2)
+
+
+def test_a_short_black_hole_pauses_the_work_and_keeps_the_term(start, zookeeper_server, fault_proxy, history):
+    proxy = fault_proxy(zookeeper_server.address)
+    a = start(RECORDER, id="a", zookeeper=proxy.address, session_timeout_s=10)
+    leading(a)
+    proxy.cut()
+    a.wait_for("work_paused")
+    a.wait_for("work_resumed")
+    believed = len(history.lines("believed"))
+    eventually(lambda: len(history.lines("believed")) > believed)
+    assert not a.said("term_ending")
+
+
+def test_a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next_starts(start, zookeeper_server, history):
+    a, b = standing(start, zookeeper_server, "a", "b", target="recorder:Slow")
+    eventually(lambda: history.lines("unit began", who="a"))
+    a.terminate()
+    leading(b)
+    assert a.wait() == 0
+    order = [line["what"] for line in history.lines() if line["who"] == "a" or line["what"] == "inaugurate"]
+    assert order[-3:] == ["unit done", "handOver", "inaugurate"]
+
+
+def test_a_second_signal_leaves_at_once(start, zookeeper_server, history):
+    a, b = standing(start, zookeeper_server, "a", "b", target="recorder:Stubborn", session_timeout_s=30)
+    a.terminate()
+    a.wait_for("term_ending", reason="withdrawn")
+    a.terminate()
+    assert a.wait() == 130
+    leading(b, timeout_s=15)
+    assert not history.lines("handOver", who="a")
+
+
+def test_a_unit_that_outlives_the_hand_over_budget_ends_the_process(start, zookeeper_server):
+    options = {"target": "recorder:Stubborn", "session_timeout_s": 30, "arguments": ["--handover-budget-s", "0.5"]}
+    a, b = standing(start, zookeeper_server, "a", "b", **options)
+    a.terminate()
+    assert a.wait() == 4
+    assert a.said("budget_missed", stage="hand-over")
+    leading(b, timeout_s=15)
+
+
+def test_the_death_of_the_guardian_is_said_and_the_work_goes_on(start, zookeeper_server, history):
+    (a,) = standing(start, zookeeper_server, "a")
+    worker = a.worker_pid
+    a.process.kill()
+    try:
+        a.wait_for("guardian_lost")
+        believed = len(history.lines("believed"))
+        eventually(lambda: len(history.lines("believed")) > believed + 10)
+        assert not history.lines("handOver")
+    finally:
+        os.kill(worker, signal.SIGTERM)
+    eventually(lambda: history.lines("handOver", reason="withdrawn"))
+    eventually(lambda: not Path(f"/proc/{worker}").exists())
+
+
+def test_when_guardian_and_worker_die_together_the_session_times_out_and_the_next_leads(start, zookeeper_server, history):
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=2)
+    worker = a.worker_pid
+    a.process.send_signal(signal.SIGSTOP)  # so that it cannot act between the two deaths
+    os.kill(worker, signal.SIGKILL)
+    a.process.kill()
+    leading(b)
+    assert history.overlap_s() < 0
+
+
+def test_without_a_guardian_the_session_times_out_and_the_next_leads(start, zookeeper_server, history):
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=2, arguments=["--no-guardian"])
+    assert a.worker_pid == a.pid
+    a.process.kill()
+    leading(b)
+    assert history.overlap_s() < 0
+
+
+def test_a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the_next_one_leads(
+    start, zookeeper_server, history
+):
+    """A C call that holds the GIL: no Python thread of the worker runs, but its code would go on afterwards."""
+    a = start("gil_hog:GilHog", id="a", zookeeper=zookeeper_server.address, session_timeout_s=3)
+    a.wait_for("stage_began", stage="inauguration")
+    b = start(RECORDER, id="b", zookeeper=zookeeper_server.address, session_timeout_s=3, arguments=["--career", "gil-hog"])
+    b.wait_for("standing")
+    (history.path.parent / "go").touch()
+    leading(b)
+    a.wait_for("worker_overdue")
+    assert a.wait() == 1
+    assert not history.lines("survived")
+
+
+def test_a_failing_career_hands_over_cools_off_and_stands_again(start, zookeeper_server, history):
+    a = start("recorder:Failing", id="a", zookeeper=zookeeper_server.address, arguments=["--max-failures", "2", "--yield-s", "1"])
+    a.wait_for("cooling_off", failures=2)
+    failure = a.said("career_error", stage="execution")[0]
+    assert "no ink in the pen" in failure["message"] + failure.get("traceback", "")
+    assert {line["reason"] for line in history.lines("handOver")} == {"failed"}
+    a.wait_for("term_began", count=3)
+
+
+def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(start, zookeeper_server, history):
+    if subprocess.run([*AS_PROCESS_ONE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system lets nobody make a process namespace (unshare --pid)")
+    a = start("orphans:Orphans", id="a", zookeeper=zookeeper_server.address, under=AS_PROCESS_ONE)
+    leading(a)
+    eventually(lambda: history.lines("orphan left"))
+    eventually(lambda: history.lines("no zombies"))
+    (guardian,) = a.children_of(a.pid)
+    os.kill(guardian, signal.SIGTERM)
+    assert a.wait() == 0
+    assert history.lines("handOver", reason="withdrawn")

@@ -1,0 +1,260 @@
+"""Candidates on a real ZooKeeper: one leads, its end lets in exactly the next one, and a zombie is refused by the server."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from leaderq import Deposed, Observer
+from leaderq.election.decision import Role
+from leaderq.errors import BadVersion, LeaderqError, NoNode, RequestRefused
+from leaderq.events import Stage, Standing, TermBegan, TermEnded
+from leaderq.term import Reason
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, SetData, end_session
+
+
+def waiting(candidate):
+    return eventually(lambda: candidate.role is Role.WAITING)
+
+
+def test_the_first_candidate_leads_and_the_second_waits(electorate, won):
+    a, b = electorate.candidate("a"), electorate.candidate("b")
+    a.stand()
+    term = won(a)
+    b.stand()
+    waiting(b)
+    assert (term.number, term.candidate, term.unclean) == (1, "a", False)
+    assert b.await_term(0.0) is None
+    view = Observer(electorate.session(), "c", root=electorate.root).view()
+    assert (view.leader, view.term, view.candidates) == ("a", 1, ("a", "b"))
+
+
+def test_after_a_clean_end_the_next_leads_under_the_next_number(electorate, won):
+    a, b = electorate.candidate("a"), electorate.candidate("b")
+    a.stand()
+    first = won(a)
+    b.stand()
+    waiting(b)
+    assert a.conclude(first, Reason.WITHDRAWN)
+    second = won(b)
+    assert (second.number, second.unclean) == (2, False)
+    with pytest.raises(Deposed):
+        first.check()
+    a.stand()
+    waiting(a)
+    assert b.conclude(second, Reason.WITHDRAWN)
+    assert won(a).number == 3
+
+
+def test_nobody_is_let_in_before_the_code_of_an_ending_term_has_returned(electorate, won):
+    a, b = electorate.candidate("a"), electorate.candidate("b")
+    a.stand()
+    term = won(a)
+    b.stand()
+    waiting(b)
+    a.step_down(Reason.STEP_DOWN)
+    assert term.ending.wait(5)
+    assert b.await_term(0.5) is None
+    term.check()  # still held
+    a.conclude(term, Reason.STEP_DOWN)
+    assert won(b).number == 2
+
+
+def test_the_lease_is_kept_up_for_longer_than_the_session_time_out(electorate, won):
+    a = electorate.candidate("a", timeout_s=1.0)
+    a.stand()
+    term = won(a)
+    begun = term.deadline
+    eventually(lambda: term.deadline > begun + 1.5)
+    term.check()
+
+
+def test_a_fenced_write_passes_with_the_users_own_operations(electorate, won):
+    a = electorate.candidate("a")
+    a.stand()
+    term = won(a)
+    made, _ = term.write([Create(electorate.root + "/data", b"1"), SetData(electorate.root + "/data", b"2")])
+    assert made == electorate.root + "/data"
+    assert electorate.session().get(made)[0] == b"2"
+
+
+def test_the_error_of_a_fenced_write_counts_the_users_own_operations(electorate, won):
+    a = electorate.candidate("a")
+    a.stand()
+    term = won(a)
+    with pytest.raises(BadVersion) as refused:
+        term.write([SetData(electorate.path("control"), b""), SetData(electorate.path("control"), b"", version=77)])
+    assert refused.value.index == 1
+    with pytest.raises(NoNode) as missing:
+        term.write([SetData(electorate.path("nothing"), b"")])
+    assert missing.value.index == 0
+    term.check()  # a refused operation of the user's is no fence
+
+
+def test_a_zombies_write_is_refused_by_the_server_when_its_znode_is_gone(electorate, won):
+    session = electorate.session()
+    a = electorate.candidate("a", session)
+    a.stand()
+    term = won(a)
+    electorate.session().delete(electorate.path("candidates", term.id))
+    with pytest.raises(Deposed):
+        term._write(term, (SetData(electorate.path("control"), b"zombie"),))  # around the local check
+    assert electorate.session().get(electorate.path("control"))[0] != b"zombie"
+
+
+def test_a_zombies_write_is_refused_when_its_session_was_ended_by_another_process(electorate, won):
+    session = electorate.session()
+    a = electorate.candidate("a", session)
+    a.stand()
+    term = won(a)
+    assert end_session(session.address, session.credentials)
+    with pytest.raises(Deposed):
+        while True:
+            term.write([SetData(electorate.path("control"), b"")])
+    assert term.reason in (Reason.SESSION, Reason.FENCED, Reason.NODE_DELETED)
+
+
+def test_deleting_the_leaders_znode_deposes_it_and_it_stands_again(electorate, won):
+    a = electorate.candidate("a")
+    a.stand()
+    term = won(a)
+    electorate.session().delete(electorate.path("candidates", term.id))
+    assert term.ending.wait(5)
+    assert term.reason is Reason.NODE_DELETED
+    a.conclude(term, Reason.WITHDRAWN)
+    a.stand()
+    again = won(a)
+    assert (again.number, again.unclean) == (2, True)
+
+
+def test_the_election_is_made_again_when_its_parent_vanished(electorate, won):
+    a, b = electorate.candidate("a"), electorate.candidate("b")
+    a.stand()
+    term = won(a)
+    b.stand()
+    waiting(b)
+    session = electorate.session()
+    for name in session.children(electorate.path("candidates")):
+        session.delete(electorate.path("candidates", name))
+    try:
+        session.delete(electorate.path("candidates"))
+    except LeaderqError:
+        pass  # somebody stands again already
+    assert term.ending.wait(5)
+    a.conclude(term, Reason.WITHDRAWN)
+    a.stand()
+    eventually(lambda: a.await_term(0) or b.await_term(0))
+
+
+def test_a_candidate_whose_session_is_lost_while_waiting_stands_again_under_the_new_one(electorate, won):
+    a = electorate.candidate("a")
+    a.stand()
+    term = won(a)
+    session = electorate.session()
+    b = electorate.candidate("b", session)
+    b.stand()
+    waiting(b)
+    old = session.id
+    end_session(session.address, session.credentials)
+    eventually(lambda: session.id not in (None, old))
+    eventually(lambda: len([event for event in electorate.events if isinstance(event, Standing) and event.candidate == "b"]) == 2)
+    a.conclude(term, Reason.WITHDRAWN)
+    won(b).check()
+
+
+def test_withdrawing_leaves_nothing_in_the_line(electorate, won):
+    a, b = electorate.candidate("a"), electorate.candidate("b")
+    a.stand()
+    won(a)
+    b.stand()
+    waiting(b)
+    assert b.withdraw()
+    assert len(electorate.session().children(electorate.path("candidates"))) == 1
+    b.stand()  # reusable after it
+    waiting(b)
+
+
+def test_a_candidate_used_as_a_context_manager_gives_its_term_back(electorate, won):
+    b = electorate.candidate("b")
+    with electorate.candidate("a") as a:
+        a.stand()
+        won(a)
+        b.stand()
+        waiting(b)
+    assert won(b).unclean is False
+
+
+def test_standing_and_withdrawing_many_times_leaves_no_znode_and_no_thread(electorate, won):
+    session = electorate.session()
+    threads = threading.active_count()
+    for _ in range(20):
+        candidate = electorate.candidate("a", session)
+        candidate.stand()
+        candidate.close()
+    assert eventually(lambda: electorate.session().children(electorate.path("candidates")) == [])
+    eventually(lambda: threading.active_count() <= threads + 3)  # the session of the line above
+
+
+def test_a_term_record_that_is_not_ours_is_never_overwritten(electorate, won, caplog):
+    session = electorate.session()
+    session.ensure_path(electorate.path("term"))
+    session.set(electorate.path("term"), b"something else")
+    a = electorate.candidate("a")
+    a.stand()
+    eventually(lambda: "repair it by hand" in caplog.text)
+    assert session.get(electorate.path("term"))[0] == b"something else"
+    session.set(electorate.path("term"), b'{"number": 41}')
+    assert won(a).number == 42
+
+
+def test_a_candidate_can_transfer_its_term_to_one_that_is_not_next(electorate, won):
+    a, b, c = (electorate.candidate(name) for name in "abc")
+    a.stand()
+    term = won(a)
+    for candidate in (b, c):
+        candidate.stand()
+        waiting(candidate)
+    a.transfer(to="c")
+    assert term.ending.wait(5)
+    assert term.reason is Reason.TRANSFER
+    a.conclude(term, Reason.TRANSFER)
+    assert won(c).number == 2
+    assert b.await_term(0.0) is None
+
+
+def test_a_candidate_that_does_not_lead_has_nothing_to_transfer(electorate):
+    with pytest.raises(RequestRefused, match="does not lead"):
+        electorate.candidate("a").transfer(to="b")
+
+
+def test_the_stage_is_shown_to_observers_and_outlives_the_term(electorate, won):
+    a = electorate.candidate("a")
+    a.stand()
+    term = won(a)
+    observer = Observer(electorate.session(), "c", root=electorate.root)
+    a.announce(term, Stage.EXECUTION)
+    assert observer.wait_until(lambda view: view.stage == "execution", timeout_s=5).leader == "a"
+    a.conclude(term, Reason.STEP_DOWN)
+    over = observer.view()
+    assert (over.leader, over.term, over.reason) == (None, 1, "step-down")
+
+
+def test_events_tell_the_story_of_a_term(electorate, won):
+    a = electorate.candidate("a")
+    a.stand()
+    a.conclude(won(a), Reason.WITHDRAWN)
+    told = [event for event in electorate.events if isinstance(event, (TermBegan, TermEnded))]
+    assert told == [TermBegan("c", "a", 1, False), TermEnded("c", "a", 1, Reason.WITHDRAWN, True)]
+
+
+def test_two_candidates_may_share_one_session(electorate, won):
+    session = electorate.session()
+    a, b = electorate.candidate("a", session), electorate.candidate("b", session)
+    a.stand()
+    term = won(a)
+    b.stand()
+    waiting(b)
+    a.conclude(term, Reason.WITHDRAWN)
+    assert won(b).number == 2
