@@ -69,7 +69,12 @@ def test_a_secret_and_its_file_in_the_same_place_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(None, "cannot be read: No such file"), (b"", "exactly one line"), (b"a\nb\n", "exactly one line"), (b"\xff", "not UTF-8")],
+    [
+        (None, "cannot be read: No such file"),
+        (b"", "exactly one line"),
+        (b"a\nb\n", "exactly one line"),
+        (b"\xff", "not UTF-8"),
+    ],
 )
 def test_an_unusable_file_of_a_secret_is_named(tmp_path, content, why):
     if content is not None:
