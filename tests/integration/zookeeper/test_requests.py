@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from leaderq.errors import (
+    BadVersion,
+    ConfigurationError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionClosed,
+    TooLarge,
+    ZooKeeperError,
+)
+from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.zookeeper import Check, Create, Delete, GetChildren, GetData, Session, SessionState, SetData, Stat
+from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi
+
+
+def test_a_znode_lives_from_create_to_delete(session: Session) -> None:
+    assert session.create("/a", b"1") == "/a"
+    data, stat = session.get("/a")
+    assert (data, stat.version, stat.ephemeral_owner) == (b"1", 0, 0)
+    assert session.set("/a", b"22", 0).version == 1
+    assert session.exists("/a") == session.get("/a")[1]
+    assert session.create("/a/c", ephemeral=True) == "/a/c"
+    assert session.children("/a") == ["c"]
+    found = session.exists("/a/c")
+    assert isinstance(found, Stat)
+    assert found.ephemeral_owner == session.id
+    session.delete("/a/c")
+    session.delete("/a", 1)
+    assert session.exists("/a") is None
+
+
+def test_sequential_znodes_get_ten_digits(session: Session) -> None:
+    assert session.create("/s-", sequential=True) == "/s-0000000000"
+    assert session.create("/s-", sequential=True, ephemeral=True) == "/s-0000000001"
+    session.create("/d")
+    assert session.create("/d/", sequential=True) == "/d/0000000000"
+
+
+def test_refusals_say_what_and_where(session: Session) -> None:
+    session.create("/a")
+    session.create("/a/b")
+    for refused, error in [
+        (session.create_async("/a"), NodeExists),
+        (session.create_async("/x/y"), NoNode),
+        (session.get_async("/x"), NoNode),
+        (session.children_async("/x"), NoNode),
+        (session.set_async("/a", b"", 7), BadVersion),
+        (session.delete_async("/a"), NotEmpty),
+    ]:
+        failure = refused.exception(10)
+        assert type(failure) is error
+        assert isinstance(failure, ZooKeeperError)
+        assert failure.path in str(failure)
+
+
+def test_an_ephemeral_znode_takes_no_children(session: Session) -> None:
+    session.create("/e", ephemeral=True)
+    with pytest.raises(ZooKeeperError, match="ephemeral"):
+        session.create("/e/c")
+
+
+def test_a_bad_path_is_refused_at_the_call(session: Session) -> None:
+    with pytest.raises(ConfigurationError):
+        session.get_async("relative")
+    with pytest.raises(ConfigurationError):
+        session.multi_async([Create("/a//b")])
+
+
+def test_a_path_is_made_with_its_parents_and_may_exist(session: Session) -> None:
+    session.ensure_path("/a/b/c")
+    session.ensure_path("/a/b/c")
+    session.ensure_path("/")
+    assert session.children("/a/b") == ["c"]
+
+
+def test_a_multi_gives_a_result_for_each_operation(session: Session) -> None:
+    made, stat, checked, gone = session.multi([Create("/a-", b"1", sequential=True), SetData("/", b"x"), Check("/"), Delete("/a-0000000000")])
+    assert made == "/a-0000000000"
+    assert stat.data_length == 1
+    assert (checked, gone) == (None, None)
+    assert session.multi([]) == []
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2, 3])
+def test_a_failed_multi_changes_nothing_and_names_the_operation_that_failed_by_itself(session: Session, bad: int) -> None:
+    operations = [Create("/x"), Create("/y"), SetData("/", b"z"), Create("/w")]
+    operations[bad] = Check("/missing")
+    with pytest.raises(NoNode) as caught:
+        session.multi(operations)
+    assert (caught.value.path, caught.value.index) == ("/missing", bad)
+    assert session.children("/") == []
+
+
+def test_a_multi_checks_versions(session: Session) -> None:
+    session.create("/a")
+    session.set("/a", b"")
+    with pytest.raises(BadVersion) as caught:
+        session.multi([Check("/a", 0), SetData("/a", b"x")])
+    assert caught.value.index == 0
+    session.multi([Check("/a", 1), SetData("/a", b"x")])
+
+
+def test_a_multi_read_gives_each_read_its_own_outcome(session: Session) -> None:
+    session.create("/a", b"1")
+    session.create("/a/b")
+    data, children, missing, empty, none = session.multi_read(
+        [GetData("/a"), GetChildren("/a"), GetData("/x"), GetData("/a/b"), GetChildren("/x")]
+    )
+    assert data == session.get("/a")
+    assert children == ["b"]
+    assert isinstance(missing, NoNode)
+    assert missing.path == "/x"
+    assert empty == session.get("/a/b")
+    assert isinstance(none, NoNode)
+    assert session.multi_read([]) == []
+
+
+def test_a_multi_read_brings_more_than_a_request_may_hold(session: Session) -> None:
+    block = b"x" * 500_000
+    for name in "abcdef":
+        session.create(f"/{name}", block)
+    found = session.multi_read([GetData(f"/{name}") for name in "abcdef"])
+    assert [one[0] == block for one in found if isinstance(one, tuple)] == [True] * 6
+
+
+def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session: Session) -> None:
+    overhead = len(Multi([Create("/big")], session._server_path, session._acl()).serialize()) + HEADER_BYTES
+    room = MAX_REQUEST_BYTES - overhead
+    session.multi([Create("/big", b"x" * room)])
+    for refused in (
+        session.multi_async([SetData("/big", b""), Create("/big2", b"x" * room)]),
+        session.create_async("/big2", b"x" * MAX_REQUEST_BYTES),
+        session.set_async("/big", b"x" * MAX_REQUEST_BYTES),
+    ):
+        error = refused.exception(0)
+        assert isinstance(error, TooLarge)
+        assert error.size > error.limit == MAX_REQUEST_BYTES
+        assert str(error.size) in str(error)
+    assert session.state is SessionState.CONNECTED
+    assert session.children("/") == ["big"]
+
+
+def test_paths_are_seen_without_the_chroot(zookeeper_server: ZooKeeperServer, znode_root: str, session: Session, opened) -> None:
+    outside = opened(zookeeper_server.address)
+    session.create("/a", b"x")
+    assert outside.get(f"{znode_root}/a")[0] == b"x"
+    assert session.exists("/") == outside.exists(znode_root)
+    assert session.multi([Create("/b")]) == ["/b"]
+    assert sorted(outside.children(znode_root)) == ["a", "b"]
+
+
+def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_for_requests(session: Session) -> None:
+    seen: list[object] = []
+    done = threading.Event()
+
+    def look(future: object) -> None:
+        seen.append((threading.current_thread().name, session.exists("/")))
+        done.set()
+
+    session.exists_async("/").add_done_callback(look)
+    assert done.wait(10)
+    ((name, stat),) = seen
+    assert "answers" in name
+    assert stat is not None
+
+
+def test_thousands_of_requests_at_once_are_all_answered_in_order(session: Session) -> None:
+    session.create("/n")
+    futures = [session.set_async("/n", b"x") for _ in range(5000)]
+    assert [future.result(30).version for future in futures] == list(range(1, 5001))
+
+
+def test_a_cancelled_request_does_no_harm(session: Session) -> None:
+    for _ in range(50):
+        session.exists_async("/").cancel()
+    assert session.exists("/") is not None
+
+
+def test_a_listener_that_waits_for_an_answer_is_told_not_to(session: Session) -> None:
+    heard: list[BaseException] = []
+
+    def waits(state: SessionState) -> None:
+        try:
+            session.exists("/")
+        except BaseException as exc:
+            heard.append(exc)
+
+    session.add_listener(waits)
+    session.drop_connection()
+    eventually(lambda: SessionState.CONNECTED is session.state and len(heard) == 2)
+    assert isinstance(heard[1], RuntimeError)
+
+
+def test_a_closed_session_refuses_everything_at_once(session: Session) -> None:
+    session.close()
+    assert isinstance(session.get_async("/").exception(0), SessionClosed)
+    with pytest.raises(SessionClosed):
+        session.set("/", b"")
+    with pytest.raises(SessionClosed):
+        session.watch_tree("/", print)
+    with pytest.raises(SessionClosed):
+        session.replace("no reason")
