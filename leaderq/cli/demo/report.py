@@ -1,0 +1,82 @@
+"""The end of the demo (pure): a table of the changes, the audit of the ledger, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from leaderq.cli.demo.ad_billing.audit import Audit
+from leaderq.cli.demo.changes import Change, Span, billing_gap_ms
+
+_HEADINGS = ("CHANGE", "FROM", "TO", "TERM", "TO INAUGURATION", "BILLING STOOD STILL")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the demo found out. ``broken`` are promises seen broken while it ran, one sentence each."""
+
+    changes: Sequence[Change]
+    billed: Mapping[int, Span]
+    audit: Audit
+    redelivered: int
+    wanted: int
+    broken: Sequence[str] = ()
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that did not hold, one sentence each; empty if the demo succeeded."""
+        found = [*self.broken, *self.audit.problems]
+        if len(self.changes) < self.wanted:
+            found.append(f"only {len(self.changes)} of {self.wanted} changes of leader took place")
+        found += [
+            f"{change.new} billed nothing in term {change.term}" for change in self.changes if change.term not in self.billed
+        ]
+        return found
+
+
+def table(outcome: Outcome) -> list[str]:
+    """The table of changes."""
+    rows = [_HEADINGS] + [
+        (
+            change.kind,
+            change.old,
+            change.new,
+            str(change.term),
+            _ms(change.takeover_ms),
+            _ms(billing_gap_ms(change.term, outcome.billed)),
+        )
+        for change in outcome.changes
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    return ["  ".join(_placed(cell, width, column) for column, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+            for row in rows]  # fmt: skip
+
+
+def figures(outcome: Outcome) -> list[str]:
+    """The audit, one figure a line."""
+    audit = outcome.audit
+    return [
+        f"records fed            {audit.fed:>9,}",
+        f"records billed         {audit.billed:>9,}",
+        f"billed twice           {audit.twice:>9,}",
+        f"skipped                {audit.skipped:>9,}",
+        f"out of order           {audit.disordered:>9,}",
+        f"billed by a deposed    {audit.usurped:>9,}",
+        f"delivered again        {outcome.redelivered:>9,}  (recognised by the ledger, billed once)",
+    ]
+
+
+def verdict(outcome: Outcome) -> str:
+    """One line: whether all held."""
+    if outcome.problems:
+        return "VERDICT: not everything held: " + "; ".join(outcome.problems)
+    count = len(outcome.changes)
+    return f"VERDICT: all held: every record billed exactly once and in order, across {count} changes of leader"
+
+
+def _placed(cell: str, width: int, column: int) -> str:
+    return cell.rjust(width) if column >= 3 else cell.ljust(width)
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f} ms"

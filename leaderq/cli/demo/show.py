@@ -1,0 +1,123 @@
+"""The demo from beginning to end: put up the stage, play the acts, audit the ledger, tell the outcome."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from leaderq.cli.demo.acts import Acts
+from leaderq.cli.demo.ad_billing.audit import audit, entries_of, reading
+from leaderq.cli.demo.changes import spans
+from leaderq.cli.demo.folder import DemoFolder
+from leaderq.cli.demo.input_lines import choose
+from leaderq.cli.demo.interruption import Interruption
+from leaderq.cli.demo.monitor import Monitor
+from leaderq.cli.demo.report import Outcome, figures, table, verdict
+from leaderq.cli.demo.screen import Screen
+from leaderq.cli.demo.stage import Stage, put_up
+from leaderq.clock import now_s
+from leaderq.testing.pair import ServerPair
+from leaderq.testing.waiting import patience
+
+_BETWEEN_ACTS_S = 3.0
+_ACTS = 3
+_DRAINED_WITHIN_S = 60.0
+
+
+class Show:
+    """One demo. ``input_file`` and ``records``: what is fed; ``keep``: leave ledger and logs behind whatever happens."""
+
+    def __init__(self, input_file: Path | None, records: int, *, keep: bool, screen: Screen | None = None) -> None:
+        self._source = choose(input_file, records)
+        self._records = records
+        self._keep = keep
+        self._screen = screen or Screen()
+        self._interruption = Interruption()
+
+    def run(self) -> Outcome:
+        """Play it; gives what came of it. Raises ``LeaderqError`` if it could not be played to the end."""
+        self._interruption.install()
+        folder = DemoFolder()
+        keep = True
+        try:
+            outcome = self._played(folder)
+            self._tell(outcome)
+            keep = bool(outcome.problems)
+        except KeyboardInterrupt:
+            keep = False
+            raise
+        finally:
+            self._interruption.shield()
+            kept = folder.close(keep=keep or self._keep)
+            if kept is not None:
+                click.echo(f"ledger and logs are in {kept}", err=True)
+        return outcome
+
+    def _played(self, folder: DemoFolder) -> Outcome:
+        self._screen.tell(f"starting ZooKeeper and Kafka; to be fed: {self._records:,} records, {self._source.origin}")
+        pair = ServerPair(progress=self._screen.tell)
+
+        def clear_up() -> None:
+            self._interruption.shield()
+            self._screen.tell("stopping candidates and servers")
+            folder.take_in([*pair.zookeeper.log_paths, *pair.kafka.log_paths])
+
+        with put_up(pair, folder, self._source, self._records, self._screen, clear_up) as stage:
+            acts = Acts(stage)
+            with Monitor(stage):
+                _play(acts)
+            stage.stop_contenders()
+            return _outcome(acts, self._records)
+
+    def _tell(self, outcome: Outcome) -> None:
+        self._screen.write("")
+        for line in [*table(outcome), "", *figures(outcome), "", verdict(outcome)]:
+            self._screen.write(line)
+
+
+def _play(acts: Acts) -> None:
+    stage, tell = acts.stage, acts.stage.screen.tell
+    stage.until(
+        lambda: len(stage.observer.view().candidates) == len(stage.contenders), "all candidates stand", timeout_s=60.0
+    )
+    first = acts.await_leader()
+    tell(f"{first.leader} leads term {first.term}; {', '.join(first.candidates[1:])} wait for their turn")
+    stage.feeding.start()
+    acts.let_work(_BETWEEN_ACTS_S)
+    acts.kill()
+    acts.let_work(_BETWEEN_ACTS_S)
+    acts.freeze()
+    acts.let_work(_BETWEEN_ACTS_S)
+    acts.transfer(str(first.leader))
+    acts.let_work(_BETWEEN_ACTS_S)
+    stage.feeding.release()
+    tell("no more changes; the rest is fed and billed")
+    stage.until(lambda: stage.feeding.is_done, "everything is fed", timeout_s=_DRAINED_WITHIN_S)
+    _drain(stage)
+
+
+def _drain(stage: Stage) -> None:
+    """Wait until all is billed; if it never is, the audit says what is missing."""
+    end_s = now_s() + _DRAINED_WITHIN_S * patience()
+    stage.until(
+        lambda: stage.billed()[0] >= stage.feeding.fed or now_s() >= end_s,
+        "everything is billed",
+        timeout_s=_DRAINED_WITHIN_S + 5,
+    )
+
+
+def _outcome(acts: Acts, records: int) -> Outcome:
+    ledger = acts.stage.ledger
+    entries = list(entries_of(ledger))
+    with closing(reading(ledger)) as connection:
+        redelivered = connection.execute("SELECT redelivered FROM office").fetchone()[0]
+    return Outcome(
+        changes=acts.changes,
+        billed=spans(entries),
+        audit=audit(entries, records),
+        redelivered=redelivered,
+        wanted=_ACTS,
+        broken=acts.broken,
+    )
