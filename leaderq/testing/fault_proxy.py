@@ -32,10 +32,11 @@ _ANSWER_TIMEOUT_S: Final = 10.0
 class FaultProxy:
     """Clients connect to ``address`` and reach ``upstream`` (``host:port``), until a fault is put in between.
 
-    A context manager; ``start`` and ``stop`` may be called again. ``address`` stays the same until ``stop``.
+    A context manager; ``start`` and ``stop`` may be called again. ``address`` stays the same until ``stop``; ``port`` fixes it, by
+    number or as a lease that the caller keeps.
     """
 
-    def __init__(self, upstream: str, *, port: int | None = None) -> None:
+    def __init__(self, upstream: str, *, port: int | LeasedPort | None = None) -> None:
         host, _, number = upstream.rpartition(":")
         if not host or "," in upstream or not number.isdigit():
             raise ConfigurationError(f"a fault proxy stands before one server, host:port; {upstream!r} is not that")
@@ -66,7 +67,8 @@ class FaultProxy:
         """
         if self._thread is not None:
             return self
-        self._port = lease_port(self._wanted_port)
+        wanted = self._wanted_port
+        self._port = wanted if isinstance(wanted, LeasedPort) else lease_port(wanted)
         self._stopping = False
         self._selector = selectors.DefaultSelector()
         self._alarm, self._bell = socket.socketpair()
@@ -87,7 +89,8 @@ class FaultProxy:
         for sock in (self._alarm, self._bell):
             sock.close()
         self._selector.close()
-        self._port.release()
+        if self._port is not self._wanted_port:
+            self._port.release()
         self._port = None
 
     def __enter__(self) -> FaultProxy:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -16,8 +15,9 @@ from leaderq.testing.jars import Progress, class_path, to_stderr
 from leaderq.testing.java import find_java
 from leaderq.testing.ports import LeasedPort, lease_port
 from leaderq.testing.process import WatchedProcess
+from leaderq.testing.registry import forget, remember
 from leaderq.testing.scratch import ScratchFolder
-from leaderq.testing.server import Server, forget, log_tail, remember, wait_until_serving
+from leaderq.testing.server import Server, log_tail, wait_until_serving
 
 _PORT_TAKEN: Final = re.compile(r"BindException|Address already in use")
 _START_TRIES: Final = 3
@@ -220,9 +220,3 @@ class JavaServer(Server):
         self._process = None
         self._archive = None
         self._frozen = False
-
-
-def copy_logs(server: Server, target: Path) -> list[Path]:
-    """Copy the server's logs into the folder ``target``; gives the copies."""
-    target.mkdir(parents=True, exist_ok=True)
-    return [Path(shutil.copy2(path, target / path.name)) for path in server.log_paths if path.exists()]

@@ -70,7 +70,13 @@ class KafkaBroker(JavaServer):
 
     def _prepare(self, folder: Path) -> list[str]:
         file = folder / "server.properties"
-        lines = {**self._identity(folder), **self._network(), **self._replication(), **_SMALL, **self._properties}
+        lines = {
+            **self._identity(folder),
+            **self._network(),
+            **replication(len(self._members)),
+            **SMALL_BROKER,
+            **self._properties,
+        }
         file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         file.chmod(0o600)
         if not (folder / "data" / "meta.properties").exists():
@@ -100,20 +106,22 @@ class KafkaBroker(JavaServer):
             "controller.listener.names": "CONTROLLER",
         }
 
-    def _replication(self) -> dict[str, str]:
-        copies = min(3, len(self._members))
-        keys = ("default", "offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
-        in_sync = str(max(1, copies - 1))
-        return {
-            **{f"{key}.replication.factor": str(copies) for key in keys},
-            "min.insync.replicas": in_sync,
-            "transaction.state.log.min.isr": in_sync,
-            "share.coordinator.state.topic.min.isr": in_sync,
-        }
+
+def replication(brokers: int) -> dict[str, str]:
+    """The properties by which a cluster of ``brokers`` keeps up to three copies, and goes on with one of them lost."""
+    copies = min(3, brokers)
+    keys = ("default", "offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    in_sync = str(max(1, copies - 1))
+    return {
+        **{f"{key}.replication.factor": str(copies) for key in keys},
+        "min.insync.replicas": in_sync,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
 
 
 # A broker for few topics and few clients, that is up soon and does not make a test wait.
-_SMALL = {
+SMALL_BROKER = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",

@@ -22,27 +22,64 @@ def wants_containers() -> bool:
     return kind == "docker"
 
 
+def runs_from_jars(what: str) -> bool:
+    """Whether the server ("ZooKeeper" or "Kafka") will be one from jars, with all their options."""
+    return _given(what) is None and not wants_containers()
+
+
 def zookeeper_server(*, progress: Progress = to_stderr, **options: Any) -> Server:
     """One ZooKeeper server, not started; ``options`` as of :class:`~leaderq.testing.zookeeper_server.ZooKeeperServer`."""
-    if address := os.environ.get("LEADERQ_ZOOKEEPER"):
-        return GivenServer("ZooKeeper", address, source="LEADERQ_ZOOKEEPER")
+    if (given := _given("ZooKeeper")) is not None:
+        return given
     if wants_containers():
-        from leaderq.testing.containers import ZooKeeperContainer
+        from leaderq.testing import containers
 
-        return ZooKeeperContainer(**options)
+        return containers.ZooKeeperContainer(**options)
     from leaderq.testing.zookeeper_server import ZooKeeperServer
 
     return ZooKeeperServer(progress=progress, **options)
 
 
+def zookeeper_ensemble(*, progress: Progress = to_stderr, **options: Any) -> Server:
+    """A ZooKeeper ensemble of three, not started."""
+    if (given := _given("ZooKeeper")) is not None:
+        return given
+    if wants_containers():
+        from leaderq.testing import containers
+
+        return containers.ZooKeeperContainerEnsemble(**options)
+    from leaderq.testing.zookeeper_server import ZooKeeperEnsemble
+
+    return ZooKeeperEnsemble(progress=progress, **options)
+
+
 def kafka_server(*, progress: Progress = to_stderr, **options: Any) -> Server:
     """One Kafka broker, not started; ``options`` as of :class:`~leaderq.testing.kafka_server.KafkaBroker`."""
-    if address := os.environ.get("LEADERQ_KAFKA"):
-        return GivenServer("Kafka", address, source="LEADERQ_KAFKA")
+    if (given := _given("Kafka")) is not None:
+        return given
     if wants_containers():
-        from leaderq.testing.containers import KafkaContainer
+        from leaderq.testing import containers
 
-        return KafkaContainer(**options)
+        return containers.KafkaContainer(**options)
     from leaderq.testing.kafka_server import KafkaBroker
 
     return KafkaBroker(progress=progress, **options)
+
+
+def kafka_cluster(*, progress: Progress = to_stderr, **options: Any) -> Server:
+    """A Kafka cluster of three, not started."""
+    if (given := _given("Kafka")) is not None:
+        return given
+    if wants_containers():
+        from leaderq.testing import containers
+
+        return containers.KafkaContainerCluster(**options)
+    from leaderq.testing.kafka_server import KafkaCluster
+
+    return KafkaCluster(progress=progress, **options)
+
+
+def _given(what: str) -> GivenServer | None:
+    variable = f"LEADERQ_{what.upper()}"
+    address = os.environ.get(variable)
+    return GivenServer(what, address, source=variable) if address else None

@@ -7,21 +7,19 @@ dies while it starts, raises :class:`~leaderq.errors.ServerFailed` with its last
 
 from __future__ import annotations
 
-import atexit
-import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
 
 from leaderq.errors import ServerFailed
+from leaderq.testing.registry import failure_listeners
 from leaderq.testing.waiting import patience
 
 START_TIMEOUT_S: Final = 60.0
-STOP_GRACE_S: Final = 10.0
 _LOG_LINES: Final = 25
 
 S = TypeVar("S", bound="Server")
@@ -82,36 +80,9 @@ class Server(ABC):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is not None:
-            for keep in failure_listeners:
-                keep(self)
+            for listener in failure_listeners:
+                listener(self, error)
         self.stop()
-
-
-failure_listeners: Final[list[Callable[[Server], None]]] = []
-"""Called with a server whose ``with`` block ends in an error, before its log goes with its data."""
-
-_started: Final[dict[Server, int]] = {}
-
-
-def remember(server: Server) -> None:
-    """Stop ``server`` at the exit of this process, so that its data do not stay behind."""
-    _started[server] = os.getpid()
-
-
-def forget(server: Server) -> None:
-    """The opposite of :func:`remember`."""
-    _started.pop(server, None)
-
-
-def started_servers() -> Iterator[Server]:
-    """The servers of this process that were started and not stopped."""
-    return iter([server for server, owner in list(_started.items()) if owner == os.getpid()])
-
-
-@atexit.register
-def _stop_all() -> None:
-    for server in started_servers():
-        server.stop()
 
 
 def log_tail(path: Path, *, since: int = 0, lines: int = _LOG_LINES) -> str:

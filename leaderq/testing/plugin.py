@@ -1,0 +1,231 @@
+"""pytest fixtures for tests on real servers. It is there as soon as leaderq is installed, and costs nothing until used.
+
+===================  ========  ======================================================================================
+fixture              scope     gives
+===================  ========  ======================================================================================
+zookeeper_server     session   a running ZooKeeper server (``.address``; kill, freeze, thaw, start, restart)
+zookeeper_ensemble   session   three of them that elect a leader (``.members``, ``.leader``, ``.followers``)
+kafka_broker         session   a running Kafka broker
+kafka_cluster        session   three of them (``.members``)
+znode_root           function  a path that no other test uses, such as ``/t-0f3c...``
+topic_name           function  a topic name that no other test uses
+fault_proxy          function  ``fault_proxy(address)``: a :class:`~leaderq.testing.fault_proxy.FaultProxy` before that server
+kafka_fault_proxy    function  a fault proxy before ``kafka_broker``; clients that begin at its address stay behind it
+===================  ========  ======================================================================================
+
+The servers run from jars, in containers or are given, as the environment says (``LEADERQ_SERVERS``, ``LEADERQ_ZOOKEEPER``,
+``LEADERQ_KAFKA``). What a test does to a server of the session is undone after it: frozen ones are thawed, killed ones started. A
+server that cannot be had for want of Java, jars or Docker skips the test with the reason, and fails it if ``CI`` is set. A fault asked
+of a given server skips the test. When a test fails, the logs of all servers that run are copied to ``logs/<session>``, and the
+summary says so. Sessions and xdist workers each have their own servers, ports and folders.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from leaderq.testing import registry
+
+if TYPE_CHECKING:
+    from leaderq.testing.fault_proxy import FaultProxy
+    from leaderq.testing.jars import Progress
+    from leaderq.testing.ports import LeasedPort
+    from leaderq.testing.server import Server
+
+PROXIED = "PROXIED"
+"""The listener of ``kafka_broker`` whose clients are sent to ``kafka_fault_proxy``."""
+
+_session_servers: list[Server] = []
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(pytestconfig: pytest.Config) -> Iterator[Any]:
+    """A ZooKeeper server for the session."""
+    yield from _for_the_session(pytestconfig, "zookeeper_server")
+
+
+@pytest.fixture(scope="session")
+def zookeeper_ensemble(pytestconfig: pytest.Config) -> Iterator[Any]:
+    """Three ZooKeeper servers for the session."""
+    yield from _for_the_session(pytestconfig, "zookeeper_ensemble")
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Any]:
+    """A Kafka broker for the session."""
+    from leaderq.testing import provision
+    from leaderq.testing.ports import lease_port
+
+    if provision.runs_from_jars("Kafka"):
+        before = lease_port()
+        pytestconfig.stash[_BEFORE_KAFKA] = before
+        way_in = {"listeners": {PROXIED: "PLAINTEXT"}, "advertised": {PROXIED: before.address}}
+        yield from _for_the_session(pytestconfig, "kafka_server", **way_in)
+        before.release()
+    else:
+        yield from _for_the_session(pytestconfig, "kafka_server")
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(pytestconfig: pytest.Config) -> Iterator[Any]:
+    """Three Kafka brokers for the session."""
+    yield from _for_the_session(pytestconfig, "kafka_cluster")
+
+
+@pytest.fixture
+def znode_root() -> str:
+    """A path of this test's own; it is not created."""
+    return f"/t-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def topic_name() -> str:
+    """A topic name of this test's own; it is not created."""
+    return f"t-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def fault_proxy() -> Iterator[Callable[[str], FaultProxy]]:
+    """A maker of fault proxies, stopped after the test."""
+    from leaderq.testing.fault_proxy import FaultProxy
+
+    made: list[FaultProxy] = []
+
+    def make(upstream: str) -> FaultProxy:
+        made.append(FaultProxy(upstream).start())
+        return made[-1]
+
+    yield make
+    for proxy in made:
+        proxy.stop()
+
+
+@pytest.fixture
+def kafka_fault_proxy(kafka_broker: Any, pytestconfig: pytest.Config) -> Iterator[FaultProxy]:
+    """A fault proxy before the broker of the session, which sends its clients through the proxy."""
+    from leaderq.testing.fault_proxy import FaultProxy
+
+    port = pytestconfig.stash.get(_BEFORE_KAFKA, None)
+    if port is None:
+        pytest.skip("Kafka is given or in a container; a proxy can stand only before one that runs from jars")
+    with FaultProxy(kafka_broker.address_of(PROXIED), port=port) as proxy:
+        yield proxy
+
+
+def _for_the_session(config: pytest.Config, kind: str, **options: Any) -> Iterator[Server]:
+    from leaderq.testing import provision
+
+    server = _start(config, lambda **more: getattr(provision, kind)(**options, **more))
+    _session_servers.append(server)
+    yield server
+    _session_servers.remove(server)
+    server.stop()
+
+
+def _start(config: pytest.Config, make: Callable[..., Server]) -> Server:
+    from leaderq.errors import MissingPiece
+    from leaderq.testing.given import GivenServer
+
+    try:
+        server = make(progress=_reporter(config)).start()
+    except MissingPiece as exc:
+        if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+            pytest.fail(f"CI must have the servers: {exc}", pytrace=False)
+        pytest.skip(str(exc))
+    if isinstance(server, GivenServer):
+        server.on_fault = _skip
+    return server
+
+
+def _skip(reason: str) -> NoReturn:
+    pytest.skip(reason)
+
+
+def _reporter(config: pytest.Config) -> Progress:
+    """Show progress on the terminal although output is captured: the first run fetches 50 MB, and must not look stuck."""
+    from leaderq.testing.jars import to_stderr
+
+    capture = config.pluginmanager.getplugin("capturemanager")
+
+    def report(line: str) -> None:
+        if capture is None:
+            to_stderr(line)
+            return
+        with capture.global_and_fixture_disabled():
+            to_stderr(line)
+
+    return report
+
+
+# -- undoing faults, keeping logs ------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Let the servers of the session serve again, whatever the test did to them."""
+    for server in _session_servers:
+        server.heal()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Copy the servers' logs when a test fails, while the servers of the test itself are still there."""
+    report = yield
+    item.config.stash[_KEEPER].settle(has_failed=report.failed)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say where the logs are."""
+    keeper = config.stash[_KEEPER]
+    if keeper.has_kept:
+        terminalreporter.write_line(f"server logs of failed tests: {keeper.path}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Only the name of the log folder is settled here; it is made when a test fails."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    keeper = _LogKeeper(config.invocation_params.dir / "logs" / f"{stamp}-{os.getpid()}-{worker}")
+    config.stash[_KEEPER] = keeper
+    registry.failure_listeners.append(keeper.hold)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave nothing behind for another session of this process."""
+    registry.failure_listeners.remove(config.stash[_KEEPER].hold)
+
+
+class _LogKeeper:
+    """Logs of servers whose ``with`` block failed are held until the test's outcome is known: the error may be expected."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.has_kept = False
+        self._held: dict[str, bytes] = {}
+
+    def hold(self, server: Server, error: BaseException) -> None:
+        if not isinstance(error, pytest.skip.Exception):
+            self._held |= {path.name: path.read_bytes() for path in server.log_paths if path.exists()}
+
+    def settle(self, *, has_failed: bool) -> None:
+        held, self._held = self._held, {}
+        if not has_failed:
+            return
+        for server in registry.started_servers():
+            held |= {path.name: path.read_bytes() for path in server.log_paths if path.exists()}
+        for name, content in held.items():
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / name).write_bytes(content)
+            self.has_kept = True
+
+
+_KEEPER = pytest.StashKey[_LogKeeper]()
+_BEFORE_KAFKA = pytest.StashKey["LeasedPort"]()
