@@ -187,15 +187,17 @@ class Client(KazooClient):
             was_open, self._gate_open = self._gate_open, False
         self._stopped.set()
         if was_open and not self.ended.is_set() and not self.is_connection_thread():
-            self._queue.append((CloseInstance, None))
-            self.wake()
+            self.ask_to_close()
             self.ended.wait(max(0.0, deadline - monotonic()))
-        confirmed = self._connection.is_session_closed
-        self.wake()
-        if not confirmed:
+        if not self.ended.is_set():
             self.drop()
         self._release(max(0.3, deadline - monotonic()))
-        return confirmed
+        return self._connection.is_session_closed
+
+    def ask_to_close(self) -> None:
+        """Queue the request that ends the session, past the gate."""
+        self._queue.append((CloseInstance, None))
+        self.wake()
 
     def _release(self, timeout_s: float) -> None:
         deadline = monotonic() + timeout_s

@@ -148,7 +148,8 @@ class OwnedSession(Session):
             with self._lock:
                 if self._state is SessionState.CLOSED:
                     return
-                old, credentials = self._own, self._credentials
+                # A client that died takes its connection along, not its session.
+                old, credentials = self._own, self._credentials or self._former
                 self._link = self._own = self._new_client()
                 was_lost, self._state, self._credentials = self._state is SessionState.LOST, SessionState.LOST, None
             log.warning("ZooKeeper session %s: replaced, for %s", self._label(old), reason)
@@ -164,7 +165,7 @@ class OwnedSession(Session):
         self._keeper.stop()
         deadline = monotonic() + timeout_s
         with self._replacing:  # a replacement under way is bounded, and must not open a client after we closed it
-            self._end(self._own, self._credentials, max(0.0, deadline - monotonic()))
+            self._end(self._own, self._credentials or self._former, max(0.0, deadline - monotonic()))
 
     def _end(self, client: Client, credentials: Credentials | None, timeout_s: float) -> None:
         deadline = monotonic() + timeout_s

@@ -62,6 +62,7 @@ class Session(Requests):
         self._lock = threading.Lock()
         self._state = SessionState.SUSPENDED
         self._credentials: Credentials | None = None
+        self._former: Credentials | None = None  # of the session before LOST, which the servers may still hold
         self._link: Link | None = None
         self._closed = threading.Event()
         self._listeners = Listeners()
@@ -209,7 +210,7 @@ class Session(Requests):
             if state is SessionState.CONNECTED:
                 self._credentials = link.credentials
             elif state is SessionState.LOST:
-                self._credentials = None
+                self._former, self._credentials = self._credentials, None
         log.log(_LEVELS[state], "ZooKeeper session %s: %s", self._label(link), _SENTENCES[state])
         if state is SessionState.CONNECTED:
             self._watches.restore()

@@ -91,11 +91,13 @@ class Subscription:
         """End the watch; may be called twice, from any thread, connected or not. Never blocks."""
         self._watches.remove(self)
 
-    def covers(self, server_path: str) -> bool:
-        """Whether an event at this path is one of ours."""
-        if server_path == self.server_path:
-            return True
-        return self.mode == WatchMode.TREE and (self.server_path == "/" or server_path.startswith(self.server_path + "/"))
+    def covers(self, kind: WatchKind, server_path: str) -> bool:
+        """Whether this event is one of ours; the server sends one event, whatever number of watches it is for."""
+        if self.mode == WatchMode.NODE:
+            return server_path == self.server_path
+        if kind is WatchKind.CHILDREN:  # meant for a one-shot watch: in a tree the child itself is told of
+            return False
+        return server_path == self.server_path or self.server_path == "/" or server_path.startswith(self.server_path + "/")
 
 
 class PersistentWatches:
@@ -143,9 +145,10 @@ class PersistentWatches:
 
     def route(self, kind: int, server_path: str) -> None:
         """Hand an event to whom it concerns. On the connection thread: queues, and returns."""
+        event = WatchEvent(WatchKind(kind), self._local_path(server_path))
         for subscription in self._all:
-            if subscription.covers(server_path):
-                self._deliver(subscription, WatchEvent(WatchKind(kind), self._local_path(server_path)))
+            if subscription.covers(event.kind, server_path):
+                self._deliver(subscription, event)
 
     def restore(self) -> None:
         """Set all watches again on a new connection. Never blocks; a failure waits for the next connection."""

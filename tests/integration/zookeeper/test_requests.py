@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -146,7 +147,7 @@ def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session:
     assert session.children("/") == ["big"]
 
 
-def test_paths_are_seen_without_the_chroot(zookeeper_server: ZooKeeperServer, znode_root: str, session: Session, opened) -> None:
+def test_paths_are_seen_without_the_chroot(zookeeper_server: ZooKeeperServer, znode_root: str, session: Session, opened: Callable[..., Session]) -> None:
     outside = opened(zookeeper_server.address)
     session.create("/a", b"x")
     assert outside.get(f"{znode_root}/a")[0] == b"x"

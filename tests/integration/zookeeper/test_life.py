@@ -1,0 +1,278 @@
+"""Beginnings, breaks and ends of a session."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kazoo.protocol.serialization import Sync
+
+from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.zookeeper import Session, SessionState, connect, end_session
+
+CONNECTED, SUSPENDED, LOST, CLOSED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST, SessionState.CLOSED
+Connect = Callable[..., Session]
+
+
+def heard_by(session: Session) -> list[SessionState]:
+    heard: list[SessionState] = []
+    session.add_listener(heard.append)
+    return heard
+
+
+def our_threads() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("leaderq-"))
+
+
+def test_a_session_knows_what_was_granted(zookeeper_server: ZooKeeperServer, opened: Connect) -> None:
+    assert opened(zookeeper_server.address, timeout_s=4.0).timeout_s == 4.0
+    assert opened(zookeeper_server.address, timeout_s=1000.0).timeout_s == 60.0
+    session = opened(zookeeper_server.address)
+    assert session.address == zookeeper_server.address
+    assert session.credentials is not None
+    assert session.credentials.session_id == session.id
+
+
+def test_an_ended_session_is_lost_and_the_next_one_has_a_new_id(zookeeper_server: ZooKeeperServer, session: Session) -> None:
+    heard, first = heard_by(session), session.id
+    session.create("/e", ephemeral=True)
+    assert session.credentials is not None
+    assert end_session(zookeeper_server.address, session.credentials)
+    eventually(lambda: heard[-1:] == [CONNECTED])
+    assert heard == [SUSPENDED, LOST, CONNECTED]
+    assert session.id not in (None, first)
+    assert session.exists("/e") is None
+
+
+def test_an_expired_session_is_lost_and_begun_anew(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    other = opened(zookeeper_server.address + znode_root)
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address + znode_root, timeout_s=1.0)
+    heard, first = heard_by(session), session.id
+    session.create("/e", ephemeral=True)
+    proxy.refuse()
+    eventually(lambda: other.exists("/e") is None)
+    assert LOST not in heard  # nobody could tell us
+    assert session.id == first
+    proxy.heal()
+    eventually(lambda: heard[-1:] == [CONNECTED])
+    assert heard == [SUSPENDED, LOST, CONNECTED]
+    assert session.id != first
+
+
+def test_a_dropped_connection_is_resumed_with_the_same_session(session: Session) -> None:
+    heard, first = heard_by(session), session.id
+    session.create("/e", ephemeral=True)
+    session.drop_connection()
+    eventually(lambda: heard == [SUSPENDED, CONNECTED])
+    assert session.id == first
+    assert session.exists("/e") is not None
+
+
+def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address + znode_root, timeout_s=6.0)
+    proxy.refuse()
+    eventually(lambda: session.state is SUSPENDED)
+    futures = [session.create_async(f"/n{number}") for number in range(100)]
+    assert all(isinstance(future.exception(0), NotConnected) for future in futures)
+    with pytest.raises(NotConnected):
+        session.get("/")
+    proxy.heal()
+    eventually(lambda: session.state is CONNECTED)
+    assert session.children("/") == []
+
+
+def test_a_request_never_outlives_the_connection_it_was_made_on(session: Session) -> None:
+    """Threads write without pause while the connection breaks again and again: each write is settled, and none is applied that was 'not sent'."""
+    stop, failed, made = threading.Event(), [], []
+
+    def write(label: int) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            name = f"/{label}-{number}"
+            error = session.create_async(name).exception(30)
+            (failed if isinstance(error, NotConnected) else made).append((name, error))
+
+    threads = [threading.Thread(target=write, args=(label,)) for label in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        before = len(made)
+        session.drop_connection()
+        eventually(lambda: session.state is CONNECTED and len(made) > before + 50)  # noqa: B023
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    there = set(session.children("/"))
+    assert [name for name, _ in failed if name[1:] in there] == []
+    assert [name for name, error in made if error is None and name[1:] not in there] == []
+    assert all(error is None or isinstance(error, ConnectionLost) for _, error in made)
+
+
+def test_a_server_that_restarts_finds_the_session_back(own_server: ZooKeeperServer, znode_root: str, opened: Connect) -> None:
+    session = opened(own_server.address + znode_root, timeout_s=30.0)
+    heard, first = heard_by(session), session.id
+    session.create("/e", ephemeral=True)
+    own_server.kill()
+    eventually(lambda: session.state is SUSPENDED)
+    own_server.restart()
+    eventually(lambda: session.state is CONNECTED, timeout_s=30)
+    assert heard == [SUSPENDED, CONNECTED]
+    assert session.id == first
+    assert session.exists("/e") is not None
+
+
+def test_a_replaced_session_is_lost_its_znodes_go_and_a_new_one_begins(session: Session) -> None:
+    heard, first = heard_by(session), session.id
+    session.create("/e", ephemeral=True)
+    session.replace("the test wants it")
+    eventually(lambda: heard == [LOST, CONNECTED])
+    assert session.id not in (None, first)
+    assert session.exists("/e") is None
+
+
+def test_a_connection_thread_that_dies_is_replaced(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    heard, first = heard_by(session), session.id
+
+    class Poison(Sync):
+        @property
+        def watcher(self) -> None:
+            raise SystemError("kazoo stumbles over this")
+
+    session.create("/e", ephemeral=True)
+    answer = session._send(Poison("/"), bool, None)
+    eventually(lambda: heard[-2:] == [LOST, CONNECTED])
+    assert answer.done()
+    assert session.id != first
+    assert session.exists("/e") is None
+    assert "the connection thread failed" in caplog.text
+
+
+def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leaderq.zookeeper.keeper.STUCK_S", 0.5)
+    monkeypatch.setattr(type(session._own), "timeout_s", 0.2)
+    heard, first, go_on = heard_by(session), session.id, threading.Event()
+    session._own.add_listener(lambda state: go_on.wait(60) and None)
+    session.drop_connection()
+    eventually(lambda: heard[-1:] == [CONNECTED] and session.id != first, timeout_s=20)
+    assert LOST in heard
+    assert session.exists("/") is not None
+    go_on.set()
+
+
+def test_closing_ends_the_session_at_once(zookeeper_server: ZooKeeperServer, znode_root: str, session: Session, opened: Connect) -> None:
+    other = opened(zookeeper_server.address + znode_root)
+    heard = heard_by(session)
+    session.create("/e", ephemeral=True)
+    session.close()
+    assert other.exists("/e") is None
+    session.close()
+    assert heard == [CLOSED]
+    assert (session.state, session.id, session.credentials) == (CLOSED, None, None)
+
+
+def test_closing_without_a_connection_ends_the_session_through_another_one(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    other = opened(zookeeper_server.address + znode_root)
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(f"{proxy.address},{zookeeper_server.address}{znode_root}", timeout_s=20.0)
+    while session._own._connection._socket.getpeername()[1] != int(proxy.address.rpartition(":")[2]):
+        session.replace("it must be on the proxy")
+        eventually(lambda: session.state is CONNECTED)
+    session.create("/e", ephemeral=True)
+    proxy.black_hole()
+    session.close()
+    assert other.exists("/e") is None
+
+
+def test_closing_while_suspended_and_nobody_answers_returns(
+    zookeeper_server: ZooKeeperServer, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=4.0)
+    proxy.refuse()
+    eventually(lambda: session.state is SUSPENDED)
+    session.close(timeout_s=1.0)
+    assert session.state is CLOSED
+    assert isinstance(session.get_async("/").exception(0), SessionClosed)
+
+
+def test_closing_a_black_holed_session_returns(
+    zookeeper_server: ZooKeeperServer, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=20.0)
+    pending = session.get_async("/")
+    pending.result(10)
+    proxy.black_hole()
+    pending = session.get_async("/")
+    session.close(timeout_s=1.0)
+    assert isinstance(pending.exception(5), ConnectionLost)
+
+
+@pytest.mark.parametrize("where", ["listener", "watch", "answer"])
+def test_a_session_may_be_closed_from_its_own_threads(session: Session, where: str) -> None:
+    def close(_: object) -> None:
+        session.close()
+
+    if where == "listener":
+        session.add_listener(lambda state: session.close() if state is SUSPENDED else None)
+        session.drop_connection()
+    elif where == "watch":
+        session.exists("/a", close)
+        session.create("/a")
+    else:
+        session.exists_async("/").add_done_callback(close)
+    eventually(lambda: session.state is CLOSED)
+    eventually(lambda: session._closed.is_set())
+
+
+def test_a_fork_must_not_use_its_parents_session(session: Session) -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            session.get("/")
+        except SessionClosed as exc:
+            os.write(writing, str(exc).encode())
+            session.close()
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as said:
+        assert b"after the fork" in said.read()
+    assert session.exists("/") is not None
+    assert session.state is CONNECTED
+
+
+def test_fifty_sessions_leave_no_thread_and_no_descriptor(zookeeper_server: ZooKeeperServer) -> None:
+    def open_descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    for number in range(52):
+        with connect(zookeeper_server.address, timeout_s=4.0) as session:
+            if number % 3 == 1:
+                session.drop_connection()
+            if number % 3 == 2:
+                session.replace("the test wants it")
+        if number == 1:
+            gc.collect()
+            eventually(lambda: our_threads() == [])
+            before = open_descriptors()
+    eventually(lambda: our_threads() == [])
+    gc.collect()
+    eventually(lambda: open_descriptors() <= before)

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from leaderq.errors import NotConnected
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.zookeeper import Session, SessionState, WatchEvent, WatchKind, end_session
+
+CREATED, DELETED, CHANGED, CHILDREN, SESSION = WatchKind.CREATED, WatchKind.DELETED, WatchKind.CHANGED, WatchKind.CHILDREN, WatchKind.SESSION
+
+
+def reconnected(session: Session) -> bool:
+    return session.state is SessionState.CONNECTED
+
+
+def test_a_watch_fires_once_with_the_path_as_the_session_sees_it(session: Session) -> None:
+    heard: list[WatchEvent] = []
+    session.exists("/a", heard.append)
+    session.children("/", heard.append)
+    session.create("/a")
+    eventually(lambda: len(heard) == 2)
+    assert set(heard) == {WatchEvent(CREATED, "/a"), WatchEvent(CHILDREN, "/")}
+    session.get("/a", heard.append)
+    session.set("/a", b"x")
+    session.set("/a", b"y")
+    eventually(lambda: heard[2:] == [WatchEvent(CHANGED, "/a")])
+    session.get("/a", heard.append)
+    session.delete("/a")
+    eventually(lambda: heard[3:] == [WatchEvent(DELETED, "/a")])
+
+
+def test_the_same_watch_asked_for_often_fires_once(session: Session) -> None:
+    heard: list[WatchEvent] = []
+    for _ in range(20):
+        session.exists("/a", heard.append)
+    session.create("/a")
+    session.exists("/a")
+    session.children("/")
+    eventually(lambda: heard)
+    assert heard == [WatchEvent(CREATED, "/a")]
+
+
+def test_a_watch_lost_with_the_connection_says_so(session: Session) -> None:
+    heard: list[WatchEvent] = []
+    session.exists("/a", heard.append)
+    session.drop_connection()
+    eventually(lambda: heard == [WatchEvent(SESSION, "/a")])
+
+
+def test_a_watch_that_raises_is_logged_and_the_next_one_fires(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[WatchEvent] = []
+
+    def bad(event: WatchEvent) -> None:
+        raise ValueError("bad watch")
+
+    with caplog.at_level(logging.ERROR):
+        session.exists("/a", bad)
+        session.exists("/b", heard.append)
+        session.create("/a")
+        session.create("/b")
+        eventually(lambda: heard)
+    assert "bad watch" in caplog.text
+
+
+def test_a_tree_is_watched_for_as_long_as_wanted(session: Session) -> None:
+    heard: list[WatchEvent] = []
+    subscription = session.watch_tree("/t", heard.append)
+    session.create("/t")
+    session.create("/tx")
+    session.create("/t/a")
+    session.set("/t/a", b"1")
+    session.set("/t/a", b"2")
+    session.delete("/t/a")
+    session.delete("/t")
+    wanted = [
+        WatchEvent(CREATED, "/t"),
+        WatchEvent(CREATED, "/t/a"),
+        WatchEvent(CHANGED, "/t/a"),
+        WatchEvent(CHANGED, "/t/a"),
+        WatchEvent(DELETED, "/t/a"),
+        WatchEvent(DELETED, "/t"),
+    ]
+    eventually(lambda: heard == wanted)
+    subscription.close()
+    subscription.close()
+    session.create("/t")
+    session.sync()
+    session.exists("/t", heard.append)
+    session.set("/t", b"x")
+    eventually(lambda: len(heard) == len(wanted) + 1)  # the one-shot watch fired, and so would the other have by now
+
+
+def test_the_whole_chroot_can_be_watched(session: Session) -> None:
+    heard: list[WatchEvent] = []
+    with session.watch_tree("/", heard.append):
+        session.create("/a")
+        session.set("/", b"x")
+        eventually(lambda: heard == [WatchEvent(CREATED, "/a"), WatchEvent(CHANGED, "/")])
+
+
+def test_a_node_is_watched_with_its_children_but_not_below(session: Session) -> None:
+    heard: list[WatchEvent] = []
+    with session.watch_node("/n", heard.append):
+        session.create("/n")
+        session.create("/n/a")
+        session.create("/n/a/b")
+        session.set("/n", b"x")
+        eventually(lambda: heard == [WatchEvent(CREATED, "/n"), WatchEvent(CHILDREN, "/n"), WatchEvent(CHANGED, "/n")])
+
+
+def test_one_shot_and_persistent_watches_do_not_take_each_others_events(session: Session) -> None:
+    tree: list[WatchEvent] = []
+    once: list[WatchEvent] = []
+    session.create("/t")
+    session.create("/t/a")
+    with session.watch_tree("/t", tree.append):
+        session.get("/t/a", once.append)
+        session.children("/t", once.append)
+        session.set("/t/a", b"1")
+        session.set("/t/a", b"2")
+        session.create("/t/b")
+        eventually(lambda: tree == [WatchEvent(CHANGED, "/t/a"), WatchEvent(CHANGED, "/t/a"), WatchEvent(CREATED, "/t/b")])
+        assert once == [WatchEvent(CHANGED, "/t/a"), WatchEvent(CHILDREN, "/t")]
+
+
+def test_closing_a_persistent_watch_leaves_one_shot_watches_and_its_twins_alone(session: Session) -> None:
+    once: list[WatchEvent] = []
+    twin: list[WatchEvent] = []
+    session.create("/t")
+    closing = session.watch_tree("/t", print)
+    node = session.watch_node("/t", print)
+    session.get("/t", once.append)
+    staying = session.watch_tree("/t", twin.append)
+    closing.close()
+    node.close()
+    session.sync()
+    session.set("/t", b"x")
+    eventually(lambda: once == twin == [WatchEvent(CHANGED, "/t")])
+    staying.close()
+
+
+def test_the_server_forgets_a_watch_that_is_closed(
+    zookeeper_server: ZooKeeperServer, session: Session, znode_root: str
+) -> None:
+    with session.watch_tree("/t", print), session.watch_node("/t", print):
+        assert f"{znode_root}/t" in zookeeper_server.ask("wchp")
+    eventually(lambda: f"{znode_root}/t" not in zookeeper_server.ask("wchp"))
+
+
+def test_a_tree_watch_stands_again_after_a_reconnection_and_says_that_it_was_away(session: Session) -> None:
+    heard: list[WatchEvent] = []
+    session.create("/t")
+    with session.watch_tree("/t", heard.append), session.watch_node("/t", heard.append):
+        for number in range(3):
+            session.drop_connection()
+            eventually(lambda: heard.count(WatchEvent(SESSION, "/t")) == 2)
+            session.create(f"/t/{number}")
+            eventually(lambda: WatchEvent(CREATED, f"/t/{number}") in heard and WatchEvent(CHILDREN, "/t") in heard)  # noqa: B023
+            heard.clear()
+
+
+def test_a_tree_watch_stands_again_in_the_next_session(zookeeper_server: ZooKeeperServer, session: Session) -> None:
+    heard: list[WatchEvent] = []
+    session.create("/t")
+    subscription = session.watch_tree("/t", heard.append)
+    first = session.id
+    assert session.credentials is not None
+    end_session(zookeeper_server.address, session.credentials)
+    eventually(lambda: session.id not in (None, first) and heard == [WatchEvent(SESSION, "/t")])
+    session.replace("the test wants it")
+    eventually(lambda: heard == [WatchEvent(SESSION, "/t")] * 2)
+    session.set("/t", b"x")
+    eventually(lambda: heard[2:] == [WatchEvent(CHANGED, "/t")])
+    subscription.close()
+
+
+def test_a_change_made_while_the_connection_is_away_is_found_by_reading_at_the_session_event(
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Callable[..., Session],
+    fault_proxy: Callable[[str], FaultProxy],
+) -> None:
+    other = opened(zookeeper_server.address + znode_root)
+    proxy = fault_proxy(zookeeper_server.address)
+    watcher = opened(proxy.address + znode_root, timeout_s=4.0)
+    seen: list[list[str]] = []
+    watcher.watch_tree("/", lambda event: seen.append(watcher.children("/")) if event.kind is SESSION else None)
+    proxy.refuse()
+    eventually(lambda: watcher.state is SessionState.SUSPENDED)
+    other.create("/missed")
+    with pytest.raises(NotConnected):
+        watcher.watch_tree("/x", print)
+    assert len(watcher._watches) == 1
+    proxy.heal()
+    eventually(lambda: seen == [["missed"]], timeout_s=20)
