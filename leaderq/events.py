@@ -182,5 +182,5 @@ class EventBus:
             if isinstance(event, kind):
                 try:
                     listener(event)
-                except Exception:  # noqa: BLE001  (contract: a broken listener never reaches the work)
+                except Exception:
                     log.exception("listener %r failed on %s; the work goes on", listener, event.name)

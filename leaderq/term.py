@@ -90,7 +90,7 @@ class Term:
         self,
         *,
         number: int,
-        id: str,  # noqa: A002  (the public word)
+        id: str,
         career: str,
         candidate: str,
         deadline: float,

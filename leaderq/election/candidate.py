@@ -164,18 +164,26 @@ class Candidate:
     def withdraw(self, *, timeout_s: float = 5.0) -> bool:
         """Leave the line, and end the present term if there is one; gives whether that was confirmed within ``timeout_s``.
 
-        A term must still be concluded by its runner.
+        A term that :meth:`await_term` has given out must still be concluded by its runner.
         """
-        self._inbox.put(Signal.WITHDRAW)
+        if self._thread is None:
+            return True
+        heard = threading.Event()
+        self._do(self._withdraw)
+        self._do(lambda: self._mark(heard))
         with self._changed:
-            return bool(self._changed.wait_for(lambda: self._role is Role.RESTING or self._broken, timeout_s))
+            done = self._changed.wait_for(lambda: self._broken or (heard.is_set() and self._role is Role.RESTING), timeout_s)
+            return bool(done)
 
     def close(self, *, timeout_s: float = 5.0) -> None:
-        """Withdraw and end the thread. May be called twice, and without :meth:`stand`."""
+        """Withdraw and end the thread. May be called twice, and without :meth:`stand`.
+
+        A term that was given out should be concluded first: within ``timeout_s`` it still can be, after that its znode stays
+        until the session ends.
+        """
         if self._thread is None:
             return
-        if self._tenure is None:
-            self.withdraw(timeout_s=timeout_s)
+        self.withdraw(timeout_s=timeout_s)
         self.session.remove_listener(self._session_changed)
         self._do(self._stop)
         self._thread.join(timeout_s)
@@ -387,6 +395,13 @@ class Candidate:
         self._reason = self._reason or reason
         self._take(Signal.TOLD)
 
+    def _withdraw(self) -> None:
+        self._take(Signal.WITHDRAW)
+        with self._changed:
+            untaken, self._won = self._won, None
+        if untaken is not None:  # nobody's code works on it
+            self._conclude(untaken)
+
     def _announce(self, term: OpenTerm, stage: Stage) -> None:
         if self._tenure is not None and self._tenure.term is term and self._role.holds_term:
             self._tenure.announce(stage)
@@ -397,6 +412,11 @@ class Candidate:
             self._take(Signal.HANDED_OVER)
 
     # ---- edges ------------------------------------------------------------------------------------------------------------
+
+    def _mark(self, heard: threading.Event) -> None:
+        with self._changed:
+            heard.set()
+            self._changed.notify_all()
 
     def _stop(self) -> None:
         self._stopping = True

@@ -62,6 +62,8 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
         return kind()
     try:
         found = json.loads(data)
+        if not isinstance(found, dict):
+            raise TypeError("it is no object")
         known: dict[str, Any] = {field.name: found[field.name] for field in fields(kind) if field.name in found}
         _check_counter(known.get("number", known.get("floor", 0)))
         return kind(**known)

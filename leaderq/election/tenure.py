@@ -121,12 +121,15 @@ class Tenure:
 
     def write(self, term: Term, ops: Sequence[Operation]) -> list[Any]:
         """A multi that fails if this tenure is over; see :meth:`leaderq.term.Term.write`. Called on the career's thread."""
+        # An answer that comes after the end of the lease is still worth having: without it the outcome is unknown. Where none
+        # can come, the candidate drops the connection at that moment, which ends the wait.
+        after_s = self._session.timeout_s / 3
         while True:
             if self._session.id not in (self._victory.session, None):
                 raise self._deposed(Reason.SESSION)
             try:
                 fenced = [Check(self.node), *ops]
-                return self._session.multi(fenced, timeout_s=max(0.001, term.remaining_s()))[1:]
+                return self._session.multi(fenced, timeout_s=term.remaining_s() + after_s)[1:]
             except NotConnected:
                 # Nothing was sent. Wait for the connection, at most as long as the lease lasts.
                 time.sleep(min(0.02, term.remaining_s()))

@@ -81,18 +81,14 @@ class Service:
 
     def _execute(self) -> None:
         self._enter(Stage.EXECUTION)
-        going = True
-        while going and not self._term.ending.is_set():
+        while not self._term.ending.is_set() and not self._failed:
             if self._term.paused:
                 self._term.wait(_PAUSED_LOOK_S)
             else:
-                going = self._unit.run(self._one_unit)
-
-    def _one_unit(self) -> None:
-        self._call(Stage.EXECUTION, self._career.execute)
+                self._unit.run(lambda: self._call(Stage.EXECUTION, self._career.execute))
 
     def _call(self, stage: Stage, code: Callable[[OpenTerm], None]) -> bool:
-        """Call the user's ``code``; gives whether it returned."""
+        """Call the user's ``code``; gives whether it returned. After a ``False`` no further unit may begin."""
         try:
             code(self._term)
         except Deposed as exc:

@@ -188,13 +188,13 @@ def test_a_candidate_used_as_a_context_manager_gives_its_term_back(electorate, w
 
 def test_standing_and_withdrawing_many_times_leaves_no_znode_and_no_thread(electorate, won):
     session = electorate.session()
-    threads = threading.active_count()
+    before = threading.active_count()
     for _ in range(20):
         candidate = electorate.candidate("a", session)
         candidate.stand()
         candidate.close()
-    assert eventually(lambda: electorate.session().children(electorate.path("candidates")) == [])
-    eventually(lambda: threading.active_count() <= threads + 3)  # the session of the line above
+    assert session.children(electorate.path("candidates")) == []
+    eventually(lambda: threading.active_count() == before)
 
 
 def test_a_term_record_that_is_not_ours_is_never_overwritten(electorate, won, caplog):

@@ -40,7 +40,7 @@ def test_a_thawed_worker_gets_its_whole_grace():
     watch = Watch(looked_s=99.9).heard(REPORT)
     for at in steps(100.0, 40):
         watch, _ = watch.look(at, stopped=True)
-    assert looks(watch, steps(110.0, 4)) == [Verdict.LEAVE_ALONE] * 4
+    assert looks(watch, steps(110.0, 4)) == [Verdict.LEAVE_ALONE] * 3 + [Verdict.TERMINATE]
 
 
 def test_a_guardian_that_did_not_run_itself_holds_nothing_against_the_worker():
