@@ -57,7 +57,7 @@ class Lane:
 
     def feed(self, chunk: bytes, *, now: float) -> None:
         """Bytes have come in."""
-        if self.weather.is_swallowed:
+        if self.weather.is_swallowed or self.must_cut:
             self.has_lost = True
             return
         for piece in self._pieces(chunk):
@@ -121,7 +121,7 @@ class Lane:
         self._held_frame += data
         while not self._rest and (frame := self._next_frame()):
             self._pass_or_lose(frame, passed)
-        if not self.is_judging() and self._held_frame and len(self._held_frame) >= 4:
+        if not self.is_judging() and not self.must_cut and len(self._held_frame) >= 4:
             self._rest = self._frame_size() - len(self._held_frame)
             passed.append(bytes(self._held_frame))
             self._held_frame.clear()

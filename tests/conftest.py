@@ -1,0 +1,22 @@
+"""For all rings. The fixtures that give servers come from leaderq's own pytest plugin (``leaderq.testing.plugin``)."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without the plugin every test on a server would fail for an unknown fixture, which says nothing of the cause."""
+    if not config.pluginmanager.has_plugin("leaderq"):
+        raise pytest.UsageError("leaderq is not installed in this environment; run: pip install -e '.[dev]' (or: make test)")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the developer has set for their own use of leaderq must not change a test; what chooses the servers stays."""
+    keep = {"LEADERQ_CACHE", "LEADERQ_JAVA", "LEADERQ_SERVERS", "LEADERQ_TEST_PATIENCE"}
+    for name in os.environ:
+        if name.startswith("LEADERQ_") and name not in keep:
+            monkeypatch.delenv(name)

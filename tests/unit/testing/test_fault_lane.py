@@ -1,0 +1,142 @@
+"""What becomes of the bytes of one direction, without sockets and clocks."""
+
+from __future__ import annotations
+
+from leaderq.testing.fault_lane import HIGH_WATER, Lane, Verdict, Weather
+from leaderq.testing.fault_rules import ReplyRules
+
+
+def frame(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def lane(rules: ReplyRules, weather: Weather | None = None) -> Lane:
+    return Lane(weather or Weather(), rules.for_connection()[1], lambda: rules.are_armed)
+
+
+def flow(one: Lane, *chunks: bytes, now: float = 0.0) -> bytes:
+    for chunk in chunks:
+        one.feed(chunk, now=now)
+    data = one.due(now=now)
+    one.sent(len(data))
+    return data
+
+
+def test_without_a_rule_bytes_pass_at_once_even_in_mid_frame() -> None:
+    one = lane(ReplyRules())
+    assert flow(one, frame(b"hello")[:6]) == frame(b"hello")[:6]
+    assert flow(one, frame(b"hello")[6:]) == frame(b"hello")[6:]
+
+
+def test_the_next_reply_is_lost_whole_whatever_the_chunks() -> None:
+    stream = frame(b"one") + frame(b"two") + frame(b"three")
+    for cut in range(1, len(stream)):
+        rules = ReplyRules()
+        one = lane(rules)
+        assert flow(one, frame(b"zero")) == frame(b"zero")
+        rules.drop(1)
+        assert flow(one, stream[:cut], stream[cut:]) == b""
+        assert one.must_cut
+        assert rules.dropped == 1
+
+
+def test_a_rule_armed_in_mid_frame_begins_with_the_next_frame() -> None:
+    rules = ReplyRules()
+    one = lane(rules)
+    started = flow(one, frame(b"before")[:7])
+    rules.drop(1)
+    assert started + flow(one, frame(b"before")[7:] + frame(b"lost")) == frame(b"before")
+    assert one.must_cut
+
+
+def test_a_predicate_chooses_the_reply() -> None:
+    rules = ReplyRules()
+    one = lane(rules)
+    rules.drop(lambda body: body == b"b")
+    assert flow(one, frame(b"a") + frame(b"b") + frame(b"c")) == frame(b"a")
+    assert one.must_cut
+
+
+def test_only_the_reply_to_the_chosen_request_of_that_connection_is_lost() -> None:
+    rules = ReplyRules()
+    mine, other = rules.for_connection(), rules.for_connection()
+    rules.drop_reply_to(lambda body: body.endswith(b"create"), 0)
+    assert mine[0](b"0001read") is Verdict.PASS
+    assert mine[0](b"0002create") is Verdict.PASS
+    assert mine[1](b"0001ok") is Verdict.PASS
+    assert other[1](b"0002ok") is Verdict.PASS
+    assert mine[1](b"0002ok") is Verdict.LOSE_AND_CUT
+    assert mine[1](b"0002ok") is Verdict.PASS
+    assert not rules.are_armed
+
+
+def test_several_replies_are_lost_and_the_cut_comes_with_the_last() -> None:
+    rules = ReplyRules()
+    one = lane(rules)
+    rules.drop(2)
+    assert flow(one, frame(b"a")) == b""
+    assert not one.must_cut
+    assert flow(one, frame(b"b")) == b""
+    assert one.must_cut
+
+
+def test_what_waits_for_a_rule_is_passed_when_the_rule_is_gone() -> None:
+    rules = ReplyRules()
+    one = lane(rules)
+    rules.drop(lambda body: False)
+    assert flow(one, frame(b"hello")[:6]) == b""
+    rules.forget()
+    assert flow(one, frame(b"hello")[6:]) == frame(b"hello")
+
+
+def test_a_stream_without_frames_is_passed_on_under_any_rule() -> None:
+    rules = ReplyRules()
+    one = lane(rules)
+    rules.drop(1)
+    assert flow(one, b"imok and more text") == b"imok and more text"
+    assert rules.dropped == 0
+
+
+def test_delayed_bytes_are_due_later_and_in_order() -> None:
+    weather = Weather(delay_s=2.0)
+    one = lane(ReplyRules(), weather)
+    one.feed(frame(b"a"), now=1.0)
+    weather.delay_s = 0.0
+    one.feed(frame(b"b"), now=1.5)
+    assert one.due(now=2.9) == b""
+    assert one.next_due == 3.0
+    assert one.due(now=3.0) == frame(b"a") + frame(b"b")
+
+
+def test_held_bytes_are_delivered_at_the_end_and_nothing_is_lost() -> None:
+    weather = Weather(is_held=True)
+    one = lane(ReplyRules(), weather)
+    assert flow(one, frame(b"a")) == b""
+    weather.is_held = False
+    assert flow(one) == frame(b"a")
+    assert not one.has_lost
+
+
+def test_swallowed_bytes_are_lost_also_those_on_their_way() -> None:
+    weather = Weather(delay_s=5.0)
+    one = lane(ReplyRules(), weather)
+    one.feed(frame(b"a"), now=0.0)
+    weather.is_swallowed = True
+    assert one.due(now=9.0) == b""
+    assert one.has_lost
+    assert one.is_empty
+
+
+def test_a_lane_that_cannot_deliver_stops_reading() -> None:
+    one = lane(ReplyRules(), Weather(is_held=True))
+    one.feed(frame(bytes(HIGH_WATER)), now=0.0)
+    assert not one.has_room
+
+
+def test_partly_sent_bytes_are_not_sent_twice() -> None:
+    one = lane(ReplyRules())
+    one.feed(frame(b"abcdef"), now=0.0)
+    one.feed(frame(b"x"), now=0.0)
+    whole = one.due(now=0.0)
+    one.sent(5)
+    assert one.due(now=0.0) == whole[5:]
