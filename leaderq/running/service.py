@@ -15,7 +15,7 @@ from leaderq.errors import Deposed
 from leaderq.events import CareerError, EventBus, Stage, StageBegan
 from leaderq.running.abandonment import AbandonableUnit
 from leaderq.running.budgets import Budgets
-from leaderq.term import OpenTerm
+from leaderq.term import OpenTerm, Reason
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +97,7 @@ class Service:
         except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001  (published, and the term ends)
             self._failed = True
             self._events.publish(CareerError(self._term.career, self._term.candidate, self._term.number, stage.value, exc))
+            self._term.wind_up(Reason.FAILED)  # at once, so that handOver is told why
             self._step_down()
             return False
         return True
