@@ -96,7 +96,9 @@ class Connection(ConnectionHandler):
         limits: tuple[float, float] = super()._connect(host, hostip, port)
         self._silence = Silence(self.timeout_s, monotonic())
         self._connecting = False
-        if self.client._stopped.is_set():  # meanwhile; kazoo would serve this connection for ever, and the session would live on
+        if (
+            self.client._stopped.is_set()
+        ):  # meanwhile; kazoo would serve this connection for ever, and the session would live on
             self.client.ask_to_close()
         return limits
 

@@ -8,7 +8,7 @@ from time import monotonic
 
 from kazoo.protocol.states import KazooState
 
-from leaderq.errors import AccessRefused, ConnectionLost, NoNode, ServersUnreachable, ZooKeeperError
+from leaderq.errors import AccessRefused, ConnectionLost, NoNode, NoPermission, ServersUnreachable, ZooKeeperError
 from leaderq.zookeeper.address import Address
 from leaderq.zookeeper.client import Client
 from leaderq.zookeeper.ending import SessionEnder
@@ -83,10 +83,12 @@ class OwnedSession(Session):
         try:
             if self.exists("/", timeout_s=max(0.1, deadline - monotonic())) is None and self.chroot:
                 self._create_chroot(deadline)
-        except ConnectionLost as exc:
+        except NoPermission:
+            raise
+        except (ConnectionLost, AccessRefused) as exc:
             self._own.ended.wait(0.2)  # a refusal ends the client just after it fails its requests
             self._raise_if_refused()
-            raise self._unreachable(timeout_s) from exc
+            raise (exc if isinstance(exc, AccessRefused) else self._unreachable(timeout_s)) from exc
 
     def _create_chroot(self, deadline: float) -> None:
         chroot, self._chroot = self._chroot, ""
@@ -169,7 +171,7 @@ class OwnedSession(Session):
 
     def _end(self, client: Client, credentials: Credentials | None, timeout_s: float) -> None:
         deadline = monotonic() + timeout_s
-        if client.finish(timeout_s=timeout_s / 2) or credentials is None:
+        if client.finish(timeout_s=timeout_s / 2) or credentials is None or client.auth_failed:
             return
         # Its connection is gone or silent; another one may still reach a server, and spare everyone the wait for the expiry.
         left_s = max(0.0, deadline - monotonic())

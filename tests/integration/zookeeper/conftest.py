@@ -8,17 +8,10 @@ from typing import Any
 import pytest
 
 from leaderq.testing import ZooKeeperServer
-from leaderq.zookeeper import Session, SessionState, connect
+from leaderq.testing.ports import lease_port
+from leaderq.zookeeper import Session, connect
 
 Connect = Callable[..., Session]
-
-
-class Heard(list[SessionState]):
-    """The states a session announced since it was made."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__()
-        session.add_listener(self.append)
 
 
 @pytest.fixture
@@ -42,15 +35,9 @@ def session(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect)
     return opened(zookeeper_server.address + znode_root, timeout_s=4.0)
 
 
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[ZooKeeperServer]:
-    """A server that the tests of one module may freeze, kill and restart."""
-    with ZooKeeperServer() as server:
-        yield server
-
-
 @pytest.fixture
-def frozen(own_server: ZooKeeperServer) -> Iterator[Callable[[], None]]:
-    """Freezes ``own_server``; thawed after the test."""
-    yield own_server.freeze
-    own_server.thaw()
+def closed_port() -> Iterator[str]:
+    """An address where nobody listens."""
+    port = lease_port()
+    yield port.address
+    port.release()

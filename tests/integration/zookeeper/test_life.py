@@ -93,7 +93,7 @@ def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(
 
 
 def test_a_request_never_outlives_the_connection_it_was_made_on(session: Session) -> None:
-    """Threads write without pause while the connection breaks again and again: each write is settled, and none is applied that was 'not sent'."""
+    """Threads write on while the connection breaks again and again; what was "not sent" must never be applied."""
     stop, failed, made = threading.Event(), [], []
 
     def write(label: int) -> None:
@@ -121,13 +121,15 @@ def test_a_request_never_outlives_the_connection_it_was_made_on(session: Session
     assert all(error is None or isinstance(error, ConnectionLost) for _, error in made)
 
 
-def test_a_server_that_restarts_finds_the_session_back(own_server: ZooKeeperServer, znode_root: str, opened: Connect) -> None:
-    session = opened(own_server.address + znode_root, timeout_s=30.0)
+def test_a_server_that_restarts_finds_the_session_back(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
+) -> None:
+    session = opened(zookeeper_server.address + znode_root, timeout_s=30.0)
     heard, first = heard_by(session), session.id
     session.create("/e", ephemeral=True)
-    own_server.kill()
+    zookeeper_server.kill()
     eventually(lambda: session.state is SUSPENDED)
-    own_server.restart()
+    zookeeper_server.restart()
     eventually(lambda: session.state is CONNECTED, timeout_s=30)
     assert heard == [SUSPENDED, CONNECTED]
     assert session.id == first
@@ -160,7 +162,9 @@ def test_a_connection_thread_that_dies_is_replaced(session: Session, caplog: pyt
     assert "the connection thread failed" in caplog.text
 
 
-def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("leaderq.zookeeper.keeper.STUCK_S", 0.5)
     monkeypatch.setattr(type(session._own), "timeout_s", 0.2)
     heard, first, go_on = heard_by(session), session.id, threading.Event()
@@ -172,7 +176,9 @@ def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(session: Ses
     go_on.set()
 
 
-def test_closing_ends_the_session_at_once(zookeeper_server: ZooKeeperServer, znode_root: str, session: Session, opened: Connect) -> None:
+def test_closing_ends_the_session_at_once(
+    zookeeper_server: ZooKeeperServer, znode_root: str, session: Session, opened: Connect
+) -> None:
     other = opened(zookeeper_server.address + znode_root)
     heard = heard_by(session)
     session.create("/e", ephemeral=True)

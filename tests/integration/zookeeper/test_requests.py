@@ -81,7 +81,9 @@ def test_a_path_is_made_with_its_parents_and_may_exist(session: Session) -> None
 
 
 def test_a_multi_gives_a_result_for_each_operation(session: Session) -> None:
-    made, stat, checked, gone = session.multi([Create("/a-", b"1", sequential=True), SetData("/", b"x"), Check("/"), Delete("/a-0000000000")])
+    made, stat, checked, gone = session.multi(
+        [Create("/a-", b"1", sequential=True), SetData("/", b"x"), Check("/"), Delete("/a-0000000000")]
+    )
     assert made == "/a-0000000000"
     assert stat.data_length == 1
     assert (checked, gone) == (None, None)
@@ -147,7 +149,9 @@ def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session:
     assert session.children("/") == ["big"]
 
 
-def test_paths_are_seen_without_the_chroot(zookeeper_server: ZooKeeperServer, znode_root: str, session: Session, opened: Callable[..., Session]) -> None:
+def test_paths_are_seen_without_the_chroot(
+    zookeeper_server: ZooKeeperServer, znode_root: str, session: Session, opened: Callable[..., Session]
+) -> None:
     outside = opened(zookeeper_server.address)
     session.create("/a", b"x")
     assert outside.get(f"{znode_root}/a")[0] == b"x"

@@ -9,7 +9,13 @@ from leaderq.errors import NotConnected
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, SessionState, WatchEvent, WatchKind, end_session
 
-CREATED, DELETED, CHANGED, CHILDREN, SESSION = WatchKind.CREATED, WatchKind.DELETED, WatchKind.CHANGED, WatchKind.CHILDREN, WatchKind.SESSION
+CREATED, DELETED, CHANGED, CHILDREN, SESSION = (
+    WatchKind.CREATED,
+    WatchKind.DELETED,
+    WatchKind.CHANGED,
+    WatchKind.CHILDREN,
+    WatchKind.SESSION,
+)
 
 
 def reconnected(session: Session) -> bool:

@@ -33,7 +33,9 @@ def test_a_group_alone_takes_any_error() -> None:
 
 
 @given(size=st.integers(1, 50), data=st.data(), has_failed=st.booleans())
-def test_what_is_sent_again_is_everything_but_the_bad_group_in_order(size: int, data: st.DataObject, has_failed: bool) -> None:
+def test_what_is_sent_again_is_everything_but_the_bad_group_in_order(
+    size: int, data: st.DataObject, has_failed: bool
+) -> None:
     groups = [group(1) for _ in range(size)]
     position = data.draw(st.integers(0, size - 1))
     parts = list(_parts(_Batch(groups, has_failed), position))

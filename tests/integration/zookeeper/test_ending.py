@@ -1,0 +1,130 @@
+"""Ending a session from another process: the guardian's act."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.zookeeper import Credentials, Session, SessionEnder, SessionState, end_session
+
+Connect = Callable[..., Session]
+OWNER = """
+import sys, time
+from leaderq.zookeeper import connect
+session = connect(sys.argv[1], timeout_s=30.0)
+session.create("/owned", ephemeral=True)
+print(session.credentials.session_id, session.credentials.password.hex(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_process_leaves_its_session_to_whoever_knows_the_password(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
+) -> None:
+    watcher = opened(zookeeper_server.address + znode_root)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, zookeeper_server.address + znode_root],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+    try:
+        assert owner.stdout is not None
+        session_id, password = owner.stdout.readline().split()
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+        assert watcher.exists("/owned") is not None
+        credentials = Credentials(int(session_id), bytes.fromhex(password))
+        assert end_session(zookeeper_server.address, credentials, timeout_s=10)
+        assert watcher.exists("/owned") is None
+        assert end_session(zookeeper_server.address, credentials, timeout_s=10)  # gone already is over as well
+    finally:
+        owner.kill()
+        owner.wait()
+        assert owner.stdout is not None
+        owner.stdout.close()
+
+
+def test_ending_begins_no_session_of_its_own(zookeeper_server: ZooKeeperServer, session: Session) -> None:
+    assert session.credentials is not None
+    credentials = session.credentials
+    session.close()
+    before = zookeeper_server.ask("mntr").count("zk_num_alive_connections")
+    assert end_session(zookeeper_server.address, credentials)
+    assert zookeeper_server.ask("mntr").count("zk_num_alive_connections") == before
+    assert hex(credentials.session_id) not in zookeeper_server.ask("dump")
+
+
+def test_a_wrong_password_ends_nothing(zookeeper_server: ZooKeeperServer, session: Session) -> None:
+    session.create("/e", ephemeral=True)
+    assert session.id is not None
+    first = session.id
+    end_session(zookeeper_server.address, Credentials(session.id, b"\1" * 16))
+    # The server drops the owner's connection before it looks at the password; the session itself is left alone.
+    eventually(lambda: session.exists("/e") is not None)
+    assert session.id == first
+
+
+def test_a_dead_server_and_a_silent_one_do_not_keep_the_living_from_being_asked(
+    zookeeper_server: ZooKeeperServer,
+    session: Session,
+    znode_root: str,
+    fault_proxy: Callable[[str], FaultProxy],
+    opened: Connect,
+    closed_port: str,
+) -> None:
+    watcher = opened(zookeeper_server.address + znode_root)
+    session.create("/e", ephemeral=True)
+    silent = fault_proxy(zookeeper_server.address)
+    silent.black_hole()
+    assert session.credentials is not None
+    ender = SessionEnder(f"{closed_port},{silent.address},{zookeeper_server.address}/some/chroot")
+    ender.prepare()
+    assert ender.end(session.credentials, timeout_s=10)
+    assert watcher.exists("/e") is None
+
+
+def test_with_nobody_to_ask_the_answer_is_no(session: Session, closed_port: str) -> None:
+    assert session.credentials is not None
+    assert not end_session(closed_port, session.credentials, timeout_s=0.3)
+    assert not SessionEnder(closed_port).end(session.credentials, timeout_s=60, patient=False)
+    assert not end_session("no-such-host.invalid", session.credentials, timeout_s=0.3)
+
+
+def test_a_server_that_comes_back_in_time_is_asked_again(
+    zookeeper_server: ZooKeeperServer, session: Session, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    proxy.refuse()
+    assert session.credentials is not None
+    outcome: list[bool] = []
+    credentials = session.credentials
+    thread = threading.Thread(target=lambda: outcome.append(end_session(proxy.address, credentials, timeout_s=30)))
+    thread.start()
+    proxy.heal()
+    thread.join(60)
+    assert outcome == [True]
+
+
+def test_the_owner_of_an_ended_session_hears_of_it(zookeeper_server: ZooKeeperServer, session: Session) -> None:
+    heard: list[SessionState] = []
+    session.add_listener(heard.append)
+    assert session.credentials is not None
+    end_session(zookeeper_server.address, session.credentials)
+    eventually(lambda: SessionState.LOST in heard)
+
+
+def test_any_member_of_an_ensemble_can_end_a_session(zookeeper_ensemble: object, znode_root: str, opened: Connect) -> None:
+    address = zookeeper_ensemble.address  # type: ignore[attr-defined]
+    watcher = opened(address + znode_root)
+    for number, member in enumerate(zookeeper_ensemble.members):  # type: ignore[attr-defined]
+        owner = opened(address + znode_root)
+        owner.create(f"/e{number}", ephemeral=True)
+        assert owner.credentials is not None
+        assert end_session(member.address, owner.credentials)
+        eventually(lambda: watcher.exists(f"/e{number}") is None)  # noqa: B023

@@ -1,0 +1,195 @@
+"""Connections that lie: frozen servers, black holes, lost replies. kazoo alone notices none of them while it is in use."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from leaderq.errors import ConnectionLost, LeaderqError
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.zookeeper import Create, GetData, Session, SessionState, connect
+
+Connect = Callable[..., Session]
+CREATE, MULTI = 1, 14
+
+
+def opcode(request: bytes) -> int:
+    return int(struct.unpack_from("!i", request, 4)[0]) if len(request) >= 8 else 0
+
+
+@contextlib.contextmanager
+def in_use(session: Session) -> Iterator[None]:
+    """A thread that makes a request every few milliseconds, as a busy leader does, and waits for none of them."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.wait(0.005):
+            with contextlib.suppress(LeaderqError):
+                session.exists_async("/")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])
+def test_a_frozen_server_is_noticed_in_use_or_idle(
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    use: Callable[[Session], contextlib.AbstractContextManager[None]],
+) -> None:
+    session = opened(zookeeper_server.address + znode_root, timeout_s=2.0)
+    with use(session):
+        zookeeper_server.freeze()
+        eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=20)
+        zookeeper_server.thaw()
+        eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=20)
+    assert session.exists("/") is not None
+
+
+@pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])
+def test_a_black_hole_is_noticed_in_use_or_idle(
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
+    use: Callable[[Session], contextlib.AbstractContextManager[None]],
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address + znode_root, timeout_s=2.0)
+    first = session.id
+    with use(session):
+        proxy.black_hole()
+        eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=20)
+        assert session.id == first
+        proxy.heal()
+        eventually(lambda: session.state is SessionState.CONNECTED and session.exists("/"), timeout_s=20)
+
+
+def test_one_direction_alone_is_noticed_too(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address + znode_root, timeout_s=2.0)
+    with in_use(session):
+        proxy.freeze_direction("to_client")
+        eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=20)
+        proxy.heal()
+        eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=20)
+
+
+def test_a_full_socket_holds_up_nobody(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address + znode_root, timeout_s=4.0)
+    proxy.freeze_direction("to_server")
+    futures = [session.set_async("/", b"x" * 500_000) for _ in range(60)]
+    assert isinstance(futures[0].exception(30), ConnectionLost)
+    assert all(isinstance(future.exception(30), ConnectionLost) for future in futures)
+    proxy.heal()
+    eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=20)
+    assert session.set("/", b"") is not None
+
+
+def test_a_request_without_an_answer_is_given_up_in_time(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address + znode_root, timeout_s=30.0)
+    proxy.black_hole()
+    with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
+        session.create("/a", timeout_s=0.2)
+    assert session.state is SessionState.CONNECTED  # nobody knows better yet; whoever does, drops the connection
+    session.drop_connection()
+    eventually(lambda: session.state is SessionState.SUSPENDED)
+
+
+@pytest.mark.parametrize("how", ["create", "multi"])
+def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy], how: str
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address + znode_root, timeout_s=4.0)
+    wanted = CREATE if how == "create" else MULTI
+    proxy.drop_reply_to(lambda request: opcode(request) == wanted)
+    with pytest.raises(ConnectionLost) as caught:
+        if how == "create":
+            session.create("/a")
+        else:
+            session.multi([Create("/a")])
+    assert type(caught.value) is ConnectionLost  # not NotConnected: it was sent
+    eventually(lambda: session.state is SessionState.CONNECTED)
+    assert session.exists("/a") is not None
+
+
+def test_batches_whose_reply_is_lost_are_not_sent_again(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address + znode_root, timeout_s=4.0)
+    proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
+    outcomes = session.multi_batches([[Create(f"/{n}-", sequential=True)] for n in range(100)], max_ops=10, window=2)
+    eventually(lambda: session.state is SessionState.CONNECTED)
+    made = session.children("/")
+    assert len({name.partition("-")[0] for name in made}) == len(made)
+    for number, outcome in enumerate(outcomes):
+        there = any(name.startswith(f"{number}-") for name in made)
+        assert there or not isinstance(outcome, list)
+
+
+def test_a_slow_network_is_no_fault(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address + znode_root, timeout_s=6.0)
+    heard: list[SessionState] = []
+    session.add_listener(heard.append)
+    session.create("/big", b"x" * 400_000)
+    proxy.delay(0.05)
+    answers = [session.multi_read_async([GetData("/big")] * 5) for _ in range(5)]
+    assert all(len(answer.result(30)) == 5 for answer in answers)
+    assert heard == []
+
+
+def test_a_dead_host_costs_a_part_of_the_time_out_and_not_all_of_it(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    """The session survives although half of the hosts accept and never answer: were each to cost T, it could not."""
+    holes = [fault_proxy(zookeeper_server.address) for _ in range(2)]
+    alive = fault_proxy(zookeeper_server.address)
+    session = opened(f"{alive.address}{znode_root}", timeout_s=6.0)
+    session.close()
+    for hole in holes:
+        hole.black_hole()
+    session = opened(f"{holes[0].address},{alive.address},{holes[1].address}{znode_root}", timeout_s=6.0)
+    first = session.id
+    for _ in range(2):
+        alive.cut()
+        eventually(lambda: session.state is SessionState.SUSPENDED)
+        eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=20)
+        assert session.id == first
+
+
+def test_a_quorum_that_goes_and_comes_back_keeps_the_session(zookeeper_ensemble: object, znode_root: str) -> None:
+    members = zookeeper_ensemble.members  # type: ignore[attr-defined]
+    with connect(zookeeper_ensemble.address + znode_root, timeout_s=30.0) as session:  # type: ignore[attr-defined]
+        first = session.id
+        session.create("/e", ephemeral=True)
+        for member in members[:2]:
+            member.kill()
+        eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=30)
+        for member in members[:2]:
+            member.start()
+        eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=60)
+        assert session.id == first
+        assert session.exists("/e") is not None
