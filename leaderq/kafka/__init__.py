@@ -1,6 +1,12 @@
 """Draining Kafka as the one leader: the career, its records, and the narrow interfaces behind it."""
 
-from leaderq.config.kafka_security import KafkaSecurity
+import warnings
+
+with warnings.catch_warnings():
+    # kafka-python reads its protocol files, while it is imported, through a function deprecated in Python 3.11 and 3.12.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka as _kafka_python  # noqa: F401
+
 from leaderq.kafka.career import KafkaLeaderCareer
 from leaderq.kafka.drain import Drain, DrainSettings, KafkaAway, MembershipLost
 from leaderq.kafka.offsets import KafkaOffsets, OffsetStore
@@ -13,7 +19,6 @@ __all__ = [
     "KafkaAway",
     "KafkaLeaderCareer",
     "KafkaOffsets",
-    "KafkaSecurity",
     "MembershipLost",
     "OffsetStore",
     "Partition",

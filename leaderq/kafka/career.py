@@ -74,6 +74,7 @@ class KafkaLeaderCareer(LeaderCareer):
 
     def execute(self, term: Term) -> None:
         """Handle and commit one batch; returns after a short wait if there is none."""
+        term.check()
         self._begin(term)
         pump = self._running_pump()
         batch = pump.next(term, IDLE_WAIT_S)

@@ -8,6 +8,7 @@ from typing import Any
 from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.kafka.address import bootstrap_servers
 from leaderq.kafka.drain import DrainSettings
+from leaderq.kafka.sockets import DIRECT
 
 
 def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s: float = 10.0) -> dict[str, Any]:
@@ -16,6 +17,7 @@ def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s:
         "bootstrap_servers": bootstrap_servers(address),
         "bootstrap_timeout_ms": int(open_timeout_s * 1000),
         "security_protocol": security.protocol,
+        "proxy_url": DIRECT,  # no proxy: sockets that are closed when the connection fails
         # Up to 30 s between attempts is the default: a leader would sleep through the broker's return.
         "reconnect_backoff_ms": 20,
         "reconnect_backoff_max_ms": 1000,

@@ -1,0 +1,60 @@
+"""A topic of its own for each test, and careers prepared on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from driving import Driver, Recorder
+
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.events import EventBus
+from leaderq.kafka import KafkaLeaderCareer
+from leaderq.kafka.topics import create_topics, produce
+
+
+@pytest.fixture
+def four_partitions(kafka_broker: Any, topic_name: str) -> str:
+    """A topic of 4 partitions."""
+    create_topics(kafka_broker.address, {topic_name: 4})
+    return topic_name
+
+
+@pytest.fixture
+def feed(kafka_broker: Any, four_partitions: str) -> Callable[[int, int], list[bytes]]:
+    """Put numbered records on the topic; gives their values."""
+
+    def put(first: int, last: int) -> list[bytes]:
+        values = [b"%d" % n for n in range(first, last)]
+        produce(kafka_broker.address, four_partitions, ((b"k%d" % (int(value) % 16), value) for value in values))
+        return values
+
+    return put
+
+
+@pytest.fixture
+def drive(kafka_broker: Any, four_partitions: str) -> Iterator[Callable[..., Driver]]:
+    """Prepare a career on that topic and broker."""
+    made: list[Driver] = []
+
+    def make(kind: type[KafkaLeaderCareer] = Recorder, *, address: str | None = None, **attributes: Any) -> Driver:
+        declared = {"topics": four_partitions, "group": four_partitions, **attributes}
+        career: Any = type(kind.__name__, (kind,), declared)()
+        career.settings = SimpleNamespace(
+            kafka=address or kafka_broker.address, career=four_partitions, kafka_security=KafkaSecurity()
+        )
+        career.events = EventBus()
+        career.candidate_id = f"candidate-{len(made)}"
+        career.session = None
+        driver = Driver(career)
+        made.append(driver)
+        career.prepare()
+        return driver
+
+    yield make
+    for driver in made:
+        with suppress(Exception):
+            driver.career.retire()

@@ -1,0 +1,78 @@
+"""Careers driven by hand on a real broker: what the runner does, without an election."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leaderq.clock import now_s
+from leaderq.errors import Deposed
+from leaderq.kafka import KafkaLeaderCareer, Record
+from leaderq.term import OpenTerm, Reason, Term
+
+_numbers = itertools.count(1)
+
+
+def new_term() -> OpenTerm:
+    """A term that lasts."""
+    number = next(_numbers)
+    return OpenTerm(
+        number=number, id=f"term-{number}", career="c", candidate="me", deadline=now_s() + 3600, write=lambda _term, _ops: []
+    )
+
+
+class Recorder(KafkaLeaderCareer):
+    """Remembers what it was given, in order."""
+
+    def __init__(self) -> None:  # on purpose without super().__init__()
+        self.seen: list[Record] = []
+
+    def inaugurate(self, term: Term) -> None:
+        """On purpose without super()."""
+
+    def handle(self, records: list[Record], term: Term) -> None:
+        self.seen.extend(records)
+
+    def handOver(self, term: Term) -> None:  # noqa: N802
+        """On purpose without super()."""
+
+    def values(self) -> list[bytes]:
+        return [record.value for record in self.seen]
+
+
+class Driver:
+    """Plays the runner for one career."""
+
+    def __init__(self, career: KafkaLeaderCareer) -> None:
+        self.career: Any = career
+        self.term = new_term()
+
+    def begin(self) -> Driver:
+        """Win a term."""
+        self.term = new_term()
+        self.career._begin(self.term)
+        self.career.inaugurate(self.term)
+        return self
+
+    def run_until(self, fact: Callable[[], bool], *, within_s: float = 30.0) -> None:
+        """Execute unit after unit."""
+        end = now_s() + within_s
+        while not fact():
+            assert now_s() < end, "the fact did not come true"
+            self.career.execute(self.term)
+
+    def run_until_deposed(self, *, within_s: float = 30.0) -> Deposed:
+        """Execute until the term is over."""
+        with pytest.raises(Deposed) as deposed:
+            self.run_until(lambda: False, within_s=within_s)
+        return deposed.value
+
+    def end(self) -> None:
+        """Leave office, in the runner's order."""
+        self.term.wind_up(Reason.STEP_DOWN)
+        self.career.handOver(self.term)
+        self.career._finish(self.term)
+        self.term.close()

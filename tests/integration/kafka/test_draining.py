@@ -1,0 +1,284 @@
+"""A career drains a real topic: in order, committed batch by batch, over changes of leadership."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from driving import Driver, Recorder
+
+from leaderq.clock import now_s
+from leaderq.errors import ConfigurationError, Deposed, OffsetOutOfRange, ServersUnreachable, UnknownTopic
+from leaderq.kafka import Record
+from leaderq.kafka.draining import CONFIRM_S
+from leaderq.kafka.topics import committed, end_offsets
+from leaderq.running import UnitAbandoned
+from leaderq.term import Reason, Term
+from leaderq.testing import eventually
+
+Drive = Callable[..., Driver]
+Feed = Callable[[int, int], list[bytes]]
+
+
+def in_order(records: list[Record]) -> bool:
+    by_partition: dict[int, list[int]] = defaultdict(list)
+    for record in records:
+        by_partition[record.partition].append(record.offset)
+    return all(offsets == list(range(offsets[0], offsets[0] + len(offsets))) for offsets in by_partition.values())
+
+
+def test_every_record_is_handled_once_and_in_order_within_its_partition(drive: Drive, feed: Feed) -> None:
+    values = feed(0, 1000)
+    leader = drive(max_records=150).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 1000)
+    assert sorted(leader.career.values(), key=int) == values
+    assert in_order(leader.career.seen)
+
+
+def test_each_batch_is_committed_before_execute_returns(drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str) -> None:
+    feed(0, 300)
+    leader = drive(max_records=50).begin()
+    for _ in range(4):
+        leader.career.execute(leader.term)
+        stored = committed(kafka_broker.address, four_partitions, four_partitions)
+        assert sum(stored.values()) == len(leader.career.seen)
+
+
+def test_a_new_leader_goes_on_at_the_record_after_the_last_committed_one(drive: Drive, feed: Feed) -> None:
+    values = feed(0, 400)
+    first, second = drive(max_records=40).begin(), drive(max_records=40)
+    first.run_until(lambda: len(first.career.seen) >= 100)
+    first.end()
+    second.begin()
+    second.run_until(lambda: len(first.career.seen) + len(second.career.seen) >= 400)
+    assert sorted(first.career.values() + second.career.values(), key=int) == values
+
+
+def test_a_leader_with_a_batch_in_hand_is_fenced_by_the_next_and_does_not_commit_it(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
+) -> None:
+    class Overtaken(Recorder):
+        after: Callable[[], object] | None = None
+
+        def handle(self, records: list[Record], term: Term) -> None:
+            super().handle(records, term)
+            if self.after:
+                self.after()
+
+    values = feed(0, 200)
+    first, second = drive(Overtaken, max_records=20).begin(), drive(max_records=20)
+    first.run_until(lambda: len(first.career.seen) >= 60)
+    kept = len(first.career.seen)
+    first.career.after = second.begin
+    deposed = first.run_until_deposed()
+    assert deposed.reason is Reason.FENCED
+    assert first.term.reason is Reason.FENCED
+    assert sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == kept
+    second.run_until(lambda: kept + len(second.career.seen) >= 200)
+    assert sorted(first.career.values()[:kept] + second.career.values(), key=int) == values
+
+
+def test_an_idle_leader_that_was_fenced_learns_it(drive: Drive) -> None:
+    first, second = drive().begin(), drive()
+    first.career.execute(first.term)
+    second.begin()
+    assert first.run_until_deposed().reason is Reason.FENCED
+    second.career.execute(second.term)
+
+
+def test_a_deposed_leader_never_fences_the_next_one(drive: Drive, feed: Feed) -> None:
+    feed(0, 10)
+    first, second = drive().begin(), drive()
+    first.run_until(lambda: len(first.career.seen) >= 10)
+    first.term.wind_up(Reason.LEASE)
+    with pytest.raises(Deposed):
+        first.career.execute(first.term)
+    second.begin()
+    feed(10, 20)
+    second.run_until(lambda: len(second.career.seen) >= 10)
+    first.career._finish(first.term)
+    # Longer than the interval at which an idle leader proves that it still is the member: it would be deposed here.
+    held = now_s() + CONFIRM_S * 1.5
+    second.run_until(lambda: now_s() > held)
+    feed(20, 30)
+    second.run_until(lambda: len(second.career.seen) >= 20)
+
+
+def test_a_handler_that_raises_keeps_its_offset(drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str) -> None:
+    class Fussy(Recorder):
+        refuse = True
+
+        def handle(self, records: list[Record], term: Term) -> None:
+            if self.refuse and any(record.value == b"50" for record in records):
+                raise ValueError("50")
+            super().handle(records, term)
+
+    values = feed(0, 100)
+    leader = drive(Fussy, max_records=10).begin()
+    with pytest.raises(ValueError, match="50"):
+        leader.run_until(lambda: False)
+    assert sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == len(leader.career.seen)
+    leader.end()
+    leader.career.refuse = False
+    leader.begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 100)
+    assert sorted(leader.career.values(), key=int) == values
+
+
+def test_a_slow_handler_keeps_its_membership(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Recorder):
+        def handle(self, records: list[Record], term: Term) -> None:
+            super().handle(records, term)
+            term.wait(4.0)
+
+    settings = Slow._drain_settings
+
+    def short_lived(self: Any, name: str) -> Any:
+        from dataclasses import replace
+
+        return replace(settings(self, name), max_poll_interval_s=1.5, session_timeout_s=1.5)
+
+    monkeypatch.setattr(Recorder, "_drain_settings", short_lived)
+    feed(0, 20)
+    leader = drive(Slow, max_records=100).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 20, within_s=60)
+    assert in_order(leader.career.seen)
+    assert len(leader.career.seen) == 20
+
+
+def test_an_abandoned_unit_leaves_the_drain_usable_and_its_batch_uncommitted(drive: Drive, feed: Feed) -> None:
+    class Endless(Recorder):
+        spin = True
+        began = threading.Event()
+
+        def handle(self, records: list[Record], term: Term) -> None:
+            self.began.set()
+            while self.spin:
+                sum(range(100))
+            super().handle(records, term)
+
+    values = feed(0, 50)
+    leader = drive(Endless, atomic=True, max_records=20).begin()
+    abandoned = threading.Event()
+
+    def unit() -> None:
+        try:
+            leader.career.execute(leader.term)
+        except UnitAbandoned:
+            abandoned.set()
+
+    thread = threading.Thread(target=unit)
+    thread.start()
+    assert leader.career.began.wait(10)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(UnitAbandoned))
+    thread.join(10)
+    assert abandoned.is_set()
+    leader.end()
+    leader.career.spin = False
+    leader.begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 50)
+    assert sorted(leader.career.values(), key=int) == values
+
+
+@pytest.mark.parametrize("delay_us", range(0, 3000, 250))
+def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(drive: Drive, feed: Feed, delay_us: int) -> None:
+    values = feed(0, 200)
+    leader = drive(max_records=5).begin()
+    stop = threading.Event()
+
+    def units() -> None:
+        try:
+            while not stop.is_set():
+                leader.career.execute(leader.term)
+        except UnitAbandoned:
+            pass
+
+    thread = threading.Thread(target=units)
+    thread.start()
+    eventually(lambda: len(leader.career.seen) > 10)
+    until = time.perf_counter() + delay_us / 1e6
+    while time.perf_counter() < until:
+        pass
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(UnitAbandoned))
+    stop.set()
+    thread.join(10)
+    assert not thread.is_alive()
+    leader.end()
+    leader.begin()
+    leader.run_until(lambda: set(leader.career.values()) == set(values))
+    assert len(leader.career.seen) <= 200 + 5
+
+
+def test_threads_and_descriptors_do_not_grow_over_many_terms(drive: Drive, feed: Feed) -> None:
+    feed(0, 10)
+    leader = drive()
+
+    def one_term() -> tuple[int, int]:
+        leader.begin().career.execute(leader.term)
+        leader.end()
+        eventually(lambda: threading.active_count() <= threads)
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    threads = threading.active_count()
+    one_term()
+    _, few = one_term()
+    counts = [one_term() for _ in range(20)]
+    assert max(count for count, _ in counts) <= threads
+    assert max(descriptors for _, descriptors in counts) <= few + 4
+
+
+def test_partitions_added_between_terms_are_read(drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str) -> None:
+    import kafka
+
+    feed(0, 10)
+    leader = drive().begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 10)
+    leader.end()
+    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+    admin.create_partitions({four_partitions: 6})
+    admin.close()
+    eventually(lambda: len(end_offsets(kafka_broker.address, four_partitions)) == 6)
+    feed(10, 200)
+    other = drive().begin()
+    other.run_until(lambda: len(other.career.seen) >= 190)
+    assert {record.partition for record in other.career.seen} == set(range(6))
+
+
+def test_an_unknown_topic_is_told_before_standing(drive: Drive) -> None:
+    with pytest.raises(UnknownTopic, match="no-such-topic"):
+        drive(topics=("no-such-topic",))
+
+
+def test_an_unreachable_broker_is_told_before_standing(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leaderq.kafka.drain.DrainSettings.open_timeout_s", 1.0)
+    with pytest.raises(ServersUnreachable, match=r"127\.0\.0\.1:1"):
+        drive(address="127.0.0.1:1")
+
+
+def test_a_malformed_address_is_told_before_standing(drive: Drive) -> None:
+    with pytest.raises(ConfigurationError, match="host:port"):
+        drive(address="kafka://nowhere")
+
+
+def test_an_offset_that_is_gone_stops_the_leader_instead_of_skipping(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
+) -> None:
+    import kafka
+
+    feed(0, 100)
+    leader = drive(max_records=10).begin()
+    leader.career.execute(leader.term)
+    leader.end()
+    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+    ends = end_offsets(kafka_broker.address, four_partitions)
+    admin.delete_records({kafka.TopicPartition(four_partitions, n): end for n, end in ends.items()})
+    admin.close()
+    leader.begin()
+    with pytest.raises(OffsetOutOfRange, match=four_partitions):
+        leader.run_until(lambda: False)

@@ -1,0 +1,77 @@
+"""The stall detector as lists of looks: what counts as a stall, and what must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from leaderq.kafka.record import Partition
+from leaderq.kafka.stall import Limits, Memory, Sight, judge, rebuilt
+
+WHERE = Partition("t", 0)
+LIMITS = Limits(still_s=10, polls=100, empty_polls=10, unmoved_factor=3)
+
+
+def looks(*rows: tuple[float, int, int, int, int], memory: Memory | None = None) -> list[float]:
+    """The instants at which looks (at, position, end, polls, empty polls) are judged a stall."""
+    known = memory or {}
+    fired = []
+    for row in rows:
+        known, stalled = judge(known, {WHERE: Sight(*row)}, LIMITS)
+        if stalled:
+            fired.append(row[0])
+    return fired
+
+
+def test_a_position_that_stands_while_the_end_moves_has_stalled() -> None:
+    assert looks((0, 5, 9, 0, 0), (5, 5, 12, 25, 25), (10, 5, 14, 50, 50)) == [10]
+
+
+def test_a_partition_read_to_its_end_has_not_stalled() -> None:
+    assert looks((0, 9, 9, 0, 0), (50, 9, 9, 250, 250), (100, 9, 9, 500, 500)) == []
+
+
+def test_a_position_that_moves_has_not_stalled() -> None:
+    assert looks((0, 5, 9, 0, 0), (10, 6, 20, 50, 50), (20, 7, 30, 100, 100)) == []
+
+
+def test_time_counts_from_when_records_began_to_wait() -> None:
+    assert looks((0, 9, 9, 0, 0), (60, 9, 9, 300, 300), (65, 9, 12, 325, 325), (70, 9, 13, 350, 350)) == [70]
+
+
+def test_a_slow_handler_that_keeps_the_drain_from_polling_is_no_stall() -> None:
+    assert looks((0, 5, 9, 7, 3), (60, 5, 500, 7, 3), (120, 5, 900, 8, 3)) == []
+
+
+def test_a_partition_starved_of_fetches_while_others_flow_is_found_after_many_polls() -> None:
+    assert looks((0, 5, 9, 0, 0), (10, 5, 20, 60, 0), (20, 5, 30, 120, 0)) == [20]
+
+
+def test_a_tail_that_does_not_move_is_given_longer_and_one_rebuild_only() -> None:
+    rows = [(at, 5, 6, at * 5, at * 5) for at in range(0, 200, 5)]
+    assert looks(*rows) == [30]
+
+
+def test_it_is_judged_anew_when_the_end_moves_after_a_rebuild() -> None:
+    rows = [(at, 5, 6 + at, at * 5, at * 5) for at in range(0, 35, 5)]
+    assert looks(*rows) == [10, 20, 30]
+
+
+def test_polls_are_counted_from_0_after_a_rebuild() -> None:
+    memory, _ = judge({}, {WHERE: Sight(0, 5, 9, 80, 80)}, LIMITS)
+    memory = rebuilt(memory)
+    assert looks((20, 5, 30, 4, 4), memory=memory) == []
+    assert looks((20, 5, 30, 12, 12), memory=memory) == [20]
+
+
+def test_each_partition_is_judged_by_itself() -> None:
+    other = Partition("t", 1)
+    memory, _ = judge({}, {WHERE: Sight(0, 5, 9, 0, 0), other: Sight(0, 5, 9, 0, 0)}, LIMITS)
+    _, stalled = judge(memory, {WHERE: Sight(11, 5, 99, 60, 60), other: Sight(11, 6, 99, 60, 60)}, LIMITS)
+    assert stalled == [WHERE]
+
+
+@pytest.mark.parametrize("gone", [{}, {Partition("t", 1): Sight(0, 0, 0, 0, 0)}])
+def test_a_partition_not_held_any_more_is_forgotten(gone: dict[Partition, Sight]) -> None:
+    memory, _ = judge({}, {WHERE: Sight(0, 5, 9, 0, 0)}, LIMITS)
+    memory, _ = judge(memory, gone, LIMITS)
+    assert WHERE not in memory
