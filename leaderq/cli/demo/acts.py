@@ -130,14 +130,15 @@ class Acts:
         """The thawed leader must notice, hand over knowing why, and stand again."""
         tell = self.stage.screen.tell
         tell(f"thaw: {contender.id}, {SESSION_TIMEOUT_S:g} s session long over")
-        handed_over = TermStage.HANDOVER.value
+        # The stage's own thread may say that it hands over before the election's says why: wait for the last word.
         self.stage.until(
-            lambda: bool(contender.said("stage_began", term=term, stage=handed_over)),
-            f"the thawed {contender.id} hands over",
+            lambda: bool(contender.said("term_ended", term=term)),
+            f"the thawed {contender.id} ends its term",
             timeout_s=_LED_WITHIN_S,
         )
-        ending = contender.said("term_ending", term=term) or contender.said("term_ended", term=term)
-        reason = str(ending[-1].fields.get("reason")) if ending else "none"
+        reason = str(contender.said("term_ended", term=term)[-1].fields.get("reason"))
+        if not contender.said("stage_began", term=term, stage=TermStage.HANDOVER.value):
+            self.broken.append(f"{contender.id} woke and ended term {term} without a hand-over")
         if reason not in _DEPOSING:
             self.broken.append(f"{contender.id} woke and ended term {term} for the reason {reason!r}, not as deposed")
         self.stage.until(

@@ -10,7 +10,7 @@ from leaderq.cli.options import Verb, debug_option
 from leaderq.cli.quiet import quiet
 from leaderq.exits import ExitCode
 
-_RECORDS = 100_000
+_RECORDS = 150_000
 _FEWEST = 500  # with fewer, some leader would find nothing to bill
 
 

@@ -61,7 +61,7 @@ def figures(outcome: Outcome) -> list[str]:
         f"billed twice           {audit.twice:>9,}",
         f"skipped                {audit.skipped:>9,}",
         f"out of order           {audit.disordered:>9,}",
-        f"billed by a deposed    {audit.usurped:>9,}",
+        f"by a deposed leader    {audit.usurped:>9,}",
         f"delivered again        {outcome.redelivered:>9,}  (recognised by the ledger, billed once)",
     ]
 

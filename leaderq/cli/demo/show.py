@@ -21,7 +21,7 @@ from leaderq.clock import now_s
 from leaderq.testing.pair import ServerPair
 from leaderq.testing.waiting import patience
 
-_BETWEEN_ACTS_S = 3.0
+_BETWEEN_ACTS_S = 4.0
 _ACTS = 3
 _DRAINED_WITHIN_S = 60.0
 

@@ -36,7 +36,7 @@ from leaderq.zookeeper import Session
 CAREER = career_name(AdBilling)
 TOPIC = str(AdBilling.topics)
 SESSION_TIMEOUT_S = 4.0
-FEEDING_S = 26.0  # about as long as the changes of leader take
+FEEDING_S = 30.0  # about as long as the changes of leader take
 _TARGET = "leaderq.cli.demo.ad_billing:AdBilling"
 _LOOK_S = 0.03
 

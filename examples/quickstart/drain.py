@@ -1,0 +1,16 @@
+"""Reads the Kafka topic ``words``, in one process at a time; whoever leads next goes on where the last one stopped."""
+
+from leaderq import KafkaLeaderCareer, Term
+from leaderq.kafka import Record
+
+
+class Drain(KafkaLeaderCareer):
+    topics = "words"
+    max_records = 100
+
+    def inaugurate(self, term: Term) -> None:
+        print(f"term {term.number}: {term.candidate} leads", flush=True)
+
+    def handle(self, records: list[Record], term: Term) -> None:
+        for record in records:  # committed when this returns; raise, and they are handed out again
+            print(f"term {term.number}: {record.partition}@{record.offset} {record.value.decode()}", flush=True)

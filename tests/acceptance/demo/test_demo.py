@@ -1,0 +1,131 @@
+"""``leaderq demo`` as its user runs it: to the end, and broken off."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leaderq.testing import eventually
+from leaderq.testing.waiting import patience
+
+MARK = "LQ_TEST_MARK"  # not one of leaderq's own variables, so that the demo hands it on to all it starts
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def mark() -> str:
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def start(tmp_path: Path, scratch: Path, mark: str) -> Iterator[Start]:
+    """Start the demo; whatever is left of it after the test is killed."""
+
+    def begin(*arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "leaderq", "demo", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, MARK: mark, "TMPDIR": str(scratch)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    yield begin
+    for pid in left_of(mark):
+        os.kill(pid, signal.SIGKILL)
+
+
+def left_of(mark: str) -> list[int]:
+    """The processes that the demo of this test, or anything it started, has left."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                environment = (folder / "environ").read_bytes()
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue  # gone meanwhile, or not ours
+            if f"{MARK}={mark}".encode() in environment and state != "Z":
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_the_demo_runs_to_its_end_and_everything_holds(start: Start, scratch: Path, mark: str) -> None:
+    process = start("--records", "3000")
+    said, _ = process.communicate(timeout=150 * patience())
+    assert process.returncode == 0, said
+    assert "VERDICT: all held: every record billed exactly once and in order, across 3 changes of leader" in said
+    assert re.search(r"^records fed +3,000$", said, re.MULTILINE)
+    assert re.search(r"^records billed +3,000$", said, re.MULTILINE)
+    assert re.search(r"^billed twice +0$", said, re.MULTILINE)
+    assert re.search(r"^skipped +0$", said, re.MULTILINE)
+    for kind in ("kill -9", "freeze", "transfer to"):
+        assert re.search(rf"^{kind}.* ms +[\d,]+ ms$", said, re.MULTILINE), said
+    assert re.search(r"noticed that it was deposed \(reason: (session|lease|fenced|node-deleted)\)", said)
+    assert "\x1b" not in said
+    assert left_of(mark) == []
+    assert not list(scratch.glob("leaderq-d*")), "the demo's folder or the servers' data were left behind"
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("moment", ["ZooKeeper is up", "leads term 1", "freeze:"])
+def test_an_interrupted_demo_leaves_nothing_running_and_nothing_behind(
+    start: Start, scratch: Path, mark: str, moment: str
+) -> None:
+    process = start("--records", "3000")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if moment in line:
+            break
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)  # an impatient user must not disturb the clearing up
+    said, _ = process.communicate(timeout=60 * patience())
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert left_of(mark) == []
+    assert not list(scratch.glob("leaderq-d*"))
+
+
+@pytest.mark.timeout(200)
+def test_a_demo_that_is_killed_leaves_nothing_running(start: Start, mark: str) -> None:
+    process = start("--records", "3000")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "freeze:" in line:
+            break
+    process.kill()
+    process.communicate(timeout=30 * patience())
+    assert eventually(lambda: not left_of(mark), timeout_s=30, message="everything the demo started is gone")
+
+
+def test_an_input_that_is_not_there_is_named_before_anything_is_started(start: Start) -> None:
+    process = start("--input", "nowhere.log")
+    said, _ = process.communicate(timeout=30 * patience())
+    assert process.returncode == 2
+    assert said.startswith("leaderq: error: --input 'nowhere.log' cannot be used")
+    assert len(said.splitlines()) == 1
+
+
+def test_too_few_records_are_refused(start: Start) -> None:
+    process = start("--records", "3")
+    said, _ = process.communicate(timeout=30 * patience())
+    assert process.returncode == 2
+    assert "--records" in said

@@ -1,0 +1,98 @@
+"""READMEs as scripts: the commands are taken from the text, so that the text cannot rot."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from leaderq.testing import eventually
+from leaderq.testing.waiting import patience
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def commands(readme: Path) -> list[str]:
+    """What a reader is to type, in order."""
+    return [line.strip()[2:] for line in readme.read_text().splitlines() if line.startswith("    $ ")]
+
+
+class Terminal:
+    """One terminal of the reader's: a command that goes on, and what it has printed so far."""
+
+    def __init__(self, command: str, *, cwd: Path, environment: dict[str, str], output: Path) -> None:
+        self._output = output
+        with output.open("wb") as stream:
+            # exec: the shell must not stand between the reader's Ctrl-C and the command.
+            self._process = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"], cwd=cwd, env=environment, stdout=stream, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def printed(self) -> str:
+        return self._output.read_text(errors="replace")
+
+    def wait_for(self, text: str, timeout_s: float = 30.0) -> re.Match[str]:
+        try:
+            return eventually(lambda: re.search(text, self.printed, re.MULTILINE), timeout_s=timeout_s)  # type: ignore[return-value]
+        except AssertionError as exc:
+            raise AssertionError(f"{text!r} was not printed; what was:\n{self.printed}") from exc
+
+    def ended(self) -> int:
+        return self._process.wait(20 * patience())
+
+    def interrupt(self) -> int:
+        """Ctrl-C."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+        return self.ended()
+
+    def clear_away(self) -> None:
+        if self._process.poll() is not None:
+            return
+        try:
+            self.interrupt()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Reader:
+    """Somebody who follows a README, in folder ``cwd``."""
+
+    def __init__(self, cwd: Path, scratch: Path) -> None:
+        self._cwd = cwd
+        self._scratch = scratch
+        self._terminals: list[Terminal] = []
+        bin_folder = str(Path(sys.executable).parent)
+        self.environment = {**os.environ, "PATH": bin_folder + os.pathsep + os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
+
+    def opens(self, command: str) -> Terminal:
+        """A terminal in which ``command`` goes on."""
+        output = self._scratch / f"terminal-{len(self._terminals)}"
+        terminal = Terminal(command, cwd=self._cwd, environment=self.environment, output=output)
+        self._terminals.append(terminal)
+        return terminal
+
+    def types(self, command: str) -> str:
+        """A command that ends; gives what it printed."""
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=self._cwd, env=self.environment, capture_output=True, text=True, check=False,
+            timeout=90 * patience(),
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def starts_servers(self, command: str) -> None:
+        """``leaderq servers up``, and its export line pasted."""
+        terminal = self.opens(command)
+        line = terminal.wait_for(r"^export (\S+)=(\S+) (\S+)=(\S+)$", timeout_s=120)
+        self.environment |= {line[1]: line[2], line[3]: line[4]}
+
+    def leaves(self) -> None:
+        for terminal in reversed(self._terminals):
+            terminal.clear_away()
