@@ -102,6 +102,11 @@ class Client(KazooClient):
         return self._connection.attempts
 
     @property
+    def resolved(self) -> list[tuple[str, int]]:
+        """The numeric addresses of the servers, as last resolved."""
+        return [(ip, port) for _, ip, port in self._connection.resolved]
+
+    @property
     def acl(self) -> list[ACL]:
         """The ACL of znodes made through this client."""
         return list(self.default_acl or ())

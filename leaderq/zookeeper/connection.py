@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
 _CHUNK = 1 << 16
+CEILING_S = 10.0
+"""Most time one server gets to accept, however long the session time-out is."""
 FLOOR_S = 0.5
 """Least time one server gets to accept: below it a TLS handshake across continents fails, and a busy server looks dead."""
 
 
 def connect_limit_s(timeout_s: float, addresses: int) -> float:
     """How long one server may take for each step of connecting: all of them are tried within about T/3."""
-    return max(FLOOR_S, timeout_s / (3 * max(1, addresses)))
+    return max(FLOOR_S, min(CEILING_S, timeout_s / (3 * max(1, addresses))))
 
 
 class Connection(ConnectionHandler):
@@ -59,7 +61,7 @@ class Connection(ConnectionHandler):
         super().__init__(client, retry, logger=logger, sasl_options=sasl_options)
         self.attempts = 0
         self.timeout_s: float = client.requested_timeout_s
-        self.addresses = max(1, len(client.hosts))
+        self.resolved: list[tuple[str, str, int]] = []
         self._on_event = on_event
         self._on_end = on_end
         self._silence = Silence(self.timeout_s, monotonic())
@@ -83,9 +85,9 @@ class Connection(ConnectionHandler):
 
     def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
         self.attempts += 1
-        found: list[tuple[str, str, int]] = super()._expand_client_hosts()
-        self.addresses = max(1, len(found))
-        return found
+        # Without name servers the addresses that served before are better than none.
+        self.resolved = super()._expand_client_hosts() or self.resolved
+        return self.resolved
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self.attempts += 1
@@ -110,7 +112,7 @@ class Connection(ConnectionHandler):
 
     def connect_limit(self) -> float:
         """Seconds that one step of connecting may take."""
-        return connect_limit_s(self.timeout_s, self.addresses)
+        return connect_limit_s(self.timeout_s, len(self.resolved) or len(self.client.hosts))
 
     def _capped(self, timeout: float) -> float:
         return min(timeout, self.connect_limit() if self._connecting else self._silence.limit_s)

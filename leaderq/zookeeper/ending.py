@@ -17,7 +17,7 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -60,6 +60,11 @@ class SessionEnder:
     def prepare(self) -> None:
         """Resolve the servers' names now; may take as long as the resolver takes. Optional."""
         self._endpoints = list(_resolved(self._address)) or self._endpoints
+
+    def know(self, addresses: Iterable[tuple[str, int]]) -> None:
+        """Use these numeric addresses, which someone else has resolved; none at all changes nothing."""
+        families = {True: socket.AF_INET6, False: socket.AF_INET}
+        self._endpoints = [_Endpoint(families[":" in ip], (ip, port)) for ip, port in addresses] or self._endpoints
 
     def end(
         self, credentials: Credentials, *, timeout_s: float, session_timeout_s: float = 10.0, patient: bool = True

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
-from leaderq.errors import LeaderqError
-
 log = logging.getLogger(__name__)
 STUCK_S = 15.0
 """How long a client may go without an attempt to connect; attempts follow each other within seconds, but name servers may
@@ -131,5 +129,5 @@ class Keeper:
         self._doubtful = False
         try:
             self._replace(reason)
-        except LeaderqError:
+        except Exception:
             log.exception("the ZooKeeper client could not be replaced; trying again")

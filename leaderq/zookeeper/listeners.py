@@ -38,8 +38,17 @@ class Listeners:
 
     def announce(self, state: SessionState) -> None:
         """Tell everyone, now or right after the changes that are being told."""
+        self.put(state)
+        self.deliver()
+
+    def put(self, state: SessionState) -> None:
+        """Note a change to be told by the next :meth:`deliver`; calls nobody, so it may be done under the lock that orders the changes."""
         with self._lock:
             self._waiting.append(state)
+
+    def deliver(self) -> None:
+        """Tell what is noted, unless another thread is about it: then that one goes on with ours."""
+        with self._lock:
             if self._delivering:
                 return
             self._delivering = True
@@ -52,5 +61,5 @@ class Listeners:
             for listener in listeners:
                 try:
                     listener(state)
-                except Exception:
+                except (Exception, SystemExit):
                     log.exception("listener %r failed on %s; the session goes on", listener, state.name)

@@ -153,10 +153,11 @@ class OwnedSession(Session):
                 # A client that died takes its connection along, not its session.
                 old, credentials = self._own, self._credentials or self._former
                 self._link = self._own = self._new_client()
-                was_lost, self._state, self._credentials = self._state is SessionState.LOST, SessionState.LOST, None
+                if self._state is not SessionState.LOST:
+                    self._listeners.put(SessionState.LOST)
+                self._state, self._credentials, self._former = SessionState.LOST, None, None
             log.warning("ZooKeeper session %s: replaced, for %s", self._label(old), reason)
-            if not was_lost:
-                self._listeners.announce(SessionState.LOST)
+            self._listeners.deliver()
             self._end(old, credentials, FAREWELL_S)
             with self._lock:
                 is_wanted = self._state is not SessionState.CLOSED
@@ -175,6 +176,7 @@ class OwnedSession(Session):
             return
         # Its connection is gone or silent; another one may still reach a server, and spare everyone the wait for the expiry.
         left_s = max(0.0, deadline - monotonic())
+        self._ender.know(client.resolved)
         if not self._ender.end(credentials, timeout_s=left_s, session_timeout_s=client.timeout_s, patient=False):
             log.warning("ZooKeeper session %s could not be ended; it expires by itself", self._address)
 

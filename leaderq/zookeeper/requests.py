@@ -247,7 +247,10 @@ def _left(deadline: float) -> float:
 
 
 def _one_shot(watch: Watch | None, path: str) -> OneShot | None:
-    return None if watch is None else OneShot(watch, path)
+    if watch is None:
+        return None
+    hash(watch)  # kazoo keeps watches in sets, on a thread that would die of an unhashable one
+    return OneShot(watch, path)
 
 
 def _stat(raw: Any) -> Stat:

@@ -207,6 +207,7 @@ class Session(Requests):
             if link is not self._link or self._state in (SessionState.CLOSED, state):
                 return
             self._state = state
+            self._listeners.put(state)  # under the lock: no two threads may tell their changes in the wrong order
             if state is SessionState.CONNECTED:
                 self._credentials = link.credentials
             elif state is SessionState.LOST:
@@ -214,7 +215,7 @@ class Session(Requests):
         log.log(_LEVELS[state], "ZooKeeper session %s: %s", self._label(link), _SENTENCES[state])
         if state is SessionState.CONNECTED:
             self._watches.restore()
-        self._listeners.announce(state)
+        self._listeners.deliver()
 
     def _label(self, link: Link) -> str:
         credentials = link.credentials

@@ -126,5 +126,5 @@ def _work(jobs: queue.SimpleQueue[Callable[[], object] | None]) -> None:
 def _contained(job: Callable[[], object]) -> None:
     try:
         job()
-    except Exception:
+    except (Exception, SystemExit):  # neither may end the thread, on which all other callbacks depend
         log.exception("a callback raised; the session goes on")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from leaderq.errors import AccessRefused, NoPermission
+from leaderq.errors import AccessRefused, NoPermission, ServersUnreachable
 from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing.zookeeper_server import Tls
 from leaderq.zookeeper import Create, Security, Session, SessionState, connect, end_session
 
 Connect = Callable[..., Session]
@@ -116,3 +119,59 @@ def test_no_password_of_any_kind_is_logged(
     assert "hunter2" not in logged
     assert "wonderland" not in logged
     assert logging.getLogger("kazoo").level == logging.NOTSET  # nothing was switched off behind the user's back
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two self-signed certificates, of which one is the server's."""
+    folder, made = tmp_path_factory.mktemp("tls"), {}
+    for name in ("server", "other"):
+        key, certificate, both = (folder / f"{name}-{part}.pem" for part in ("key", "certificate", "both"))
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+        command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
+        except FileNotFoundError:
+            pytest.skip("making a certificate needs the program openssl")
+        both.write_text(key.read_text() + certificate.read_text())
+        made |= {name: certificate, f"{name}-both": both}
+    return made
+
+
+@pytest.fixture(scope="module")
+def tls_server(certificates: dict[str, Path]) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(tls=Tls(keystore=certificates["server-both"], truststore=certificates["server"])) as server:
+        yield server
+
+
+def test_a_session_over_tls_does_all_that_others_do(
+    tls_server: ZooKeeperServer, certificates: dict[str, Path], znode_root: str, opened: Connect
+) -> None:
+    security = Security(ca=str(certificates["server"]))
+    session = opened(tls_server.secure_address + znode_root, security=security)
+    heard: list[object] = []
+    session.watch_tree("/", heard.append)
+    for name in "abcd":
+        session.create(f"/{name}", b"x" * 400_000)
+    eventually(lambda: len(heard) == 4)
+    reads = [session.get_async(f"/{name}") for name in "abcd" * 10]
+    assert {len(read.result(30)[0]) for read in reads} == {400_000}
+    session.drop_connection()
+    eventually(lambda: len(heard) == 5 and session.exists("/a"))
+    session.create("/e", ephemeral=True)
+    assert session.credentials is not None
+    assert end_session(tls_server.secure_address, session.credentials, security=security)
+    eventually(lambda: session.exists("/e") is None)
+
+
+@pytest.mark.parametrize("ca", ["other", None])
+def test_a_server_with_an_unknown_certificate_is_not_trusted(
+    tls_server: ZooKeeperServer, certificates: dict[str, Path], ca: str | None
+) -> None:
+    security = Security(tls=True, ca=None if ca is None else str(certificates[ca]))
+    with pytest.raises(ServersUnreachable, match="certificate"):
+        connect(tls_server.secure_address, security=security, connect_timeout_s=1.0)
+
+
+def test_a_certificate_is_not_looked_at_if_so_wished(tls_server: ZooKeeperServer, opened: Connect) -> None:
+    assert opened(tls_server.secure_address, security=Security(tls=True, verify=False)).exists("/") is not None
