@@ -105,7 +105,10 @@ def put_up(
 ) -> Iterator[Stage]:
     """The stage, with three candidates standing; ``on_end`` is called before anything is taken down."""
     with ExitStack() as stack:
-        stack.enter_context(pair)
+        # One after the other and on this thread, so that an interruption reaches the server that is starting.
+        for server in (pair.zookeeper, pair.kafka):
+            stack.enter_context(server)
+            screen.tell(f"{server.what} is up at {server.address}")
         session = stack.enter_context(connect(pair.zookeeper_address, timeout_s=10.0))
         observer = Observer(session, CAREER)
         _refuse_used_servers(pair, observer)
