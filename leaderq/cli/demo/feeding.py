@@ -11,8 +11,10 @@ from leaderq.cli.demo.pace import Pace
 from leaderq.clock import now_s
 from leaderq.errors import LeaderqError
 from leaderq.kafka.topics import produce
+from leaderq.testing.waiting import patience
 
 _TICK_S = 0.02
+_ACKNOWLEDGED_WITHIN_S = 10.0
 
 
 class Feeding:
@@ -56,11 +58,11 @@ class Feeding:
         """Feed no more; returns when the producer is closed, or after a bound."""
         self._stopped.set()
         if self._thread.ident is not None:
-            self._thread.join(10)
+            self._thread.join(_ACKNOWLEDGED_WITHIN_S * patience() + 5.0)
 
     def _feed(self) -> None:
         try:
-            produce(self._address, self._topic, self._paced(), timeout_s=30.0)
+            produce(self._address, self._topic, self._paced(), timeout_s=_ACKNOWLEDGED_WITHIN_S * patience())
         except LeaderqError as exc:
             self._failure = exc
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ from leaderq.election import Observer, Operator
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.topics import create_topics, end_offsets
 from leaderq.testing.pair import ServerPair
+from leaderq.testing.server import Server
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session
 
@@ -55,19 +56,20 @@ class Stage:
     observer: Observer
     operator: Operator
     feeding: Feeding
+    servers: Sequence[Server] = ()
     contenders: dict[str, Contender] = field(default_factory=dict)
     leaving: set[str] = field(default_factory=set)
 
     def until(self, fact: Callable[[], bool], what: str, *, timeout_s: float) -> None:
         """Wait for ``fact``.
 
-        Raises :class:`DemoFailed` when it does not come within ``timeout_s`` (times the patience) or a candidate dies meanwhile,
-        and what the feeder raised.
+        Raises :class:`DemoFailed` when it does not come within ``timeout_s`` (times the patience) or a server or candidate dies
+        meanwhile, and what the feeder raised.
         """
         end = now_s() + timeout_s * patience()
         while not fact():
             self.feeding.check()
-            self._check_contenders()
+            self._check_processes()
             if now_s() >= end:
                 said = "; ".join(f"{each.id}: {each.last_words()}" for each in self.contenders.values())
                 raise DemoFailed(f"waited {timeout_s * patience():.0f} s in vain until {what}; last log lines: {said}")
@@ -92,7 +94,10 @@ class Stage:
             contender.wait(8.0 * patience())
             contender.end()
 
-    def _check_contenders(self) -> None:
+    def _check_processes(self) -> None:
+        for server in self.servers:
+            if not server.alive:
+                raise DemoFailed(f"{server.what} at {server.address} is gone; its log is kept")
         for contender in self.contenders.values():
             code = contender.exit_code
             if code is not None and contender.id not in self.leaving:
@@ -114,7 +119,9 @@ def put_up(
         _refuse_used_servers(pair, observer)
         feeding = Feeding(pair.kafka_address, TOPIC, source.lines, Pace(records, FEEDING_S))
         stack.callback(feeding.stop)
-        stage = Stage(screen, folder.ledger, session, observer, Operator(session, CAREER), feeding)
+        stage = Stage(
+            screen, folder.ledger, session, observer, Operator(session, CAREER), feeding, [pair.zookeeper, pair.kafka]
+        )
         stack.callback(stage.stop_contenders)
         stack.callback(on_end)
         for name in ("a", "b", "c"):
