@@ -50,6 +50,8 @@ class FaultProxy:
         self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self.rounds = 0
+        """How often the thread woke up; it does only when there is something to do."""
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -178,6 +180,7 @@ class FaultProxy:
     def _run(self) -> None:
         registered: dict[socket.socket, int] = {}
         while not self._stopping:
+            self.rounds += 1
             wait_s = self._register(registered)
             ready: dict[socket.socket, int] = {key.fileobj: mask for key, mask in self._selector.select(wait_s)}  # type: ignore[misc]
             if self._alarm in ready:

@@ -1,0 +1,208 @@
+"""Each fault of the proxy, with a real ZooKeeper connection through it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import ConnectionLoss
+
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+
+_CREATES = (1, 15)  # opcodes of create and create2
+SESSION_S = 4.0
+
+
+@pytest.fixture
+def proxy(zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]) -> FaultProxy:
+    return fault_proxy(zookeeper_server.address)
+
+
+@pytest.fixture
+def behind(proxy: FaultProxy) -> Iterator[KazooClient]:
+    with connected(proxy.address) as client:
+        yield client
+
+
+@pytest.fixture
+def beside(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
+    """A client that no fault touches."""
+    with connected(zookeeper_server.address) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[KazooClient]:
+    client = KazooClient(address, timeout=SESSION_S)
+    client.start(timeout=30)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def is_create(request: bytes) -> bool:
+    return int.from_bytes(request[4:8], "big") in _CREATES
+
+
+def test_without_a_fault_everything_passes(behind: KazooClient, znode_root: str) -> None:
+    content = bytes(900_000)
+    behind.create(znode_root, content)
+    assert behind.get(znode_root)[0] == content
+
+
+def test_a_black_hole_swallows_keeps_connections_and_tells_nobody(
+    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
+) -> None:
+    behind.create(znode_root, b"before", ephemeral=True)
+    proxy.black_hole()
+    lost = behind.set_async(znode_root, b"lost")
+    assert proxy.connections == 1
+    with socket.create_connection(tuple(_split(proxy.address)), timeout=0.2) as newcomer:
+        newcomer.sendall(b"ruok")
+        with pytest.raises(TimeoutError):
+            newcomer.recv(1)
+    assert not lost.ready()
+    eventually(lambda: behind.state == KazooState.SUSPENDED, message="the client gives up")
+    eventually(lambda: beside.exists(znode_root) is None, message="the session ends on the server")
+    proxy.heal()
+    eventually(lambda: behind.state == KazooState.CONNECTED, message="the client comes back")
+
+
+def test_a_connection_that_lost_nothing_goes_on_after_a_black_hole(proxy: FaultProxy, behind: KazooClient) -> None:
+    behind.get("/zookeeper")
+    proxy.black_hole()
+    proxy.heal()
+    before = proxy.connections
+    assert behind.get_children("/zookeeper")
+    assert proxy.connections == before == 1
+
+
+def test_a_cut_resets_and_the_client_comes_back_in_its_session(proxy: FaultProxy, behind: KazooClient) -> None:
+    session = behind.client_id[0]
+    proxy.cut()
+    eventually(lambda: behind.state == KazooState.CONNECTED and proxy.connections == 1)
+    assert behind.get_children("/zookeeper")
+    assert behind.client_id[0] == session
+
+
+def test_a_cut_is_a_reset_and_not_an_end(proxy: FaultProxy) -> None:
+    with socket.create_connection(tuple(_split(proxy.address)), timeout=5) as plain:
+        eventually(lambda: proxy.connections == 1)
+        proxy.cut()
+        with pytest.raises(ConnectionResetError):
+            plain.recv(1)
+
+
+def test_a_refusing_proxy_lets_nobody_in_until_healed(proxy: FaultProxy, behind: KazooClient) -> None:
+    proxy.refuse()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(tuple(_split(proxy.address)), timeout=5)
+    eventually(lambda: behind.state == KazooState.SUSPENDED)
+    proxy.heal()
+    eventually(lambda: behind.state == KazooState.CONNECTED)
+
+
+def test_a_delay_makes_replies_late_and_loses_none(proxy: FaultProxy, behind: KazooClient) -> None:
+    proxy.delay(0.2)
+    began = time.monotonic()
+    asked = [behind.get_children_async("/zookeeper") for _ in range(50)]
+    assert all(one.get(timeout=10) == asked[0].get() for one in asked)
+    assert time.monotonic() - began >= 0.4  # a lower bound: the delay is what is tested, each way
+    proxy.heal()
+    assert behind.get_children("/zookeeper")
+
+
+def test_the_reply_to_a_create_is_lost_and_the_node_is_there(
+    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
+) -> None:
+    proxy.drop_reply_to(is_create)
+    assert behind.exists(znode_root) is None  # other replies pass
+    with pytest.raises(ConnectionLoss):
+        behind.create(znode_root)
+    assert proxy.dropped == 1
+    assert beside.exists(znode_root)
+    eventually(lambda: behind.state == KazooState.CONNECTED)
+    assert behind.exists(znode_root)
+
+
+def test_the_next_reply_is_lost_and_the_connection_cut(proxy: FaultProxy, behind: KazooClient) -> None:
+    proxy.drop_next_reply()
+    with pytest.raises(ConnectionLoss):
+        behind.get("/zookeeper")
+    assert proxy.dropped == 1
+
+
+def test_a_reply_is_chosen_by_its_content(proxy: FaultProxy, behind: KazooClient, znode_root: str) -> None:
+    behind.create(znode_root, b"needle")
+    proxy.drop_replies(lambda reply: b"needle" in reply)
+    assert behind.get("/zookeeper")
+    with pytest.raises(ConnectionLoss):
+        behind.get(znode_root)
+
+
+def test_held_requests_arrive_late_as_after_a_partition(
+    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
+) -> None:
+    behind.create(znode_root, b"0")
+    proxy.freeze_direction("to_server")
+    late = behind.set_async(znode_root, b"1")
+    assert beside.set(znode_root, b"2").version == 1
+    assert not late.ready()
+    proxy.heal()
+    assert late.get(timeout=10).version == 2
+    assert beside.get(znode_root)[0] == b"1"
+
+
+def test_held_replies_leave_the_server_ahead_of_the_client(
+    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
+) -> None:
+    behind.create(znode_root, b"0")
+    proxy.freeze_direction("to_client")
+    asked = behind.set_async(znode_root, b"1")
+    eventually(lambda: beside.get(znode_root)[0] == b"1")
+    assert not asked.ready()
+    proxy.heal()
+    assert asked.get(timeout=10).version == 1
+
+
+def test_a_client_behind_a_proxy_of_a_dead_server_is_told(fault_proxy: Callable[[str], FaultProxy]) -> None:
+    with ZooKeeperServer() as server:
+        proxy = fault_proxy(server.address)
+        with connected(proxy.address) as client:
+            server.kill()
+            eventually(lambda: client.state == KazooState.SUSPENDED)
+            server.start()
+            eventually(lambda: client.state == KazooState.CONNECTED)
+
+
+def test_an_idle_proxy_uses_no_processor(proxy: FaultProxy, behind: KazooClient) -> None:
+    for fault in (proxy.black_hole, proxy.refuse, lambda: proxy.freeze_direction("to_server"), lambda: proxy.delay(30)):
+        fault()
+        before = proxy.rounds
+        client = socket.socket()
+        client.settimeout(0.3)
+        with client, contextlib.suppress(OSError):
+            client.connect(tuple(_split(proxy.address)))
+            client.sendall(b"x" * 1000)
+            client.recv(1)
+        assert proxy.rounds - before < 100
+        proxy.heal()
+
+
+def test_the_same_proxy_can_be_started_again(zookeeper_server: ZooKeeperServer) -> None:
+    proxy = FaultProxy(zookeeper_server.address)
+    for _ in range(2):
+        with proxy, connected(proxy.address) as client:
+            assert client.exists("/zookeeper")
+    proxy.stop()
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)

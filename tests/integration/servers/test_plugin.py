@@ -1,0 +1,140 @@
+"""The pytest plugin as a user has it: sessions of pytest as subprocesses, in folders of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SETTINGS = "[pytest]\nfilterwarnings = error\n"
+
+
+def run_pytest(folder: Path, tests: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    (folder / "pytest.ini").write_text(SETTINGS)
+    (folder / "test_it.py").write_text(tests)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+
+
+def outcome(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout.splitlines()[-1] if done.stdout else done.stderr
+
+
+def test_a_user_gets_a_server_and_names_of_their_own(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+def test_one(zookeeper_server, znode_root, topic_name):
+    assert zookeeper_server.ask("ruok") == "imok"
+    assert znode_root.startswith("/t-") and topic_name.startswith("t-")
+""",
+    )
+    assert done.returncode == 0, done.stdout
+    assert not (tmp_path / "logs").exists()
+
+
+def test_the_next_test_finds_the_server_serving_whatever_was_done_to_it(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+import pytest
+@pytest.mark.parametrize("deed", ["kill", "freeze"])
+def test_one(zookeeper_server, deed):
+    assert zookeeper_server.ask("ruok") == "imok"
+    getattr(zookeeper_server, deed)()
+def test_two(zookeeper_server):
+    assert zookeeper_server.ask("ruok") == "imok"
+""",
+    )
+    assert "3 passed" in outcome(done), done.stdout
+
+
+def test_the_logs_of_all_servers_are_kept_when_a_test_fails(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+from leaderq.testing import ZooKeeperServer
+def test_one(zookeeper_server):
+    with ZooKeeperServer(name="own"):
+        raise RuntimeError("in the block")
+""",
+    )
+    assert done.returncode == 1
+    (folder,) = (tmp_path / "logs").iterdir()
+    assert {path.name for path in folder.iterdir()} == {"zookeeper.log", "own.log"}
+    assert "binding to port" in (folder / "own.log").read_text()
+    assert f"server logs of failed tests: {folder}" in done.stdout
+
+
+def test_logs_are_not_kept_for_an_error_that_was_expected(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+import pytest
+from leaderq.testing import ZooKeeperServer
+def test_one():
+    with pytest.raises(RuntimeError), ZooKeeperServer():
+        raise RuntimeError("expected")
+""",
+    )
+    assert done.returncode == 0, done.stdout
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(("ci", "word"), [("", "1 skipped"), ("true", "1 error")])
+def test_missing_servers_skip_locally_and_fail_in_ci(tmp_path: Path, ci: str, word: str) -> None:
+    pytest.importorskip("testcontainers.core.container")
+    done = run_pytest(
+        tmp_path,
+        "def test_one(zookeeper_server): pass",
+        "-p",
+        "no:unraisableexception",  # the docker library leaves sockets open when it finds no engine
+        LEADERQ_SERVERS="docker",
+        DOCKER_HOST="unix:///nowhere/docker.sock",
+        CI=ci,
+    )
+    assert word in outcome(done), done.stdout
+    assert "no Docker engine answers" in done.stdout
+
+
+def test_a_fault_asked_of_a_given_server_skips_the_test(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+def test_one(zookeeper_server):
+    assert zookeeper_server.address == "zk.example:2181"
+def test_two(zookeeper_server):
+    zookeeper_server.kill()
+""",
+        LEADERQ_ZOOKEEPER="zk.example:2181",
+    )
+    assert "1 passed, 1 skipped" in outcome(done), done.stdout
+    assert "given by LEADERQ_ZOOKEEPER" in done.stdout
+
+
+def test_several_sessions_at_once_do_not_meet(tmp_path: Path) -> None:
+    tests = """
+def test_one(zookeeper_server):
+    assert zookeeper_server.ask("ruok") == "imok"
+    print("ADDRESS", zookeeper_server.address)
+"""
+    folders = [tmp_path / name for name in "ab"]
+    sessions = []
+    for folder in folders:
+        folder.mkdir()
+        (folder / "test_it.py").write_text(tests)
+        (folder / "pytest.ini").write_text(SETTINGS)
+        command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"]
+        sessions.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True))
+    outputs = [session.communicate(timeout=100)[0] for session in sessions]
+    addresses = [line for output in outputs for line in output.splitlines() if "ADDRESS" in line]
+    assert len(set(addresses)) == 2, outputs
