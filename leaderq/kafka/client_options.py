@@ -8,7 +8,6 @@ from typing import Any
 from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.kafka.address import bootstrap_servers
 from leaderq.kafka.drain import DrainSettings
-from leaderq.kafka.sockets import DIRECT
 
 
 def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s: float = 10.0) -> dict[str, Any]:
@@ -17,7 +16,6 @@ def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s:
         "bootstrap_servers": bootstrap_servers(address),
         "bootstrap_timeout_ms": int(open_timeout_s * 1000),
         "security_protocol": security.protocol,
-        "proxy_url": DIRECT,  # no proxy: sockets that are closed when the connection fails
         # Up to 30 s between attempts is the default: a leader would sleep through the broker's return.
         "reconnect_backoff_ms": 20,
         "reconnect_backoff_max_ms": 1000,
@@ -64,12 +62,21 @@ def consumer_options(settings: DrainSettings) -> dict[str, Any]:
     }
 
 
+def _no_debug_lines(line: logging.LogRecord) -> bool:
+    return line.levelno > logging.DEBUG
+
+
 def quiet_client_logs() -> None:
     """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level.
 
     It reports each failed attempt as an error, several times a second while a broker is away; what matters of it leaderq raises
-    or logs itself. ``logging.getLogger("kafka").setLevel("INFO")`` brings them back.
+    or logs itself. ``logging.getLogger("kafka").setLevel("INFO")`` brings them back. The debug lines of two of them contain every
+    request as it is sent, passwords too, and are never let out unless that very logger was given a level.
     """
+    for name in ("kafka.protocol.parser", "kafka.net.connection"):
+        spilling = logging.getLogger(name)
+        if spilling.level == logging.NOTSET:
+            spilling.addFilter(_no_debug_lines)
     logger = logging.getLogger("kafka")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.CRITICAL)

@@ -27,11 +27,11 @@ from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.net.compat import KafkaNetClient
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.client_options import consumer_options, quiet_client_logs
+from leaderq.kafka.connecting import connected
 from leaderq.kafka.drain import DrainSettings, KafkaAway, Offsets
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.translation import speaking_leaderq
@@ -78,7 +78,9 @@ class KafkaPythonDrain:
         settings = self._settings
         try:
             with speaking_leaderq("connecting", settings.address):
-                self._client = self._consumer_of(settings)
+                options = consumer_options(settings)
+                options["partition_assignment_strategy"] = (self._assignor,)
+                self._client = connected(KafkaConsumer, settings.address, options)
                 self._client.subscribe(topics=list(settings.topics))
                 self._require_topics(self._client)
                 self.refresh(settings.open_timeout_s)
@@ -87,23 +89,6 @@ class KafkaPythonDrain:
             raise ServersUnreachable("Kafka", settings.address, waited_s=now_s() - began) from exc
         except BaseException:
             self.close()
-            raise
-
-    def _consumer_of(self, settings: DrainSettings) -> KafkaConsumer:
-        made: list[KafkaNetClient] = []
-
-        def kept(**options: Any) -> KafkaNetClient:
-            made.append(KafkaNetClient(**options))
-            return made[-1]
-
-        try:
-            return KafkaConsumer(
-                **consumer_options(settings), partition_assignment_strategy=(self._assignor,), kafka_client=kept
-            )
-        except BaseException:
-            # A consumer whose constructor fails leaves its IO thread running: with Kafka away, one more at each attempt.
-            for client in made:
-                client.close()
             raise
 
     def _require_topics(self, client: KafkaConsumer) -> None:

@@ -10,28 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as native
-from kafka.net.compat import KafkaNetClient
 
-from leaderq.clock import now_s
 from leaderq.config.kafka_security import KafkaSecurity
-from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
+from leaderq.errors import KafkaError, UnknownTopic
 from leaderq.kafka.client_options import connection_options, quiet_client_logs
-from leaderq.kafka.drain import KafkaAway
+from leaderq.kafka.connecting import Client, connected
 from leaderq.kafka.translation import speaking_leaderq
 
 Feed = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
-
-
-class _Closable(Protocol):
-    def __init__(self, **configs: Any) -> None: ...
-    def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=_Closable)
 
 
 def create_topics(
@@ -99,26 +89,11 @@ def check_reachable(address: str, security: KafkaSecurity | None = None, timeout
 
 @contextmanager
 def _opened(
-    kind: type[C], address: str, security: KafkaSecurity | None, timeout_s: float, **more: Any
-) -> Iterator[C]:
+    kind: type[Client], address: str, security: KafkaSecurity | None, timeout_s: float, **more: Any
+) -> Iterator[Client]:
     quiet_client_logs()
-    began = now_s()
     options = connection_options(address, security or KafkaSecurity(), open_timeout_s=timeout_s)
-    made: list[KafkaNetClient] = []
-
-    def kept(**settings: Any) -> KafkaNetClient:
-        made.append(KafkaNetClient(**settings))
-        return made[-1]
-
-    try:
-        with speaking_leaderq("connecting", address):
-            client = kind(**options, **more, kafka_client=kept)
-    except BaseException as exc:
-        for half_made in made:  # its constructor left a thread behind
-            half_made.close()
-        if isinstance(exc, KafkaAway):
-            raise ServersUnreachable("Kafka", address, waited_s=now_s() - began) from exc
-        raise
+    client = connected(kind, address, {**options, **more})
     try:
         yield client
     finally:

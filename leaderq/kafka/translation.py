@@ -16,7 +16,7 @@ _MEMBERSHIP = (
     native.IllegalGenerationError,
     native.UnknownMemberIdError,
 )
-_REFUSALS = (
+REFUSALS = (
     native.AuthorizationError,
     native.SaslAuthenticationFailedError,
     native.UnsupportedSaslMechanismError,
@@ -32,7 +32,7 @@ def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError
         return KafkaFenced(f"{at}; a newer member of the same name has taken over")
     if isinstance(exc, _MEMBERSHIP):
         return MembershipLost(at)
-    if isinstance(exc, _REFUSALS):
+    if isinstance(exc, REFUSALS):
         return AccessRefused(f"{at}; check user, password, mechanism and the broker's ACLs")
     if isinstance(exc, _GONE):
         return OffsetOutOfRange(

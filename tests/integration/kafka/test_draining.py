@@ -257,8 +257,10 @@ def test_an_unknown_topic_is_told_before_standing(drive: Drive) -> None:
 
 def test_an_unreachable_broker_is_told_before_standing(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leaderq.kafka.drain.DrainSettings.open_timeout_s", 1.0)
+    threads = threading.active_count()
     with pytest.raises(ServersUnreachable, match=r"127\.0\.0\.1:1"):
         drive(address="127.0.0.1:1")
+    eventually(lambda: threading.active_count() <= threads, message="a client that failed leaves no thread behind")
 
 
 def test_a_malformed_address_is_told_before_standing(drive: Drive) -> None:

@@ -1,0 +1,160 @@
+"""Brokers that restart, consumers that stall, processes that freeze, credentials that are wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import Driver, Recorder
+
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.errors import AccessRefused
+from leaderq.events import DrainStalled
+from leaderq.kafka import draining
+from leaderq.kafka.stall import Limits
+from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
+from leaderq.testing import KafkaBroker, eventually
+
+Drive = Callable[..., Driver]
+Feed = Callable[[int, int], list[bytes]]
+
+
+@pytest.mark.parametrize("unclean", [False, True], ids=["stopped", "killed"])
+def test_a_broker_restart_in_the_middle_loses_nothing(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, unclean: bool
+) -> None:
+    values = feed(0, 600)
+    leader = drive(max_records=25).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 100)
+    restarted = threading.Event()
+
+    def restart() -> None:
+        kafka_broker.kill() if unclean else kafka_broker.stop(keep_data=True)
+        kafka_broker.start()
+        restarted.set()
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    leader.run_until(lambda: restarted.is_set() and len(leader.career.seen) >= 600, within_s=120)
+    thread.join()
+    assert sorted(leader.career.values(), key=int) == values
+    assert committed(kafka_broker.address, four_partitions, four_partitions) == end_offsets(kafka_broker.address, four_partitions)
+
+
+def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watched(Recorder):
+        def _plan(self) -> Any:
+            return replace(super()._plan(), limits=Limits(still_s=1.0, polls=10, empty_polls=3))
+
+    monkeypatch.setattr(draining, "INSPECT_S", 0.3)
+    feed(0, 20)
+    leader = drive(Watched).begin()
+    stalls: list[DrainStalled] = []
+    leader.career.events.subscribe(DrainStalled, stalls.append)
+    leader.run_until(lambda: len(leader.career.seen) >= 20)
+    deafened: list[Any] = []
+    opened = draining.Draining._read
+
+    def deafen(self: Any, drain: Any) -> None:
+        if not deafened:
+            client = drain._client
+            client.pause(*client.assignment())
+            deafened.append(drain)
+        opened(self, drain)
+
+    monkeypatch.setattr(draining.Draining, "_read", deafen)
+    leader.run_until(lambda: bool(deafened))
+    feed(20, 40)
+    leader.run_until(lambda: len(leader.career.seen) >= 40)
+    assert len(stalls) == 1
+    assert stalls[0].rebuilt == 1
+    assert sorted(map(int, leader.career.values())) == list(range(40))
+
+
+ZOMBIE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from types import SimpleNamespace
+from driving import Driver, Recorder
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.errors import Deposed
+from leaderq.events import EventBus
+
+topic, address = sys.argv[2:4]
+career = type("Zombie", (Recorder,), {"topics": topic, "group": topic, "max_records": 10})()
+career.settings = SimpleNamespace(kafka=address, career=topic, kafka_security=KafkaSecurity())
+career.events, career.candidate_id, career.session = EventBus(), "zombie", None
+career.prepare()
+leader = Driver(career).begin()
+try:
+    while True:
+        career.execute(leader.term)
+        print(len(career.seen), flush=True)
+except Deposed as exc:
+    print("deposed", exc.reason.value, flush=True)
+"""
+
+
+def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
+) -> None:
+    feed(0, 30)
+    here = str(Path(__file__).parent)
+    zombie = subprocess.Popen(
+        [sys.executable, "-c", ZOMBIE, here, four_partitions, kafka_broker.address], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        eventually(lambda: sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == 30)
+        os.kill(zombie.pid, signal.SIGSTOP)
+        leader = drive().begin()
+        feed(30, 60)
+        leader.run_until(lambda: len(leader.career.seen) >= 30)
+        os.kill(zombie.pid, signal.SIGCONT)
+        told, _ = zombie.communicate(timeout=30)
+        assert told.splitlines()[-1] == "deposed fenced"
+        feed(60, 90)
+        leader.run_until(lambda: len(leader.career.seen) >= 60)
+    finally:
+        zombie.kill()
+        zombie.communicate()
+
+
+@pytest.fixture(scope="module")
+def guarded_broker() -> Any:
+    """A broker with a listener that asks for a user and a password."""
+    jaas = (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="admin" password="admin-secret" user_admin="admin-secret" user_biller="right";'
+    )
+    broker = KafkaBroker(
+        listeners={"GUARDED": "SASL_PLAINTEXT"},
+        properties={"sasl.enabled.mechanisms": "PLAIN", "listener.name.guarded.plain.sasl.jaas.config": jaas},
+    )
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+def guarded(password: str) -> KafkaSecurity:
+    return KafkaSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", user="biller", password=password)
+
+
+def test_wrong_credentials_are_refused_with_a_remedy_and_without_the_password(guarded_broker: Any) -> None:
+    with pytest.raises(AccessRefused, match="password") as refused:
+        check_reachable(guarded_broker.address_of("GUARDED"), guarded("geheim"), 10.0)
+    assert "geheim" not in str(refused.value)
+
+
+def test_right_credentials_drain(guarded_broker: Any, topic_name: str) -> None:
+    address, security = guarded_broker.address_of("GUARDED"), guarded("right")
+    create_topics(address, {topic_name: 2}, security=security)
+    produce(address, topic_name, [(None, b"1"), (None, b"2")], security=security)
+    assert sum(end_offsets(address, topic_name, security=security).values()) == 2

@@ -1,0 +1,13 @@
+"""kafka-python behind the drain contract."""
+
+from __future__ import annotations
+
+from drain_contract import DrainContract
+
+from leaderq.kafka.kafka_python import KafkaPythonDrain
+
+
+class TestKafkaPythonDrain(DrainContract):
+    """The contract, on kafka-python."""
+
+    factory = KafkaPythonDrain
