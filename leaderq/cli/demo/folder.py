@@ -29,9 +29,9 @@ class DemoFolder:
                 shutil.copy(log, self.path / log.name)
 
     def close(self, *, keep: bool) -> Path | None:
-        """Remove the folder; or keep it, and give where it is now."""
+        """Remove the folder; or keep it, if anything is in it, and give where it is now."""
         kept = None
-        if keep:
+        if keep and any(path.name != ".owner" for path in self.path.iterdir()):
             kept = Path(tempfile.mkdtemp(prefix="leaderq-demo-"))
             shutil.copytree(self.path, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".owner"))
         self._scratch.remove()
