@@ -57,7 +57,9 @@ class Stamps:
 class Leaderq:
     """Two candidates under ``leaderq run``."""
 
-    def __init__(self, target: str, career: str, zookeeper: str, stamps: Stamps, timeout_s: float, kafka: str | None) -> None:
+    def __init__(
+        self, target: str, career: str, zookeeper: str, stamps: Stamps, timeout_s: float, kafka: str | None
+    ) -> None:
         self.target, self.career, self.zookeeper = target, career, zookeeper
         self.stamps, self.timeout_s, self.kafka = stamps, timeout_s, kafka
         self.session = connect(zookeeper)

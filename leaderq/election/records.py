@@ -61,9 +61,7 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
     if not data:
         return kind()
     try:
-        found = json.loads(data)
-        if not isinstance(found, dict):
-            raise TypeError("it is no object")
+        found = _object(json.loads(data))
         known: dict[str, Any] = {field.name: found[field.name] for field in fields(kind) if field.name in found}
         _check_counter(known.get("number", known.get("floor", 0)))
         return kind(**known)
@@ -72,6 +70,12 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
             f"the znode {path} holds {data[:60]!r}, which is no {kind.__name__} ({exc}); "
             f"repair it by hand, keeping the highest term number that was ever given out"
         ) from exc
+
+
+def _object(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise TypeError("it is no JSON object")
+    return found
 
 
 def _check_counter(counter: Any) -> None:

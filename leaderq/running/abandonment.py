@@ -27,7 +27,7 @@ class AbandonableUnit:
         self._thread: int | None = None
         self._abandoned = False
 
-    def run(self, unit: Callable[[], None]) -> bool:
+    def run(self, unit: Callable[[], object]) -> bool:
         """Call ``unit``; gives ``False`` if it was abandoned."""
         try:
             return self._run(unit)
@@ -43,7 +43,7 @@ class AbandonableUnit:
                 _raise_in(self._thread, UnitAbandoned)
                 self._thread = None  # once is enough: its clean-up must not be struck again
 
-    def _run(self, unit: Callable[[], None]) -> bool:
+    def _run(self, unit: Callable[[], object]) -> bool:
         with self._lock:
             if self._abandoned:
                 return False

@@ -188,9 +188,8 @@ class Guardian:
             if "term" in message:
                 self._watch = self._watch.heard(Report(**message) if message["term"] is not None else None)
         except (ValueError, TypeError, KeyError):
-            log.error(
-                "the worker said something that is no report; it is ignored"
-            )  # never the line: it may hold the password
+            # Neither the line nor a traceback: either may show the session's password.
+            log.error("the worker said something that is no report; ignored")  # noqa: TRY400
 
     def _close_session(self) -> None:
         known = self._session

@@ -25,7 +25,8 @@ class CandidateProcess:
     """``python -m leaderq run TARGET`` with the given options.
 
     ``target`` is ``module:Class``, looked for in ``cwd``. ``arguments`` are further command line options; ``environment`` is laid
-    over this process's own; ``under`` is a command that is to run it, such as ``unshare``. ``lines`` holds what it logged so far, as objects; what is no JSON stands under ``message``.
+    over this process's own; ``under`` is a command that is to run it, such as ``unshare``. ``lines`` holds what it logged so far,
+    as objects; what is no JSON stands under ``message``.
     """
 
     def __init__(
@@ -103,7 +104,9 @@ class CandidateProcess:
             return eventually(lambda: self.said(event, **fields)[count - 1 :], timeout_s=timeout_s)[-1]
         except AssertionError as exc:
             last = "\n".join(str(line) for line in self.lines[-15:])
-            raise AssertionError(f"{self.id}: no {event} {fields or ''} within {timeout_s:g} s; it logged last:\n{last}") from exc
+            raise AssertionError(
+                f"{self.id}: no {event} {fields or ''} within {timeout_s:g} s; it logged last:\n{last}"
+            ) from exc
 
     def signal_worker(self, number: signal.Signals) -> None:
         """Send a signal to the worker: SIGKILL, SIGSTOP, SIGCONT."""

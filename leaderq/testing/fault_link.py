@@ -60,8 +60,6 @@ class Link:
 
     def serve(self, ready: dict[socket.socket, int], *, now: float) -> None:
         """Read and write what can be; ``ready`` are the sockets with something to do."""
-        if self.is_over:
-            return
         if self.is_over:  # cut by an order of this very round: nothing may be opened for it any more
             return
         if self.server is None and not self._lanes[0].weather.is_swallowed:

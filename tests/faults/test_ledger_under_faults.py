@@ -26,9 +26,9 @@ from leaderq.testing.candidate_process import CandidateProcess
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
-from ad_billing.audit import audit, entries_of, reading  # noqa: E402
-from ad_billing.feed import numbered  # noqa: E402
-from ad_billing.traffic import generated  # noqa: E402
+from ad_billing.audit import audit, entries_of, reading
+from ad_billing.feed import numbered
+from ad_billing.traffic import generated
 
 RECORDS = 200_000
 CHANGES = 20
@@ -64,7 +64,9 @@ class Cluster:
 
     def led(self) -> View:
         """The view once somebody executes and all three stand."""
-        view = self.observer.wait_until(lambda seen: seen.stage == "execution" and len(set(seen.candidates)) == 3, timeout_s=40)
+        view = self.observer.wait_until(
+            lambda seen: seen.stage == "execution" and len(set(seen.candidates)) == 3, timeout_s=40
+        )
         assert view.stage == "execution", f"nobody leads: {view}\n" + self.last_words()
         return view
 

@@ -6,8 +6,9 @@ import os
 import re
 from pathlib import Path
 
-from leaderq import Term
 from recorder import Recorder
+
+from leaderq import Term
 
 
 class GilHog(Recorder):

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from leaderq import Term
 from recorder import Recorder
+
+from leaderq import Term
 
 FORK_TWICE = "import os, sys\nif os.fork() == 0:\n    os.setsid()\n    sys.exit(0)\n"
 

@@ -179,7 +179,9 @@ def test_a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the
 
 
 def test_a_failing_career_hands_over_cools_off_and_stands_again(start, zookeeper_server, history):
-    a = start("recorder:Failing", id="a", zookeeper=zookeeper_server.address, arguments=["--max-failures", "2", "--yield-s", "1"])
+    a = start(
+        "recorder:Failing", id="a", zookeeper=zookeeper_server.address, arguments=["--max-failures", "2", "--yield-s", "1"]
+    )
     a.wait_for("cooling_off", failures=2)
     failure = a.said("career_error", stage="execution")[0]
     assert "no ink in the pen" in failure["message"] + failure.get("traceback", "")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 
-from ad_billing import AdBilling  # noqa: E402
+from ad_billing import AdBilling
 
 
 class Billing(AdBilling):

@@ -159,7 +159,9 @@ def test_a_candidate_whose_session_is_lost_while_waiting_stands_again_under_the_
     old = session.id
     end_session(session.address, session.credentials)
     eventually(lambda: session.id not in (None, old))
-    eventually(lambda: len([event for event in electorate.events if isinstance(event, Standing) and event.candidate == "b"]) == 2)
+    eventually(
+        lambda: len([event for event in electorate.events if isinstance(event, Standing) and event.candidate == "b"]) == 2
+    )
     a.conclude(term, Reason.WITHDRAWN)
     won(b).check()
 

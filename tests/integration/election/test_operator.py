@@ -48,7 +48,9 @@ class Follower:
 def led(electorate):
     followers = [Follower(electorate.candidate(name)) for name in ("a", "b", "c")]
     operator = Operator(electorate.session(), "c", root=electorate.root)
-    Observer(electorate.session(), "c", root=electorate.root).wait_until(lambda view: view.stage == "execution", timeout_s=10)
+    Observer(electorate.session(), "c", root=electorate.root).wait_until(
+        lambda view: view.stage == "execution", timeout_s=10
+    )
     yield operator, followers
     for follower in followers:
         follower.stop()
