@@ -228,4 +228,4 @@ class _LogKeeper:
 
 
 _KEEPER = pytest.StashKey[_LogKeeper]()
-_BEFORE_KAFKA = pytest.StashKey["LeasedPort"]()
+_BEFORE_KAFKA: pytest.StashKey[LeasedPort] = pytest.StashKey()
