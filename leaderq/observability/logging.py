@@ -43,8 +43,8 @@ def log_failure(error: CareerFailed) -> None:
 def configure(form: str, level: str) -> None:
     """Write logs of this process on standard error as ``form`` (*text* or *json*), from ``level`` on.
 
-    Of the client libraries' own logs kazoo's appear from *warning* on at most, kafka-python's with *debug* only. Warnings of
-    Python go the same way.
+    A ZooKeeper session's changes of state are logged as events only. Of the client libraries' own logs kazoo's appear from
+    *warning* on at most, kafka-python's with *debug* only. Warnings of Python go the same way.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else PlainLines())
@@ -53,6 +53,8 @@ def configure(form: str, level: str) -> None:
     root.setLevel(level.upper())
     # At its level 5 kazoo writes session passwords, at debug every request.
     logging.getLogger("kazoo").setLevel(max(logging.WARNING, root.level))
+    # SessionChanged says the same, with career and candidate.
+    logging.getLogger("leaderq.zookeeper.session").setLevel(max(logging.ERROR, root.level))
     # It calls every failed attempt an error, many times a second; leaderq says itself what matters of it.
     logging.getLogger("kafka").setLevel(logging.WARNING if root.level <= logging.DEBUG else logging.CRITICAL)
     logging.captureWarnings(True)
