@@ -29,14 +29,23 @@ class Budgets:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._open: OpenTerm | None = None
         self._running: Allowance | None = None
         self._finished = False
 
-    def allow(self, term: OpenTerm, stage: Stage, budget_s: float) -> None:
-        """``stage`` may take ``budget_s`` seconds from now; ignored once the hand-over of the same term is being timed."""
+    def open_term(self, term: OpenTerm) -> None:
+        """The code of ``term`` is about to be called."""
         with self._changed:
-            handing_over = self._running is not None and self._running.term is term and self._running.stage == Stage.HANDOVER
-            if not handing_over:
+            self._open, self._running = term, None
+
+    def allow(self, term: OpenTerm, stage: Stage, budget_s: float) -> None:
+        """``stage`` may take ``budget_s`` seconds from now; ignored once the hand-over of that term is being timed, and after it.
+
+        After it: a thawed leader may have handed over before its candidate's thread comes to say that the term is ending.
+        """
+        with self._changed:
+            handing_over = self._running is not None and self._running.stage == Stage.HANDOVER
+            if term is self._open and not handing_over:
                 self._running = Allowance(term, stage.value, budget_s, now_s() + budget_s)
                 self._changed.notify_all()
 
@@ -49,7 +58,7 @@ class Budgets:
     def close_term(self) -> None:
         """The code of the term has returned."""
         with self._changed:
-            self._running = None
+            self._open = self._running = None
 
     def finish(self) -> None:
         """Let :meth:`next_missed` return ``None``: there will be no more."""

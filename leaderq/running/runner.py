@@ -193,6 +193,7 @@ class Runner:
             tell_stage=lambda stage: self._candidate.announce(term, stage),
             step_down=lambda: self._candidate.step_down(Reason.FAILED),
         )
+        self._budgets.open_term(term)
         self._term, self._service = term, service
         if self._stopping.is_set():  # told to stop between winning and here
             self._candidate.step_down(Reason.WITHDRAWN)

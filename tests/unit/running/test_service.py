@@ -46,10 +46,12 @@ def serve(career, term, *, settle_s=0.0, step_down=lambda: None):
     bus = EventBus()
     bus.subscribe(Event, events.append)
     stages: list[Stage] = []
+    budgets = Budgets()
+    budgets.open_term(term)
     service = Service(
         career,
         term,
-        budgets=Budgets(),
+        budgets=budgets,
         inaugurate_budget_s=60,
         settle_s=settle_s,
         events=bus,
