@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
@@ -17,6 +19,8 @@ class Interruption:
 
     def __init__(self) -> None:
         self._shielded = False
+        self._holding = False
+        self._pending = False
 
     def install(self) -> None:
         """Take the signals. Main thread only."""
@@ -27,7 +31,27 @@ class Interruption:
         """From now on everything is being cleared up."""
         self._shielded = True
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within the block an interruption waits for its end: what is being started there must become known first.
+
+        Otherwise it could strike between the making of a process or a folder and the note that it was made.
+        """
+        self._holding = True
+        try:
+            yield
+        finally:
+            self._holding = False
+        if self._pending:
+            self._interrupt()
+
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self._holding:
+            self._pending = True
+        else:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
         if not self._shielded:
             self._shielded = True
             raise KeyboardInterrupt

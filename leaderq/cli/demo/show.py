@@ -39,9 +39,11 @@ class Show:
     def run(self) -> Outcome:
         """Play it; gives what came of it. Raises ``LeaderqError`` if it could not be played to the end."""
         self._interruption.install()
-        folder = DemoFolder()
+        folder = None
         keep = True
         try:
+            with self._interruption.held():
+                folder = DemoFolder()
             outcome = self._played(folder)
             self._tell(outcome)
             keep = bool(outcome.problems)
@@ -50,7 +52,7 @@ class Show:
             raise
         finally:
             self._interruption.shield()
-            kept = folder.close(keep=keep or self._keep)
+            kept = folder.close(keep=keep or self._keep) if folder is not None else None
             if kept is not None:
                 click.echo(f"ledger and logs are in {kept}", err=True)
         return outcome
@@ -64,7 +66,16 @@ class Show:
             self._screen.tell("stopping candidates and servers")
             folder.take_in([*pair.zookeeper.log_paths, *pair.kafka.log_paths])
 
-        with put_up(pair, folder, self._source, self._records, self._screen, clear_up) as stage:
+        putting_up = put_up(
+            pair,
+            folder,
+            self._source,
+            self._records,
+            screen=self._screen,
+            interruption=self._interruption,
+            on_end=clear_up,
+        )
+        with putting_up as stage:
             acts = Acts(stage)
             with Monitor(stage):
                 _play(acts)

@@ -23,13 +23,16 @@ from leaderq.cli.demo.contender import Contender
 from leaderq.cli.demo.feeding import Feeding
 from leaderq.cli.demo.folder import DemoFolder
 from leaderq.cli.demo.input_lines import Input
+from leaderq.cli.demo.interruption import Interruption
 from leaderq.cli.demo.pace import Pace
 from leaderq.cli.demo.screen import Screen
 from leaderq.clock import now_s
 from leaderq.election import Observer, Operator
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.topics import create_topics, end_offsets
+from leaderq.testing.jars import class_path
 from leaderq.testing.pair import ServerPair
+from leaderq.testing.provision import runs_from_jars
 from leaderq.testing.server import Server
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session
@@ -106,13 +109,21 @@ class Stage:
 
 @contextmanager
 def put_up(
-    pair: ServerPair, folder: DemoFolder, source: Input, records: int, screen: Screen, on_end: Callable[[], None]
+    pair: ServerPair,
+    folder: DemoFolder,
+    source: Input,
+    records: int,
+    *,
+    screen: Screen,
+    interruption: Interruption,
+    on_end: Callable[[], None],
 ) -> Iterator[Stage]:
-    """The stage, with three candidates standing; ``on_end`` is called before anything is taken down."""
+    """The stage, with three candidates starting; ``on_end`` is called before anything is taken down."""
+    _fetch_jars(screen)
     with ExitStack() as stack:
-        # One after the other and on this thread, so that an interruption reaches the server that is starting.
         for server in (pair.zookeeper, pair.kafka):
-            stack.enter_context(server)
+            with interruption.held():
+                stack.enter_context(server)
             screen.tell(f"{server.what} is up at {server.address}")
         session = stack.enter_context(connect(pair.zookeeper_address, timeout_s=10.0))
         observer = Observer(session, CAREER)
@@ -126,8 +137,16 @@ def put_up(
         stack.callback(on_end)
         for name in ("a", "b", "c"):
             stage.contenders[name] = _contender(name, pair, folder)
-            stage.contenders[name].start()
+            with interruption.held():
+                stage.contenders[name].start()
         yield stage
+
+
+def _fetch_jars(screen: Screen) -> None:
+    """Apart from the start of the servers, since it may take long the first time, and can be interrupted at any moment."""
+    for what in ("ZooKeeper", "Kafka"):
+        if runs_from_jars(what):
+            class_path(what.lower(), progress=screen.tell)
 
 
 def _contender(name: str, pair: ServerPair, folder: DemoFolder) -> Contender:
