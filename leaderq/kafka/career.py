@@ -126,6 +126,7 @@ class KafkaLeaderCareer(LeaderCareer):
         name = self.settings.career or career_name(self)
         settings = self._drain_settings(name)
         return Plan(
+            address=settings.address,
             make=partial(KafkaPythonDrain, settings),
             store=store_named(self.offsets, type(self).__qualname__),
             events=self.events,
@@ -155,11 +156,15 @@ class KafkaLeaderCareer(LeaderCareer):
         where = type(self).__qualname__
         return (
             None if topics and all(topics) else f"'topics' of {where} is empty; name the topics to read",
-            None if _MEMBER_NAME.match(name) else (
+            None
+            if _MEMBER_NAME.match(name)
+            else (
                 f"the career name {name!r} cannot be a Kafka member name; use up to 249 letters, digits, '.', '_' and '-'"
             ),
             None if self.max_records > 0 else f"max_records={self.max_records!r} of {where} must be at least 1",
-            None if self.auto_offset_reset in ("earliest", "latest", "none") else (
+            None
+            if self.auto_offset_reset in ("earliest", "latest", "none")
+            else (
                 f"auto_offset_reset={self.auto_offset_reset!r} of {where} is not known; use 'earliest', 'latest' or 'none'"
             ),
         )

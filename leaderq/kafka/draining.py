@@ -40,6 +40,7 @@ ATTEND_S = 1.0
 REQUEST_S = 1.0
 CONFIRM_S = 3.0
 INSPECT_S = 5.0
+TELL_AFTER_S = 2.0
 REBUILD_AFTER_S = 30.0
 _MIN_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
 
@@ -48,6 +49,7 @@ _MIN_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
 class Plan:
     """What every term of a career drains, and how."""
 
+    address: str
     make: Callable[[], Drain]
     store: OffsetStore
     events: EventBus
@@ -77,6 +79,8 @@ class Draining:
         self._polls = self._empty_polls = 0
         self._backoff_s = 0.0
         self._away_since: float | None = None
+        self._client_since = 0.0
+        self._told_away = False
         self._not_before = self._attended = self._confirmed = self._inspected = 0.0
         self._to_save = False
 
@@ -165,7 +169,9 @@ class Draining:
         """Set every position anew, from the store; before any record of the new membership is used."""
         joins = drain.joins
         held = drain.assigned()
-        stored = {where: offset for where, offset in self._plan.store.load(drain, self._term, REQUEST_S).items() if where in held}
+        stored = {
+            where: offset for where, offset in self._plan.store.load(drain, self._term, REQUEST_S).items() if where in held
+        }
         if self._progress is None:
             self._progress = Progress(stored)
         elif moved := self._progress.resume(stored, held):
@@ -274,7 +280,9 @@ class Draining:
             return True
         if missing and not self._warned:
             self._warned = True
-            log.warning("partitions %s are not given to this leader; who else uses its group?", ", ".join(map(str, sorted(missing))))
+            log.warning(
+                "partitions %s are not given to this leader; who else uses its group?", ", ".join(map(str, sorted(missing)))
+            )
         self._missing = missing
         return False
 
@@ -282,7 +290,9 @@ class Draining:
         memory = stall.rebuilt(self._memory)
         self._discard()
         self.rebuilds += 1
-        log.warning("%s stands at %d although records wait up to %d; the consumer is made anew", where, sight.position, sight.end)
+        log.warning(
+            "%s stands at %d although records wait up to %d; the consumer is made anew", where, sight.position, sight.end
+        )
         self._plan.events.publish(
             DrainStalled(
                 career=self._plan.career,
@@ -310,17 +320,18 @@ class Draining:
     def _away(self, exc: Exception) -> None:
         now = now_s()
         if self._away_since is None:
-            self._away_since = now
-        elif self._backoff_s == 0.0 or now - self._away_since > REBUILD_AFTER_S:
+            self._away_since = self._client_since = now
+        if not self._told_away and now - self._away_since > TELL_AFTER_S:
+            self._told_away = True
             log.warning("Kafka is away (%s); the term goes on and tries again", exc)
-        if now - self._away_since > REBUILD_AFTER_S:
-            self._away_since = now
+        if now - self._client_since > REBUILD_AFTER_S:
+            self._client_since = now
             self._discard()
         self._backoff_s = min(_MAX_BACKOFF_S, max(_MIN_BACKOFF_S, self._backoff_s * 2))
         self._not_before = now + self._backoff_s
 
     def _back(self) -> None:
-        if self._away_since is not None and self._backoff_s >= _MAX_BACKOFF_S:
-            log.info("Kafka answers again")
-        self._away_since = None
+        if self._told_away and self._away_since is not None:
+            log.info("Kafka answers again, after %.1f s", now_s() - self._away_since)
+        self._away_since, self._told_away = None, False
         self._backoff_s = 0.0

@@ -13,7 +13,8 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
 * Static members send no LeaveGroup when closed.
 
 Three methods of the consumer's private ``_coordinator`` are used, since the public face has none for them: to join without
-reading, to fetch the committed offsets of all partitions in one request, and to ask for a new assignment. A static member that
+reading, to fetch the committed offsets of all partitions in one request, and to ask for a new assignment; and one setting of its
+``_fetcher`` is changed while it runs. A static member that
 took over a stable group is told that its dead predecessor leads the group, and would never notice that partitions were added.
 """
 
@@ -30,7 +31,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
-from leaderq.kafka.client_options import consumer_options, quiet_client_logs
+from leaderq.kafka.client_options import BUSY_FETCH_MS, QUIET_FETCH_MS, consumer_options, quiet_client_logs
 from leaderq.kafka.connecting import connected
 from leaderq.kafka.drain import DrainSettings, KafkaAway, Offsets
 from leaderq.kafka.record import Partition, Record
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 # against the 8 us that the client spends on it.
 _OURS = itemgetter(0, 1, 3, 4, 6, 7, 8)
 _record = partial(tuple.__new__, Record)
+
+_QUIET_AFTER_S = 1.0
 
 
 class _GatedAssignor(RangePartitionAssignor):
@@ -70,6 +73,7 @@ class KafkaPythonDrain:
         self._settings = settings
         self._assignor = _GatedAssignor()
         self._client: KafkaConsumer | None = None
+        self._busy_at = now_s()
 
     def open(self) -> None:
         """Connect, learn the topics, find the coordinator; without joining."""
@@ -133,16 +137,23 @@ class KafkaPythonDrain:
         """The partitions the topics have."""
         known = self._consumer._cluster  # (the public method asks the broker, without a bound, where it knows none)
         return frozenset(
-            Partition(topic, number)
-            for topic in self._settings.topics
-            for number in known.partitions_for_topic(topic) or ()
+            Partition(topic, number) for topic in self._settings.topics for number in known.partitions_for_topic(topic) or ()
         )
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, list[Record]]:
         """Wait for records."""
         with speaking_leaderq("reading", self._settings.address):
             polled = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=max_records)
+        self._pace(bool(polled))
         return {Partition(*where): list(map(_record, map(_OURS, rows))) for where, rows in polled.items()}
+
+    def _pace(self, busy: bool) -> None:
+        """Let fetches wait long only where nothing has come for a while; read by the client at its next fetch."""
+        now = now_s()
+        if busy:
+            self._busy_at = now
+        wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else QUIET_FETCH_MS
+        self._consumer._fetcher.config["fetch_max_wait_ms"] = wait_ms
 
     def seek(self, offsets: Offsets) -> None:
         """Read on from these offsets."""

@@ -64,5 +64,7 @@ def store_named(name: str, where: str) -> OffsetStore:
     if name in _STORES:
         return _STORES[name]()
     if name in _PLANNED:
-        raise ConfigurationError(f"offsets={name!r} of {where} is not available in this version of leaderq; use offsets='kafka'")
+        raise ConfigurationError(
+            f"offsets={name!r} of {where} is not available in this version of leaderq; use offsets='kafka'"
+        )
     raise ConfigurationError(f"offsets={name!r} of {where} is not known; use offsets='kafka'")

@@ -113,7 +113,7 @@ class Pump:
         try:
             _value, error = opening.answer.get(timeout=timeout_s)
         except Empty:
-            raise ServersUnreachable("Kafka", self._plan.career, waited_s=timeout_s) from None
+            raise ServersUnreachable("Kafka", self._plan.address, waited_s=timeout_s) from None
         if error is not None:
             raise error
 

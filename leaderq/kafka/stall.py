@@ -80,9 +80,7 @@ def rebuilt(memory: Memory) -> dict[Partition, Stillness]:
 
 def _has_stalled(known: Stillness, sight: Sight, limits: Limits) -> bool:
     since = known.since
-    was_polled = (
-        sight.empty_polls - since.empty_polls >= limits.empty_polls or sight.polls - since.polls >= limits.polls
-    )
+    was_polled = sight.empty_polls - since.empty_polls >= limits.empty_polls or sight.polls - since.polls >= limits.polls
     if not was_polled or known.tried == (sight.position, sight.end):
         return False
     patience_s = limits.still_s if sight.end > since.end else limits.still_s * limits.unmoved_factor

@@ -25,7 +25,12 @@ Feed = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Seq
 
 
 def create_topics(
-    address: str, topics: Mapping[str, int], *, replication: int = 1, security: KafkaSecurity | None = None, timeout_s: float = 30.0
+    address: str,
+    topics: Mapping[str, int],
+    *,
+    replication: int = 1,
+    security: KafkaSecurity | None = None,
+    timeout_s: float = 30.0,
 ) -> None:
     """Create topics with so many partitions each, and return when each partition has a leader; existing topics are left alone."""
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin, speaking_leaderq("creating topics", address):

@@ -41,7 +41,9 @@ def test_every_record_is_handled_once_and_in_order_within_its_partition(drive: D
     assert in_order(leader.career.seen)
 
 
-def test_each_batch_is_committed_before_execute_returns(drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str) -> None:
+def test_each_batch_is_committed_before_execute_returns(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
+) -> None:
     feed(0, 300)
     leader = drive(max_records=50).begin()
     for _ in range(4):

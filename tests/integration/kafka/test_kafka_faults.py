@@ -46,7 +46,9 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
     leader.run_until(lambda: restarted.is_set() and len(leader.career.seen) >= 600, within_s=120)
     thread.join()
     assert sorted(leader.career.values(), key=int) == values
-    assert committed(kafka_broker.address, four_partitions, four_partitions) == end_offsets(kafka_broker.address, four_partitions)
+    assert committed(kafka_broker.address, four_partitions, four_partitions) == end_offsets(
+        kafka_broker.address, four_partitions
+    )
 
 
 def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:

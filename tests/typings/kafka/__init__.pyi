@@ -22,7 +22,11 @@ class _Coordinator:
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = ...
     ) -> dict[TopicPartition, OffsetAndMetadata]: ...
 
+class _Fetcher:
+    config: dict[str, Any]
+
 class KafkaConsumer:
+    _fetcher: _Fetcher
     _cluster: _Cluster
     _coordinator: _Coordinator
     def __init__(self, *topics: str, **configs: Any) -> None: ...
