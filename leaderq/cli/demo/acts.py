@@ -76,9 +76,10 @@ class Acts:
             os.kill(pid, signal.SIGCONT)
         self._watch_awakening(contender, view.term, time.time())
 
-    def transfer(self, to: str) -> None:
-        """A planned change, as ``leaderq transfer --to`` makes it."""
+    def transfer(self) -> None:
+        """A planned change, as ``leaderq transfer --to`` makes it: to the last in line, whose turn it is not."""
         view, _, _ = self._leader()
+        to = view.candidates[-1]
         self._change(f"transfer to {to}", view, lambda: self.stage.operator.wish_for(successor=to, term=view.term))
         if self.changes[-1].new != to:
             self.broken.append(f"leadership was transferred to {to}, but {self.changes[-1].new} leads")

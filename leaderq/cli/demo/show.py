@@ -101,7 +101,7 @@ def _play(acts: Acts) -> None:
     acts.let_work(_BETWEEN_ACTS_S)
     acts.freeze()
     acts.let_work(_BETWEEN_ACTS_S)
-    acts.transfer(str(first.leader))
+    acts.transfer()
     acts.let_work(_BETWEEN_ACTS_S)
     stage.feeding.release()
     tell("no more changes; the rest is fed and billed")

@@ -52,6 +52,11 @@ def start(tmp_path: Path, scratch: Path, mark: str) -> Iterator[Start]:
         os.kill(pid, signal.SIGKILL)
 
 
+def logs_in(scratch: Path) -> str:
+    """What the candidates logged, where the demo kept it."""
+    return "".join(f"\n--- {log.name}\n{log.read_text(errors='replace')}" for log in sorted(scratch.glob("*/?.log")))
+
+
 def left_of(mark: str) -> list[int]:
     """The processes that the demo of this test, or anything it started, has left."""
     found = []
@@ -71,7 +76,7 @@ def left_of(mark: str) -> list[int]:
 def test_the_demo_runs_to_its_end_and_everything_holds(start: Start, scratch: Path, mark: str) -> None:
     process = start("--records", "3000")
     said, _ = process.communicate(timeout=150 * patience())
-    assert process.returncode == 0, said
+    assert process.returncode == 0, said + logs_in(scratch)
     assert "VERDICT: all held: every record billed exactly once and in order, across 3 changes of leader" in said
     assert re.search(r"^records fed +3,000$", said, re.MULTILINE)
     assert re.search(r"^records billed +3,000$", said, re.MULTILINE)
