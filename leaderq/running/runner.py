@@ -15,7 +15,6 @@ own program) leadership is kept until the code returns. The guardian dies: said,
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
@@ -34,7 +33,9 @@ from leaderq.running.service import Service
 from leaderq.term import OpenTerm, Reason
 from leaderq.zookeeper import AnyClient, as_session
 
-log = logging.getLogger(__name__)
+_RELEASE_S = 5.0
+# While stopping with ZooKeeper away there is nothing to wait for: the session ends without us, too.
+_RELEASE_WHILE_STOPPING_S = 2.0
 
 
 class Runner:
@@ -135,7 +136,7 @@ class Runner:
         except LeaderqError as exc:
             self._failure = exc  # raised by the supervisor, where the caller sees it
         finally:
-            self._candidate.close()
+            self._candidate.close(timeout_s=_RELEASE_WHILE_STOPPING_S)
             self._retire()
             self._budgets.finish()
 
@@ -203,7 +204,8 @@ class Runner:
             self._watch_health(self._career, term)
         failed = service.serve()
         self._budgets.close_term()
-        self._candidate.conclude(term, Reason.FAILED if failed else Reason.WITHDRAWN)
+        timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
+        self._candidate.conclude(term, Reason.FAILED if failed else Reason.WITHDRAWN, timeout_s=timeout_s)
         self._service = self._term = None
         if self._guardian is not None:
             self._guardian.forget_term()

@@ -52,8 +52,8 @@ def history(tmp_path: Path) -> History:
 
 
 @pytest.fixture
-def start(history: History, znode_root: str) -> Iterator[Start]:
-    """Start a candidate of a career in ``careers/``; all are stopped after the test."""
+def start(history: History, znode_root: str, fault_proxy: Any) -> Iterator[Start]:
+    """Start a candidate of a career in ``careers/``; all are stopped after the test, and before the proxies they go through."""
     started: list[CandidateProcess] = []
 
     def begin(target: str, *, id: str, zookeeper: str, **options: Any) -> CandidateProcess:

@@ -112,7 +112,9 @@ def test_a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next
 
 
 def test_a_second_signal_leaves_at_once(start, zookeeper_server, history):
-    a, b = standing(start, zookeeper_server, "a", "b", target="recorder:Stubborn", session_timeout_s=30)
+    (a,) = standing(start, zookeeper_server, "a", target="recorder:Stubborn", session_timeout_s=30)
+    b = start(RECORDER, id="b", zookeeper=zookeeper_server.address)
+    b.wait_for("standing")
     a.terminate()
     a.wait_for("term_ending", reason="withdrawn")
     a.terminate()

@@ -1,0 +1,314 @@
+"""The runner inside somebody's own program, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from leaderq import LeaderCareer, Observer, Runner, connect
+from leaderq.config import Settings
+from leaderq.election import Operator
+from leaderq.errors import CareerFailed, ConfigurationError
+from leaderq.events import BudgetMissed, CareerError, CoolingOff, Event, EventBus, StageBegan, TermEnding
+from leaderq.exits import ExitCode
+from leaderq.running import UnitAbandoned
+from leaderq.term import Reason
+from leaderq.testing import eventually
+
+
+class Counting(LeaderCareer):
+    """Counts what is called, and does what a test lays over it."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.reasons: list[Reason | None] = []
+        self.threads: set[int] = set()
+
+    def prepare(self) -> None:
+        self._note("prepare")
+
+    def inaugurate(self, term) -> None:
+        self._note("inaugurate")
+
+    def execute(self, term) -> None:
+        self._note("execute")
+        term.wait(0.01)
+
+    def handOver(self, term) -> None:  # noqa: N802
+        self._note("handOver")
+        self.reasons.append(term.reason)
+
+    def retire(self) -> None:
+        self._note("retire")
+
+    def _note(self, what: str) -> None:
+        if not self.calls or self.calls[-1] != what:
+            self.calls.append(what)
+        self.threads.add(threading.get_ident())
+
+
+class Running:
+    """A runner on a thread of its own."""
+
+    def __init__(self, career, session, /, *, root: str, leave=None, id: str = "a", **settings) -> None:
+        self.events: list[Event] = []
+        bus = EventBus()
+        bus.subscribe(Event, self.events.append)
+        chosen = Settings(root=root, id=id, cool_off_s=0.1, **settings)
+        self.runner = Runner(career, session, settings=chosen, events=bus, leave=leave)
+        self.outcome: list[object] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.outcome.append(self.runner.run())
+        except Exception as exc:
+            self.outcome.append(exc)
+
+    def seen(self, kind: type[Event], **fields) -> list[Event]:
+        return [e for e in list(self.events) if isinstance(e, kind) and all(getattr(e, n) == v for n, v in fields.items())]
+
+    def stop(self) -> object:
+        self.runner.stop()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        return self.outcome[0]
+
+
+@pytest.fixture
+def session(zookeeper_server) -> Iterator:
+    with connect(zookeeper_server.address, timeout_s=3) as made:
+        yield made
+
+
+@pytest.fixture
+def run(session, znode_root) -> Iterator:
+    started: list[Running] = []
+
+    def begin(career, /, **options) -> Running:
+        running = Running(career, options.pop("session", session), root=znode_root, **options)
+        started.append(running)
+        return running
+
+    yield begin
+    for running in started:
+        running.stop()
+
+
+def executing(running: Running, count: int = 1) -> None:
+    eventually(lambda: len(running.seen(StageBegan, stage="execution")) >= count)
+
+
+def test_a_career_lives_through_its_stages_on_one_thread(run):
+    career = Counting()
+    running = run(career)
+    executing(running)
+    eventually(lambda: "execute" in career.calls)
+    assert running.stop() is ExitCode.OK
+    assert career.calls == ["prepare", "inaugurate", "execute", "handOver", "retire"]
+    assert career.reasons == [Reason.WITHDRAWN]
+    assert len(career.threads) == 1
+
+
+def test_the_name_on_the_command_line_wins_over_the_classs_own(run, session, znode_root):
+    running = run(Counting(), career="another")
+    executing(running)
+    assert Observer(session, "another", root=znode_root).view().leader == "a"
+
+
+def test_a_runner_takes_a_started_kazoo_client(run, zookeeper_server):
+    client = KazooClient(zookeeper_server.address, timeout=3)
+    client.start()
+    try:
+        running = run(Counting(), session=client)
+        executing(running)
+        assert running.stop() is ExitCode.OK
+        assert client.connected  # still its owner's
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_a_waiting_runner_stops_at_once(run, zookeeper_server):
+    first = run(Counting())
+    executing(first)
+    with connect(zookeeper_server.address) as other:
+        second = run(Counting(), session=other, id="b")
+        eventually(lambda: second.seen(Event))
+        assert second.stop() is ExitCode.OK
+        assert not second.seen(StageBegan)
+
+
+def test_stopping_twice_and_before_it_began_is_harmless(run):
+    running = run(Counting())
+    running.runner.stop()
+    running.runner.stop()
+    assert running.stop() is ExitCode.OK
+
+
+def test_what_prepare_raises_ends_the_run(run):
+    class Unprepared(Counting):
+        def prepare(self) -> None:
+            raise OSError("no such disk")
+
+    running = run(Unprepared())
+    outcome = eventually(lambda: running.outcome)[0]
+    assert isinstance(outcome, CareerFailed)
+    assert "failed in prepare: OSError: no such disk" in str(outcome)
+
+
+def test_an_error_of_leaderqs_own_in_prepare_is_kept_as_it_is(run):
+    class Misconfigured(Counting):
+        def prepare(self) -> None:
+            raise ConfigurationError("topics is empty")
+
+    running = run(Misconfigured())
+    assert isinstance(eventually(lambda: running.outcome)[0], ConfigurationError)
+
+
+def test_an_unhealthy_leader_steps_down_and_cools_off(run):
+    class Ill(Counting):
+        def healthy(self) -> bool:
+            return False
+
+    career = Ill()
+    running = run(career)
+    eventually(lambda: running.seen(CoolingOff, failures=1))
+    assert career.reasons[0] is Reason.HEALTH
+
+
+def test_a_health_check_that_hangs_is_an_illness(run):
+    class Hanging(Counting):
+        def healthy(self) -> bool:
+            hanging.wait(60)
+            return True
+
+    hanging = threading.Event()
+    career = Hanging()
+    running = run(career)
+    try:
+        eventually(lambda: running.seen(TermEnding, reason=Reason.HEALTH))
+    finally:
+        hanging.set()
+
+
+def test_an_atomic_unit_is_abandoned_at_the_end_of_its_term(run):
+    class Atomic(Counting):
+        atomic = True
+        abandoned = False
+
+        def execute(self, term) -> None:
+            self._note("execute")
+            try:
+                while True:
+                    time.sleep(0.01)
+            except UnitAbandoned:
+                self.abandoned = True
+                raise
+
+    career = Atomic()
+    running = run(career)
+    eventually(lambda: "execute" in career.calls)
+    assert running.stop() is ExitCode.OK
+    assert career.abandoned
+    assert career.calls[-2:] == ["handOver", "retire"]
+
+
+def test_an_inauguration_that_overruns_its_budget_ends_the_term(run):
+    class Slow(Counting):
+        def inaugurate(self, term) -> None:
+            term.ending.wait(30)
+
+    career = Slow()
+    running = run(career, inaugurate_budget_s=0.1)
+    eventually(lambda: running.seen(CoolingOff))
+    assert running.seen(BudgetMissed, stage="inauguration")
+    assert career.reasons[0] is Reason.BUDGET
+    assert "execute" not in career.calls
+
+
+def test_code_that_does_not_return_makes_the_process_leave_and_releases_nothing(run, session, znode_root):
+    class Endless(Counting):
+        def execute(self, term) -> None:
+            self._note("execute")
+            released.wait(30)
+
+    released = threading.Event()
+    left: list[int] = []
+    running = run(Endless(), handover_budget_s=0.2, leave=left.append)
+    executing(running)
+    running.runner.stop()
+    try:
+        assert eventually(lambda: left) == [ExitCode.HANDOVER_MISSED]
+        assert Observer(session, "counting", root=znode_root).view().leader == "a"
+    finally:
+        released.set()
+
+
+def test_an_operators_pause_lets_no_new_unit_begin_and_keeps_the_term(run, session, znode_root):
+    class Units(Counting):
+        units = 0
+
+        def execute(self, term) -> None:
+            self.units += 1
+            term.wait(0.005)
+
+    career = Units()
+    running = run(career)
+    executing(running)
+    operator = Operator(session, "counting", root=znode_root)
+    operator.pause()
+    quiet = eventually(lambda: career.units if _still(career) else None)
+    operator.resume()
+    eventually(lambda: career.units > quiet)
+    assert len(running.seen(StageBegan, stage="inauguration")) == 1
+
+
+def _still(career) -> bool:
+    before = career.units
+    time.sleep(0.2)  # the fact waited for is that nothing happens
+    return career.units == before
+
+
+def test_failed_terms_in_a_row_yield(run):
+    class Failing(Counting):
+        def execute(self, term) -> None:
+            raise RuntimeError("no")
+
+    career = Failing()
+    running = run(career, max_failures=2, yield_s=1)
+    cooling = eventually(lambda: running.seen(CoolingOff, failures=2))[0]
+    assert "yields to the others" in cooling.why
+    assert len(running.seen(CareerError)) == 2
+
+
+def test_after_an_unclean_end_only_the_next_leader_settles(run, zookeeper_server):
+    class Settling(Counting):
+        unclean: list[bool]
+
+        def inaugurate(self, term) -> None:
+            super().inaugurate(term)
+            self.unclean = [*getattr(self, "unclean", []), term.unclean]
+
+    with connect(zookeeper_server.address, timeout_s=3) as other:
+        first = run(Counting(), session=other, id="first")
+        executing(first)
+        career = Settling()
+        second = run(career, settle_s=0.05)
+        eventually(lambda: second.seen(Event))
+        other.delete(f"{first.runner.settings.root}/counting/candidates/{_node(other, first)}")
+        executing(second)
+        assert career.unclean == [True]
+
+
+def _node(session, running: Running) -> str:
+    record, _ = session.get(f"{running.runner.settings.root}/counting/term")
+    return json.loads(record)["id"]
