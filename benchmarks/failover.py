@@ -1,6 +1,6 @@
 """How long nobody leads: leaderq beside kazoo's ``Election``, in one run, on one server, with the same session time-out.
 
-    python benchmarks/failover.py [--rounds 30] [--timeout-s 4] [--no-kafka] [--no-kazoo]
+    python benchmarks/failover.py [--rounds 30] [--planned-rounds 100] [--timeout-s 4] [--no-kafka] [--no-kazoo]
 
 Rows: *killed*: ``kill -9`` of the process that does the work, until ``inaugurate`` (kazoo: the function given to ``run``) begins in
 the next one. *planned*: the leader is asked to go (leaderq: a wish in ZooKeeper, as ``leaderq step-down`` makes; kazoo: a signal,
@@ -208,7 +208,7 @@ def run(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[s
     side = ours("Stamps", "stamps", "killed")
     measure("leaderq, killed", side, lambda: killed(side, arguments.rounds))
     side = ours("Stamps", "stamps", "planned")
-    measure("leaderq, planned", side, lambda: planned(side, arguments.rounds))
+    measure("leaderq, planned", side, lambda: planned(side, arguments.planned_rounds))
     if not arguments.no_kafka:
         from leaderq.kafka.topics import create_topics
 
@@ -225,13 +225,14 @@ def run(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[s
         peer = Kazoo(zookeeper.address, Stamps(folder / "kazoo-killed"), arguments.timeout_s)
         measure("kazoo, killed", peer, lambda: killed(peer, arguments.rounds))
         peer = Kazoo(zookeeper.address, Stamps(folder / "kazoo-planned"), arguments.timeout_s)
-        measure("kazoo, planned", peer, lambda: planned(peer, arguments.rounds))
+        measure("kazoo, planned", peer, lambda: planned(peer, arguments.planned_rounds))
     return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--planned-rounds", type=int, default=100)
     parser.add_argument("--timeout-s", type=float, default=4.0, help="session time-out of both sides")
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-kazoo", action="store_true")

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_FIRST_S = 0.05
 _RETRY_LONGEST_S = 1.0
+_HANDOVER_SHOWN_AFTER_S = 0.05
 
 Request = Callable[[], None]
 
@@ -70,6 +71,7 @@ class Campaign:
         self._released = False
         self._retry_at_s: float | None = None
         self._retry_delay_s = _RETRY_FIRST_S
+        self._announce_at_s: float | None = None
 
     @property
     def tenure(self) -> Tenure | None:
@@ -80,7 +82,7 @@ class Campaign:
 
     def wake_in_s(self, at_s: float) -> float | None:
         """How long nothing is due for; ``None``: until the next signal."""
-        wakes = [self._retry_at_s] if self._retry_at_s is not None else []
+        wakes = [at for at in (self._retry_at_s, self._announce_at_s) if at is not None]
         if self._tenure is not None and self._role.holds_term:
             wakes.append(self._tenure.lease.wake_s(at_s))
         return max(0.0, min(wakes) - at_s) if wakes else None
@@ -93,6 +95,11 @@ class Campaign:
                 return signal
             if at_s >= self._tenure.lease.renew_s:
                 self._tenure.renew(at_s)
+            if self._announce_at_s is not None and at_s >= self._announce_at_s:
+                self._announce_at_s = None
+                self._tenure.announce(Stage.HANDOVER)
+        else:
+            self._announce_at_s = None
         if self._retry_at_s is not None and at_s >= self._retry_at_s:
             self._retry_at_s = None
             return Signal.RETRY
@@ -152,10 +159,10 @@ class Campaign:
         )
         self._reason = None
         self._silent = self._operator_paused = self._released = False
-        self._tenure.open()
         term = self._tenure.term
         self._reports.event(TermBegan(self._career, self._id, term.number, victory.unclean))
         self._reports.won(term)
+        self._tenure.open()
 
     def _renew(self) -> None:
         if self._tenure is not None:
@@ -200,7 +207,7 @@ class Campaign:
         return signal
 
     def _rest(self) -> None:
-        self._retry_at_s = None
+        self._retry_at_s = self._announce_at_s = None
         tenure, self._tenure = self._tenure, None
         self._reason = None
         if tenure is None:
@@ -241,8 +248,15 @@ class Campaign:
         self.take(Signal.TOLD)
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
-        """Publish the stage of ``term``, unless it is over."""
-        if self._tenure is not None and self._tenure.term is term and self._role.holds_term:
+        """Publish the stage of ``term``, unless it is over.
+
+        A hand-over is published only if it takes a while: otherwise that write would stand in the way of the release.
+        """
+        if self._tenure is None or self._tenure.term is not term or not self._role.holds_term:
+            return
+        if stage is Stage.HANDOVER:
+            self._announce_at_s = now_s() + _HANDOVER_SHOWN_AFTER_S
+        else:
             self._tenure.announce(stage)
 
     def conclude(self, term: OpenTerm) -> None:

@@ -102,7 +102,6 @@ class Operator:
 
     def _change(self, change: Callable[[Wishes], Wishes]) -> None:
         path = self._layout.control
-        self._session.ensure_path(path)
         while True:
             try:
                 data, stat = self._session.get(path)

@@ -2,7 +2,8 @@
 
 Fenced is not fatal: a deposed leader goes back into the line after a moment, with jitter, so that a flapping network does not
 bring a storm of terms. A career that *fails* waits longer each time and, after ``max_failures`` terms in a row, long enough that
-every other candidate has its turn first. A term that worked for longer than the yield does not count as one of the row.
+every other candidate has its turn first. One that ended as planned gives way for a moment, so as not to be in its successor's way
+while that one claims. A term that worked for longer than the yield does not count as one of the row.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from leaderq.term import Reason
 
+GIVE_WAY_S = 0.1
 _FAILURES = frozenset({Reason.FAILED, Reason.HEALTH, Reason.BUDGET})
 
 
@@ -26,7 +28,7 @@ class CoolOffPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How the terms of this process went: ``failures`` in a row, and for how long and why to cool off now."""
+    """How the terms of this process went: ``failures`` in a row, and for how long and why to cool off now (no ``why``: as planned)."""
 
     failures: int = 0
     seconds: float = 0.0
@@ -47,4 +49,4 @@ def after_term(
         return Record(failures, seconds * spread, f"the last term ended because {reason.sentence}")
     if reason.deposes:
         return replace(record, seconds=policy.first_s * spread, why=f"it was deposed: {reason.sentence}")
-    return Record()
+    return Record(seconds=GIVE_WAY_S)

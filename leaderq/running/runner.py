@@ -175,11 +175,14 @@ class Runner:
             began_s = now_s()
             reason = self._serve(term)
             record = after_term(record, reason, now_s() - began_s, policy)
-            if record.seconds and not self._stopping.is_set():
-                self.events.publish(
-                    CoolingOff(self.career_name, self.candidate_id, record.seconds, record.failures, record.why)
-                )
-                self._stopping.wait(record.seconds)
+            self._cool_off(record)
+
+    def _cool_off(self, record: Record) -> None:
+        if self._stopping.is_set():
+            return
+        if record.why:
+            self.events.publish(CoolingOff(self.career_name, self.candidate_id, record.seconds, record.failures, record.why))
+        self._stopping.wait(record.seconds)
 
     def _serve(self, term: OpenTerm) -> Reason:
         if self._guardian is not None:

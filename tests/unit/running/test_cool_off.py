@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.running.cool_off import CoolOffPolicy, Record, after_term
+from leaderq.running.cool_off import GIVE_WAY_S, CoolOffPolicy, Record, after_term
 from leaderq.term import Reason
 
 POLICY = CoolOffPolicy(first_s=1.0, max_failures=3, yield_s=30.0)
@@ -18,8 +18,8 @@ def row(*reasons: Reason, lasted_s: float = 0.1) -> Record:
 
 
 @pytest.mark.parametrize("reason", [Reason.STEP_DOWN, Reason.TRANSFER, Reason.WITHDRAWN])
-def test_who_was_asked_to_step_down_stands_again_at_once(reason):
-    assert row(reason).seconds == 0.0
+def test_who_was_asked_to_step_down_only_gives_way_for_a_moment(reason):
+    assert row(reason) == Record(seconds=GIVE_WAY_S)
 
 
 @pytest.mark.parametrize("reason", [Reason.SESSION, Reason.LEASE, Reason.FENCED, Reason.NODE_DELETED])
