@@ -75,13 +75,10 @@ def _work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) 
         )
         try:
             with handling(runner):
-                code = runner.run()
+                return runner.run()
         except CareerFailed as error:
             log_failure(error)
             raise
-    if link is not None:
-        link.close()
-    return code
 
 
 def _worker_arguments(arguments: Sequence[str], configuration: Configuration) -> list[str]:

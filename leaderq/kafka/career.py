@@ -23,6 +23,8 @@ from leaderq.term import Term
 
 IDLE_WAIT_S = 0.25
 FENCE_WAIT_S = 5.0
+OPEN_MARGIN_S = 20.0
+"""How much longer than for the first answer to wait for topics, metadata and coordinator."""
 
 _MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 
@@ -104,7 +106,7 @@ class KafkaLeaderCareer(LeaderCareer):
     def _running_pump(self) -> Pump:
         if self._pump is None or not self._pump.is_fit:
             pump = Pump(self._plan())
-            pump.start()
+            pump.start(self.settings.connect_timeout_s + OPEN_MARGIN_S)
             self._pump = pump
         return self._pump
 
@@ -150,6 +152,7 @@ class KafkaLeaderCareer(LeaderCareer):
             member=name,
             client_id=f"leaderq-{name}-{self.candidate_id}",
             security=self.settings.kafka_security,
+            open_timeout_s=self.settings.connect_timeout_s,
         )
 
     def _problems(self, name: str, topics: tuple[str, ...]) -> Sequence[str | None]:

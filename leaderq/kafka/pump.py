@@ -105,7 +105,7 @@ class Pump:
         """Whether the drain thread lives and is not caught inside the client library."""
         return self._thread.is_alive() and now_s() - self._beat < HUNG_S
 
-    def start(self, timeout_s: float = 30.0) -> None:
+    def start(self, timeout_s: float) -> None:
         """Open the first consumer; raises what prevents that."""
         opening = _Message()
         self._mail.put(opening)

@@ -75,12 +75,6 @@ class GuardianLink:
             self._released.set()
             self._send({"term": None})
 
-    def close(self) -> None:
-        """The session is closed and nothing is left to be done for this process."""
-        if self._session is not None:
-            self._session.remove_listener(self._session_changed)
-        self._send({"session": None})
-
     def _report(self, term: Term, handover_budget_s: float, grace_s: float, released: threading.Event) -> None:
         def report(until_s: float, grace_s: float) -> None:
             with self._lock:
@@ -94,7 +88,9 @@ class GuardianLink:
         report(now_s() + handover_budget_s, max(grace_s, 0.5))
 
     def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED and self._session is not None and self._session.credentials is not None:
+        if state is SessionState.CLOSED:  # by the worker itself, on whatever way it ends: nothing is left to be done for it
+            self._send({"session": None})
+        elif state is SessionState.CONNECTED and self._session is not None and self._session.credentials is not None:
             credentials = self._session.credentials
             password = base64.b64encode(credentials.password).decode()
             self._send({"session": credentials.session_id, "password": password, "timeout_s": self._session.timeout_s})
