@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from driving import Driver, Recorder
 
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import Settings
 from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.topics import create_topics, produce
@@ -43,9 +42,7 @@ def drive(kafka_broker: Any, four_partitions: str) -> Iterator[Callable[..., Dri
     def make(kind: type[KafkaLeaderCareer] = Recorder, *, address: str | None = None, **attributes: Any) -> Driver:
         declared = {"topics": four_partitions, "group": four_partitions, **attributes}
         career: Any = type(kind.__name__, (kind,), declared)()
-        career.settings = SimpleNamespace(
-            kafka=address or kafka_broker.address, career=four_partitions, kafka_security=KafkaSecurity()
-        )
+        career.settings = Settings(kafka=address or kafka_broker.address, career=four_partitions)
         career.events = EventBus()
         career.candidate_id = f"candidate-{len(made)}"
         career.session = None

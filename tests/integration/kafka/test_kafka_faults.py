@@ -84,15 +84,14 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
 ZOMBIE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from types import SimpleNamespace
 from driving import Driver, Recorder
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import Settings
 from leaderq.errors import Deposed
 from leaderq.events import EventBus
 
 topic, address = sys.argv[2:4]
 career = type("Zombie", (Recorder,), {"topics": topic, "group": topic, "max_records": 10})()
-career.settings = SimpleNamespace(kafka=address, career=topic, kafka_security=KafkaSecurity())
+career.settings = Settings(kafka=address, career=topic)
 career.events, career.candidate_id, career.session = EventBus(), "zombie", None
 career.prepare()
 leader = Driver(career).begin()

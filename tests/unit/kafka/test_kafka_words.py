@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
+from leaderq.config import Settings
 from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.errors import ConfigurationError
 from leaderq.events import EventBus
@@ -29,7 +29,7 @@ class Sums(KafkaLeaderCareer):
 
 def dressed(kind: type[KafkaLeaderCareer], career: str | None = None) -> Any:
     made: Any = kind()
-    made.settings = SimpleNamespace(kafka="localhost:9092", career=career, kafka_security=KafkaSecurity())
+    made.settings = Settings(kafka="localhost:9092", career=career)
     made.events = EventBus()
     made.candidate_id = "me"
     return made
