@@ -74,6 +74,13 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, timeout=LOCK_WAIT_S, isolation_level=None)
+        try:
+            self._set_up()
+        except sqlite3.Error:
+            self._connection.close()
+            raise
+
+    def _set_up(self) -> None:
         # WAL: readers (`leaderq demo`, `ad_billing.audit`) never stand in the leader's way. FULL: on disk when COMMIT returns.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
