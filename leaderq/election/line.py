@@ -144,7 +144,10 @@ class Line:
             return Signal.BEATEN
         except ZooKeeperError as exc:
             return self._failed("claiming", exc)
-        self.victory = Victory(record, path, self._owner or 0, sent_s, self._unclean)
+        if self._owner is None or self._session.id != self._owner:
+            # Replaced since the survey: the znode is the old session's, and says nothing about the new one. LOST follows.
+            return Signal.BEATEN
+        self.victory = Victory(record, path, self._owner, sent_s, self._unclean)
         return Signal.WON
 
     def release(self, tenure: TermRecord | None, reason: Reason | None) -> Signal:
@@ -187,6 +190,7 @@ class Line:
             GetData(self._layout.control),
             *([GetData(own)] if own else []),
         ]
+        self._owner = self._session.id  # before the reading: what is read in a newer session is not ours
         found: list[Any] = self._session.multi_read(reads, timeout_s=self._patience_s)
         if isinstance(found[0], LeaderqError):
             raise found[0]
@@ -194,7 +198,6 @@ class Line:
         self._newest, self._newest_version = self._decoded(TermRecord, found[1], self._layout.term)
         self._wishes, _ = self._decoded(Wishes, found[2], self._layout.control)
         self.place = place_of(self._guid, names)
-        self._owner = self._session.id
         self._mine = self.place is not None and self._is_mine(self._layout.candidate(self.place.name), own, found[3:])
         return names
 

@@ -22,7 +22,7 @@ from leaderq.election.decision import Signal
 from leaderq.election.lease import Lease, Trust
 from leaderq.election.line import Victory
 from leaderq.election.records import TermRecord, Wishes, decode, encode
-from leaderq.errors import CorruptRecord, Deposed, NoNode, NotConnected, SessionExpired, ZooKeeperError
+from leaderq.errors import CorruptRecord, Deposed, NoNode, NotConnected, SessionClosed, SessionExpired, ZooKeeperError
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Check, Operation, Session, SetData, WatchEvent, WatchKind
@@ -134,7 +134,7 @@ class Tenure:
                 # Nothing was sent. Wait for the connection, at most as long as the lease lasts.
                 time.sleep(min(0.02, term.remaining_s()))
                 term.check()
-            except SessionExpired as exc:
+            except (SessionExpired, SessionClosed) as exc:
                 raise self._deposed(Reason.SESSION) from exc
             except ZooKeeperError as exc:
                 if isinstance(exc, NoNode) and exc.index == 0:
@@ -152,7 +152,7 @@ class Tenure:
         error = reply.exception()
         if isinstance(error, NoNode):
             self._say(Signal.GONE)
-        elif isinstance(error, SessionExpired):
+        elif isinstance(error, (SessionExpired, SessionClosed)):
             self._say(Signal.LOST)
         elif error is None:
             with self._lock:

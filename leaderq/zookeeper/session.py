@@ -188,12 +188,13 @@ class Session(Requests):
             if os.getpid() == self._pid:
                 self._closed.wait(timeout_s)
             return
+        # Said before it is done: who trusts in an ephemeral znode of this session must stop doing so before that can vanish.
+        self._listeners.announce(SessionState.CLOSED)
         try:
             self._finish(timeout_s)
         finally:
             self._credentials = None
             self._closed.set()
-            self._listeners.announce(SessionState.CLOSED)
 
     def _finish(self, timeout_s: float) -> None:
         """Let go of the carrier."""

@@ -260,3 +260,25 @@ def test_two_candidates_may_share_one_session(electorate, won):
     waiting(b)
     a.conclude(term, Reason.WITHDRAWN)
     assert won(b).number == 2
+
+
+@pytest.mark.parametrize("end", ["replace", "close"])
+def test_a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_vanishes(electorate, won, end):
+    session = electorate.session()
+    a, b = electorate.candidate("a", session), electorate.candidate("b")
+    a.stand()
+    term = won(a)
+    b.stand()
+    waiting(b)
+    believed_when_next_led: list[bool] = []
+    watcher = threading.Thread(target=lambda: believed_when_next_led.append(won(b) is not None and term.remaining_s() > 0))
+    watcher.start()
+    if end == "replace":
+        session.replace("a test wants it")
+    else:
+        session.close()
+    watcher.join(10)
+    assert believed_when_next_led == [False]
+    assert term.reason is Reason.SESSION
+    with pytest.raises(Deposed):
+        term.write([])
