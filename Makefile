@@ -29,7 +29,7 @@ servers: $(READY)
 
 $(READY): setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
-	  echo "leaderq needs Python 3.10 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	  echo "leaderq needs Python 3.10 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo missing). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo "leaderq needs Python's venv module to set itself up; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
 	@echo "setting up $(VENV) (once) ..." >&2
