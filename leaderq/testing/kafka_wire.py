@@ -9,6 +9,8 @@ import socket
 import struct
 from typing import Final
 
+from leaderq.testing.framing import read_exactly
+
 _API_VERSIONS: Final = 18
 _METADATA: Final = 3
 
@@ -32,18 +34,8 @@ def _ask(connection: socket.socket, api: int, *, version: int, correlation: int,
     client = b"leaderq"
     request = struct.pack(">hhih", api, version, correlation, len(client)) + client + body
     connection.sendall(struct.pack(">i", len(request)) + request)
-    (size,) = struct.unpack(">i", _read_exactly(connection, 4))
-    answer = _read_exactly(connection, min(size, 1 << 20))
+    (size,) = struct.unpack(">i", read_exactly(connection, 4))
+    answer = read_exactly(connection, min(size, 1 << 20))
     if struct.unpack(">i", answer[:4]) != (correlation,):
         raise ConnectionResetError("an answer to another question")
     return answer[4:]
-
-
-def _read_exactly(connection: socket.socket, size: int) -> bytes:
-    content = b""
-    while len(content) < size:
-        piece = connection.recv(size - len(content))
-        if not piece:
-            raise ConnectionResetError("closed before the answer was complete")
-        content += piece
-    return content

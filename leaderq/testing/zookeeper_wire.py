@@ -9,6 +9,8 @@ from __future__ import annotations
 import socket
 import struct
 
+from leaderq.testing.framing import read_exactly
+
 _CONNECT = struct.pack(
     ">iqiqi16s?", 0, 0, 2000, 0, 16, bytes(16), False
 )  # protocol, zxid, time-out ms, session, password, read-only
@@ -20,7 +22,7 @@ def opens_session(host: str, port: int, *, timeout_s: float = 1.0) -> bool:
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(struct.pack(">i", len(_CONNECT)) + _CONNECT)
-            answer = _read_exactly(connection, 4 + 16)
+            answer = read_exactly(connection, 4 + 16)
             timeout_ms, session = struct.unpack(">iq", answer[8:20])
             connection.sendall(struct.pack(">i", len(_CLOSE)) + _CLOSE)
             return bool(timeout_ms > 0 and session != 0)
@@ -39,13 +41,3 @@ def four_letter_word(host: str, port: int, word: str, *, timeout_s: float = 2.0)
         while piece := connection.recv(65536):
             pieces.append(piece)
     return b"".join(pieces).decode(errors="replace")
-
-
-def _read_exactly(connection: socket.socket, size: int) -> bytes:
-    content = b""
-    while len(content) < size:
-        piece = connection.recv(size - len(content))
-        if not piece:
-            raise ConnectionResetError("closed before the answer was complete")
-        content += piece
-    return content

@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -164,13 +165,13 @@ class Session(Requests):
         if self._state is SessionState.CONNECTED:
             self._usable_link().drop()
 
+    @abstractmethod
     def replace(self, reason: str) -> None:
         """Give up this session and its client, and begin a new one: listeners hear ``LOST``, then ``CONNECTED`` when it
         stands.
 
         The old session is ended on the servers if that takes no longer than a second or two; else it expires after T.
         """
-        raise NotImplementedError(f"{type(self).__name__} cannot be replaced ({reason})")
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """End the session on the servers, so that its ephemeral znodes vanish now, and let go of threads and sockets.
@@ -196,9 +197,9 @@ class Session(Requests):
             self._credentials = None
             self._closed.set()
 
+    @abstractmethod
     def _finish(self, timeout_s: float) -> None:
         """Let go of the carrier."""
-        raise NotImplementedError
 
     # -- heard from the carrier -------------------------------------------------------------------------------------------
 
