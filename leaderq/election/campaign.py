@@ -201,7 +201,9 @@ class Campaign:
     def _release(self) -> Signal:
         tenure = self._tenure
         signal = (
-            self._line.release(tenure.record, tenure.term.reason) if tenure is not None else self._line.release(None, None)
+            self._line.leave()
+            if tenure is None
+            else self._line.give_back(tenure.record, tenure.term.reason or Reason.WITHDRAWN)
         )
         self._released = signal is Signal.RELEASED
         return signal

@@ -1,4 +1,4 @@
-"""A candidate's dealings with the line while it does not lead: enlist, survey, claim, release.
+"""A candidate's dealings with the line while it does not lead: enlist, survey, claim, leave, give back.
 
 Each call is a handful of bounded requests and gives the :class:`~leaderq.election.decision.Signal` that says what came of it.
 They may wait, for nothing is held meanwhile that could run out; a leader's renewals are :mod:`leaderq.election.tenure`'s.
@@ -150,21 +150,35 @@ class Line:
         self.victory = Victory(record, path, self._owner, sent_s, self._unclean)
         return Signal.WON
 
-    def release(self, tenure: TermRecord | None, reason: Reason | None) -> Signal:
-        """Leave the line, recording the end of our term ``tenure`` in the same multi if there is one.
-
-        After it, nothing of this candidacy is in ZooKeeper.
-        """
+    def leave(self) -> Signal:
+        """Leave the line without having led; after it, nothing of this candidacy is in ZooKeeper."""
         try:
-            if tenure is not None:
-                self._give_back(tenure, reason or Reason.WITHDRAWN)
-            else:
-                self._take_new_mark()
-                self._sweep(self._session.children(self._layout.candidates, timeout_s=self._patience_s))
+            names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
+            self._take_new_mark()  # not before: each repetition without a connection would push an older mark out
+            self._sweep(names)
         except NoNode:
-            pass  # gone already, which is what was wanted
+            pass  # the whole line is gone
         except ZooKeeperError as exc:
-            return self._failed("releasing", exc)
+            return self._failed("leaving", exc)
+        return Signal.RELEASED
+
+    def give_back(self, tenure: TermRecord, reason: Reason) -> Signal:
+        """Leave the line after our term ``tenure``, recording its end in the same multi."""
+        name = str(tenure.id)
+        end = closed(tenure, ended=time.time(), reason=reason.value)
+        # Fenced like every write of a leader, so the record may be written whatever its version.
+        ops: list[Operation] = [
+            Check(self._layout.candidate(name)),
+            SetData(self._layout.term, encode(end)),
+            Delete(self._layout.candidate(name)),
+        ]
+        try:
+            try:
+                self._session.multi(ops, timeout_s=self._patience_s)
+            except NoNode:
+                self._delete(name)  # it is gone already, or the record is, which must not keep us in the line
+        except ZooKeeperError as exc:
+            return self._failed("giving the term back", exc)
         return Signal.RELEASED
 
     def finish(self) -> None:
@@ -174,12 +188,6 @@ class Line:
     def forget_watch(self) -> None:
         """The watch fired or was lost with its connection."""
         self._watched = None
-
-    def _give_back(self, tenure: TermRecord, reason: Reason) -> None:
-        # Fenced like every write of a leader, so the record may be written whatever its version.
-        path = self._layout.candidate(str(tenure.id))
-        end = closed(tenure, ended=time.time(), reason=reason.value)
-        self._session.multi([Check(path), SetData(self._layout.term, encode(end)), Delete(path)], timeout_s=self._patience_s)
 
     def _look(self) -> list[str]:
         """Read the line, our own znode if we know it, the newest term and the wishes; gives the names in the line."""

@@ -12,7 +12,7 @@ from leaderq.errors import BadVersion, LeaderqError, NoNode, RequestRefused
 from leaderq.events import Stage, Standing, TermBegan, TermEnded
 from leaderq.term import Reason
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, SetData, end_session
+from leaderq.zookeeper import Create, SessionState, SetData, end_session
 
 
 def waiting(candidate):
@@ -282,3 +282,32 @@ def test_a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_va
     assert term.reason is Reason.SESSION
     with pytest.raises(Deposed):
         term.write([])
+
+
+def test_a_term_whose_record_was_deleted_is_given_back_all_the_same(electorate, won):
+    a, b = electorate.candidate("a"), electorate.candidate("b")
+    a.stand()
+    term = won(a)
+    b.stand()
+    waiting(b)
+    electorate.session().delete(electorate.path("term"))
+    a.conclude(term, Reason.WITHDRAWN)
+    assert won(b).candidate == "b"
+
+
+def test_withdrawing_while_zookeeper_is_away_is_repeated_until_the_znode_is_gone(electorate, won, fault_proxy, caplog):
+    """However often it had to be tried: the mark by which the znode is found must not wear out."""
+    caplog.set_level("DEBUG", logger="leaderq.election.line")
+    proxy = fault_proxy(electorate.address)
+    a, b = electorate.candidate("a"), electorate.candidate("b", address=proxy.address, timeout_s=30)
+    a.stand()
+    won(a)
+    b.stand()
+    waiting(b)
+    proxy.refuse()
+    eventually(lambda: b.session.state is not SessionState.CONNECTED)
+    assert not b.withdraw(timeout_s=0.1)
+    eventually(lambda: caplog.text.count("leaving as 'b'") > 9, timeout_s=30)
+    proxy.heal()
+    line = electorate.path("candidates")
+    eventually(lambda: len(electorate.session().children(line)) == 1)
