@@ -12,9 +12,9 @@ request time-out. A client's own exceptions never come out: what comes is one of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.errors import KafkaError
@@ -35,7 +35,9 @@ class MembershipLost(KafkaError):
 class DrainSettings:
     """What a drain reads, and as whom.
 
-    ``member`` is the ``group.instance.id``: whoever joins under it last is the only one whose commits are accepted.
+    ``member`` is the ``group.instance.id``: whoever joins under it last is the only one whose commits are accepted. With
+    ``membership=False`` the group is not joined at all: all partitions are simply taken (*assigned*), and a commit is only
+    information for tools, which anybody may overwrite.
 
     ``session_timeout_s`` is long (5 minutes) on purpose. Taking over does not wait for it, as the newcomer replaces the member
     of the same name at once; but when it runs out the group becomes empty, and the next join waits for the broker's
@@ -48,12 +50,20 @@ class DrainSettings:
     topics: tuple[str, ...]
     group: str
     member: str
+    membership: bool = True
     client_id: str = "leaderq"
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     open_timeout_s: float = 10.0
     request_timeout_s: float = 10.0
     session_timeout_s: float = 300.0
     max_poll_interval_s: float = 300.0
+
+
+class Saving(Protocol):
+    """Something being stored."""
+
+    def done(self, wait_s: float) -> bool:
+        """Whether it is stored durably, waiting up to ``wait_s`` for that; raises if it failed. May be asked again."""
 
 
 class Drain(Protocol):
@@ -69,7 +79,7 @@ class Drain(Protocol):
         """Use every connection once, so that none is closed as idle and a moved coordinator or leader is known."""
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """Become the one member of this name; gives whether that has happened yet (call again if not).
+        """Become the one member of this name (or take all partitions); gives whether that has happened yet (call again if not).
 
         ``allowed`` raises if this process may not be the member; it is called as late as the client can before *each* request to
         join, now and later.
@@ -91,8 +101,14 @@ class Drain(Protocol):
     def existing(self) -> frozenset[Partition]:
         """The partitions that the topics have, as far as is known now; costs no request."""
 
-    def poll(self, timeout_s: float, max_records: int) -> dict[Partition, list[Record]]:
-        """Wait for records. An empty answer proves nothing: a fenced member is given no error, only silence."""
+    def topic_ids(self) -> dict[str, str]:
+        """The broker's id of each topic, as far as it is known now: a topic deleted and created again has another one."""
+
+    def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
+        """Wait for records; with ``timeout_s=0``, what has arrived already.
+
+        An empty answer proves nothing: a fenced member may be given no error, only silence.
+        """
 
     def seek(self, offsets: Offsets) -> None:
         """Read on from these offsets."""
@@ -103,8 +119,14 @@ class Drain(Protocol):
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         """The group's committed offsets of the partitions held, or of all when none is held; absent where none is stored."""
 
-    def commit(self, offsets: Offsets, note: str, timeout_s: float) -> None:
-        """Store offsets, and return when the broker has acknowledged them; ``note`` is stored beside them."""
+    def commit(self, offsets: Offsets, note: str) -> Saving:
+        """Begin to store offsets, with ``note`` beside them; what is given tells when the broker has acknowledged them.
+
+        ``poll`` may be called meanwhile.
+        """
+
+    def group_metadata(self) -> Any:
+        """This membership, in the form that a transactional producer of the same client library wants it (KIP-447)."""
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
         """The first offset still held, of each existing partition."""

@@ -2,6 +2,9 @@
 
 Whatever the store, the order on taking over is the same, and is kept by :mod:`leaderq.kafka.draining`: **fence, then load, then
 read**. A store that loaded first could be handed an offset that a zombie moves a moment later.
+
+A store lives as long as its career's object, through many terms; :meth:`OffsetStore.fence` begins each. It is called by the drain
+thread, except for what its own class offers to the user's code besides (operations to go with the offsets, records to produce).
 """
 
 from __future__ import annotations
@@ -9,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from leaderq.errors import ConfigurationError
-from leaderq.kafka.drain import Drain, Offsets
+from leaderq.kafka.drain import Drain, Offsets, Saving
 from leaderq.kafka.record import Partition
 from leaderq.term import Term
 
@@ -18,18 +20,44 @@ from leaderq.term import Term
 class OffsetStore(Protocol):
     """Keeps, for each partition, the offset at which the next reader begins.
 
+    ``in_group``: the drain must be a member of the consumer group (else it only takes the partitions).
+    ``undoes``: effects that go through the store vanish when their batch is not saved, so a batch that failed is done again from
+    its beginning; elsewhere the part of it that was done stays done.
+
     Errors: those of :mod:`leaderq.kafka.drain`; :class:`~leaderq.errors.KafkaFenced` or :class:`~leaderq.errors.Deposed` where a
     newer leader exists.
     """
 
+    in_group: bool
+    undoes: bool
+
+    def open(self) -> None:
+        """Connect, in advance and without fencing anybody."""
+
     def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """From now on refuse what an earlier leader saves, and hold the partitions; gives whether that is so yet."""
+        """From now on refuse what an earlier leader saves, and hold the partitions; gives whether that is so yet.
+
+        Called again until it gives ``True``, and whenever the drain was made anew within the term.
+        """
 
     def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
         """The offsets saved; a partition never saved is absent."""
 
-    def save(self, drain: Drain, term: Term, offsets: Offsets, timeout_s: float) -> None:
-        """Keep these offsets, durably, before returning; fails if a newer leader has fenced this one."""
+    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Begin to keep these offsets, with the effects that wait to go with them; fails if a newer leader has fenced this one.
+
+        One at a time. If the outcome is unknown (an error that asks for another try), saving the same offsets again completes it,
+        and no effect happens twice.
+        """
+
+    def confirm(self, drain: Drain, term: Term, offsets: Offsets) -> Saving | None:
+        """Prove that the store still accepts this leader, by saving offsets that no effect belongs to; ``None``: needless here."""
+
+    def undo(self) -> None:
+        """Drop the effects that were to go with the batch in hand: it has failed."""
+
+    def close(self) -> None:
+        """The term is over: let go of what it held (abort what is open). May be called twice. Never raises."""
 
 
 class KafkaOffsets:
@@ -39,6 +67,12 @@ class KafkaOffsets:
     Not guaranteed: anything against a consumer that commits for the group from outside it while no member exists.
     """
 
+    in_group = True
+    undoes = False
+
+    def open(self) -> None:
+        """Nothing to connect: the drain's own connection is used."""
+
     def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Join under the career's name: the broker refuses the former holder of it (KIP-345)."""
         return drain.join(allowed, timeout_s)
@@ -47,24 +81,29 @@ class KafkaOffsets:
         """The committed offsets, with those of open transactions waited for."""
         return drain.committed(timeout_s)
 
-    def save(self, drain: Drain, term: Term, offsets: Offsets, timeout_s: float) -> None:
-        """Commit, and wait for the broker's acknowledgement."""
-        drain.commit(offsets, f"leaderq term {term.number}", timeout_s)
+    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Commit; done once the broker has acknowledged it."""
+        return drain.commit(offsets, note_of(term))
+
+    def confirm(self, drain: Drain, term: Term, offsets: Offsets) -> Saving | None:
+        """Commit: a fenced consumer's ``poll`` is silent, so only this tells it."""
+        return drain.commit(offsets, note_of(term))
+
+    def undo(self) -> None:
+        """Nothing goes with the offsets here."""
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
-_STORES: dict[str, Callable[[], OffsetStore]] = {"kafka": KafkaOffsets}
-_PLANNED = ("zookeeper", "transaction", "external")
+def note_of(term: Term) -> str:
+    """What stands beside offsets committed to Kafka."""
+    return f"leaderq term {term.number}"
 
 
-def store_named(name: str, where: str) -> OffsetStore:
-    """The store that a career asks for with ``offsets = name``; ``where`` names the career's class.
+class Saved:
+    """A :class:`~leaderq.kafka.drain.Saving` that was done at once."""
 
-    :raises ConfigurationError: there is none of that name.
-    """
-    if name in _STORES:
-        return _STORES[name]()
-    if name in _PLANNED:
-        raise ConfigurationError(
-            f"offsets={name!r} of {where} is not available in this version of leaderq; use offsets='kafka'"
-        )
-    raise ConfigurationError(f"offsets={name!r} of {where} is not known; use offsets='kafka'")
+    def done(self, wait_s: float) -> bool:
+        """It is."""
+        return True

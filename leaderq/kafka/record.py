@@ -1,14 +1,19 @@
 """What a handler is given: records, and the batch that is committed as a whole.
 
 These types are ours, not a client library's, so that a handler runs unchanged behind another client, and can be tested with
-records made by hand.
+records made by hand. A record costs next to nothing: what a client library has made is not copied but *seen as* a
+:class:`Record`, through a subclass of it that knows where that library keeps each field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
 
 
 class Partition(NamedTuple):
@@ -21,41 +26,96 @@ class Partition(NamedTuple):
         return f"{self.topic}-{self.number}"
 
 
-class Record(NamedTuple):
+_Fields = namedtuple("_Fields", FIELDS)  # type: ignore[misc]  # noqa: PYI024  (only its getters are used; they run in C)
+
+
+class Record(tuple):  # type: ignore[type-arg]
     """One record of a topic; immutable.
 
     ``key`` and ``value`` are ``bytes`` (or ``None`` where the producer sent none) unless the career declares a deserialiser;
     ``timestamp_ms`` is milliseconds since the epoch, as the producer or the broker set it (-1: unknown); ``headers`` are
-    pairs of name and bytes.
+    pairs of name and bytes. Two records with equal fields are equal, whatever client read them.
     """
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: Any
-    value: Any
-    headers: Sequence[tuple[str, bytes]] = ()
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        topic: str
+        partition: int
+        offset: int
+        timestamp_ms: int
+        key: Any
+        value: Any
+        headers: Sequence[tuple[str, bytes]]
+    else:
+        topic, partition, offset, timestamp_ms = _Fields.topic, _Fields.partition, _Fields.offset, _Fields.timestamp_ms
+        key, value, headers = _Fields.key, _Fields.value, _Fields.headers
+
+    def __new__(
+        cls,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        key: Any,
+        value: Any,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> Record:
+        return tuple.__new__(Record, (topic, partition, offset, timestamp_ms, key, value, headers))
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value, before any deserialiser (0 for what is not bytes any more)."""
+        return sum(len(part) for part in (self.key, self.value) if isinstance(part, bytes))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return {name: getattr(self, name) for name in FIELDS}
+
+    def replace(self, **changes: Any) -> Record:
+        """A record with some fields changed."""
+        return Record(**{**self.as_dict(), **changes})
+
+    def __iter__(self) -> Any:
+        return iter(self.as_dict().values())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and self.as_dict() == other.as_dict()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.partition, self.offset))
+
+    def __repr__(self) -> str:
+        return f"Record({', '.join(f'{name}={value!r}' for name, value in self.as_dict().items())})"
+
+    def __reduce__(self) -> Any:
+        return Record, tuple(self.as_dict().values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
-    """Records handed out together and committed together.
+    """Records handed out together.
 
     ``records`` are in order within each partition; ``ends`` is, for each partition of the batch, the offset after its last
     record: what is committed once all of them are handled.
     """
 
-    records: Mapping[Partition, list[Record]]
+    records: Mapping[Partition, Sequence[Record]]
     ends: Mapping[Partition, int]
 
-    def merged(self) -> list[Record]:
-        """All records in one list: partition by partition, each in order."""
-        lists = list(self.records.values())
-        return lists[0] if len(lists) == 1 else [record for records in lists for record in records]
+    def merged(self) -> Sequence[Record]:
+        """All records in one sequence: partition by partition, each in order."""
+        parts = list(self.records.values())
+        return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.records.values()))
 
 
-def batch_of(records: Mapping[Partition, list[Record]]) -> Batch:
+def batch_of(records: Mapping[Partition, Sequence[Record]]) -> Batch:
     """The batch made of what one poll gave."""
     return Batch(records=records, ends={partition: rows[-1].offset + 1 for partition, rows in records.items()})
 
@@ -63,12 +123,9 @@ def batch_of(records: Mapping[Partition, list[Record]]) -> Batch:
 Deserializer = Callable[[bytes], Any]
 
 
-def deserialized(records: Iterable[Record], key: Deserializer | None, value: Deserializer | None) -> list[Record]:
-    """The same records with keys and values decoded; ``None`` (no key, a tombstone) is left as it is."""
-    return [
-        record._replace(
-            key=key(record.key) if key is not None and record.key is not None else record.key,
-            value=value(record.value) if value is not None and record.value is not None else record.value,
-        )
-        for record in records
-    ]
+def deserialized(record: Record, key: Deserializer | None, value: Deserializer | None) -> Record:
+    """The same record with key and value decoded; ``None`` (no key, a tombstone) is left as it is. Raises what they raise."""
+    return record.replace(
+        key=key(record.key) if key is not None and record.key is not None else record.key,
+        value=value(record.value) if value is not None and record.value is not None else record.value,
+    )
