@@ -1,12 +1,14 @@
-"""How far one term has read, handed out and saved: bookkeeping without threads or sockets.
+"""How far one term has handed out and saved: bookkeeping without threads or sockets.
 
-For each partition ``saved`` <= ``given``: ``saved`` is what the store is known to hold, ``given`` is where the next read begins.
-Between them lies the batch in hand, if any. Only this file decides where reading goes on after the group was joined again.
+For each partition ``saved`` <= ``handed``: ``saved`` is what the store is known to hold, ``handed`` is where the batch in hand
+ends, and what is read ahead begins. Only this file decides where reading goes on after the store was asked again.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection
+from operator import attrgetter
 
 from leaderq.kafka.drain import Offsets
 from leaderq.kafka.record import Batch, Partition
@@ -17,49 +19,67 @@ class Progress:
 
     def __init__(self, saved: Offsets) -> None:
         self.saved = dict(saved)
-        self.given = dict(saved)
+        self.handed = dict(saved)
         self.in_hand: Batch | None = None
 
-    def give(self, batch: Batch) -> None:
-        """``batch`` was read, and is to be handed out."""
+    def hand(self, batch: Batch) -> None:
+        """``batch`` is handed out."""
         self.in_hand = batch
-        self.given.update(batch.ends)
+        self.handed.update(batch.ends)
 
-    def settle(self) -> None:
-        """The batch in hand was saved."""
+    def settle(self, ends: Offsets) -> None:
+        """These offsets of the batch in hand were saved; what is left of it stays in hand."""
+        self.saved.update(ends)
         if self.in_hand is not None:
-            self.saved.update(self.in_hand.ends)
+            self.in_hand = rest_of(self.in_hand, self.saved)
+
+    def let_go(self) -> None:
+        """The batch in hand is not to be saved: reading goes on where it began, or where a part of it was saved."""
+        if self.in_hand is not None:
+            self.handed.update({partition: self.saved[partition] for partition in self.in_hand.ends})
             self.in_hand = None
 
     def advance(self, positions: Offsets) -> None:
         """Nothing is in hand, and these positions (past transaction markers) were saved."""
         for partition, offset in positions.items():
-            if offset >= self.given.get(partition, 0):
-                self.saved[partition] = self.given[partition] = offset
+            if offset >= self.handed.get(partition, 0):
+                self.saved[partition] = self.handed[partition] = offset
 
-    def resume(self, stored: Offsets, held: Collection[Partition]) -> frozenset[Partition]:
-        """The group was joined again and the store holds ``stored``; gives the partitions that somebody else moved.
+    def resume(self, stored: Offsets, held: Collection[Partition], saving: Offsets) -> frozenset[Partition]:
+        """The store was asked again and holds ``stored``; gives the partitions that somebody else moved.
 
-        What the store holds is the truth. An offset equal to what was saved, or to the end of the batch in hand (a commit whose
-        answer was lost), is this term's own. Any other was set by somebody else: reading goes on there, and the batch in hand is
-        let go of, uncommitted.
+        What the store holds is the truth. An offset equal to what was saved, or to what was just being saved (the answer was
+        lost), is this term's own. Any other was set by somebody else: reading goes on there, and the batch in hand is let go of.
         """
-        ends = self.in_hand.ends if self.in_hand else {}
         moved = frozenset(
             partition
             for partition, offset in stored.items()
-            if partition in self.saved and offset not in (self.saved[partition], ends.get(partition))
+            if partition in self.saved and offset not in (self.saved[partition], saving.get(partition))
         )
-        if moved & set(ends):
-            self.given.update({partition: self.saved[partition] for partition in ends})
-            self.in_hand = None
+        if self.in_hand is not None and moved & set(self.in_hand.ends):
+            self.let_go()
         for partition in moved:
-            self.saved[partition] = self.given[partition] = stored[partition]
+            self.saved[partition] = self.handed[partition] = stored[partition]
         for partition in set(self.saved) - set(held):
-            del self.saved[partition], self.given[partition]
+            del self.saved[partition], self.handed[partition]
         return moved
 
     def add(self, starts: Offsets) -> None:
-        """Partitions met for the first time, and where to begin."""
+        """Partitions met for the first time, or to be read anew, and where to begin."""
         self.saved.update(starts)
-        self.given.update(starts)
+        self.handed.update(starts)
+
+
+def rest_of(batch: Batch, saved: Offsets) -> Batch | None:
+    """What of ``batch`` is not saved yet; ``None`` if nothing is."""
+    ends = {partition: end for partition, end in batch.ends.items() if saved[partition] < end}
+    if len(ends) == len(batch.ends) and all(
+        not rows or saved[partition] <= rows[0].offset for partition, rows in batch.records.items()
+    ):
+        return batch
+    records = {
+        partition: rows[bisect_left(rows, saved[partition], key=attrgetter("offset")) :]
+        for partition, rows in batch.records.items()
+        if partition in ends
+    }
+    return Batch(records=records, ends=ends) if ends else None

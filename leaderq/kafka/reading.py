@@ -1,0 +1,107 @@
+"""Reading ahead: what was read and not yet handed out, cut into batches of the shape that the career asks for (pure).
+
+Reading ahead costs memory (:data:`DEPTH` batches), and buys that the next batch is there when the last one is saved: records are
+taken from the network and unpacked while a handler waits for its database, and while an offset is on its way to its store. What is
+ahead is only ever read; it is dropped without loss whenever the positions are set anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from leaderq.kafka.record import Batch, Partition, Record, batch_of
+
+DEPTH = 2
+
+Polled = Mapping[Partition, Sequence[Record]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a batch may get, and how long it may take to fill.
+
+    ``max_records`` records; ``max_bytes`` of keys and values together (``None``: no limit; a single record may exceed it);
+    ``max_wait_s`` after its first record was read a batch is handed out although it is not full.
+    """
+
+    max_records: int = 1000
+    max_bytes: int | None = None
+    max_wait_s: float = 0.0
+
+
+class ReadAhead:
+    """The batches that wait. Not thread-safe."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._full: deque[Batch] = deque()
+        self._filling: dict[Partition, list[Record]] = {}
+        self._count = 0
+        self._bytes = 0
+        self._since_s = 0.0
+
+    @property
+    def room(self) -> int:
+        """How many records to poll for now; 0 while enough is ahead."""
+        return self._shape.max_records - self._count if len(self._full) < DEPTH else 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is ahead."""
+        return not self._full and not self._count
+
+    def add(self, polled: Polled, now_s: float) -> None:
+        """What a poll gave, at most :attr:`room` records."""
+        if not polled:
+            return
+        if self._shape.max_wait_s <= 0 and self._shape.max_bytes is None:
+            self._full.append(batch_of(polled))
+            return
+        if not self._count:
+            self._since_s = now_s
+        for partition, rows in polled.items():
+            for part in self._fitting(rows):
+                self._filling.setdefault(partition, []).extend(part)
+                self._count += len(part)
+                if self._is_filled:
+                    self._close()
+                    self._since_s = now_s
+
+    def take(self, now_s: float) -> Batch | None:
+        """The next batch, if one is full or has waited long enough."""
+        if not self._full and self._count and now_s >= self._since_s + self._shape.max_wait_s:
+            self._close()
+        return self._full.popleft() if self._full else None
+
+    def wait_s(self, now_s: float) -> float | None:
+        """Seconds until a batch that is not full is handed out; ``None``: there is none."""
+        return max(0.0, self._since_s + self._shape.max_wait_s - now_s) if self._count else None
+
+    def clear(self) -> None:
+        """Drop everything: it will be read again."""
+        self._full.clear()
+        self._filling, self._count, self._bytes = {}, 0, 0
+
+    @property
+    def _is_filled(self) -> bool:
+        limit = self._shape.max_bytes
+        return self._count >= self._shape.max_records or (limit is not None and self._bytes >= limit)
+
+    def _fitting(self, rows: Sequence[Record]) -> Iterator[Sequence[Record]]:
+        """``rows`` in parts, each of which fits into the batch being filled or is a single record."""
+        limit = self._shape.max_bytes
+        if limit is None:
+            yield rows
+            return
+        for row in rows:
+            size = row.size
+            if self._count and self._bytes + size > limit:
+                self._close()
+            self._bytes += size
+            yield (row,)
+
+    def _close(self) -> None:
+        self._full.append(batch_of(self._filling))
+        self._filling, self._count, self._bytes = {}, 0, 0
