@@ -1,0 +1,238 @@
+"""Dead letters: records that could not be handled, set aside on a topic of their own with headers that say why.
+
+Pure: what a letter looks like, and how one is read. A letter keeps the record's key, value and headers byte for byte and adds,
+each header's value being text in UTF-8:
+
+========================== ==========================================================================================
+``leaderq-dead-topic``     where the record was read: topic,
+``leaderq-dead-partition`` partition,
+``leaderq-dead-offset``    and offset. The three name a record for ever: of letters that agree in them, one is enough
+``leaderq-dead-timestamp`` the record's own timestamp, milliseconds since the epoch (-1: unknown)
+``leaderq-dead-error``     the error's class, qualified: ``billing.UnknownAccount``
+``leaderq-dead-text``      the error's text and its causes', at most 1000 bytes
+``leaderq-dead-where``     the line of code that raised, if any
+``leaderq-dead-attempts``  how often the record was handled in vain
+``leaderq-dead-term``      the number of the term in which it was given up
+``leaderq-dead-at``        when that was, ISO 8601 in UTC
+``leaderq-dead-career``    by which career
+``leaderq-dead-times``     how often this record has become a dead letter: 2 after one replay in vain
+========================== ==========================================================================================
+
+A letter's own timestamp is the time of death, not the record's: with the record's, the topic's retention could delete a letter
+about an old record as soon as it is written. Headers of an earlier death (the record is a letter, or was replayed) are replaced
+and counted, so they do not pile up.
+
+A record close to the broker's ``max.message.bytes`` may become too large by these headers, of about 500 bytes and the error's
+text. Value, key and the record's own headers are never cut. :func:`shortened` gives the letter without what can be spared; one
+that is refused even so must stop the work as ``on_error="raise"`` would (:func:`too_large` has the sentence): give the
+dead-letter topic a ``max.message.bytes`` some kilobytes above that of the topics read.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import NamedTuple, TypeVar
+
+from leaderq.errors import CorruptRecord, KafkaError
+from leaderq.kafka.record import Partition, Record
+
+PREFIX = "leaderq-dead-"
+REPLAYED = "leaderq-replayed-"
+"""Prefix of the headers that a replay adds: ``from`` (topic-partition@offset of the letter) and ``times``."""
+
+MAX_TEXT_BYTES = 1000
+_MAX_NAME_BYTES = 250
+_SPARED = ("text", "where", "career", "at", "timestamp")
+
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
+
+Headers = Sequence[tuple[str, bytes]]
+N = TypeVar("N", int, None)
+
+
+class Letter(NamedTuple):
+    """What is to be produced to the dead-letter topic. ``timestamp_ms`` is milliseconds since the epoch."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+    timestamp_ms: int
+
+
+def letter_of(record: Record, error: BaseException, *, attempts: int, term: int, career: str, at_ms: int) -> Letter:
+    """The letter about ``record``, given up at ``at_ms`` (milliseconds since the epoch) after ``attempts`` because of ``error``.
+
+    ``record`` is the raw one, as it was read, before any deserialiser. *Guarantees:* never raises for what ``error`` is; the same
+    arguments give the same letter. *Not guaranteed:* that a broker takes it; see the module's words on size.
+    """
+    said = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "error": _cut(_name(error), _MAX_NAME_BYTES),
+        "text": _cut(": ".join(_causes(error)), MAX_TEXT_BYTES),
+        "where": _cut(_where(error), _MAX_NAME_BYTES),
+        "attempts": attempts,
+        "term": term,
+        "at": _iso(at_ms),
+        "career": career,
+        "times": deaths(record.headers) + 1,
+    }
+    added = [(PREFIX + name, str(value).encode()) for name, value in said.items() if value != ""]
+    return Letter(record.key, record.value, own_headers(record.headers) + added, at_ms)
+
+
+def shortened(letter: Letter) -> Letter:
+    """The letter without the error's text and what else a replay can do without."""
+    spared = {PREFIX + name for name in _SPARED}
+    return letter._replace(headers=[header for header in letter.headers if header[0] not in spared])
+
+
+def too_large(record: Record, topic: str) -> KafkaError:
+    """The error to raise when even the shortened letter about ``record`` is refused as too large by the broker."""
+    return KafkaError(
+        f"the record at offset {record.offset} of {Partition(record.topic, record.partition)} ({record.size} bytes) cannot be set "
+        f"aside: with the headers of a dead letter it is larger than topic {topic!r} accepts; raise max.message.bytes of that "
+        "topic by some kilobytes (and max.request.size of the producer), or use another on_error for this record"
+    )
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A letter as it was found.
+
+    ``record`` is the letter where it lies; ``headers`` are those of the record it is about. What an abridged letter does not say
+    is ``None`` or empty. Times are milliseconds since the epoch.
+    """
+
+    record: Record
+    origin: Partition
+    offset: int
+    timestamp_ms: int
+    error: str
+    text: str
+    where: str
+    attempts: int | None
+    term: int | None
+    career: str | None
+    at_ms: int
+    times: int
+    headers: list[tuple[str, bytes]]
+
+    @property
+    def place(self) -> str:
+        """Where the letter lies, as ``topic-partition@offset``."""
+        return f"{Partition(self.record.topic, self.record.partition)}@{self.record.offset}"
+
+    @property
+    def reason(self) -> str:
+        """Error and text in one line."""
+        return ": ".join(" ".join(part.split()) for part in (self.error, self.text) if part)
+
+
+def read_letter(record: Record) -> DeadLetter:
+    """What a record of the dead-letter topic says.
+
+    Raises :class:`~leaderq.errors.CorruptRecord` if it does not name the record it is about: somebody else wrote it. Anything
+    else that is missing or spoilt is left empty.
+    """
+    said = {name[len(PREFIX) :]: value for name, value in record.headers if name.startswith(PREFIX)}
+    place = f"offset {record.offset} of {Partition(record.topic, record.partition)}"
+    topic, partition, offset = (
+        _text(said.get("topic")),
+        _number(said.get("partition"), None),
+        _number(said.get("offset"), None),
+    )
+    if not topic or partition is None or offset is None:
+        raise CorruptRecord(
+            f"the record at {place} is no dead letter of leaderq: its headers {PREFIX}topic, -partition and -offset do not name "
+            "the record it is about; nothing is done with it"
+        )
+    return DeadLetter(
+        record=record,
+        origin=Partition(topic, partition),
+        offset=offset,
+        timestamp_ms=_number(said.get("timestamp"), -1),
+        error=_text(said.get("error")),
+        text=_text(said.get("text")),
+        where=_text(said.get("where")),
+        attempts=_number(said.get("attempts"), None),
+        term=_number(said.get("term"), None),
+        career=_text(said.get("career")) or None,
+        at_ms=_milliseconds(_text(said.get("at")), record.timestamp_ms),
+        times=_number(said.get("times"), 1),
+        headers=own_headers(record.headers),
+    )
+
+
+def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
+    """The headers that neither a death nor a replay has added, in their order."""
+    return [(name, value) for name, value in headers if not name.startswith((PREFIX, REPLAYED))]
+
+
+def deaths(headers: Headers) -> int:
+    """How often the record with these headers has been a dead letter already."""
+    counts = [_number(value, 1) for name, value in headers if name in (f"{PREFIX}times", f"{REPLAYED}times")]
+    return max(0, *counts) if counts else 0
+
+
+def _name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """The error's text, then class and text of each error behind it."""
+    yield _said(error)
+    seen = {id(error)}
+    while (cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) and id(
+        cause
+    ) not in seen:
+        yield f"caused by {_name(cause)}: {_said(cause)}"
+        seen.add(id(cause))
+        error = cause
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as exc:  # noqa: BLE001  (a poison record must not escape because its error is poison too)
+        return f"(its text cannot be had: {type(exc).__name__})"
+
+
+def _where(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _cut(text: str, most_bytes: int) -> str:
+    """At most so many bytes of UTF-8, cut between characters, the loss shown by an ellipsis."""
+    data = text.encode("utf-8", "backslashreplace")  # (a lone surrogate has no UTF-8)
+    if len(data) <= most_bytes:
+        return data.decode()
+    return data[: most_bytes - len("…".encode())].decode("utf-8", "ignore") + "…"
+
+
+def _iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def _milliseconds(text: str, otherwise: int) -> int:
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return otherwise
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8", "replace")
+
+
+def _number(value: bytes | None, otherwise: N) -> int | N:
+    text = (value or b"").decode("ascii", "replace")
+    return int(text) if _WHOLE.fullmatch(text) else otherwise
