@@ -1,0 +1,226 @@
+"""How fast records may be handed out: so many records or bytes a second, and each key only so often. No threads, no sleeping.
+
+A :class:`Pace` cuts what was read into parts and says how long to wait before each; waiting is the caller's business, so that the
+end of a term interrupts it. Nothing is dropped and nothing changes places: a record that must wait makes all behind it wait.
+
+* **Records and bytes** are two token buckets. A bucket holds one second's worth, at least one record, so a leader that was idle
+  may begin with that much at once. A record larger than a second's bytes passes alone, out of a full bucket, and is paid off after.
+* **Keys**: a record whose key was handed out less than ``key_interval_s`` ago waits until it was that long ago. Records without a
+  key are free. The key alone counts, whatever its topic.
+
+The state is that of one object, kept over the terms of one process. Another process cannot know it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.errors import ConfigurationError
+from leaderq.kafka.record import Record
+
+BURST_S = 1.0
+QUANTUM_S = 0.1
+"""What waits for tokens waits for this much, so that a high rate is not handed out record by record (seconds' worth)."""
+
+
+class Pace:
+    """Cuts records into parts that keep the limits. Not thread-safe: one batch at a time.
+
+    ``records_per_s`` and ``bytes_per_s`` (key and value, as read) are upper limits, ``key_interval_s`` is the least time between
+    two records of one key; ``None``: no limit of that kind. ``now`` is the clock, in seconds.
+
+    *Guarantees:* in any window of ``w`` seconds at most ``records_per_s * w + max(1, records_per_s)`` records, and at most
+    ``bytes_per_s * w + max(bytes_per_s, size of the largest record)`` bytes are handed out; two records of one key are handed out at
+    least ``key_interval_s`` apart; every record is handed out once, in the order given.
+    *Not guaranteed:* anything across processes. A new leader may handle a key sooner than ``key_interval_s`` after the former one
+    did, and begins with a full second's worth.
+
+    Memory: about 200 bytes for each key handed out within the last ``key_interval_s`` seconds, whatever its length.
+    """
+
+    def __init__(
+        self,
+        records_per_s: float | None = None,
+        bytes_per_s: float | None = None,
+        key_interval_s: float | None = None,
+        now: Callable[[], float] = now_s,
+    ) -> None:
+        self._now = now
+        began = now()
+        self._records = None if records_per_s is None else _Bucket(records_per_s, began)
+        self._bytes = None if bytes_per_s is None else _Bucket(bytes_per_s, began)
+        self._keys = None if key_interval_s is None else _Keys(key_interval_s)
+        self._pending: Sequence[Record] = ()
+
+    def parts(self, records: Sequence[Record]) -> Iterator[tuple[float, Sequence[Record]]]:
+        """Pairs of how long to wait (seconds, often 0) and what to hand out then; together they are ``records``.
+
+        Wait, call :meth:`handed_out`, work on the part, then take the next pair. A caller that breaks off in the wait has used up
+        nothing.
+        """
+        at = 0
+        while at < len(records):
+            wait_s, end = self._next(records, at)
+            part = records if end - at == len(records) else records[at:end]
+            self._pending = part
+            yield wait_s, part
+            self.handed_out()
+            at = end
+        self._pending = ()
+
+    def handed_out(self) -> None:
+        """The part given last is being handed out now; that moment is what the limits count from.
+
+        Without this call the part counts from when the next one is asked for, which is later: limits hold, at a lower pace.
+        """
+        part, self._pending = self._pending, ()
+        if not part:
+            return
+        now = self._now()
+        if self._records is not None:
+            self._records.take(len(part), now)
+        if self._bytes is not None:
+            self._bytes.take(sum(record.size for record in part), now)
+        if self._keys is not None:
+            self._keys.handled(part, now)
+
+    def _next(self, records: Sequence[Record], at: int) -> tuple[float, int]:
+        """How long to wait, and the end of the part that begins at ``at``."""
+        now = self._now()
+        first = records[at]
+        wait_s, end = 0.0, len(records)
+        if self._keys is not None:
+            wait_s = max(wait_s, self._keys.due(first, now) - now)
+        if self._records is not None:
+            wait_s = max(wait_s, self._records.wait_s(1, end - at, now))
+        if self._bytes is not None:
+            wait_s = max(wait_s, self._bytes.wait_s(first.size, _bytes_of(records, at, self._bytes.quantum), now))
+        then = now + wait_s
+        if self._records is not None:
+            end = min(end, at + max(1, math.floor(self._records.level(then) + _DUST)))
+        if self._bytes is not None:
+            end = _within(records, at, end, self._bytes.level(then))
+        if self._keys is not None:
+            end = self._keys.end(records, at, end, then)
+        return wait_s, end
+
+
+def pace_of(records_per_s: Any, bytes_per_s: Any, key_interval_s: Any, where: str) -> Pace | None:
+    """The pace that a career named ``where`` asks for; ``None`` when it sets no limit.
+
+    Raises :class:`~leaderq.errors.ConfigurationError` with one sentence for each value that cannot be used.
+    """
+    limits = {"max_records_per_s": records_per_s, "max_bytes_per_s": bytes_per_s, "key_interval_s": key_interval_s}
+    problems = [
+        f"{name}={value!r} of {where} must be a number greater than 0; leave it out (None) for no limit"
+        for name, value in limits.items()
+        if value is not None and not _is_limit(value)
+    ]
+    if problems:
+        raise ConfigurationError(*problems)
+    return None if all(value is None for value in limits.values()) else Pace(records_per_s, bytes_per_s, key_interval_s)
+
+
+def _is_limit(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+_DUST = 1e-6  # of a token: what adding up fractions of seconds may lose
+
+
+class _Bucket:
+    """Tokens that come in at ``rate`` a second; it holds one second's worth, and owes what was taken beyond that."""
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate = rate
+        self.size = max(1.0, rate * BURST_S)
+        self.quantum = max(1.0, rate * QUANTUM_S)
+        self._tokens = self.size
+        self._at = now
+
+    def level(self, then: float) -> float:
+        """What is in it at ``then``; negative while it is owed."""
+        return min(self.size, self._tokens + self._rate * max(0.0, then - self._at))
+
+    def wait_s(self, least: float, wanted: float, now: float) -> float:
+        """How long until ``least`` may be taken; where that is not at once, until it is worth it: up to a quantum of ``wanted``."""
+        level = self.level(now)
+        if level + _DUST >= min(least, self.size):
+            return 0.0
+        return (min(self.size, max(least, min(wanted, self.quantum))) - level) / self._rate
+
+    def take(self, amount: float, now: float) -> None:
+        """Take so much, even if that is more than there is."""
+        self._tokens = self.level(now) - amount
+        self._at = max(self._at, now)
+
+
+class _Keys:
+    """When each key was handed out last, for as long as that matters.
+
+    Keys are kept as their 64-bit hashes: two that share one only make each other wait.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._last: OrderedDict[int, float] = OrderedDict()
+
+    def due(self, record: Record, now: float) -> float:
+        """From when on the record may be handed out; ``now`` if nothing is known of its key."""
+        last = None if record.key is None else self._last.get(_mark(record.key))
+        return now if last is None else max(now, last + self._interval_s)
+
+    def end(self, records: Sequence[Record], at: int, end: int, then: float) -> int:
+        """Where the part that begins at ``at`` must end: before the first record that may not go at ``then``."""
+        seen = set()
+        for position in range(at, end):
+            key = records[position].key
+            if key is None:
+                continue
+            mark = _mark(key)
+            if mark in seen or (position > at and self._last.get(mark, -math.inf) + self._interval_s > then):
+                return position
+            seen.add(mark)
+        return end
+
+    def handled(self, part: Sequence[Record], now: float) -> None:
+        """These are handed out now; what is older than the interval is forgotten."""
+        last = self._last
+        for record in part:
+            if record.key is not None:
+                mark = _mark(record.key)
+                last[mark] = now
+                last.move_to_end(mark)
+        while last and next(iter(last.values())) + self._interval_s <= now:
+            last.popitem(last=False)
+
+
+def _mark(key: Any) -> int:
+    try:
+        return hash(key)
+    except TypeError:  # what a deserialiser made of it
+        return hash(repr(key))
+
+
+def _bytes_of(records: Sequence[Record], at: int, enough: float) -> float:
+    """The bytes from ``at`` on, as far as it takes to be ``enough``."""
+    total = 0.0
+    for position in range(at, len(records)):
+        total += records[position].size
+        if total >= enough:
+            break
+    return total
+
+
+def _within(records: Sequence[Record], at: int, end: int, level: float) -> int:
+    """Where the part must end so that ``level`` bytes suffice; the record at ``at`` always goes."""
+    left = level - records[at].size
+    for position in range(at + 1, end):
+        left -= records[position].size
+        if left < -_DUST:
+            return position
+    return end
