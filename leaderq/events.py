@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
@@ -151,6 +151,22 @@ class DrainStalled(Event):
     position: int
     end: int
     rebuilt: int
+
+
+@dataclass(frozen=True)
+class DrainProgress(Event):
+    """Every few seconds of a term that drains Kafka: what is left, and how fast it goes.
+
+    ``lag`` is the number of offsets between what is saved and the end, over all partitions; ``partitions`` has it for each, by
+    names such as ``clicks-0``. ``rate_per_s`` and ``arriving_per_s`` are offsets a second, smoothed
+    (``None`` at first).
+    """
+
+    term: int
+    lag: int
+    rate_per_s: float | None
+    arriving_per_s: float | None
+    partitions: Mapping[str, int]
 
 
 E = TypeVar("E", bound=Event)

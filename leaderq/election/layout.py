@@ -43,6 +43,11 @@ class Layout:
         """The operator's wishes."""
         return f"{self.base}/control"
 
+    @property
+    def progress(self) -> str:
+        """The leader's report on what it drains; there only for careers that drain something."""
+        return f"{self.base}/progress"
+
     def candidate(self, name: str) -> str:
         """The path of a candidate's znode."""
         return f"{self.candidates}/{name}"

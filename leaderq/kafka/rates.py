@@ -1,11 +1,16 @@
-"""How fast records may be handed out: so many records or bytes a second, and each key only so often. No threads, no sleeping.
+"""How fast records may be handed out: so many records or bytes a second, and each key only so often. No threads, no
+sleeping.
 
-A :class:`Pace` cuts what was read into parts and says how long to wait before each; waiting is the caller's business, so that the
-end of a term interrupts it. Nothing is dropped and nothing changes places: a record that must wait makes all behind it wait.
+A :class:`Pace` cuts what was read into parts and says how long to wait before each; waiting is the caller's business, so
+that the end of a term interrupts it. Nothing is dropped and nothing changes places: a record that must wait makes all
+behind it wait.
 
-* **Records and bytes** are two token buckets. A bucket holds one second's worth, at least one record, so a leader that was idle
-  may begin with that much at once. A record larger than a second's bytes passes alone, out of a full bucket, and is paid off after.
-* **Keys**: a record whose key was handed out less than ``key_interval_s`` ago waits until it was that long ago. Records without a
+* **Records and bytes** are two token buckets. A bucket holds one second's worth, at least one record, so a leader that
+was idle
+  may begin with that much at once. A record larger than a second's bytes passes alone, out of a full bucket, and is paid
+  off after.
+* **Keys**: a record whose key was handed out less than ``key_interval_s`` ago waits until it was that long ago. Records
+without a
   key are free. The key alone counts, whatever its topic.
 
 The state is that of one object, kept over the terms of one process. Another process cannot know it.
@@ -30,16 +35,16 @@ QUANTUM_S = 0.1
 class Pace:
     """Cuts records into parts that keep the limits. Not thread-safe: one batch at a time.
 
-    ``records_per_s`` and ``bytes_per_s`` (key and value, as read) are upper limits, ``key_interval_s`` is the least time between
-    two records of one key; ``None``: no limit of that kind. ``now`` is the clock, in seconds.
+    ``records_per_s`` and ``bytes_per_s`` (key and value, as read) are upper limits, ``key_interval_s`` is the least time
+    between two records of one key; ``None``: no limit of that kind. ``now`` is the clock, in seconds.
 
     *Guarantees:* in any window of ``w`` seconds at most ``records_per_s * w + max(1, records_per_s)`` records, and at most
-    ``bytes_per_s * w + max(bytes_per_s, size of the largest record)`` bytes are handed out; two records of one key are handed out at
-    least ``key_interval_s`` apart; every record is handed out once, in the order given.
-    *Not guaranteed:* anything across processes. A new leader may handle a key sooner than ``key_interval_s`` after the former one
-    did, and begins with a full second's worth.
+    ``bytes_per_s * w + max(bytes_per_s, size of the largest record)`` bytes are handed out; two records of one key are
+    handed out at least ``key_interval_s`` apart; every record is handed out once, in the order given.
+    *Not guaranteed:* anything across processes. A new leader may handle a key sooner than ``key_interval_s`` after the
+    former one did, and begins with a full second's worth.
 
-    Memory: about 200 bytes for each key handed out within the last ``key_interval_s`` seconds, whatever its length.
+    Memory: about 150 bytes for each key handed out within the last ``key_interval_s`` seconds, whatever its length.
     """
 
     def __init__(
@@ -59,8 +64,8 @@ class Pace:
     def parts(self, records: Sequence[Record]) -> Iterator[tuple[float, Sequence[Record]]]:
         """Pairs of how long to wait (seconds, often 0) and what to hand out then; together they are ``records``.
 
-        Wait, call :meth:`handed_out`, work on the part, then take the next pair. A caller that breaks off in the wait has used up
-        nothing.
+        Wait, call :meth:`handed_out`, work on the part, then take the next pair. A caller that breaks off in the wait has
+        used up nothing.
         """
         at = 0
         while at < len(records):
@@ -147,7 +152,8 @@ class _Bucket:
         return min(self.size, self._tokens + self._rate * max(0.0, then - self._at))
 
     def wait_s(self, least: float, wanted: float, now: float) -> float:
-        """How long until ``least`` may be taken; where that is not at once, until it is worth it: up to a quantum of ``wanted``."""
+        """How long until ``least`` may be taken; where that is not at once, until it is worth it: up to a quantum of
+        ``wanted``."""
         level = self.level(now)
         if level + _DUST >= min(least, self.size):
             return 0.0

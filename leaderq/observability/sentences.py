@@ -43,6 +43,10 @@ _SENTENCES: dict[type[Event], _Sentence] = {
         logging.WARNING,
         lambda e: f"{e.partition} stood still at {e.position} of {e.end}; the consumer was rebuilt ({e.rebuilt} so far)",
     ),
+    events.DrainProgress: (
+        logging.DEBUG,  # every few seconds
+        lambda e: f"term {e.term}: {e.lag} to go; {e.rate_per_s or 0:.1f}/s handled, {e.arriving_per_s or 0:.1f}/s arriving",
+    ),
 }
 
 

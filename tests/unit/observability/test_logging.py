@@ -39,6 +39,10 @@ SAMPLES: dict[str, Any] = {
     "position": 1,
     "end": 5,
     "rebuilt": 1,
+    "lag": 4,
+    "rate_per_s": 2.5,
+    "arriving_per_s": None,
+    "partitions": {"t-0": 4},
 }
 KINDS = [kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event) and kind is not Event]
 
@@ -91,7 +95,7 @@ def test_an_unknown_event_is_told_by_its_name():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_json_an_event_is_one_line_with_all_its_fields(capsys, kind):
-    (line,) = logged(capsys, sample(kind)).splitlines()
+    (line,) = logged(capsys, sample(kind), level="debug").splitlines()
     found = json.loads(line)
     assert found["event"] == sample(kind).name
     assert {"time", "level", "message", "logger", "career", "candidate"} <= set(found)
