@@ -13,12 +13,14 @@ from typing import ClassVar, cast
 from leaderq.career import LeaderCareer, career_name
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.address import bootstrap_servers
+from leaderq.kafka.beginnings import POLICIES
 from leaderq.kafka.drain import DrainSettings
-from leaderq.kafka.draining import Plan
 from leaderq.kafka.kafka_python import KafkaPythonDrain
-from leaderq.kafka.offsets import store_named
+from leaderq.kafka.offsets import KafkaOffsets
+from leaderq.kafka.plan import Plan
 from leaderq.kafka.pump import Pump
-from leaderq.kafka.record import Batch, Deserializer, Record, deserialized
+from leaderq.kafka.reading import Shape
+from leaderq.kafka.record import Batch, Deserializer, Record
 from leaderq.term import Term
 
 IDLE_WAIT_S = 0.25
@@ -58,7 +60,7 @@ class KafkaLeaderCareer(LeaderCareer):
     max_records: ClassVar[int] = 1000
     key_deserializer: ClassVar[Deserializer | None] = None
     value_deserializer: ClassVar[Deserializer | None] = None
-    auto_offset_reset: ClassVar[str] = "earliest"
+    auto_offset_reset: ClassVar[str | None] = None
 
     # Of the class, so that a subclass with an __init__ of its own need not call ours.
     _pump: Pump | None = None
@@ -84,7 +86,7 @@ class KafkaLeaderCareer(LeaderCareer):
         if batch is None or term.ending.is_set() or term.paused:
             return
         self.handle(self._decoded(batch), term)
-        pump.save(term, batch)
+        pump.save(term, batch.ends)
 
     def retire(self) -> None:
         """Close the connections to Kafka."""
@@ -111,9 +113,7 @@ class KafkaLeaderCareer(LeaderCareer):
         return self._pump
 
     def _decoded(self, batch: Batch) -> list[Record]:
-        records = batch.merged()
-        key, value = self._deserializer("key_deserializer"), self._deserializer("value_deserializer")
-        return records if key is None and value is None else deserialized(records, key, value)
+        return batch.merged()
 
     def _deserializer(self, name: str) -> Deserializer | None:
         """What the class declares, also where it is a plain function: that would otherwise become a method of this object."""
@@ -130,11 +130,11 @@ class KafkaLeaderCareer(LeaderCareer):
         return Plan(
             address=settings.address,
             make=partial(KafkaPythonDrain, settings),
-            store=store_named(self.offsets, type(self).__qualname__),
+            store=KafkaOffsets(),
             events=self.events,
             career=name,
             candidate=self.candidate_id,
-            max_records=self.max_records,
+            shape=Shape(max_records=self.max_records),
             start=self.auto_offset_reset,
         )
 
@@ -166,7 +166,7 @@ class KafkaLeaderCareer(LeaderCareer):
             ),
             None if self.max_records > 0 else f"max_records={self.max_records!r} of {where} must be at least 1",
             None
-            if self.auto_offset_reset in ("earliest", "latest", "none")
+            if self.auto_offset_reset in POLICIES
             else (
                 f"auto_offset_reset={self.auto_offset_reset!r} of {where} is not known; use 'earliest', 'latest' or 'none'"
             ),

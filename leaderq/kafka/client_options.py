@@ -49,7 +49,7 @@ def consumer_options(settings: DrainSettings) -> dict[str, Any]:
         "client_id": settings.client_id,
         "metrics_enabled": False,  # costs time at every fetch, and nobody reads it
         "group_id": settings.group,
-        "group_instance_id": settings.member,
+        "group_instance_id": settings.member if settings.membership else None,
         "enable_auto_commit": False,
         # Also makes OffsetFetch ask for stable offsets only: a zombie's open transaction is waited for, not overlooked.
         "isolation_level": "read_committed",

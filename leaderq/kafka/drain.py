@@ -5,6 +5,7 @@ request time-out. A client's own exceptions never come out: what comes is one of
 
 * :class:`KafkaAway`: no broker answers for now, or it is busy with itself; the same call may be tried again;
 * :class:`MembershipLost`: the group does not know this member's generation any more; join again, then decide what is true;
+* :class:`BatchLost` (from stores only): the effects of the batch in hand are gone, or may be;
 * :class:`~leaderq.errors.KafkaFenced`: a newer member of the same name exists; this drain is over for ever;
 * :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`, :class:`~leaderq.errors.OffsetOutOfRange`,
   :class:`~leaderq.errors.KafkaError`: trying again does not help.
@@ -29,6 +30,10 @@ class KafkaAway(KafkaError):
 
 class MembershipLost(KafkaError):
     """The broker no longer knows this member's generation; whether the last commit happened is not known."""
+
+
+class BatchLost(KafkaError):
+    """What was done for the batch in hand is undone, or may be: only the offsets can tell, once they are loaded again."""
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,19 @@
 Runs on the drain thread (:mod:`leaderq.kafka.pump`) only. Taking over is always *fence, load, read*: first the store refuses the
 former leader, then the offsets are loaded, then the first record is asked for.
 
+At any time at most one batch is *in hand*: given to the career, and not saved yet. Batches behind it may have been *read ahead*;
+the next is handed out only when the one before it is saved, so that at a crash one batch is repeated at most.
+
 What happens on each failure:
 
 * **Kafka away**: the same step is tried again, with a back-off up to 1 s, for as long as ``term.check()`` passes; after 30 s with
   a new consumer. The batch in hand stays in hand.
 * **membership lost** (broker restarted, session run out): joined again, offsets loaded again; if nobody moved them the batch in
   hand is saved under the new membership, else it is let go of and reading goes on where the store says. Nothing is skipped.
-* **fenced**: the term is deposed. An idle leader learns it too: every 3 s it saves its offsets again, since a fenced consumer's
-  ``poll`` is silent.
+* **the effects of the batch are lost** (:class:`~leaderq.kafka.drain.BatchLost`, a transaction that was aborted, or may have been):
+  fenced and loaded again; if the store holds the batch's ends it was saved after all, else its records are handed out again.
+* **fenced**: the term is deposed. Where a fenced leader is not told (``store.is_silent``), it learns it within 3 s all the same,
+  since it places its offsets again.
 * **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
 * **anything else**: the error is given to the career, whose term fails with it.
 
@@ -21,16 +26,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from leaderq.clock import now_s
-from leaderq.errors import Deposed, KafkaError, KafkaFenced, ServersUnreachable
-from leaderq.events import DrainStalled, EventBus
-from leaderq.kafka import stall
-from leaderq.kafka.drain import Drain, KafkaAway, MembershipLost
-from leaderq.kafka.offsets import OffsetStore
+from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
+from leaderq.events import DrainStalled
+from leaderq.kafka.beginnings import may_reset, resets, starts
+from leaderq.kafka.drain import BatchLost, Drain, KafkaAway, MembershipLost, Offsets, Saving
+from leaderq.kafka.inspection import Inspection
+from leaderq.kafka.outage import MAX_BACKOFF_S, Outage
+from leaderq.kafka.plan import Plan
 from leaderq.kafka.progress import Progress
-from leaderq.kafka.record import Batch, Partition, batch_of
+from leaderq.kafka.reading import ReadAhead
+from leaderq.kafka.record import Batch, Partition
 from leaderq.term import OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
@@ -40,24 +47,9 @@ ATTEND_S = 1.0
 REQUEST_S = 1.0
 CONFIRM_S = 3.0
 INSPECT_S = 5.0
-TELL_AFTER_S = 2.0
-REBUILD_AFTER_S = 30.0
-_MIN_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What every term of a career drains, and how."""
-
-    address: str
-    make: Callable[[], Drain]
-    store: OffsetStore
-    events: EventBus
-    career: str
-    candidate: str
-    max_records: int = 1000
-    start: str = "earliest"
-    limits: stall.Limits = field(default_factory=stall.Limits)
+_SAVE_LOOK_S = 0.002
+# With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has nothing.
+_MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 
 
 class Draining:
@@ -65,24 +57,29 @@ class Draining:
 
     def __init__(self, plan: Plan, term: Term, drain: Drain | None, allowed: Callable[[], None], rebuilds: int) -> None:
         self._plan = plan
+        self._store = plan.store
         self._term = term
         self._drain = drain
         self._allowed = allowed
         self.rebuilds = rebuilds
+        self._outage = Outage()
+        self._inspection = Inspection(plan.limits)
+        self._ahead = ReadAhead(plan.shape)
         self._progress: Progress | None = None
         self._joined = False
         self._joins = 0
-        self._missing: frozenset[Partition] = frozenset()
-        self._warned = False
-        self._last_saved: Batch | None = None
-        self._memory: dict[Partition, stall.Stillness] = {}
-        self._polls = self._empty_polls = 0
-        self._backoff_s = 0.0
-        self._away_since: float | None = None
-        self._client_since = 0.0
-        self._told_away = False
-        self._not_before = self._attended = self._confirmed = self._inspected = 0.0
-        self._to_save = False
+        self._wanted: Offsets | None = None
+        self._outcome: bool | None = None
+        self._saving: Saving | None = None
+        self._saving_ends: Offsets = {}
+        self._placing: Saving | None = None
+        self._placed: Offsets = {}
+        self._effects_lost = False
+        self._stalled = False
+        self._attended = self._confirmed = self._inspected = 0.0
+        self._look_ahead_at = self._ahead_pause_s = 0.0
+
+    # ---- what the pump asks -------------------------------------------------------------------------------------------------
 
     @property
     def taken_over(self) -> bool:
@@ -90,75 +87,114 @@ class Draining:
         return self._joined
 
     @property
-    def in_hand(self) -> Batch | None:
-        """The batch read and not yet saved."""
-        return self._progress.in_hand if self._progress else None
+    def loaded(self) -> Offsets:
+        """What the store is known to hold."""
+        return dict(self._progress.saved) if self._progress else {}
 
-    def save(self) -> None:
-        """Save the batch in hand, at the next rounds: :attr:`in_hand` becomes ``None`` once that is done."""
-        self._to_save = True
+    def offer(self) -> Batch | None:
+        """The batch to hand out: the one in hand once more, else the next; ``None`` while there is none."""
+        if self._progress is None or not self._joined or self._wanted is not None or self._stalled:
+            return None
+        if self._progress.in_hand is None and (batch := self._ahead.take(now_s())):
+            self._progress.hand(batch)
+            self._look_ahead_at = self._ahead_pause_s = 0.0
+        return self._progress.in_hand
 
-    def was_saved(self, batch: Batch | None) -> bool:
-        """Whether ``batch``, not in hand any more, was saved rather than let go of."""
-        return batch is not None and batch is self._last_saved
+    def save(self, ends: Offsets) -> None:
+        """Save these offsets of the batch in hand, at the next rounds; :meth:`outcome` tells when that is done."""
+        in_hand = self._progress.in_hand if self._progress else None
+        if in_hand is None:
+            self._outcome = False
+        else:
+            self._wanted, self._outcome = ends, None
+
+    def outcome(self) -> bool | None:
+        """Whether what was to be saved was saved (``False``: it was let go of); ``None`` while that is open."""
+        return self._outcome
 
     def mend(self) -> None:
         """The client library broke: go on with a new consumer, after a pause."""
         self._discard()
-        self._not_before = now_s() + _MAX_BACKOFF_S
+        self._outage.not_before_s = now_s() + MAX_BACKOFF_S
 
     def wait_s(self) -> float:
         """How long until the next round is worth it (seconds)."""
         now = now_s()
-        if self._not_before > now:
-            return self._not_before - now
-        if self._joined and self.in_hand and not self._to_save:
-            return max(0.0, min(self._attended + ATTEND_S, self._confirmed + CONFIRM_S) - now)
-        return 0.0
+        if self._outage.not_before_s > now:
+            return self._outage.not_before_s - now
+        if not self._joined or self._wanted is not None or self._placing is not None or self._is_idle:
+            return 0.0
+        due = min(self._attended + ATTEND_S, self._confirmed + CONFIRM_S, self._inspected + INSPECT_S)
+        if self._ahead.room:
+            due = min(due, self._look_ahead_at)
+        if (left_s := self._ahead.wait_s(now)) is not None and not self._has_in_hand:
+            due = min(due, now + left_s)
+        return max(0.0, due - now)
+
+    def close(self) -> None:
+        """Close the consumer; the group keeps its member. The store lets go of what it holds for the term."""
+        self._store.close()
+        if self._drain is not None:
+            self._drain.close()
+            self._drain = None
+
+    # ---- rounds -------------------------------------------------------------------------------------------------------------
 
     def round(self) -> None:
         """Do the next step, bounded by about a second.
 
         Raises :class:`~leaderq.errors.Deposed`, or the error with which the term must fail.
         """
-        if now_s() < self._not_before:
+        if now_s() < self._outage.not_before_s:
             return
         try:
             self._term.check()
-            self._step(self._drain or self._rebuilt())
-            self._back()
+            self._step(self._drain or self._made())
+            self._outage.over(now_s())
         except KafkaFenced as exc:
             if isinstance(self._term, OpenTerm):
                 self._term.wind_up(Reason.FENCED)
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
+        except BatchLost as exc:
+            log.warning("the effects of a batch are lost (%s); the offsets tell whether it is to be repeated", exc)
+            self._effects_lost, self._saving, self._joined = True, None, False
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
-            self._away(exc)
-
-    def close(self) -> None:
-        """Close the consumer; the group keeps its member."""
-        if self._drain is not None:
-            self._drain.close()
-            self._drain = None
+            self._saving = self._placing = None
+            if self._outage.met(exc, now_s()):
+                self._discard()
 
     def _step(self, drain: Drain) -> None:
         if not self._joined:
             self._take_over(drain)
-        elif self.in_hand is None:
-            self._read(drain)
-        elif self._to_save:
-            self._save(drain, self.in_hand)
-        else:
+            return  # a term that has taken over is told so before anything else can fail
+        self._settle_membership(drain)
+        self._finish_placing()
+        self._begin_saving(drain)
+        polled = self._read(drain)
+        if self._saving is not None:
+            self._finish_saving(drain, self._saving, 0.0 if polled else _SAVE_LOOK_S)
+        if now_s() >= self._attended + ATTEND_S:
             drain.attend(REQUEST_S)
             self._attended = now_s()
             self._settle_membership(drain)
-        if self._joined:
+        if self._saving is None and self._wanted is None and self._placing is None:
             self._confirm(drain)
             self._inspect(drain)
 
+    @property
+    def _has_in_hand(self) -> bool:
+        return self._progress is not None and self._progress.in_hand is not None
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._has_in_hand and self._ahead.is_empty
+
+    # ---- taking over --------------------------------------------------------------------------------------------------------
+
     def _take_over(self, drain: Drain) -> None:
-        if not self._plan.store.fence(drain, self._term, self._allowed, REQUEST_S):
+        if not self._store.fence(drain, self._term, self._allowed, REQUEST_S):
             raise KafkaAway("the group has not let this member in yet")
-        if self._misses(drain):
+        if self._inspection.misses(drain):
             drain.rejoin()
             drain.attend(REQUEST_S)
         self._reposition(drain)
@@ -169,41 +205,38 @@ class Draining:
         """Set every position anew, from the store; before any record of the new membership is used."""
         joins = drain.joins
         held = drain.assigned()
-        stored = {
-            where: offset for where, offset in self._plan.store.load(drain, self._term, REQUEST_S).items() if where in held
-        }
+        stored = {where: at for where, at in self._store.load(drain, self._term, REQUEST_S).items() if where in held}
         if self._progress is None:
             self._progress = Progress(stored)
-        elif moved := self._progress.resume(stored, held):
-            log.warning("somebody moved the offsets of %s; reading goes on there", ", ".join(map(str, sorted(moved))))
+        else:
+            self._resume(self._progress, stored, held)
         progress = self._progress
-        fresh = held - set(progress.given)
-        if fresh:
-            starts = self._starts(drain, fresh, stored)
-            self._plan.store.save(drain, self._term, starts, REQUEST_S)
-            progress.add(starts)
-        drain.seek(progress.given)
+        if fresh := held - set(progress.handed):
+            first = drain.start_offsets(REQUEST_S)
+            last = drain.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
+            # Saved before the first record is read: otherwise "latest" would be a later place for the next leader.
+            begin = starts(self._plan.start, fresh, stored, first, last)
+            self._complete(self._store.place(drain, self._term, begin))
+            progress.add(begin)
+        self._reset(drain, self._inspection.changed_topics(drain))
+        drain.seek(progress.handed)
+        self._ahead.clear()
+        self._look_ahead_at = 0.0
         self._joins = joins
-        self._memory = {}
+        self._inspection.repositioned()
 
-    def _starts(self, drain: Drain, fresh: frozenset[Partition], stored: dict[Partition, int]) -> dict[Partition, int]:
-        """Where to begin in partitions that have no offset yet.
-
-        Saved before the first record is read: otherwise "latest" would be a later place for the next leader. A partition added
-        to a topic that is being read begins at its first record, whatever the policy: none of its records was ever skipped on
-        purpose.
-        """
-        policy = self._plan.start
-        known = {where.topic for where in stored}
-        new_topics = {where for where in fresh if where.topic not in known}
-        if new_topics and policy == "none":
-            raise KafkaError(
-                f"the group has no offset for {', '.join(map(str, sorted(new_topics)))} and auto_offset_reset is 'none'; "
-                "set the group's offsets, or choose 'earliest' or 'latest'"
-            )
-        first = drain.start_offsets(REQUEST_S)
-        last = drain.end_offsets(REQUEST_S) if policy == "latest" else first
-        return {where: (last if where in new_topics else first)[where] for where in fresh}
+    def _resume(self, progress: Progress, stored: Offsets, held: frozenset[Partition]) -> None:
+        saving = self._wanted or {}
+        if moved := progress.resume(stored, held, saving, self._placed):
+            log.warning("somebody moved the offsets of %s; reading goes on there", ", ".join(map(str, sorted(moved))))
+        if self._effects_lost:
+            self._effects_lost = False
+            if self._wanted is not None and all(stored.get(where) == end for where, end in saving.items()):
+                self._settled(progress, self._wanted)
+            else:
+                progress.let_go()
+        if self._wanted is not None and progress.in_hand is None:
+            self._wanted, self._saving, self._outcome = None, None, False
 
     def _settle_membership(self, drain: Drain) -> bool:
         """Whether positions still stand; sets them anew if the group was joined again meanwhile."""
@@ -212,126 +245,171 @@ class Draining:
         self._reposition(drain)
         return False
 
-    def _read(self, drain: Drain) -> None:
-        self._to_save = False
-        records = drain.poll(POLL_S, self._plan.max_records)
-        self._polls += 1
-        self._empty_polls += not records
-        self._attended = now_s()
-        # What came in the same poll as a new assignment was read from the client's idea of the positions, not from ours.
-        if self._settle_membership(drain) and records and self._progress:
-            self._progress.give(batch_of(records))
+    # ---- reading ------------------------------------------------------------------------------------------------------------
 
-    def _save(self, drain: Drain, batch: Batch) -> None:
-        if not self._settle_membership(drain):
-            return
+    def _read(self, drain: Drain) -> bool:
+        """Read ahead if there is room; gives whether records came."""
+        now = now_s()
+        room = self._ahead.room
+        busy = not self._is_idle or self._wanted is not None
+        if not room or self._stalled or (busy and now < self._look_ahead_at):
+            return False
+        wait_s = 0.0 if busy else POLL_S
         try:
-            self._plan.store.save(drain, self._term, batch.ends, REQUEST_S)
+            records = drain.poll(wait_s, room)
+        except OffsetOutOfRange:
+            if not may_reset(self._plan.start):
+                raise
+            self._look_ahead_at = now + _MAX_AHEAD_S
+            if not self._reset(drain, frozenset(), reread=True) and not busy:
+                raise
+            return False
+        if wait_s:
+            self._attended = now_s()
+        # What came in the same poll as a new assignment was read from the client's idea of the positions, not from ours.
+        if not self._settle_membership(drain):
+            return False
+        self._ahead.add(records, now_s())
+        if wait_s or records:
+            self._inspection.polled(empty=not records)
+        self._ahead_pause_s = 0.0 if records else min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
+        self._look_ahead_at = now_s() + self._ahead_pause_s
+        return bool(records)
+
+    def _reset(self, drain: Drain, recreated: frozenset[str], *, reread: bool = False) -> bool:
+        """Positions may be gone: go where the user said, or raise; gives whether any was changed."""
+        if not recreated and not reread:
+            return False
+        if not may_reset(self._plan.start):
+            raise KafkaError(
+                f"topic {', '.join(map(repr, sorted(recreated)))} was deleted and created again since it was last read; offsets of "
+                "the former one say nothing about it. Set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
+            )
+        if self._progress is None or self._has_in_hand or self._wanted is not None:
+            return False  # found again, once the batch in hand is saved
+        first, last = drain.start_offsets(REQUEST_S), drain.end_offsets(REQUEST_S)
+        new = resets(self._plan.start, self._progress.handed, recreated, first, last)
+        if new:
+            log.warning(
+                "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says",
+                ", ".join(map(str, sorted(new))),
+                self._plan.start,
+            )
+            self._complete(self._store.place(drain, self._term, new))
+            self._progress.add(new)
+            drain.seek(self._progress.handed)
+            self._ahead.clear()
+        self._inspection.accept(drain, recreated)
+        return bool(new)
+
+    # ---- saving -------------------------------------------------------------------------------------------------------------
+
+    def _begin_saving(self, drain: Drain) -> None:
+        if self._wanted is not None and self._saving is None and self._placing is None:
+            self._saving_ends = self._wanted
+            self._saving = self._store.save(drain, self._term, self._wanted)
+
+    def _finish_saving(self, drain: Drain, saving: Saving, wait_s: float) -> None:
+        try:
+            if not saving.done(wait_s):
+                return
         except MembershipLost:
+            self._saving = None
             drain.attend(REQUEST_S)
             if self._settle_membership(drain):
                 raise
             return
+        self._saving = None
         self._confirmed = now_s()
-        if self._progress:
-            self._progress.settle()
-        self._last_saved = batch
-        self._to_save = False
+        if self._progress is not None:
+            self._settled(self._progress, self._saving_ends)
+
+    def _settled(self, progress: Progress, ends: Offsets) -> None:
+        progress.settle(ends)
+        if self._wanted == ends:
+            self._wanted, self._outcome = None, True
+
+    def _complete(self, saving: Saving) -> None:
+        if not saving.done(2 * REQUEST_S):
+            raise KafkaAway("an offset is not stored yet")
 
     def _confirm(self, drain: Drain) -> None:
-        """Prove from time to time that the store still accepts this leader."""
+        """Prove from time to time that the store still accepts this leader, and tell tools of the group where it stands."""
         if now_s() < self._confirmed + CONFIRM_S or self._progress is None:
             return
         offsets = dict(self._progress.saved)
-        if self.in_hand is None:
-            self._progress_positions(drain, offsets)
-        self._plan.store.save(drain, self._term, offsets, REQUEST_S)
-        if self.in_hand is None:
-            self._progress.advance(offsets)
+        if self._is_idle:
+            # Markers stepped over count as read, so that lag tools show 0.
+            for where, position in drain.positions().items():
+                offsets[where] = max(position, offsets.get(where, position))
         self._confirmed = now_s()
+        if self._store.is_silent:
+            self._placed = offsets
+            self._placing = self._store.place(drain, self._term, offsets)
+        elif not self._store.in_group:
+            self._mirror(drain, offsets)
 
-    def _progress_positions(self, drain: Drain, offsets: dict[Partition, int]) -> None:
-        """Nothing is in hand: markers stepped over count as read, so that lag tools show 0."""
-        for where, position in drain.positions().items():
-            offsets[where] = max(position, offsets.get(where, position))
+    def _finish_placing(self) -> None:
+        if self._placing is not None and self._placing.done(_SAVE_LOOK_S):
+            self._placing = None
+            if self._progress is not None:
+                self._progress.advance(self._placed)
+
+    def _mirror(self, drain: Drain, offsets: Offsets) -> None:
+        """Show the group where this leader stands; without authority, so that failing is no harm."""
+        try:
+            drain.commit(offsets, f"leaderq term {self._term.number}, for information").done(REQUEST_S)
+        except KafkaError as exc:
+            log.debug("the group's offsets could not be set for lag tools: %s", exc)
+
+    # ---- looking over -------------------------------------------------------------------------------------------------------
 
     def _inspect(self, drain: Drain) -> None:
-        """Look for a stall and for partitions added."""
+        """Look for a stall, for partitions added, for topics created again."""
+        if self._stalled and not self._has_in_hand:
+            self._rebuild_stalled()
+            return
         if now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = now_s()
-        if self._misses(drain):
+        found = self._inspection.look(drain, self._inspected, REQUEST_S)
+        if found.added:
             drain.rejoin()
-        ends, positions = drain.end_offsets(REQUEST_S), drain.positions()
-        sights = {
-            where: stall.Sight(self._inspected, positions[where], end, self._polls, self._empty_polls)
-            for where, end in ends.items()
-            if where in positions
-        }
-        self._memory, stalled = stall.judge(self._memory, sights, self._plan.limits)
-        if stalled and self.in_hand is None:
-            self._stalled(stalled[0], sights[stalled[0]])
-
-    def _misses(self, drain: Drain) -> bool:
-        """Whether the topics have partitions that are not held, seen for the first time; the second time they are another's."""
-        missing = drain.existing() - drain.assigned()
-        if missing and missing != self._missing:
-            self._missing, self._warned = missing, False
-            return True
-        if missing and not self._warned:
-            self._warned = True
+        self._reset(drain, found.recreated)
+        if found.stalled and not self._stalled:
+            where, sight = found.stalled
+            self._stalled = True
+            self.rebuilds += 1
             log.warning(
-                "partitions %s are not given to this leader; who else uses its group?", ", ".join(map(str, sorted(missing)))
+                "%s stands at %d although records wait up to %d; the consumer is made anew", where, sight.position, sight.end
             )
-        self._missing = missing
-        return False
+            self._plan.events.publish(
+                DrainStalled(
+                    career=self._plan.career,
+                    candidate=self._plan.candidate,
+                    partition=str(where),
+                    position=sight.position,
+                    end=sight.end,
+                    rebuilt=self.rebuilds,
+                )
+            )
 
-    def _stalled(self, where: Partition, sight: stall.Sight) -> None:
-        memory = stall.rebuilt(self._memory)
+    def _rebuild_stalled(self) -> None:
         self._discard()
-        self.rebuilds += 1
-        log.warning(
-            "%s stands at %d although records wait up to %d; the consumer is made anew", where, sight.position, sight.end
-        )
-        self._plan.events.publish(
-            DrainStalled(
-                career=self._plan.career,
-                candidate=self._plan.candidate,
-                partition=str(where),
-                position=sight.position,
-                end=sight.end,
-                rebuilt=self.rebuilds,
-            )
-        )
-        self._take_over(self._rebuilt())
-        self._memory = memory
+        self._stalled = False
+        memory = self._inspection.rebuilt()
+        self._take_over(self._made())
+        self._inspection.remember(memory)
 
-    def _rebuilt(self) -> Drain:
+    def _made(self) -> Drain:
         drain = self._plan.make()
         drain.open()
         self._drain = drain
-        self._polls = self._empty_polls = 0
         return drain
 
     def _discard(self) -> None:
-        self.close()
+        if self._drain is not None:
+            self._drain.close()
+            self._drain = None
         self._joined = False
-
-    def _away(self, exc: Exception) -> None:
-        now = now_s()
-        if self._away_since is None:
-            self._away_since = self._client_since = now
-        if not self._told_away and now - self._away_since > TELL_AFTER_S:
-            self._told_away = True
-            log.warning("Kafka is away (%s); the term goes on and tries again", exc)
-        if now - self._client_since > REBUILD_AFTER_S:
-            self._client_since = now
-            self._discard()
-        self._backoff_s = min(_MAX_BACKOFF_S, max(_MIN_BACKOFF_S, self._backoff_s * 2))
-        self._not_before = now + self._backoff_s
-
-    def _back(self) -> None:
-        if self._told_away and self._away_since is not None:
-            log.info("Kafka answers again, after %.1f s", now_s() - self._away_since)
-        self._away_since, self._told_away = None, False
-        self._backoff_s = 0.0
+        self._saving = self._placing = None

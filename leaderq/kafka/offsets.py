@@ -22,7 +22,8 @@ class OffsetStore(Protocol):
 
     ``in_group``: the drain must be a member of the consumer group (else it only takes the partitions).
     ``undoes``: effects that go through the store vanish when their batch is not saved, so a batch that failed is done again from
-    its beginning; elsewhere the part of it that was done stays done.
+    its beginning; elsewhere the part of it that was done stays done. ``is_silent``: a leader that only reads is not told that a
+    newer one has fenced it, so from time to time it has to :meth:`place` its offsets again.
 
     Errors: those of :mod:`leaderq.kafka.drain`; :class:`~leaderq.errors.KafkaFenced` or :class:`~leaderq.errors.Deposed` where a
     newer leader exists.
@@ -30,6 +31,7 @@ class OffsetStore(Protocol):
 
     in_group: bool
     undoes: bool
+    is_silent: bool
 
     def open(self) -> None:
         """Connect, in advance and without fencing anybody."""
@@ -50,8 +52,11 @@ class OffsetStore(Protocol):
         and no effect happens twice.
         """
 
-    def confirm(self, drain: Drain, term: Term, offsets: Offsets) -> Saving | None:
-        """Prove that the store still accepts this leader, by saving offsets that no effect belongs to; ``None``: needless here."""
+    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Begin to keep offsets that no effect belongs to: where a new partition begins, or the same ones again, as a proof.
+
+        Leaves alone what waits to go with the batch in hand.
+        """
 
     def undo(self) -> None:
         """Drop the effects that were to go with the batch in hand: it has failed."""
@@ -69,6 +74,7 @@ class KafkaOffsets:
 
     in_group = True
     undoes = False
+    is_silent = True
 
     def open(self) -> None:
         """Nothing to connect: the drain's own connection is used."""
@@ -85,8 +91,8 @@ class KafkaOffsets:
         """Commit; done once the broker has acknowledged it."""
         return drain.commit(offsets, note_of(term))
 
-    def confirm(self, drain: Drain, term: Term, offsets: Offsets) -> Saving | None:
-        """Commit: a fenced consumer's ``poll`` is silent, so only this tells it."""
+    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Commit, all the same: a fenced consumer's ``poll`` is silent, so only this tells it."""
         return drain.commit(offsets, note_of(term))
 
     def undo(self) -> None:

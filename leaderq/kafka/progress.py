@@ -40,21 +40,23 @@ class Progress:
             self.in_hand = None
 
     def advance(self, positions: Offsets) -> None:
-        """Nothing is in hand, and these positions (past transaction markers) were saved."""
+        """These positions (past transaction markers, with no record between) were saved while nothing was in hand."""
         for partition, offset in positions.items():
-            if offset >= self.handed.get(partition, 0):
-                self.saved[partition] = self.handed[partition] = offset
+            if partition in self.saved:
+                self.saved[partition] = max(offset, self.saved[partition])
+                self.handed[partition] = max(offset, self.handed[partition])
 
-    def resume(self, stored: Offsets, held: Collection[Partition], saving: Offsets) -> frozenset[Partition]:
+    def resume(self, stored: Offsets, held: Collection[Partition], *own: Offsets) -> frozenset[Partition]:
         """The store was asked again and holds ``stored``; gives the partitions that somebody else moved.
 
-        What the store holds is the truth. An offset equal to what was saved, or to what was just being saved (the answer was
-        lost), is this term's own. Any other was set by somebody else: reading goes on there, and the batch in hand is let go of.
+        What the store holds is the truth. An offset equal to what was saved, or to one in ``own``, what was just being saved (the
+        answer was lost), is this term's own. Any other was set by somebody else: reading goes on there, and the batch in hand is
+        let go of.
         """
         moved = frozenset(
             partition
             for partition, offset in stored.items()
-            if partition in self.saved and offset not in (self.saved[partition], saving.get(partition))
+            if partition in self.saved and offset not in {self.saved[partition], *(one.get(partition) for one in own)}
         )
         if self.in_hand is not None and moved & set(self.in_hand.ends):
             self.let_go()

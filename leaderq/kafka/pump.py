@@ -26,8 +26,9 @@ from typing import Any, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
-from leaderq.kafka.drain import Drain, KafkaAway
-from leaderq.kafka.draining import Draining, Plan
+from leaderq.kafka.drain import BatchLost, Drain, KafkaAway, Offsets
+from leaderq.kafka.draining import Draining
+from leaderq.kafka.plan import Plan
 from leaderq.kafka.record import Batch
 from leaderq.term import Reason, Term
 
@@ -75,7 +76,7 @@ class _Next(_Message):
 
 @dataclass
 class _Save(_Message):
-    batch: Batch | None = None
+    ends: Offsets = field(default_factory=dict)
 
 
 @dataclass
@@ -98,6 +99,7 @@ class Pump:
         self._question: _Next | None = None
         self._beat = now_s()
         self._rebuilds = 0
+        self.loaded: Offsets | None = None
         self._thread = threading.Thread(target=self._run, name=f"leaderq-drain-{plan.career}", daemon=True)
 
     @property
@@ -120,6 +122,7 @@ class Pump:
     def begin(self, term: Term, wait_s: float) -> bool:
         """Take over for ``term``: gives whether the former leader was fenced within ``wait_s``; goes on if not."""
         self._gate = gate = Gate(term)
+        self.loaded = None
         message = _Begin(gate=gate)
         self._mail.put(message)
         return self._await(message, wait_s, lambda: term.ending.is_set()) is not None
@@ -139,24 +142,22 @@ class Pump:
             self._question = None
         return batch if isinstance(batch, Batch) else None
 
-    def save(self, term: Term, batch: Batch) -> bool:
-        """Save the offsets of a handled batch, and wait until that is done.
+    def save(self, term: Term, ends: Offsets) -> None:
+        """Save these ends of the batch in hand, or of a part of it, and wait until that is done.
 
-        Gives ``False`` if somebody else moved the group's offsets meanwhile, so that the batch was let go of. Raises
-        :class:`~leaderq.errors.Deposed` if a newer leader is there.
+        Raises :class:`~leaderq.kafka.drain.BatchLost` if the batch was let go of instead (somebody else moved the offsets, or a
+        transaction was lost): what the store says is not done is handed out again. Raises :class:`~leaderq.errors.Deposed` if a
+        newer leader is there.
         """
-        message = _Save(batch=batch)
+        message = _Save(ends=ends)
         self._mail.put(message)
         last_s: float | None = None
-        while True:
-            saved = self._await(message, 0.1, lambda: False)
-            if saved is not None:
-                return bool(saved)
+        while self._await(message, 0.1, lambda: False) is None:
             term.check()
             if term.ending.is_set():
                 last_s = last_s or now_s() + _LAST_SAVE_S
                 if now_s() > last_s:
-                    raise KafkaError("Kafka did not save the last batch in time; the next leader repeats it")
+                    raise KafkaError("the last batch was not saved in time; the next leader repeats it")
 
     def finish(self, term: Term) -> None:
         """The term's work is over: from now on nothing joins, reads or saves for it."""
@@ -297,8 +298,7 @@ class _Leading:
             self._asking = message
         elif isinstance(message, _Save):
             self._saving = message
-            if message.batch is self._draining.in_hand:
-                self._draining.save()
+            self._draining.save(message.ends)
 
     def _round(self) -> None:
         try:
@@ -321,14 +321,15 @@ class _Leading:
     def _answer(self) -> None:
         draining = self._draining
         if self._begun is not None and draining.taken_over:
+            self._pump.loaded = draining.loaded
             self._begun.answer.put((True, None))
             self._begun = None
-        in_hand = draining.in_hand
-        if self._saving is not None and self._saving.batch is not in_hand:
-            self._saving.answer.put((draining.was_saved(self._saving.batch), None))
+        if self._saving is not None and (saved := draining.outcome()) is not None:
+            lost = None if saved else BatchLost("the batch was let go of; what is not done of it is handed out again")
+            self._saving.answer.put((saved, lost))
             self._saving = None
-        if self._asking is not None and in_hand is not None and self._saving is None:
-            self._asking.answer.put((in_hand, None))
+        if self._asking is not None and self._saving is None and (batch := draining.offer()) is not None:
+            self._asking.answer.put((batch, None))
             self._asking = None
 
     def _refuse(self, error: BaseException) -> None:

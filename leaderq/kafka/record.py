@@ -26,7 +26,7 @@ class Partition(NamedTuple):
         return f"{self.topic}-{self.number}"
 
 
-_Fields = namedtuple("_Fields", FIELDS)  # type: ignore[misc]  # noqa: PYI024  (only its getters are used; they run in C)
+_Fields = namedtuple("_Fields", FIELDS)  # type: ignore[misc]
 
 
 class Record(tuple):  # type: ignore[type-arg]
