@@ -157,3 +157,19 @@ class TooLarge(ZooKeeperError):
 
 class OffsetOutOfRange(KafkaError):
     """The offset to read on from is not on the topic any more (deleted by retention, truncated, or the topic was made anew)."""
+
+
+class AlreadyStored(LeaderqError):
+    """The results of these records are stored already, with their offsets; nothing was written.
+
+    A former try of the batch was committed although its answer was lost. ``stored`` is the offset stored for the partition named
+    in the message, ``first`` that of the first record that was to be stored.
+    """
+
+    def __init__(self, where: object, *, stored: int, first: int) -> None:
+        self.stored = stored
+        self.first = first
+        super().__init__(
+            f"{where}: the store has come to offset {stored} already, and a batch from {first} on was to be stored; "
+            "was its former try committed, and only the answer lost?"
+        )

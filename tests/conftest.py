@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
 
 
 def pytest_configure(config: pytest.Config) -> None:

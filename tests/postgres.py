@@ -1,0 +1,141 @@
+"""A PostgreSQL server of the session, where the machine has one installed; a database for each test.
+
+It listens on the loopback interface only, in a temporary folder that vanishes with it, and does not survive the session. PostgreSQL
+refuses to run as root, so a root session runs it as ``postgres`` or ``nobody``.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from leaderq.testing import eventually
+from leaderq.testing.ports import LeasedPort, lease_port
+from leaderq.testing.process import WatchedProcess
+
+# Runs the rest of the command line as another user; what WatchedProcess knows is then the server's own process id.
+_AS_USER = "import os, sys; u, g = map(int, sys.argv[1:3]); os.setgroups([]); os.setgid(g); os.setuid(u); os.execv(sys.argv[3], sys.argv[3:])"
+SUPERUSER = "leaderq"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A running server, or one database of it."""
+
+    port: int
+    name: str
+
+    def connect(self, *, options: str = "", **more: object) -> object:
+        """A connection of psycopg 3 to it."""
+        import psycopg
+
+        return psycopg.connect(
+            host="127.0.0.1", port=self.port, user=SUPERUSER, dbname=self.name, options=options, connect_timeout=10, **more
+        )
+
+    @property
+    def conninfo(self) -> str:
+        """For a process that connects by itself."""
+        return f"host=127.0.0.1 port={self.port} user={SUPERUSER} dbname={self.name} connect_timeout=10"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Database]:
+    """A running PostgreSQL server."""
+    programs = _programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed here (no initdb found); on Debian and Ubuntu: apt-get install postgresql")
+    pytest.importorskip("psycopg", reason="psycopg is not installed; pip install -e '.[dev]'")
+    folder = Path(tempfile.mkdtemp(prefix="leaderq-postgres-"))
+    port = lease_port()
+    try:
+        process = _start(programs, folder, port)
+        try:
+            yield Database(port.number, "postgres")
+        finally:
+            process.send(signal.SIGINT)  # fast shutdown; SIGTERM would wait for clients to leave
+            process.end(grace_s=10)
+    finally:
+        port.release()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres(postgres_server: Database) -> Database:
+    """A database of this test's own."""
+    name = f"t_{uuid.uuid4().hex}"
+    with postgres_server.connect(autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    return Database(postgres_server.port, name)
+
+
+def _programs() -> Path | None:
+    on_path = shutil.which("initdb")
+    if on_path and shutil.which("postgres"):
+        return Path(on_path).parent
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
+    return versions[-1].parent if versions else None
+
+
+def _start(programs: Path, folder: Path, port: LeasedPort) -> WatchedProcess:
+    prefix = _other_user(folder)
+    data, log = folder / "data", folder / "log"
+    log.touch()
+    made = subprocess.run(
+        [*prefix, str(programs / "initdb"), "-D", str(data), "-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, f"initdb failed:\n{made.stdout}{made.stderr}"
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": str(port.number),
+        "unix_socket_directories": "",
+        "fsync": "off",  # nobody pulls this machine's plug; kill -9 of a client loses nothing either way
+        "autovacuum": "off",
+        "shared_buffers": "16MB",
+    }
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    process = WatchedProcess(
+        [*prefix, str(programs / "postgres"), "-D", str(data), *options], log_path=log, folder=folder, env={**os.environ, "LC_ALL": "C"}
+    )
+
+    def answers() -> bool:
+        assert process.exit_code is None, f"PostgreSQL ended:\n{log.read_text()[-2000:]}"
+        Database(port.number, "postgres").connect().close()
+        return True
+
+    try:
+        eventually(answers, timeout_s=30, interval_s=0.1, message="PostgreSQL answers")
+    except BaseException:
+        process.end(grace_s=0)
+        raise
+    return process
+
+
+def _other_user(folder: Path) -> list[str]:
+    if os.geteuid() != 0:
+        return []
+    user = next((pwd.getpwnam(name) for name in ("postgres", "nobody") if _exists(name)), None)
+    if user is None:
+        pytest.skip("PostgreSQL refuses to run as root, and there is neither a user 'postgres' nor 'nobody'")
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    return [sys.executable, "-c", _AS_USER, str(user.pw_uid), str(user.pw_gid)]
+
+
+def _exists(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True

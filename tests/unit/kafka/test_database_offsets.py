@@ -1,0 +1,228 @@
+"""Offsets in SQLite files: a zombie and its successor, and every way in which a connection may be set."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderq.clock import now_s
+from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
+from leaderq.kafka.database_offsets import DatabaseOffsets
+from leaderq.kafka.record import Partition, Record
+from leaderq.term import OpenTerm, Reason
+
+
+def a_term(number: int) -> OpenTerm:
+    return OpenTerm(
+        number=number, id=f"t{number}", career="c", candidate="a", deadline=now_s() + 60, write=lambda term, ops: list(ops)
+    )
+
+
+def records(first: int, last: int, partition: int = 0, topic: str = "t") -> list[Record]:
+    return [Record(topic, partition, offset, -1, None, b"%d" % offset) for offset in range(first, last)]
+
+
+def write(store: DatabaseOffsets, rows: list[Record], term: OpenTerm) -> None:
+    with store.transaction(rows, term) as cursor:
+        cursor.executemany("INSERT INTO results VALUES (?)", [(row.offset,) for row in rows])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "results.sqlite3"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE results (number INTEGER)")
+    return path
+
+
+@pytest.fixture
+def a_store(path: Path) -> Iterator[Callable[..., DatabaseOffsets]]:
+    made: list[DatabaseOffsets] = []
+
+    def make(career: str = "c", **options: Any) -> DatabaseOffsets:
+        options = {"timeout": 0.2, **options}
+        made.append(DatabaseOffsets(lambda: sqlite3.connect(path, **options), career=career))
+        made[-1].create_table()
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+def results(path: Path) -> list[int]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [row[0] for row in connection.execute("SELECT number FROM results ORDER BY rowid")]
+
+
+CONTROLS: list[dict[str, Any]] = [{}, {"isolation_level": None}, {"isolation_level": "IMMEDIATE"}]
+if sys.version_info >= (3, 12):
+    CONTROLS += [{"autocommit": True}, {"autocommit": False}]
+
+
+@pytest.mark.parametrize("options", CONTROLS, ids=str)
+def test_results_and_offsets_are_stored_together_however_the_connection_is_set(
+    a_store: Callable[..., DatabaseOffsets], path: Path, options: dict[str, Any]
+) -> None:
+    store, term = a_store(**options), a_term(1)
+    assert store.load(term) == {}
+    write(store, [*records(0, 3), *records(5, 6, partition=1)], term)
+    with pytest.raises(ZeroDivisionError), store.transaction(records(3, 5), term) as cursor:
+        cursor.execute("INSERT INTO results VALUES (99)")
+        raise ZeroDivisionError
+    write(store, records(3, 5), term)
+    assert results(path) == [0, 1, 2, 5, 3, 4]
+    assert a_store().load(a_term(2)) == {Partition("t", 0): 5, Partition("t", 1): 6}
+
+
+@pytest.mark.parametrize("options", CONTROLS, ids=str)
+def test_a_zombie_is_refused_whole_once_its_successor_has_loaded(
+    a_store: Callable[..., DatabaseOffsets], path: Path, options: dict[str, Any]
+) -> None:
+    zombie, old, successor, new = a_store(**options), a_term(1), a_store(**options), a_term(2)
+    zombie.load(old)
+    write(zombie, records(0, 2), old)
+    assert successor.load(new) == {Partition("t", 0): 2}
+    with pytest.raises(Deposed) as refused:
+        write(zombie, records(2, 9), old)
+    assert refused.value.reason is Reason.FENCED
+    assert old.ending.is_set()
+    assert old.reason is Reason.FENCED
+    write(successor, records(2, 3), new)
+    assert results(path) == [0, 1, 2]
+
+
+def test_a_zombie_cannot_load_after_its_successor(a_store: Callable[..., DatabaseOffsets]) -> None:
+    a_store().load(a_term(2))
+    with pytest.raises(Deposed):
+        a_store().load(a_term(1))
+
+
+def test_a_successor_waits_for_the_transaction_under_way_and_an_impatient_one_hears_the_drivers_error(
+    a_store: Callable[..., DatabaseOffsets], path: Path
+) -> None:
+    zombie, old, successor = a_store(), a_term(1), a_store()
+    zombie.load(old)
+    with zombie.transaction(records(0, 2), old) as cursor:
+        cursor.execute("INSERT INTO results VALUES (0)")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            successor.load(a_term(2))
+    assert successor.load(a_term(2)) == {Partition("t", 0): 2}
+    assert results(path) == [0]
+
+
+def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
+    a_store: Callable[..., DatabaseOffsets], path: Path
+) -> None:
+    store, term = a_store(), a_term(1)
+    store.load(term)
+    write(store, records(0, 4), term)
+    with pytest.raises(AlreadyStored, match=r"t-0: .* offset 4 .* from 0 on") as refused:
+        write(store, records(0, 4), term)
+    assert (refused.value.stored, refused.value.first) == (4, 0)
+    write(store, records(7, 8), term)  # a gap is no repetition: compaction, or markers of transactions
+    assert results(path) == [0, 1, 2, 3, 7]
+
+
+def test_a_term_that_is_over_begins_nothing(a_store: Callable[..., DatabaseOffsets], path: Path) -> None:
+    store, term = a_store(), a_term(1)
+    store.load(term)
+    term.wind_up(Reason.SESSION)
+    with pytest.raises(Deposed):
+        write(store, records(0, 1), term)
+    with pytest.raises(Deposed):
+        store.load(term)
+    assert results(path) == []
+
+
+def test_a_drivers_error_passes_through_in_a_term_that_stands_and_is_the_cause_of_deposed_in_one_that_is_over(
+    a_store: Callable[..., DatabaseOffsets],
+) -> None:
+    store, term = a_store(), a_term(1)
+    store.load(term)
+    with pytest.raises(sqlite3.OperationalError, match="no such table"), store.transaction(records(0, 1), term) as cursor:
+        cursor.execute("INSERT INTO nowhere VALUES (1)")
+    with pytest.raises(Deposed) as refused, store.transaction(records(0, 1), term) as cursor:
+        term.wind_up(Reason.LEASE)
+        cursor.execute("INSERT INTO nowhere VALUES (1)")
+    assert isinstance(refused.value.__cause__, sqlite3.OperationalError)
+
+
+def test_careers_share_a_table_without_meeting(a_store: Callable[..., DatabaseOffsets]) -> None:
+    one, other = a_store("one"), a_store("other")
+    one.load(a_term(9))
+    other.load(a_term(1))
+    write(one, records(0, 2), a_term(9))
+    write(other, records(0, 5), a_term(1))
+    assert one.load(a_term(10)) == {Partition("t", 0): 2}
+    assert other.load(a_term(2)) == {Partition("t", 0): 5}
+
+
+def test_a_broken_connection_does_not_outlive_its_term(path: Path) -> None:
+    opened: list[sqlite3.Connection] = []
+
+    def connect() -> sqlite3.Connection:
+        opened.append(sqlite3.connect(path))
+        return opened[-1]
+
+    store = DatabaseOffsets(connect, career="c")
+    store.create_table()
+    store.load(a_term(1))
+    opened[-1].close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        write(store, records(0, 1), a_term(1))
+    store.load(a_term(2))
+    write(store, records(0, 1), a_term(2))
+    store.close()
+    store.close()
+    assert results(path) == [0]
+
+
+def test_a_given_connection_is_used_and_left_open_and_what_was_left_undone_on_it_is_rolled_back(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        store = DatabaseOffsets(connection, career="c")
+        store.create_table()
+        connection.execute("INSERT INTO results VALUES (99)")
+        store.load(a_term(1))
+        write(store, records(0, 1), a_term(1))
+        store.close()
+        assert connection.execute("SELECT number FROM results").fetchall() == [(0,)]
+
+
+def test_a_transaction_that_is_open_already_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        store = DatabaseOffsets(connection, career="c")
+        store.create_table()
+        store.load(a_term(1))
+        connection.execute("INSERT INTO results VALUES (99)")
+        with pytest.raises(ConfigurationError, match="open on the database connection already"):
+            write(store, records(0, 1), a_term(1))
+        connection.rollback()
+
+
+def test_a_block_that_commits_by_itself_is_told_so(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        store = DatabaseOffsets(connection, career="c")
+        store.create_table()
+        store.load(a_term(1))
+        with (
+            pytest.raises(ConfigurationError, match="inside the 'with' block"),
+            store.transaction(records(0, 1), a_term(1)),
+        ):
+            connection.commit()
+        assert store.load(a_term(1)) == {}
+
+
+def test_what_is_no_connection_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="neither a database connection"):
+        DatabaseOffsets("dbname=clicks", career="c")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="must give a DB-API connection"):
+        DatabaseOffsets(lambda: "dbname=clicks", career="c").create_table()  # type: ignore[arg-type, return-value]
+    with pytest.raises(ConfigurationError, match="paramstyle"):
+        DatabaseOffsets(lambda: sqlite3.connect(":memory:"), career="c", paramstyle="dollar")

@@ -1,0 +1,85 @@
+"""Offsets that the user keeps: what is believed of them, and for how long."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from leaderq.clock import now_s
+from leaderq.errors import ConfigurationError
+from leaderq.kafka.drain import Drain, KafkaAway
+from leaderq.kafka.external_offsets import ExternalOffsets, checked_offsets
+from leaderq.kafka.record import Partition
+from leaderq.term import OpenTerm
+
+NO_DRAIN = cast("Drain", None)
+
+
+def a_term(number: int = 1) -> OpenTerm:
+    return OpenTerm(
+        number=number, id=f"t{number}", career="c", candidate="a", deadline=now_s() + 60, write=lambda term, ops: list(ops)
+    )
+
+
+def test_nothing_is_loaded_before_the_users_code_has_answered_for_this_term() -> None:
+    store = ExternalOffsets(lambda term: {("t", 0): term.number})
+    with pytest.raises(KafkaAway, match="term 1"):
+        store.load(NO_DRAIN, a_term(1), 1.0)
+    store.begin(a_term(1))
+    assert store.load(NO_DRAIN, a_term(1), 1.0) == {Partition("t", 0): 1}
+    with pytest.raises(KafkaAway, match="term 2"):
+        store.load(NO_DRAIN, a_term(2), 1.0)
+
+
+def test_a_drain_made_anew_within_a_term_reads_on_after_what_was_saved_since() -> None:
+    store = ExternalOffsets(lambda term: {("t", 0): 5, ("t", 1): 7})
+    store.begin(a_term())
+    assert store.save(NO_DRAIN, a_term(), {Partition("t", 0): 9}).done(0)
+    assert store.load(NO_DRAIN, a_term(), 1.0) == {Partition("t", 0): 9, Partition("t", 1): 7}
+
+
+def test_the_next_term_asks_again_and_forgets_what_the_former_saved() -> None:
+    store = ExternalOffsets(lambda term: {("t", 0): 5})
+    store.begin(a_term(1))
+    store.save(NO_DRAIN, a_term(1), {Partition("t", 0): 9})
+    store.close()
+    store.begin(a_term(2))
+    store.save(NO_DRAIN, a_term(1), {Partition("t", 0): 100})
+    assert store.load(NO_DRAIN, a_term(2), 1.0) == {Partition("t", 0): 5}
+
+
+def test_an_error_of_the_users_code_comes_out_as_it_is() -> None:
+    def load(term: object) -> dict[Any, int]:
+        raise OSError("the database is away")
+
+    with pytest.raises(OSError, match="the database is away"):
+        ExternalOffsets(load).begin(a_term())
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (None, "NoneType"),
+        ([(("t", 0), 1)], "list"),
+        ({"t": 1}, "'t'"),
+        ({("t", "0"): 1}, "('t', '0')"),
+        ({("t", -1): 1}, "('t', -1)"),
+        ({("t", 0, 1): 1}, "('t', 0, 1)"),
+        ({("t", 0): -1}, "-1"),
+        ({("t", 0): None}, "None"),
+        ({("t", 0): 1.5}, "1.5"),
+        ({("t", 0): True}, "True"),
+    ],
+)
+def test_an_unusable_answer_is_refused_with_the_value_and_the_place(answer: Any, named: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        checked_offsets(answer, "Clicks")
+    assert named in str(refused.value)
+    assert "'load_offsets' of Clicks" in str(refused.value)
+
+
+def test_all_problems_of_an_answer_are_told_at_once() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        checked_offsets({("t", 0): -1, "x": 4}, "Clicks")
+    assert len(refused.value.problems) == 2
