@@ -66,8 +66,8 @@ def status(given: Given, partitions: bool, as_json: bool) -> None:
     """
     settings = given.load().settings
     quiet()
-    now = time.time()
     with open_session(settings) as session:
+        now = time.time()
         found = [(view, _drained(session, settings.root, view, now)) for view in views(session, settings)]
     if as_json:
         for view, drained in found:

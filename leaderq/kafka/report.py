@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -120,9 +121,13 @@ def _check_numbers(report: DrainReport) -> None:
     counts += [number for each in report.partitions.values() for number in (each.position, each.end, each.lag)]
     if any(not isinstance(number, int) or isinstance(number, bool) for number in counts):
         raise TypeError("a count is no whole number")
-    speeds: list[Any] = [report.at, report.rate_per_s, report.arriving_per_s, report.catch_up_s]
-    if any(number is not None and not isinstance(number, int | float) for number in speeds):
+    speeds: list[Any] = [report.rate_per_s, report.arriving_per_s, report.catch_up_s]
+    if not all(_is_number(number) for number in [report.at, *(speed for speed in speeds if speed is not None)]):
         raise TypeError("a time or a rate is no number")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 class _Look(NamedTuple):

@@ -1,0 +1,155 @@
+"""``leaderq status`` for careers that drain Kafka: fresh reports, old ones, those of an earlier term, and what is none."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from leaderq import Session, connect
+from leaderq.election.layout import Layout
+from leaderq.kafka.report import DrainReport, PartitionLag, encode
+
+Say = Callable[..., None]
+
+
+@pytest.fixture
+def session(zookeeper_server: Any) -> Iterator[Session]:
+    with connect(zookeeper_server.address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def leader(stand: Any) -> Any:
+    """A process that leads, in term 1."""
+    process = stand("a")
+    process.wait_for("stage_began", stage="execution")
+    return process
+
+
+@pytest.fixture
+def say(session: Session, leader: Any, root: str) -> Say:
+    """Put a report where leaders put theirs."""
+    path = Layout(root, "ad-billing").progress
+
+    def put(data: bytes | None = None, *, age_s: float = 0.0, **fields: Any) -> None:
+        rows = {"t-10": PartitionLag(10, 10, 0), "t-9": PartitionLag(5, 125, 120)}
+        values: dict[str, Any] = {
+            "term": 1,
+            "partitions": rows,
+            "rate_per_s": 40.0,
+            "arriving_per_s": 20.0,
+            "catch_up_s": 6.0,
+        }
+        report = DrainReport(at=time.time() - age_s, **{**values, **fields})
+        session.ensure_path(path)
+        session.set(path, encode(report) if data is None else data)
+
+    return put
+
+
+@pytest.fixture
+def status(shell: Any, zookeeper_server: Any, root: str) -> Callable[..., Any]:
+    def run(*arguments: str) -> Any:
+        done = shell("status", *arguments, zookeeper=zookeeper_server.address, root=root)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
+def drain_cells(done: Any) -> list[str]:
+    """What stands below LAG, RATE and CATCH-UP in the first row."""
+    heading, row = done.stdout.splitlines()[:2]
+    starts = [heading.index(name) for name in ("LAG", "RATE", "CATCH-UP")]
+    return [row[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
+
+
+def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(say: Say, status: Any) -> None:
+    say()
+    done = status()
+    assert done.stdout.split("\n")[0].split() == [
+        *("CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "CANDIDATES"),
+        *("LAG", "RATE", "CATCH-UP"),
+    ]
+    assert drain_cells(done) == ["120", "40/s", "6 s"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "cells"),
+    [
+        ({"rate_per_s": 5.25, "catch_up_s": None}, ["120", "5.2/s", "not at this rate"]),
+        ({"rate_per_s": None, "catch_up_s": None}, ["120", "-", "-"]),
+        ({"rate_per_s": 9000.0, "catch_up_s": None}, ["120", "9000/s", "keeps up"]),
+        ({"partitions": {"t-0": PartitionLag(7, 7, 0)}, "rate_per_s": 0.0, "catch_up_s": 0.0}, ["0", "0.0/s", "keeps up"]),
+        ({"catch_up_s": 7265.0}, ["120", "40/s", "2 h 1 m"]),
+    ],
+)
+def test_what_is_not_known_or_will_not_come_is_said(say: Say, status: Any, fields: dict[str, Any], cells: list[str]) -> None:
+    say(**fields)
+    assert drain_cells(status()) == cells
+
+
+@pytest.mark.parametrize("fields", [{"age_s": 40.0}, {"age_s": 40.0, "term": 0}])
+def test_an_old_report_is_shown_with_its_age_and_never_as_if_fresh(say: Say, status: Any, fields: dict[str, Any]) -> None:
+    say(**fields)
+    lag, rate, catch_up = drain_cells(status())
+    assert lag.startswith("120 (4")
+    assert lag.endswith(" s ago)")
+    assert (rate, catch_up) == ("-", "-")
+    (view,) = map(json.loads, status("--json").stdout.splitlines())
+    assert view["drain"]["fresh"] is False
+    assert view["drain"]["age_s"] >= 40
+    assert all("s ago)" in line for line in status("--partitions").stdout.splitlines()[1:])
+
+
+def test_the_report_of_an_earlier_term_is_not_taken_for_this_leaders(say: Say, status: Any) -> None:
+    say(term=0)
+    assert "ago)" in drain_cells(status())[0]
+
+
+def test_the_report_of_a_leader_that_is_gone_is_not_fresh(say: Say, status: Any, leader: Any) -> None:
+    say()
+    leader.terminate()
+    assert leader.wait() == 0
+    assert "ago)" in drain_cells(status())[0]
+
+
+def test_partitions_are_listed_by_topic_and_number(say: Say, status: Any) -> None:
+    say()
+    rows = [line.split() for line in status("--partitions").stdout.splitlines()]
+    assert rows == [
+        ["CAREER", "PARTITION", "POSITION", "END", "LAG"],
+        ["ad-billing", "t-9", "5", "125", "120"],
+        ["ad-billing", "t-10", "10", "10", "0"],
+    ]
+
+
+def test_json_has_the_whole_report_beside_what_it_always_had(say: Say, status: Any) -> None:
+    say(group="g", skipped=2, topic_ids={"t": "abc"})
+    (view,) = map(json.loads, status("--json").stdout.splitlines())
+    assert view["leader"] == "a"
+    drain = view["drain"]
+    assert (drain["fresh"], drain["lag"], drain["group"], drain["skipped"]) == (True, 120, "g", 2)
+    assert drain["partitions"]["t-9"] == {"position": 5, "end": 125, "lag": 120}
+    assert drain["topic_ids"] == {"t": "abc"}
+
+
+def test_who_drains_nothing_has_no_such_columns(leader: Any, status: Any) -> None:
+    assert "LAG" not in status().stdout
+    (view,) = map(json.loads, status("--json").stdout.splitlines())
+    assert view["drain"] is None
+    done = status("--partitions")
+    assert done.stdout == ""
+    assert "does the career drain Kafka?" in done.stderr
+
+
+def test_what_is_no_report_is_named_and_hides_nothing_else(say: Say, status: Any) -> None:
+    say(b"not a report")
+    done = status()
+    assert done.stdout.splitlines()[1].split()[:2] == ["ad-billing", "a"]
+    assert "ad-billing/progress holds b'not a report'" in done.stderr
+    assert "Traceback" not in done.stderr

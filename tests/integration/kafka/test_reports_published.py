@@ -1,0 +1,102 @@
+"""Reports as leaders write them: fenced, on a real ZooKeeper, and never at the expense of the term."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from leaderq import Candidate, Session, connect
+from leaderq.election.layout import Layout
+from leaderq.events import EventBus
+from leaderq.kafka.report import DrainReport, PartitionLag, Reporter, decode
+from leaderq.term import Reason, Term
+from leaderq.testing import eventually
+
+
+@pytest.fixture
+def place(znode_root: str) -> Layout:
+    return Layout(znode_root, "c")
+
+
+@pytest.fixture
+def stand(zookeeper_server: Any, place: Layout) -> Iterator[Callable[[str], tuple[Candidate, Session]]]:
+    """Put up a candidate with a session of its own."""
+    made: list[tuple[Candidate, Session]] = []
+
+    def begin(name: str) -> tuple[Candidate, Session]:
+        session = connect(zookeeper_server.address, timeout_s=4.0)
+        candidate = Candidate(session, "c", id=name, root=place.root, events=EventBus())
+        made.append((candidate, session))
+        candidate.stand()
+        return candidate, session
+
+    yield begin
+    for candidate, session in made:
+        candidate.close(timeout_s=1.0)
+        session.close(1.0)
+
+
+def won(candidate: Candidate) -> Term:
+    term = candidate.await_term(10.0)
+    assert term is not None
+    return term
+
+
+def report(term: Term, lag: int) -> DrainReport:
+    return DrainReport(term=term.number, at=5.0, group="g", partitions={"t-0": PartitionLag(0, lag, lag)})
+
+
+def published(reporter: Reporter, term: Term, lag: int) -> None:
+    reporter.publish(term, report(term, lag))
+    assert reporter.wait(10)
+
+
+def test_the_first_report_makes_its_znode_and_the_next_replaces_it(stand: Any, place: Layout) -> None:
+    candidate, session = stand("a")
+    term, reporter = won(candidate), Reporter(place.progress)
+    for lag in (10, 4):
+        published(reporter, term, lag)
+        assert decode(session.get(place.progress)[0], path=place.progress) == report(term, lag)
+
+
+def test_a_deposed_leaders_report_does_not_replace_its_successors(stand: Any, place: Layout, caplog: Any) -> None:
+    (a, session), (b, _) = stand("a"), stand("b")
+    first, reporter = won(a), Reporter(place.progress)
+    published(reporter, first, 10)
+    assert a.conclude(first, Reason.WITHDRAWN)
+    second = won(b)
+    published(Reporter(place.progress), second, 3)
+    with caplog.at_level(logging.WARNING):
+        published(reporter, first, 99)
+    assert decode(session.get(place.progress)[0], path=place.progress) == report(second, 3)
+    assert caplog.text == ""
+    second.check()
+
+
+def test_where_reports_cannot_be_written_the_term_goes_on_and_it_is_said_once(
+    stand: Any, place: Layout, caplog: Any
+) -> None:
+    candidate, _ = stand("a")
+    term, reporter = won(candidate), Reporter(f"{place.progress}/no/such/folder")
+    for lag in (1, 2, 3):
+        published(reporter, term, lag)
+    term.check()
+    assert caplog.text.count("leaderq status cannot show this drain") == 1
+
+
+def test_a_silent_zookeeper_holds_up_nobody_who_reports(
+    stand: Any, place: Layout, zookeeper_server: Any, caplog: Any
+) -> None:
+    candidate, session = stand("a")
+    term, reporter = won(candidate), Reporter(place.progress)
+    zookeeper_server.freeze()
+    reporter.publish(term, report(term, 7))
+    assert not reporter.wait(0.1)
+    reporter.publish(term, report(term, 8))  # dropped: the one before is on its way
+    zookeeper_server.thaw()
+    assert reporter.wait(20)
+    eventually(lambda: session.exists(place.progress) is not None)
+    assert "cannot show" not in caplog.text

@@ -1,0 +1,148 @@
+"""Lag, rates and time to catch up, from looks at offsets; and the report as it is stored."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.errors import CorruptRecord
+from leaderq.kafka.record import Partition
+from leaderq.kafka.report import DrainReport, Estimator, PartitionLag, decode, encode
+
+A, B = Partition("t", 0), Partition("t", 1)
+Looks = list[tuple[float, dict[Partition, int], dict[Partition, int]]]
+
+
+def after(looks: Looks) -> DrainReport:
+    estimator = Estimator()
+    for now_s, saved, ends in looks:
+        estimator.see(now_s, saved, ends)
+    return estimator.report(term=3, at=100.0)
+
+
+def steady(rate: int, arriving: int, *, lag: int, looks: int = 20) -> Looks:
+    """A look each 5 s, at constant rates; ``lag`` is that of the last."""
+    last = 5 * (looks - 1)
+    return [
+        (5.0 * n, {A: 10_000 + 5 * n * rate}, {A: 10_000 + last * rate + lag - (last - 5 * n) * arriving})
+        for n in range(looks)
+    ]
+
+
+def test_lag_is_what_lies_between_saved_and_end_for_each_partition_and_together() -> None:
+    report = after([(0, {A: 5, B: 7}, {A: 9, B: 7})])
+    assert report.partitions == {"t-0": PartitionLag(5, 9, 4), "t-1": PartitionLag(7, 7, 0)}
+    assert report.lag == 4
+
+
+def test_after_one_look_the_rates_are_not_known_yet() -> None:
+    report = after([(0, {A: 5}, {A: 9})])
+    assert (report.rate_per_s, report.arriving_per_s, report.catch_up_s) == (None, None, None)
+    assert after([]).lag == 0
+
+
+def test_the_time_to_catch_up_is_the_lag_divided_by_what_is_gained_each_second() -> None:
+    report = after(steady(100, 60, lag=800))
+    assert (report.rate_per_s, report.arriving_per_s, report.lag, report.catch_up_s) == (100, 60, 800, 20)
+
+
+@pytest.mark.parametrize(("rate", "arriving"), [(60, 100), (100, 100), (0, 0)])
+def test_who_gains_nothing_does_not_catch_up(rate: int, arriving: int) -> None:
+    assert after(steady(rate, arriving, lag=800)).catch_up_s is None
+
+
+def test_without_lag_there_is_nothing_to_catch_up() -> None:
+    assert after(steady(100, 100, lag=0)).catch_up_s == 0
+
+
+def test_the_rate_follows_a_change_within_half_a_minute() -> None:
+    looks: Looks = steady(100, 0, lag=100_000)
+    end = looks[-1]
+    looks += [(end[0] + 5 * n, {A: end[1][A] + 5 * n * 10}, end[2]) for n in range(1, 8)]
+    assert after(looks).rate_per_s == 10
+
+
+def test_a_gap_between_looks_is_averaged_over() -> None:
+    assert after([(0, {A: 0}, {A: 9000}), (5, {A: 500}, {A: 9000}), (305, {A: 500 + 300}, {A: 9000})]).rate_per_s == 1
+    assert after([(0, {A: 0}, {A: 9000}), (300, {A: 600}, {A: 9000})]).rate_per_s == 2
+
+
+def test_offsets_that_go_back_are_a_new_beginning_and_never_a_negative_rate() -> None:
+    report = after([(0, {A: 5000}, {A: 5000}), (10, {A: 0}, {A: 100}), (20, {A: 100}, {A: 300})])
+    assert (report.rate_per_s, report.arriving_per_s) == (5, 10)
+    assert report.partitions["t-0"] == PartitionLag(100, 300, 200)
+
+
+def test_a_new_partition_counts_from_when_it_was_seen() -> None:
+    report = after([(0, {A: 0}, {A: 0}), (10, {A: 10, B: 7000}, {A: 10, B: 9000}), (20, {A: 20, B: 7010}, {A: 20, B: 9000})])
+    assert report.rate_per_s == 1.5
+    assert report.lag == 1990
+
+
+def test_a_partition_missing_from_a_look_is_as_it_was() -> None:
+    report = after([(0, {A: 0, B: 0}, {A: 50, B: 50}), (10, {A: 10}, {A: 50}), (20, {A: 20, B: 20}, {A: 50, B: 50})])
+    assert (report.rate_per_s, report.lag) == (2, 60)
+
+
+def test_an_end_asked_for_before_the_last_save_makes_no_negative_lag() -> None:
+    assert after([(0, {A: 12}, {A: 9})]).partitions["t-0"] == PartitionLag(12, 12, 0)
+
+
+def test_two_looks_at_one_instant_divide_nothing_by_zero() -> None:
+    assert after([(1, {A: 0}, {A: 5}), (1, {A: 5}, {A: 5})]).rate_per_s is None
+
+
+offsets = st.dictionaries(st.sampled_from([A, B]), st.integers(0, 10_000))
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), offsets, offsets), max_size=12))
+def test_whatever_is_seen_nothing_is_negative(looks: list[tuple[float, dict[Partition, int], dict[Partition, int]]]) -> None:
+    now_s, rising = 0.0, []
+    for step_s, saved, ends in looks:
+        now_s += step_s
+        rising.append((now_s, saved, ends))
+    report = after(rising)
+    assert report.lag >= 0
+    assert (report.rate_per_s or 0) >= 0
+    assert (report.arriving_per_s or 0) >= 0
+    assert (report.catch_up_s or 0) >= 0
+    assert decode(encode(report), path="/p") == report
+
+
+def test_a_report_of_a_newer_version_is_read_without_what_is_not_known() -> None:
+    row = {"position": 1, "end": 3, "lag": 2, "leader": 7}
+    data = json.dumps({"term": 4, "at": 1.5, "colour": "red", "partitions": {"t-0": row}}).encode()
+    assert decode(data, path="/p") == DrainReport(term=4, at=1.5, partitions={"t-0": PartitionLag(1, 3, 2)})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"no json",
+        b"[]",
+        b'"x"',
+        b'{"partitions": []}',
+        b'{"partitions": {"t-0": 5}}',
+        b'{"partitions": {"t-0": {"position": 1}}}',
+        b'{"term": "four"}',
+        b'{"term": true}',
+        b'{"at": null}',
+        b'{"at": "noon"}',
+        b'{"rate_per_s": "quick"}',
+        b'{"at": Infinity}',
+    ],
+)
+def test_what_is_no_report_is_said_to_be_none_with_its_place_and_what_to_do(data: bytes) -> None:
+    with pytest.raises(CorruptRecord, match=r"/leaderq/c/progress.*delete it"):
+        decode(data, path="/leaderq/c/progress")
+
+
+def test_a_report_is_told_as_an_event_too() -> None:
+    event = after(steady(100, 60, lag=800)).as_event("c", "me")
+    assert (event.career, event.candidate, event.term, event.lag) == ("c", "me", 3, 800)
+    assert (event.rate_per_s, event.arriving_per_s, event.partitions) == (100, 60, {"t-0": 800})
