@@ -107,7 +107,10 @@ def _start(programs: Path, folder: Path, port: LeasedPort) -> WatchedProcess:
     }
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     process = WatchedProcess(
-        [*prefix, str(programs / "postgres"), "-D", str(data), *options], log_path=log, folder=folder, env={**os.environ, "LC_ALL": "C"}
+        [*prefix, str(programs / "postgres"), "-D", str(data), *options],
+        log_path=log,
+        folder=folder,
+        env={**os.environ, "LC_ALL": "C"},
     )
 
     def answers() -> bool:

@@ -1,0 +1,219 @@
+"""Offsets in a real PostgreSQL: what a zombie and its successor see of each other, at every isolation level."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from postgres import Database
+
+from leaderq.clock import now_s
+from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
+from leaderq.kafka.database_offsets import DatabaseOffsets
+from leaderq.kafka.record import Partition, Record
+from leaderq.term import OpenTerm, Reason
+from leaderq.testing import eventually
+
+
+def a_term(number: int) -> OpenTerm:
+    return OpenTerm(
+        number=number, id=f"t{number}", career="c", candidate="a", deadline=now_s() + 60, write=lambda term, ops: list(ops)
+    )
+
+
+def records(first: int, last: int, partition: int = 0) -> list[Record]:
+    return [Record("t", partition, offset, -1, None, b"%d" % offset) for offset in range(first, last)]
+
+
+def write(store: DatabaseOffsets, rows: list[Record], term: OpenTerm) -> None:
+    with store.transaction(rows, term) as cursor:
+        cursor.executemany("INSERT INTO results VALUES (%s)", [(row.offset,) for row in rows])
+
+
+@pytest.fixture
+def results(postgres: Database) -> Callable[[], list[int]]:
+    with postgres.connect(autocommit=True) as connection:
+        connection.execute("CREATE TABLE results (number BIGINT, id BIGSERIAL)")
+
+    def read() -> list[int]:
+        with postgres.connect() as connection:
+            return [row[0] for row in connection.execute("SELECT number FROM results ORDER BY id")]
+
+    return read
+
+
+@pytest.fixture
+def a_store(postgres: Database, results: object) -> Iterator[Callable[..., DatabaseOffsets]]:
+    made: list[DatabaseOffsets] = []
+
+    def make(**options: Any) -> DatabaseOffsets:
+        made.append(DatabaseOffsets(lambda: postgres.connect(**options), career="c"))
+        made[-1].create_table()
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+LEVELS = [
+    {},
+    {"autocommit": True},
+    {"options": "-c default_transaction_isolation=repeatable\\ read"},
+    {"options": "-c default_transaction_isolation=serializable"},
+]
+
+
+@pytest.mark.parametrize("options", LEVELS, ids=["read committed", "autocommit", "repeatable read", "serializable"])
+def test_results_and_offsets_are_stored_together_and_a_zombie_is_refused_whole(a_store, results, options) -> None:
+    zombie, old, successor, new = a_store(**options), a_term(1), a_store(**options), a_term(2)
+    assert zombie.load(old) == {}
+    write(zombie, [*records(0, 3), *records(5, 6, partition=1)], old)
+    with pytest.raises(ZeroDivisionError), zombie.transaction(records(3, 5), old) as cursor:
+        cursor.execute("INSERT INTO results VALUES (99)")
+        raise ZeroDivisionError
+    assert successor.load(new) == {Partition("t", 0): 3, Partition("t", 1): 6}
+    with pytest.raises(Deposed) as refused:
+        write(zombie, records(3, 9), old)
+    assert refused.value.reason is Reason.FENCED
+    assert old.reason is Reason.FENCED
+    write(successor, records(3, 4), new)
+    assert results() == [0, 1, 2, 5, 3]
+
+
+@pytest.mark.parametrize("ends", ["commit", "roll back"])
+def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(a_store, postgres, results, ends) -> None:
+    zombie, old, successor = a_store(), a_term(1), a_store()
+    zombie.load(old)
+    loaded: list[dict[Partition, int]] = []
+    thread = threading.Thread(target=lambda: loaded.append(successor.load(a_term(2))))
+    try:
+        with zombie.transaction(records(0, 2), old) as cursor:
+            cursor.execute("INSERT INTO results VALUES (0)")
+            thread.start()
+            eventually(lambda: waiting(postgres) == 1, message="the successor waits for the row's lock")
+            assert loaded == []
+            if ends == "roll back":
+                raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    thread.join(20)
+    assert loaded == [{Partition("t", 0): 2}] if ends == "commit" else loaded == [{}]
+    assert results() == ([0] if ends == "commit" else [])
+    with pytest.raises(Deposed):
+        write(zombie, records(2, 3), old)
+
+
+def test_a_zombie_that_waited_for_its_successors_load_is_refused(a_store, postgres, results) -> None:
+    """The zombie's UPDATE waits for the row; READ COMMITTED looks at the row again when it is free."""
+    zombie, old = a_store(), a_term(1)
+    zombie.load(old)
+    refused: list[BaseException] = []
+
+    def attempt() -> None:
+        try:
+            write(zombie, records(0, 2), old)
+        except Deposed as exc:
+            refused.append(exc)
+
+    thread = threading.Thread(target=attempt)
+    with postgres.connect() as successor:
+        successor.execute("UPDATE leaderq_offsets SET term = 2 WHERE career = 'c' AND partition = -1")
+        thread.start()
+        eventually(lambda: waiting(postgres) == 1, message="the zombie waits for the row's lock")
+    thread.join(20)
+    assert [type(exc) for exc in refused] == [Deposed]
+    assert results() == []
+
+
+def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_when_it_thaws(a_store, results) -> None:
+    zombie, old = a_store(options="-c idle_in_transaction_session_timeout=300ms"), a_term(1)
+    zombie.load(old)
+    loaded: list[dict[Partition, int]] = []
+
+    def succeed() -> None:
+        loaded.append(a_store().load(a_term(2)))
+
+    thread = threading.Thread(target=succeed)
+    with pytest.raises(Deposed) as deposed, zombie.transaction(records(0, 2), old) as cursor:
+        cursor.execute("INSERT INTO results VALUES (0)")
+        thread.start()
+        thread.join(20)  # the leader does nothing, as if frozen
+        assert loaded == [{}]
+        old.wind_up(Reason.SESSION)
+        cursor.execute("INSERT INTO results VALUES (1)")
+    assert "idle-in-transaction timeout" in str(deposed.value.__cause__)
+    assert results() == []
+
+
+def test_a_session_that_the_server_ended_is_replaced_at_the_next_load(a_store, postgres, results) -> None:
+    import psycopg
+
+    store, term = a_store(), a_term(1)
+    store.load(term)
+    with postgres.connect(autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    with pytest.raises(psycopg.OperationalError, match="terminating connection"):
+        write(store, records(0, 2), term)
+    assert store.load(a_term(2)) == {}
+    write(store, records(0, 2), a_term(2))
+    assert results() == [0, 1]
+
+
+def test_terms_that_meet_at_the_first_load_of_all_both_come_to_an_end_and_the_newer_holds_office(a_store) -> None:
+    stores = {number: a_store() for number in range(1, 9)}
+    outcomes: dict[int, object] = {}
+    barrier = threading.Barrier(len(stores))
+
+    def load(number: int) -> None:
+        barrier.wait(20)
+        try:
+            outcomes[number] = stores[number].load(a_term(number))
+        except Deposed as exc:
+            outcomes[number] = exc.reason
+
+    threads = [threading.Thread(target=load, args=(number,)) for number in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert outcomes.pop(8) == {}
+    assert all(outcome in ({}, Reason.FENCED) for outcome in outcomes.values())
+    assert len(outcomes) == 7
+    with pytest.raises(Deposed):
+        stores[7].load(a_term(7))
+
+
+def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(a_store, results) -> None:
+    store, term = a_store(), a_term(1)
+    store.load(term)
+    write(store, records(0, 2), term)
+    with pytest.raises(AlreadyStored):
+        write(store, records(0, 2), term)
+    assert results() == [0, 1]
+
+
+def test_a_block_that_commits_by_itself_is_told_so(postgres, results) -> None:
+    with postgres.connect() as connection:
+        store = DatabaseOffsets(connection, career="c")
+        store.create_table()
+        store.load(a_term(1))
+        with (
+            pytest.raises(ConfigurationError, match="inside the 'with' block"),
+            store.transaction(records(0, 1), a_term(1)),
+        ):
+            connection.commit()
+        assert store.load(a_term(1)) == {}
+
+
+def waiting(postgres: Database) -> int:
+    """How many sessions of the database wait for a lock."""
+    with postgres.connect() as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ).fetchone()
+    return row[0]
