@@ -139,9 +139,7 @@ def translated(exc: Any, doing: str, address: str, heard: Heard | None = None) -
     if name in _UNKNOWN:
         return UnknownTopic(f"{at}; is the topic's name written right?")
     if name in _TOO_LARGE:
-        return KafkaError(
-            f"{at}; raise max.message.bytes of the topic (and max_message_bytes of the producer), or send less"
-        )
+        return KafkaError(f"{at}; send less, or raise max.message.bytes of the topic")
     if name in _AWAY or (hasattr(error, "retriable") and error.retriable() and not error.fatal()):
         return KafkaAway(at)
     return KafkaError(at)

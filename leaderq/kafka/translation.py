@@ -22,6 +22,8 @@ REFUSALS = (
     native.UnsupportedSaslMechanismError,
     native.IllegalSaslStateError,
 )
+_SUPERSEDED = (native.ProducerFencedError, native.InvalidProducerEpochError)
+_TOO_LARGE = (native.MessageSizeTooLargeError, native.RecordListTooLargeError)
 _GONE = (native.OffsetOutOfRangeError, native.LogTruncationError)
 
 
@@ -30,6 +32,8 @@ def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError
     at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {exc}"
     if isinstance(exc, native.FencedInstanceIdError):
         return KafkaFenced(f"{at}; a newer member of the same name has taken over")
+    if isinstance(exc, _SUPERSEDED):
+        return KafkaFenced(f"{at}; a newer producer of the same transactional id has taken over")
     if isinstance(exc, _MEMBERSHIP):
         return MembershipLost(at)
     if isinstance(exc, REFUSALS):
@@ -41,6 +45,8 @@ def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError
         )
     if isinstance(exc, native.InvalidTopicError):
         return UnknownTopic(f"{at}; is the topic's name written right?")
+    if isinstance(exc, _TOO_LARGE):
+        return KafkaError(f"{at}; send less, or raise max.message.bytes of the topic")
     if exc.retriable or isinstance(exc, native.KafkaConnectionError):
         return KafkaAway(at)
     return KafkaError(at)
