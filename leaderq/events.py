@@ -169,6 +169,27 @@ class DrainProgress(Event):
     partitions: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class RecordSkipped(Event):
+    """A record could not be handled in ``attempts`` attempts and is passed over, as the career's ``on_error`` says."""
+
+    partition: str
+    offset: int
+    error: BaseException
+    attempts: int
+
+
+@dataclass(frozen=True)
+class RecordBuried(Event):
+    """A record could not be handled in ``attempts`` attempts and is set aside on ``topic``; may be told twice after a crash."""
+
+    partition: str
+    offset: int
+    error: BaseException
+    attempts: int
+    topic: str
+
+
 E = TypeVar("E", bound=Event)
 Listener = Callable[[E], None]
 

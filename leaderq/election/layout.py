@@ -48,6 +48,16 @@ class Layout:
         """The leader's report on what it drains; there only for careers that drain something."""
         return f"{self.base}/progress"
 
+    @property
+    def offsets(self) -> str:
+        """The folder of offsets kept in ZooKeeper, one znode per topic."""
+        return f"{self.base}/offsets"
+
+    @property
+    def attempts(self) -> str:
+        """Marks of records over which processes have died."""
+        return f"{self.base}/attempts"
+
     def candidate(self, name: str) -> str:
         """The path of a candidate's znode."""
         return f"{self.candidates}/{name}"

@@ -8,12 +8,16 @@ with warnings.catch_warnings():
     import kafka as _kafka_python  # noqa: F401
 
 from leaderq.kafka.career import KafkaLeaderCareer
-from leaderq.kafka.drain import Drain, DrainSettings, KafkaAway, MembershipLost
+from leaderq.kafka.database_offsets import DatabaseOffsets
+from leaderq.kafka.drain import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Saving
 from leaderq.kafka.offsets import KafkaOffsets, OffsetStore
+from leaderq.kafka.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
 
 __all__ = [
     "Batch",
+    "BatchLost",
+    "DatabaseOffsets",
     "Drain",
     "DrainSettings",
     "KafkaAway",
@@ -22,5 +26,11 @@ __all__ = [
     "MembershipLost",
     "OffsetStore",
     "Partition",
+    "PoisonRecord",
+    "ProcessDied",
     "Record",
+    "Saving",
+    "dead_letter",
+    "retry",
+    "skip",
 ]

@@ -2,172 +2,210 @@
 
 from __future__ import annotations
 
-import re
-from abc import abstractmethod
-from collections.abc import Sequence
-from functools import partial
-from inspect import getattr_static, signature
-from types import FunctionType
-from typing import ClassVar, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
-from leaderq.career import LeaderCareer, career_name
-from leaderq.errors import ConfigurationError
-from leaderq.kafka.address import bootstrap_servers
-from leaderq.kafka.beginnings import POLICIES
-from leaderq.kafka.drain import DrainSettings
-from leaderq.kafka.kafka_python import KafkaPythonDrain
-from leaderq.kafka.offsets import KafkaOffsets
-from leaderq.kafka.plan import Plan
-from leaderq.kafka.pump import Pump
-from leaderq.kafka.reading import Shape
-from leaderq.kafka.record import Batch, Deserializer, Record
-from leaderq.term import Term
+from leaderq.career import LeaderCareer
+from leaderq.errors import Deposed, KafkaError, KafkaFenced
+from leaderq.kafka.assembly import Assembly, assembled, drain_settings
+from leaderq.kafka.drain import BatchLost, DrainSettings
+from leaderq.kafka.on_error import PoisonRecord, is_about_records
+from leaderq.kafka.producer import Message
+from leaderq.kafka.record import Deserializer, Record
+from leaderq.kafka.stall import Limits
+from leaderq.kafka.transaction_offsets import TransactionOffsets
+from leaderq.kafka.zookeeper_offsets import ZooKeeperOffsets
+from leaderq.term import OpenTerm, Reason, Term
+from leaderq.zookeeper import Operation
 
 IDLE_WAIT_S = 0.25
 FENCE_WAIT_S = 5.0
-OPEN_MARGIN_S = 20.0
-"""How much longer than for the first answer to wait for topics, metadata and coordinator."""
-
-_MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 
 
 class KafkaLeaderCareer(LeaderCareer):
     """A leader that reads all partitions of some topics, in order within each: subclass it, set ``topics``, write :meth:`handle`.
 
-    Class attributes:
-        ``topics``: a topic or several.
-        ``group``: the consumer group whose offsets are used; default the career's name.
-        ``offsets``: where progress is kept; ``"kafka"``: the group's committed offsets.
-        ``max_records``: the most records of one batch. A batch is also what may be repeated by the next leader after a crash, and
+    What to read, and where progress is kept (class attributes):
+        ``topics``: a topic or several. ``group``: the consumer group; default the career's name.
+        ``offsets``: where progress is kept, which also decides what is fenced: ``"kafka"`` (the group's committed offsets),
+        ``"zookeeper"`` (with the znodes that :meth:`handle` writes), ``"transaction"`` (with the records it produces),
+        ``"external"`` (in the user's own database).
+        ``delivery``: ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``; default: the most that the store can do. See
+        :mod:`leaderq.kafka.delivery` for the order of work and saving, and what each costs.
+        ``auto_offset_reset``: where a group that never committed begins: ``"earliest"``, ``"latest"`` or ``"none"`` (an error). If it
+        is set, reading also goes on there where records to be read next are *gone* (deleted by retention; a topic made anew). Not set
+        (``None``): a new group begins at the earliest record, and anything gone stops the leader with an error: nothing is skipped
+        silently.
+        ``client``: ``"kafka-python"``, or ``"confluent"``, which reads several times as fast (extra ``leaderq[confluent]``).
+
+    How it is handed over:
+        ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over when one of the first two is reached,
+        or so long after its first record was read. A batch is also what may be repeated by the next leader after a crash, and
         its commit is one round trip, so small batches read slower.
+        ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call for the records of each partition).
+        ``workers``: handle so many partitions in parallel, each in order; then :meth:`handle` is called on several threads.
         ``key_deserializer``, ``value_deserializer``: from ``bytes`` to what :meth:`handle` shall see; default: bytes.
-        ``auto_offset_reset``: where a group that never committed begins: ``"earliest"`` (default: a new group skips nothing),
-        ``"latest"`` or ``"none"`` (an error). An offset that is *out of range* is always an error: nothing is skipped silently.
+        ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: a record waits until its key was handled so long ago.
+
+    What if it fails:
+        ``on_error``: ``"raise"`` (default: the term fails, the offset stays), ``skip()``, ``retry(n, backoff_s, then=...)``,
+        ``dead_letter(topic)``; see :mod:`leaderq.kafka.on_error`. What cannot be decoded takes the same road, and with the last
+        two also a record over which the process dies again and again.
 
     Order at the begin of a term: the former leader is fenced, offsets are loaded, :meth:`inaugurate`, first :meth:`handle`. At its
     end: the batch in hand is finished and saved, :meth:`handOver`, the consumer is closed without leaving the group.
 
-    *Guarantees:* a batch is committed only after :meth:`handle` returned for it, and by nobody but the newest leader; at the
-    change of a term at most one batch is repeated, and none skipped. While Kafka is away the term goes on, and tries again. A slow
-    :meth:`handle` loses no membership. A batch whose :meth:`handle` raised is not committed, and the term fails.
+    *Guarantees:* a batch is saved only after :meth:`handle` returned for it (unless *at most once*), and by nobody but the newest
+    leader; at the change of a term at most one batch is repeated, and none skipped. While Kafka is away the term goes on, and tries
+    again. A slow :meth:`handle` loses no membership.
     *Not guaranteed:* that the former leader is fenced *before* :meth:`inaugurate` if Kafka takes longer than 5 s to do it; but no
-    record is read before it is.
+    record is read before it is. Exactly once concerns what goes through the store; any other effect of a batch can be repeated.
     """
 
     topics: ClassVar[str | Sequence[str]] = ()
     group: ClassVar[str | None] = None
     offsets: ClassVar[str] = "kafka"
+    delivery: ClassVar[str | None] = None
+    auto_offset_reset: ClassVar[str | None] = None
+    client: ClassVar[str] = "kafka-python"
+
     max_records: ClassVar[int] = 1000
+    max_bytes: ClassVar[int | None] = None
+    max_wait_s: ClassVar[float] = 0.0
+    batches: ClassVar[str] = "merged"
+    workers: ClassVar[int] = 1
     key_deserializer: ClassVar[Deserializer | None] = None
     value_deserializer: ClassVar[Deserializer | None] = None
-    auto_offset_reset: ClassVar[str | None] = None
+    max_records_per_s: ClassVar[float | None] = None
+    max_bytes_per_s: ClassVar[float | None] = None
+    key_interval_s: ClassVar[float | None] = None
+
+    on_error: ClassVar[Any] = "raise"
 
     # Of the class, so that a subclass with an __init__ of its own need not call ours.
-    _pump: Pump | None = None
+    _assembly: Assembly | None = None
+    _stall_limits: ClassVar[Limits] = Limits()
 
-    @abstractmethod
-    def handle(self, records: list[Record], term: Term) -> None:
-        """Work on one batch; the records of each partition are in order. Return when it is done, raise if it cannot be."""
+    # ---- what the user writes -----------------------------------------------------------------------------------------------
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        """Work on one batch; the records of each partition are in order. Return when it is done, raise if it cannot be.
+
+        Override this, or :meth:`handle_record`, to which it hands one record after the other. An override that knows which record
+        it cannot handle raises ``PoisonRecord(record)``.
+        """
+        for record in records:
+            try:
+                self.handle_record(record, term)
+            except PoisonRecord:
+                raise
+            except Exception as exc:
+                if not is_about_records(exc):
+                    raise
+                raise PoisonRecord(record) from exc
+
+    def handle_record(self, record: Record, term: Term) -> None:
+        """Work on one record, where :meth:`handle` is not overridden."""
+        raise NotImplementedError
+
+    def load_offsets(self, term: Term) -> Mapping[Any, int]:
+        """With ``offsets="external"``: make the own store refuse earlier terms, then give the offset to read next of each partition.
+
+        Keys are ``(topic, partition)``; a partition that was never read is absent. Called before :meth:`inaugurate`.
+        """
+        raise NotImplementedError
+
+    # ---- what the user's code may call in handle ----------------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes]] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """With ``offsets="transaction"``: send a record that becomes visible together with the offsets of the batch, or never.
+
+        Returns at once; that it cannot be sent is found out when the batch is saved. Raises
+        :class:`~leaderq.errors.KafkaFenced` if a newer leader is there already.
+        """
+        store = self._running().store
+        if not isinstance(store, TransactionOffsets):
+            raise KafkaError(f"produce() belongs to offsets='transaction'; {type(self).__qualname__} has {self.offsets!r}")
+        store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
+
+    def write_with_offsets(self, *operations: Operation) -> None:
+        """With ``offsets="zookeeper"``: carry these out in the multi that saves the batch: together with the offsets, or not at all."""
+        store = self._running().store
+        if not isinstance(store, ZooKeeperOffsets):
+            raise KafkaError(
+                f"write_with_offsets() belongs to offsets='zookeeper'; {type(self).__qualname__} has {self.offsets!r}"
+            )
+        store.add(operations)
+
+    # ---- what the runner calls ----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Connect to Kafka, and keep the connections warm until this process leads.
 
         Raises :class:`~leaderq.errors.ConfigurationError`, ``UnknownTopic``, ``AccessRefused`` or ``ServersUnreachable``.
         """
-        self._running_pump()
+        self._running()
 
     def execute(self, term: Term) -> None:
-        """Handle and commit one batch; returns after a short wait if there is none."""
+        """Handle and save one batch; returns after a short wait if there is none."""
         term.check()
         self._begin(term)
-        pump = self._running_pump()
-        batch = pump.next(term, IDLE_WAIT_S)
+        assembly = self._running()
+        batch = assembly.pump.next(term, IDLE_WAIT_S)
         # Checked again: the batch may have come while the end was being asked for. It is handed out again to whoever leads next.
         if batch is None or term.ending.is_set() or term.paused:
             return
-        self.handle(self._decoded(batch), term)
-        pump.save(term, batch.ends)
+        assembly.begin_marks(term)
+        try:
+            assembly.handling.work(batch, term)
+        except BatchLost:
+            assembly.store.undo()  # what of it is not saved is handed out again
+        except KafkaFenced as exc:
+            if isinstance(term, OpenTerm):
+                term.wind_up(Reason.FENCED)
+            raise Deposed(term=term.number, reason=Reason.FENCED) from exc
 
     def retire(self) -> None:
         """Close the connections to Kafka."""
-        if self._pump is not None:
-            self._pump.close()
-            self._pump = None
+        if self._assembly is not None:
+            self._assembly.close()
+            self._assembly = None
 
     def _begin(self, term: Term) -> None:
         """Fence the former leader; called by the runner before ``inaugurate``, and by ``execute`` in case it was not."""
-        if self._pump is not None and self._pump.is_draining(term):
+        if self._assembly is not None and self._assembly.pump.is_draining(term):
             return
-        self._running_pump().begin(term, FENCE_WAIT_S)
+        self._running().begin(term, FENCE_WAIT_S)
 
     def _finish(self, term: Term) -> None:
         """Let go of the group; called by the runner after ``handOver``, before the leadership is given back."""
-        if self._pump is not None:
-            self._pump.finish(term)
+        if self._assembly is not None:
+            self._assembly.pump.finish(term)
 
-    def _running_pump(self) -> Pump:
-        if self._pump is None or not self._pump.is_fit:
-            pump = Pump(self._plan())
-            pump.start(self.settings.connect_timeout_s + OPEN_MARGIN_S)
-            self._pump = pump
-        return self._pump
+    def _running(self) -> Assembly:
+        assembly = self._assembly
+        if assembly is None or not assembly.pump.is_fit:
+            assembly = self._assembly = assembled(self, assembly)
+        return assembly
 
-    def _decoded(self, batch: Batch) -> list[Record]:
-        return batch.merged()
+    def _drain_settings(self, name: str, in_group: bool) -> DrainSettings:
+        """As whom the consumer reads; for tests to shorten its times."""
+        return drain_settings(self, name, in_group)
 
-    def _deserializer(self, name: str) -> Deserializer | None:
-        """What the class declares, also where it is a plain function: that would otherwise become a method of this object."""
-        declared = vars(self).get(name, getattr_static(type(self), name))
-        if isinstance(declared, staticmethod | classmethod):
-            return declared.__get__(self, type(self))
-        if isinstance(declared, FunctionType) and next(iter(signature(declared).parameters), "") == "self":
-            return partial(declared, self)
-        return cast("Deserializer | None", declared)
-
-    def _plan(self) -> Plan:
-        name = self.settings.career or career_name(self)
-        settings = self._drain_settings(name)
-        return Plan(
-            address=settings.address,
-            make=partial(KafkaPythonDrain, settings),
-            store=KafkaOffsets(),
-            events=self.events,
-            career=name,
-            candidate=self.candidate_id,
-            shape=Shape(max_records=self.max_records),
-            start=self.auto_offset_reset,
-        )
-
-    def _drain_settings(self, name: str) -> DrainSettings:
-        topics = (self.topics,) if isinstance(self.topics, str) else tuple(self.topics)
-        problems = [problem for problem in self._problems(name, topics) if problem]
-        if problems:
-            raise ConfigurationError(*problems)
-        address = self.settings.kafka
-        bootstrap_servers(address)
-        return DrainSettings(
-            address=address,
-            topics=topics,
-            group=self.group or name,
-            member=name,
-            client_id=f"leaderq-{name}-{self.candidate_id}",
-            security=self.settings.kafka_security,
-            open_timeout_s=self.settings.connect_timeout_s,
-        )
-
-    def _problems(self, name: str, topics: tuple[str, ...]) -> Sequence[str | None]:
-        where = type(self).__qualname__
-        return (
-            None if topics and all(topics) else f"'topics' of {where} is empty; name the topics to read",
-            None
-            if _MEMBER_NAME.match(name)
-            else (
-                f"the career name {name!r} cannot be a Kafka member name; use up to 249 letters, digits, '.', '_' and '-'"
-            ),
-            None if self.max_records > 0 else f"max_records={self.max_records!r} of {where} must be at least 1",
-            None
-            if self.auto_offset_reset in POLICIES
-            else (
-                f"auto_offset_reset={self.auto_offset_reset!r} of {where} is not known; use 'earliest', 'latest' or 'none'"
-            ),
-        )
+    @classmethod
+    def _problems(cls) -> Iterable[str]:
+        """What is missing of the methods that a subclass must write."""
+        where = cls.__qualname__
+        if cls.handle is KafkaLeaderCareer.handle and cls.handle_record is KafkaLeaderCareer.handle_record:
+            yield f"{where} has neither handle(records, term) nor handle_record(record, term); write one of them"
+        if cls.offsets == "external" and cls.load_offsets is KafkaLeaderCareer.load_offsets:
+            yield f"{where} has offsets='external' and no load_offsets(term); write it (leaderq.kafka.DatabaseOffsets can help)"

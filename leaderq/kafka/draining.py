@@ -47,6 +47,7 @@ ATTEND_S = 1.0
 REQUEST_S = 1.0
 CONFIRM_S = 3.0
 INSPECT_S = 5.0
+FIRST_LOOK_S = 0.5
 _SAVE_LOOK_S = 0.002
 # With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has nothing.
 _MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
@@ -197,9 +198,12 @@ class Draining:
         if self._inspection.misses(drain):
             drain.rejoin()
             drain.attend(REQUEST_S)
+        if self._progress is None and self._plan.reporting is not None:
+            self._inspection.topic_ids = self._plan.reporting.known_topics()
         self._reposition(drain)
         self._joined = True
-        self._attended = self._confirmed = self._inspected = now_s()
+        self._attended = self._confirmed = now_s()
+        self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
 
     def _reposition(self, drain: Drain) -> None:
         """Set every position anew, from the store; before any record of the new membership is used."""
@@ -376,6 +380,10 @@ class Draining:
         if found.added:
             drain.rejoin()
         self._reset(drain, found.recreated)
+        if self._plan.reporting is not None and self._progress is not None:
+            self._plan.reporting.tell(
+                self._term, self._inspected, self._progress.saved, found.ends, self._inspection.topic_ids
+            )
         if found.stalled and not self._stalled:
             where, sight = found.stalled
             self._stalled = True

@@ -10,6 +10,7 @@ from leaderq.kafka import stall
 from leaderq.kafka.drain import Drain
 from leaderq.kafka.offsets import OffsetStore
 from leaderq.kafka.reading import Shape
+from leaderq.kafka.reporting import Reporting
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Plan:
     events: EventBus
     career: str
     candidate: str
-    group: str = ""
     shape: Shape = field(default_factory=Shape)
     start: str | None = None
     limits: stall.Limits = field(default_factory=stall.Limits)
+    reporting: Reporting | None = None

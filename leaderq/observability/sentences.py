@@ -47,6 +47,12 @@ _SENTENCES: dict[type[Event], _Sentence] = {
         logging.DEBUG,  # every few seconds
         lambda e: f"term {e.term}: {e.lag} to go; {e.rate_per_s or 0:.1f}/s handled, {e.arriving_per_s or 0:.1f}/s arriving",
     ),
+    # The drain warns of both itself, with the error.
+    events.RecordSkipped: (logging.DEBUG, lambda e: f"skipped {e.partition}@{e.offset} after {e.attempts} attempts"),
+    events.RecordBuried: (
+        logging.DEBUG,
+        lambda e: f"set {e.partition}@{e.offset} aside on {e.topic} after {e.attempts} attempts",
+    ),
 }
 
 

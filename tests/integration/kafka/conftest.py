@@ -13,6 +13,7 @@ from leaderq.config import Settings
 from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.topics import create_topics, produce
+from leaderq.zookeeper import Session, connect
 
 
 @pytest.fixture
@@ -35,17 +36,25 @@ def feed(kafka_broker: Any, four_partitions: str) -> Callable[[int, int], list[b
 
 
 @pytest.fixture
-def drive(kafka_broker: Any, four_partitions: str) -> Iterator[Callable[..., Driver]]:
+def session(zookeeper_server: Any) -> Iterator[Session]:
+    """A session of the careers that the test drives."""
+    with connect(zookeeper_server.address) as session:
+        yield session
+
+
+@pytest.fixture
+def drive(kafka_broker: Any, four_partitions: str, session: Session, znode_root: str) -> Iterator[Callable[..., Driver]]:
     """Prepare a career on that topic and broker."""
     made: list[Driver] = []
 
     def make(kind: type[KafkaLeaderCareer] = Recorder, *, address: str | None = None, **attributes: Any) -> Driver:
         declared = {"topics": four_partitions, "group": four_partitions, **attributes}
         career: Any = type(kind.__name__, (kind,), declared)()
-        career.settings = Settings(kafka=address or kafka_broker.address, career=four_partitions)
+        career.settings = Settings(kafka=address or kafka_broker.address, career=four_partitions, root=znode_root)
+        session.ensure_path(f"{znode_root}/{four_partitions}")  # as the election does
         career.events = EventBus()
         career.candidate_id = f"candidate-{len(made)}"
-        career.session = None
+        career.session = session
         driver = Driver(career)
         made.append(driver)
         career.prepare()

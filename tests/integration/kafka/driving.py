@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,15 +12,22 @@ from leaderq.clock import now_s
 from leaderq.errors import Deposed
 from leaderq.kafka import KafkaLeaderCareer, Record
 from leaderq.term import OpenTerm, Reason, Term
+from leaderq.zookeeper import Session
 
 _numbers = itertools.count(1)
 
 
-def new_term() -> OpenTerm:
-    """A term that lasts."""
+def new_term(session: Session, *, unclean: bool = False) -> OpenTerm:
+    """A term that lasts, whose writes are carried out, without a fence."""
     number = next(_numbers)
     return OpenTerm(
-        number=number, id=f"term-{number}", career="c", candidate="me", deadline=now_s() + 3600, write=lambda _term, _ops: []
+        number=number,
+        id=f"term-{number}",
+        career="c",
+        candidate="me",
+        deadline=now_s() + 3600,
+        unclean=unclean,
+        write=lambda _term, ops: session.multi(ops),
     )
 
 
@@ -33,7 +40,7 @@ class Recorder(KafkaLeaderCareer):
     def inaugurate(self, term: Term) -> None:
         """On purpose without super()."""
 
-    def handle(self, records: list[Record], term: Term) -> None:
+    def handle(self, records: Sequence[Record], term: Term) -> None:
         self.seen.extend(records)
 
     def handOver(self, term: Term) -> None:  # noqa: N802
@@ -48,11 +55,11 @@ class Driver:
 
     def __init__(self, career: KafkaLeaderCareer) -> None:
         self.career: Any = career
-        self.term = new_term()
+        self.term = new_term(career.session)
 
-    def begin(self) -> Driver:
+    def begin(self, *, unclean: bool = False) -> Driver:
         """Win a term."""
-        self.term = new_term()
+        self.term = new_term(self.career.session, unclean=unclean)
         self.career._begin(self.term)
         self.career.inaugurate(self.term)
         return self

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -68,7 +68,7 @@ def test_a_leader_with_a_batch_in_hand_is_fenced_by_the_next_and_does_not_commit
     class Overtaken(Recorder):
         after: Callable[[], object] | None = None
 
-        def handle(self, records: list[Record], term: Term) -> None:
+        def handle(self, records: Sequence[Record], term: Term) -> None:
             super().handle(records, term)
             if self.after:
                 self.after()
@@ -116,7 +116,7 @@ def test_a_handler_that_raises_keeps_its_offset(drive: Drive, feed: Feed, kafka_
     class Fussy(Recorder):
         refuse = True
 
-        def handle(self, records: list[Record], term: Term) -> None:
+        def handle(self, records: Sequence[Record], term: Term) -> None:
             if self.refuse and any(record.value == b"50" for record in records):
                 raise ValueError("50")
             super().handle(records, term)
@@ -135,16 +135,16 @@ def test_a_handler_that_raises_keeps_its_offset(drive: Drive, feed: Feed, kafka_
 
 def test_a_slow_handler_keeps_its_membership(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(Recorder):
-        def handle(self, records: list[Record], term: Term) -> None:
+        def handle(self, records: Sequence[Record], term: Term) -> None:
             super().handle(records, term)
             term.wait(4.0)
 
     settings = Slow._drain_settings
 
-    def short_lived(self: Any, name: str) -> Any:
+    def short_lived(self: Any, name: str, in_group: bool) -> Any:
         from dataclasses import replace
 
-        return replace(settings(self, name), max_poll_interval_s=1.5, session_timeout_s=1.5)
+        return replace(settings(self, name, in_group), max_poll_interval_s=1.5, session_timeout_s=1.5)
 
     monkeypatch.setattr(Recorder, "_drain_settings", short_lived)
     feed(0, 20)
@@ -159,7 +159,7 @@ def test_an_abandoned_unit_leaves_the_drain_usable_and_its_batch_uncommitted(dri
         spin = True
         began = threading.Event()
 
-        def handle(self, records: list[Record], term: Term) -> None:
+        def handle(self, records: Sequence[Record], term: Term) -> None:
             self.began.set()
             while self.spin:
                 sum(range(100))

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +52,7 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
 
 def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     class Watched(Recorder):
-        def _plan(self) -> Any:
-            return replace(super()._plan(), limits=Limits(still_s=1.0, polls=10, empty_polls=3))
+        _stall_limits = Limits(still_s=1.0, polls=10, empty_polls=3)
 
     monkeypatch.setattr(draining, "INSPECT_S", 0.3)
     feed(0, 20)
@@ -65,12 +63,12 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
     deafened: list[Any] = []
     opened = draining.Draining._read
 
-    def deafen(self: Any, drain: Any) -> None:
+    def deafen(self: Any, drain: Any) -> bool:
         if not deafened:
             client = drain._client
             client.pause(*client.assignment())
             deafened.append(drain)
-        opened(self, drain)
+        return opened(self, drain)
 
     monkeypatch.setattr(draining.Draining, "_read", deafen)
     leader.run_until(lambda: bool(deafened))
@@ -88,11 +86,12 @@ from driving import Driver, Recorder
 from leaderq.config import Settings
 from leaderq.errors import Deposed
 from leaderq.events import EventBus
+from leaderq.zookeeper import connect
 
-topic, address = sys.argv[2:4]
+topic, address, zookeeper = sys.argv[2:5]
 career = type("Zombie", (Recorder,), {"topics": topic, "group": topic, "max_records": 10})()
 career.settings = Settings(kafka=address, career=topic)
-career.events, career.candidate_id, career.session = EventBus(), "zombie", None
+career.events, career.candidate_id, career.session = EventBus(), "zombie", connect(zookeeper)
 career.prepare()
 leader = Driver(career).begin()
 try:
@@ -105,12 +104,14 @@ except Deposed as exc:
 
 
 def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
+    drive: Drive, feed: Feed, kafka_broker: Any, zookeeper_server: Any, four_partitions: str
 ) -> None:
     feed(0, 30)
     here = str(Path(__file__).parent)
     zombie = subprocess.Popen(
-        [sys.executable, "-c", ZOMBIE, here, four_partitions, kafka_broker.address], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", ZOMBIE, here, four_partitions, kafka_broker.address, zookeeper_server.address],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         eventually(lambda: sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == 30)

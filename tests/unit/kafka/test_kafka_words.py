@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any, ClassVar
 
 import pytest
@@ -14,8 +15,8 @@ from leaderq.events import EventBus
 from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
 from leaderq.kafka.address import bootstrap_servers
 from leaderq.kafka.client_options import connection_options, consumer_options
+from leaderq.kafka.declaration import check, deserializer_of
 from leaderq.kafka.drain import DrainSettings
-from leaderq.kafka.offsets import KafkaOffsets, store_named
 from leaderq.kafka.record import deserialized
 from leaderq.term import Term
 
@@ -56,7 +57,7 @@ def test_a_batch_merges_partition_by_partition_in_order() -> None:
 
 
 def test_missing_keys_and_values_are_not_given_to_a_deserialiser() -> None:
-    (record,) = deserialized([Record("t", 0, 0, 0, None, b"[1]")], key=json.loads, value=json.loads)
+    record = deserialized(Record("t", 0, 0, 0, None, b"[1]"), key=json.loads, value=json.loads)
     assert (record.key, record.value) == (None, [1])
 
 
@@ -83,41 +84,78 @@ class WithMethod(Sums):
 
 @pytest.mark.parametrize("kind", [WithFunction, WithStatic, WithMethod])
 def test_a_deserialiser_may_be_declared_in_any_way(kind: type[KafkaLeaderCareer]) -> None:
-    found = kind()._deserializer("value_deserializer")
+    found = deserializer_of(kind(), "value_deserializer")
     assert found is not None
     assert found(b"x") == "x"
-    assert kind()._deserializer("key_deserializer") is None
+    assert deserializer_of(kind(), "key_deserializer") is None
 
 
 def test_a_built_in_is_a_deserialiser_too() -> None:
-    found = WithCallable()._deserializer("value_deserializer")
+    found = deserializer_of(WithCallable(), "value_deserializer")
     assert found is str.upper
 
 
 def test_the_group_is_the_careers_name_unless_declared() -> None:
-    assert dressed(Sums)._plan().career == "sums"
-    settings = dressed(Sums, career="other")._drain_settings("other")
+    settings = dressed(Sums, career="other")._drain_settings("other", True)
     assert (settings.group, settings.member, settings.topics) == ("other", "other", ("numbers",))
     Grouped = type("Grouped", (Sums,), {"group": "mine"})  # noqa: N806
-    assert dressed(Grouped)._drain_settings("grouped").group == "mine"
+    assert dressed(Grouped)._drain_settings("grouped", True).group == "mine"
 
 
 def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
-    Wrong = type("Wrong", (Sums,), {"topics": (), "max_records": 0, "auto_offset_reset": "newest"})  # noqa: N806
+    wrong = {
+        "topics": (),
+        "max_records": 0,
+        "max_bytes": -1,
+        "max_wait_s": -0.1,
+        "workers": 0,
+        "batches": "single",
+        "client": "librdkafka",
+        "auto_offset_reset": "newest",
+        "offsets": "redis",
+        "on_error": "ignore",
+        "max_records_per_s": 0,
+    }
     with pytest.raises(ConfigurationError) as refused:
-        dressed(Wrong)._drain_settings("no spaces allowed")
-    assert len(refused.value.problems) == 4
-    assert "Wrong" in str(refused.value)
+        check(dressed(type("Wrong", (Sums,), wrong)), "no spaces allowed")
+    assert len(refused.value.problems) == len(wrong) + 1
+    assert all("Wrong" in problem or "no spaces" in problem for problem in refused.value.problems)
 
 
-@pytest.mark.parametrize("name", ["zookeeper", "transaction", "external", "redis"])
-def test_an_offset_store_that_is_not_there_is_refused_by_name_and_place(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name}.*Sums.*offsets='kafka'"):
-        store_named(name, "Sums")
+def test_a_career_without_a_handler_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="neither handle"):
+        check(dressed(type("Idle", (KafkaLeaderCareer,), {"topics": "t"})), "idle")
 
 
-def test_kafka_is_an_offset_store() -> None:
-    assert isinstance(store_named("kafka", "Sums"), KafkaOffsets)
+def test_external_offsets_ask_for_their_loader() -> None:
+    with pytest.raises(ConfigurationError, match="load_offsets"):
+        check(dressed(type("Outside", (Sums,), {"offsets": "external"})), "outside")
+
+
+def test_a_unit_on_several_threads_is_not_atomic() -> None:
+    with pytest.raises(ConfigurationError, match="abandoned"):
+        check(dressed(type("Parallel", (Sums,), {"workers": 2, "atomic": True})), "parallel")
+
+
+@pytest.mark.parametrize("offsets", ["kafka", "zookeeper", "transaction"])
+def test_a_plain_declaration_is_sound_with_every_store(offsets: str) -> None:
+    check(dressed(type("Sound", (Sums,), {"offsets": offsets})), "sound")
+
+
+def test_records_are_equal_by_their_fields_whatever_keeps_them() -> None:
+    class Mirrored(Record):
+        __slots__ = ()
+        topic, partition, offset = Record.headers, Record.value, Record.key
+        timestamp_ms, key, value, headers = Record.timestamp_ms, Record.offset, Record.partition, Record.topic
+
+    record = Record("t", 1, 2, 3, b"k", b"v", (("h", b"x"),))
+    other = tuple.__new__(Mirrored, tuple(reversed(tuple.__new__(tuple, tuple(record)))))
+    assert other == record
+    assert hash(other) == hash(record)
+    assert repr(other) == repr(record)
+    assert pickle.loads(pickle.dumps(other)) == record  # noqa: S301
+    assert other.replace(value=b"w") == Record("t", 1, 2, 3, b"k", b"w", (("h", b"x"),))
+    assert record != Record("t", 1, 3, 3, b"k", b"v")
 
 
 def test_the_consumer_never_commits_or_jumps_by_itself() -> None:

@@ -1,0 +1,175 @@
+"""Puts the parts of one Kafka career together: consumer, offset store, drain thread, handling. The one place that builds them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from leaderq.career import career_name
+from leaderq.election.layout import Layout
+from leaderq.kafka.address import bootstrap_servers
+from leaderq.kafka.attempts import AttemptMarks
+from leaderq.kafka.career_desk import CareerDesk
+from leaderq.kafka.declaration import check, deserializer_of, topics_of
+from leaderq.kafka.delivery import delivery_of
+from leaderq.kafka.desk import Shape as HandlingShape
+from leaderq.kafka.drain import DrainFactory, DrainSettings
+from leaderq.kafka.external_offsets import ExternalOffsets
+from leaderq.kafka.handling import Handling
+from leaderq.kafka.kafka_python import KafkaPythonDrain
+from leaderq.kafka.kafka_python_producer import KafkaPythonProducer
+from leaderq.kafka.offsets import KafkaOffsets, OffsetStore
+from leaderq.kafka.on_error import Bury, OnError, dead_topic, policy
+from leaderq.kafka.plan import Plan
+from leaderq.kafka.producer import ProducerSettings, TransactionalProducer
+from leaderq.kafka.pump import Pump
+from leaderq.kafka.rates import pace_of
+from leaderq.kafka.reading import Shape
+from leaderq.kafka.reporting import Reporting
+from leaderq.kafka.transaction_offsets import TransactionOffsets
+from leaderq.kafka.zookeeper_offsets import ZooKeeperOffsets
+from leaderq.term import Term
+
+if TYPE_CHECKING:
+    from leaderq.kafka.career import KafkaLeaderCareer
+
+OPEN_MARGIN_S = 20.0
+"""How much longer than for the first answer to wait for topics, metadata and coordinator."""
+
+
+class Assembly:
+    """What serves one career, through all its terms; for the career thread."""
+
+    def __init__(
+        self, store: OffsetStore, pump: Pump, handling: Handling, desk: CareerDesk, marks: AttemptMarks | None
+    ) -> None:
+        self.store = store
+        self.pump = pump
+        self.handling = handling
+        self._desk = desk
+        self._marks = marks
+        self._marked: str | None = None
+
+    def begin(self, term: Term, wait_s: float) -> None:
+        """Take over for ``term``: fence the former leader, load the offsets."""
+        if isinstance(self.store, ExternalOffsets):
+            self.store.begin(term)
+        self.pump.begin(term, wait_s)
+
+    def begin_marks(self, term: Term) -> None:
+        """Judge, once a term, what the marks of former leaders say about the offsets at which this one began."""
+        if self._marks is not None and self._marked != term.id:
+            self._marks.begin(term, self.pump.loaded or {})
+            self._marked = term.id
+
+    def close(self) -> None:
+        """Close connections and threads."""
+        self.pump.close()
+        self.handling.close()
+        self._desk.close()
+        self.store.close()
+
+
+def assembled(career: KafkaLeaderCareer, former: Assembly | None) -> Assembly:
+    """The parts for ``career``, connected to Kafka; in the place of ``former``, whose drain thread has ended or hangs.
+
+    Raises :class:`~leaderq.errors.ConfigurationError`, ``UnknownTopic``, ``AccessRefused`` or ``ServersUnreachable``.
+    """
+    name = career.settings.career or career_name(career)
+    check(career, name)
+    bootstrap_servers(career.settings.kafka)
+    if former is not None:
+        former.close()
+    where = type(career).__qualname__
+    on_error = policy(career.on_error, where)
+    layout = Layout(career.settings.root, name)
+    store = _store(career, name, layout)
+    reporting = Reporting(career, name, layout, _dead_letters(on_error, name))
+    pump = Pump(_plan(career, name, store, reporting))
+    pump.start(career.settings.connect_timeout_s + OPEN_MARGIN_S)
+    desk = CareerDesk(
+        career,
+        pump,
+        store,
+        key=deserializer_of(career, "key_deserializer"),
+        value=deserializer_of(career, "value_deserializer"),
+    )
+    marks = AttemptMarks(career.session, layout.attempts, max_records=career.max_records) if on_error.deaths else None
+    handling = Handling(
+        desk,
+        HandlingShape(workers=career.workers, batches=career.batches),
+        on_error,
+        delivery_of(career.delivery, career.offsets, where),
+        career=name,
+        marks=marks,
+        pace=pace_of(career.max_records_per_s, career.max_bytes_per_s, career.key_interval_s, where),
+        on_skipped=reporting.skipped,
+        on_buried=reporting.buried,
+    )
+    return Assembly(store, pump, handling, desk, marks)
+
+
+def _dead_letters(on_error: OnError, name: str) -> str | None:
+    return (on_error.terminal.topic or dead_topic(name)) if isinstance(on_error.terminal, Bury) else None
+
+
+def _plan(career: KafkaLeaderCareer, name: str, store: OffsetStore, reporting: Reporting) -> Plan:
+    return Plan(
+        address=career.settings.kafka,
+        make=partial(_drain_class(career.client), career._drain_settings(name, store.in_group)),
+        store=store,
+        events=career.events,
+        career=name,
+        candidate=career.candidate_id,
+        shape=Shape(max_records=career.max_records, max_bytes=career.max_bytes, max_wait_s=career.max_wait_s),
+        start=career.auto_offset_reset,
+        limits=career._stall_limits,
+        reporting=reporting,
+    )
+
+
+def _drain_class(client: str) -> DrainFactory:
+    if client == "kafka-python":
+        return KafkaPythonDrain
+    from leaderq.kafka.confluent_drain import ConfluentDrain  # an extra, loaded only where it is asked for
+
+    return ConfluentDrain
+
+
+def drain_settings(career: KafkaLeaderCareer, name: str, in_group: bool) -> DrainSettings:
+    """As whom, and what, the consumer of ``career`` reads."""
+    return DrainSettings(
+        address=career.settings.kafka,
+        topics=topics_of(career),
+        group=career.group or name,
+        member=name,
+        membership=in_group,
+        client_id=f"leaderq-{name}-{career.candidate_id}",
+        security=career.settings.kafka_security,
+        open_timeout_s=career.settings.connect_timeout_s,
+    )
+
+
+def _store(career: KafkaLeaderCareer, name: str, layout: Layout) -> OffsetStore:
+    if career.offsets == "zookeeper":
+        return ZooKeeperOffsets(career.session, layout.offsets)
+    if career.offsets == "external":
+        return ExternalOffsets(career.load_offsets, type(career).__qualname__)
+    if career.offsets == "transaction":
+        return TransactionOffsets(partial(_producer, career, name))
+    return KafkaOffsets()
+
+
+def _producer(career: KafkaLeaderCareer, name: str) -> TransactionalProducer:
+    settings = ProducerSettings(
+        address=career.settings.kafka,
+        transactional_id=f"leaderq-{name}",
+        client_id=f"leaderq-{name}-{career.candidate_id}",
+        security=career.settings.kafka_security,
+        open_timeout_s=career.settings.connect_timeout_s,
+    )
+    if career.client == "kafka-python":
+        return KafkaPythonProducer(settings)
+    from leaderq.kafka.confluent_producer import ConfluentProducer
+
+    return ConfluentProducer(settings)

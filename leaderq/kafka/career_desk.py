@@ -1,0 +1,69 @@
+"""The desk of a career: its user's code, its offset store and its drain thread, as :mod:`leaderq.kafka.handling` sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from leaderq.kafka.dead_letters import Letter
+from leaderq.kafka.offsets import OffsetStore
+from leaderq.kafka.producer import Message
+from leaderq.kafka.pump import Pump
+from leaderq.kafka.record import Deserializer, Partition, Record, deserialized
+from leaderq.kafka.sender import Sender
+from leaderq.kafka.transaction_offsets import TransactionOffsets
+from leaderq.term import Term
+
+if TYPE_CHECKING:
+    from leaderq.kafka.career import KafkaLeaderCareer
+
+_BURY_S = 30.0
+
+
+class CareerDesk:
+    """See :class:`~leaderq.kafka.desk.Desk`."""
+
+    def __init__(
+        self,
+        career: KafkaLeaderCareer,
+        pump: Pump,
+        store: OffsetStore,
+        *,
+        key: Deserializer | None,
+        value: Deserializer | None,
+    ) -> None:
+        self._career = career
+        self._pump = pump
+        self._store = store
+        self._key, self._value = key, value
+        self._sender = Sender(career.settings.kafka, career.settings.kafka_security)
+        self.undoes = store.undoes
+        self.decodes = key is not None or value is not None
+
+    def decode(self, record: Record) -> Record:
+        """The record as ``handle`` shall see it."""
+        return deserialized(record, self._key, self._value)
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        """The user's code."""
+        self._career.handle(records, term)
+
+    def save(self, term: Term, ends: Mapping[Partition, int]) -> None:
+        """Save, and wait for it; raises also :class:`~leaderq.kafka.drain.BatchLost`."""
+        self._pump.save(term, ends)
+
+    def undo(self) -> None:
+        """Drop what was to go with the offsets."""
+        self._store.undo()
+
+    def bury(self, term: Term, topic: str, letter: Letter) -> None:
+        """Send the letter: in the open transaction where there is one, else by itself."""
+        message = Message(topic, letter.value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)
+        if isinstance(self._store, TransactionOffsets):
+            self._store.produce(message)
+        else:
+            self._sender.send([message], _BURY_S)
+
+    def close(self) -> None:
+        """Close the sender's connection, if it has one."""
+        self._sender.close()
