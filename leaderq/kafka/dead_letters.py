@@ -171,8 +171,11 @@ def read_letter(record: Record) -> DeadLetter:
 
 
 def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
-    """The headers that neither a death nor a replay has added, in their order."""
-    return [(name, value) for name, value in headers if not name.startswith((PREFIX, REPLAYED))]
+    """The headers that neither a death nor a replay has added, in their order.
+
+    A header without a value gets an empty one: clients write none without, and a record must not be lost over that.
+    """
+    return [(name, value or b"") for name, value in headers if not name.startswith((PREFIX, REPLAYED))]
 
 
 def deaths(headers: Headers) -> int:

@@ -1,0 +1,254 @@
+"""Marks of records over which processes have died, so that one that kills whoever handles it is found out.
+
+A segmentation fault, the OOM killer or a hang that the guardian ends leaves no error to judge. What it leaves is a term that ended
+uncleanly at the same saved offset as the one before. Nothing is written for that while all goes well:
+
+* **first unclean take-over** at an offset: the offset of each partition is written down, with 1 death;
+* **second one in a row** at the same offset: the partition becomes *careful*. Its next ``max_records`` records are handled one by
+  one, each marked durably before it;
+* **the process dies again**: the mark names the record in hand. That death is the record's own, counted from here on, and
+  :meth:`AttemptMarks.before` tells it; what to do at which number is the policy's business. So a record that kills costs two
+  processes more than the policy says: those that died before anybody was careful.
+* **a clean end** of a term proves that its leader could go on: the next leader that finds records forgets all deaths.
+
+The znode ``<root>/<career>/attempts`` holds JSON: ``positions`` (topic, partition, saved offset, deaths), ``killers`` (topic,
+partition, offset, deaths of that very record) and ``in_hand`` (topic, partition, offset). It is written through the term's fence
+only, so a zombie cannot blame a record that its successor passed. Authoritative is what stands there at the begin of a term; within
+it, memory.
+
+*Not guaranteed:* that a record is guilty. Processes that die for another reason (a host that fails, ``kill -9``) while they
+handle one and the same record, again and again, put the blame on it: two such deaths make the work slow for a moment, the others
+need that very record in hand each time. Nor is a record found that kills only in the company of others.
+
+On failure: a znode that cannot be understood is logged and begun anew, since counting deaths must not stop the work. While
+ZooKeeper is silent :meth:`AttemptMarks.before` waits, no record being handled unmarked, at most until the lease ends; then it
+raises :class:`~leaderq.errors.Deposed`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
+
+from leaderq.errors import ConnectionLost, CorruptRecord, NodeExists, NoNode
+from leaderq.kafka.record import Partition, Record
+from leaderq.term import Term
+from leaderq.zookeeper import Create, Delete, Session, SetData
+
+log = logging.getLogger(__name__)
+
+CAREFUL_FROM = 2
+MAX_POSITIONS = 10_000
+MAX_KILLERS = 1_000
+
+
+class Place(NamedTuple):
+    """One record of one partition."""
+
+    topic: str
+    number: int
+    offset: int
+
+    @property
+    def partition(self) -> Partition:
+        """The partition it is on."""
+        return Partition(self.topic, self.number)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is known of deaths.
+
+    ``positions``: for each partition, the offset saved at the last unclean take-over, and how many in a row there were at it.
+    ``killers``: how many processes died of a record for certain. ``in_hand``: the records being handled, one a partition.
+    """
+
+    positions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
+    killers: Mapping[Place, int] = field(default_factory=dict)
+    in_hand: frozenset[Place] = frozenset()
+
+    def handling(self, place: Place) -> Mark:
+        """The same with ``place`` in hand, and nothing else of its partition."""
+        return replace(self, in_hand=frozenset({each for each in self.in_hand if each[:2] != place[:2]} | {place}))
+
+
+def judge(mark: Mark, saved: Mapping[Partition, int], unclean: bool) -> tuple[Mark, frozenset[Partition]]:
+    """What a new leader is to write, and which partitions it must be careful with.
+
+    ``saved`` are the offsets it begins at; a partition without one is left out of account.
+    """
+    if not unclean:
+        return Mark(), frozenset()
+    positions = {where: (offset, _deaths_at(mark.positions.get(where), offset)) for where, offset in saved.items()}
+    counted = {place: mark.killers.get(place, 0) + (place in mark.in_hand) for place in {*mark.killers, *mark.in_hand}}
+    # A record in front of the saved offset was passed, whoever died since; its deaths are no one's business any more.
+    killers = {place: deaths for place, deaths in counted.items() if place.offset >= saved.get(place.partition, 0)}
+    careful = {where for where, (_, deaths) in positions.items() if deaths >= CAREFUL_FROM}
+    return _bounded(positions, killers), frozenset(careful | {place.partition for place in killers})
+
+
+def _deaths_at(before: tuple[int, int] | None, offset: int) -> int:
+    return before[1] + 1 if before is not None and before[0] == offset else 1
+
+
+def _bounded(positions: Mapping[Partition, tuple[int, int]], killers: Mapping[Place, int]) -> Mark:
+    """Well below the megabyte that a znode may hold: partitions and records with the most deaths are kept."""
+    most = sorted(positions, key=lambda where: (-positions[where][1], where))[:MAX_POSITIONS]
+    worst = sorted(killers, key=lambda place: (-killers[place], place))[:MAX_KILLERS]
+    return Mark({where: positions[where] for where in most}, {place: killers[place] for place in worst})
+
+
+def encode(mark: Mark) -> bytes:
+    """The bytes to store."""
+    rows = {
+        "positions": [[*where, offset, deaths] for where, (offset, deaths) in sorted(mark.positions.items())],
+        "killers": [[*place, deaths] for place, deaths in sorted(mark.killers.items())],
+        "in_hand": [list(place) for place in sorted(mark.in_hand)],
+    }
+    return json.dumps(rows, separators=(",", ":")).encode()
+
+
+def decode(data: bytes, *, path: str) -> Mark:
+    """The mark in ``data``; empty data is one without deaths.
+
+    Raises :class:`~leaderq.errors.CorruptRecord` naming ``path`` when it is something else.
+    """
+    if not data:
+        return Mark()
+    try:
+        found = json.loads(data)
+        return Mark(
+            {Partition(topic, number): (offset, deaths) for topic, number, offset, deaths in _rows(found, "positions", 3)},
+            {Place(topic, number, offset): deaths for topic, number, offset, deaths in _rows(found, "killers", 3)},
+            frozenset(Place(*row) for row in _rows(found, "in_hand", 2)),
+        )
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise CorruptRecord(
+            f"the znode {path} holds {data[:60]!r}, which is no mark of attempts ({exc}); delete it: a leader writes it anew, "
+            "and only the count of past deaths is lost"
+        ) from exc
+
+
+def _rows(found: Any, name: str, numbers: int) -> Iterable[tuple[Any, ...]]:
+    for topic, *rest in found.get(name, []):
+        if not isinstance(topic, str) or len(rest) != numbers or any(type(number) is not int for number in rest):
+            raise ValueError(f"{name} has a row {[topic, *rest]!r}")
+        yield (topic, *rest)
+
+
+T = TypeVar("T")
+
+
+class AttemptMarks:
+    """The marks of one career, kept at ``path``, whose parent exists; one object for a process. For the career thread only.
+
+    ``session`` is asked what stands there when a term begins; what is written goes through the term. ``max_records`` is the
+    largest batch, so that a careful partition gets past all that may have been in hand when the processes died.
+    """
+
+    def __init__(self, session: Session, path: str, *, max_records: int) -> None:
+        self._session = session
+        self._path = path
+        self._max_records = max_records
+        self._mark = Mark()
+        self._left: dict[Partition, int] = {}
+
+    def begin(self, term: Term, saved: Mapping[Partition, int]) -> None:
+        """Judge what former leaders left, now that this one begins at the offsets ``saved``; costs one read.
+
+        One write besides if the term before ended uncleanly, or if there was something to forget. Raises
+        :class:`~leaderq.errors.Deposed`.
+        """
+        data = self._asked(term, self._read)
+        self._mark, careful = judge(self._decoded(data), saved, term.unclean)
+        self._left = dict.fromkeys(careful, self._max_records)
+        if term.unclean:
+            self._write(term, self._mark)
+        elif data is not None:
+            self._asked(term, lambda: self._delete(term))
+        if careful:
+            log.warning(
+                "processes have died while they handled the records after %s; these are handled one by one now",
+                ", ".join(f"{where}@{saved.get(where, 0)}" for where in sorted(careful)[:5])
+                + (", ..." if len(careful) > 5 else ""),
+                extra={"event": "deaths_suspected", "career": term.career, "term": term.number},
+            )
+
+    def is_careful(self, partition: Partition) -> bool:
+        """Whether the next record of ``partition`` is to be handled by itself, marked before."""
+        return partition in self._left
+
+    def before(self, term: Term, record: Record) -> int:
+        """Mark durably that ``record`` is about to be handled; gives how many processes have died of it so far.
+
+        Raises :class:`~leaderq.errors.Deposed`, if the mark cannot be written any more.
+        """
+        place = Place(record.topic, record.partition, record.offset)
+        mark = self._mark.handling(place)
+        self._write(term, mark)
+        self._mark = mark
+        return mark.killers.get(place, 0)
+
+    def after(self, term: Term, record: Record) -> None:
+        """The record was passed: handled, skipped or buried, and saved. Costs no request.
+
+        The mark stays as it is until the next one: its record lies in front of the saved offset now, so nobody is blamed.
+        """
+        where = Partition(record.topic, record.partition)
+        left = self._left.pop(where, 1) - 1
+        if left > 0:
+            self._left[where] = left
+        else:
+            log.info(
+                "%s has got past the records over which processes died; on with whole batches",
+                where,
+                extra=self._words(term),
+            )
+
+    def _words(self, term: Term) -> dict[str, Any]:
+        return {"event": "deaths_passed", "career": term.career, "term": term.number}
+
+    def _read(self) -> bytes | None:
+        try:
+            return self._session.get(self._path)[0]
+        except NoNode:
+            return None
+
+    def _decoded(self, data: bytes | None) -> Mark:
+        try:
+            return decode(data or b"", path=self._path)
+        except CorruptRecord as exc:
+            log.warning("deaths of former leaders are not counted: %s", exc)
+            return Mark()
+
+    def _write(self, term: Term, mark: Mark) -> None:
+        data = encode(mark)
+        self._asked(term, lambda: self._put(term, data))
+
+    def _put(self, term: Term, data: bytes) -> None:
+        try:
+            term.write([SetData(self._path, data)])
+        except NoNode:
+            try:
+                term.write([Create(self._path, data)])
+            except NodeExists:  # made by an earlier try, whose answer was lost
+                term.write([SetData(self._path, data)])
+
+    def _delete(self, term: Term) -> None:
+        try:
+            term.write([Delete(self._path)])
+        except NoNode:
+            return
+
+    def _asked(self, term: Term, request: Callable[[], T]) -> T:
+        """Ask, again while the connection breaks: each request here may be repeated. Ends with the lease at the latest."""
+        while True:
+            term.check()
+            try:
+                return request()
+            except ConnectionLost as exc:
+                log.debug("asking again for %s: %s", self._path, exc)
+                term.wait(0.05)

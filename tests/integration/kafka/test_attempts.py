@@ -1,0 +1,134 @@
+"""Marks of attempts on the real ZooKeeper, written by leaders whose processes end without a word, as the next leader reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from leaderq import Candidate, Deposed, Session, connect
+from leaderq.election.layout import Layout
+from leaderq.events import EventBus
+from leaderq.kafka.attempts import AttemptMarks, Place, decode
+from leaderq.kafka.record import Partition, Record
+from leaderq.term import Reason, Term
+from leaderq.zookeeper import end_session
+
+P = Partition("orders", 0)
+
+
+def record(offset: int) -> Record:
+    return Record("orders", 0, offset, 0, None, b"v", ())
+
+
+class Leader:
+    """One process's candidate: it leads, then dies or leaves in order."""
+
+    def __init__(self, address: str, root: str, id: str) -> None:
+        self.address = address
+        self.path = Layout(root, "c").attempts
+        self.session: Session = connect(address, timeout_s=4.0)
+        self.candidate = Candidate(self.session, "c", id=id, root=root, events=EventBus())
+        self.candidate.stand()
+        won = self.candidate.await_term(10.0)
+        assert won is not None
+        self.term: Term = won
+        self.marks = AttemptMarks(self.session, self.path, max_records=3)
+
+    def die(self) -> None:
+        """What the guardian does for a process that was killed."""
+        end_session(self.address, self.session.credentials, timeout_s=5.0)
+
+    def leave(self) -> None:
+        assert self.candidate.conclude(self.term, Reason.WITHDRAWN)
+
+    def close(self) -> None:
+        self.candidate.close(timeout_s=1.0)
+        self.session.close(1.0)
+
+
+@pytest.fixture
+def lead(zookeeper_server: Any, znode_root: str) -> Iterator[Callable[..., Leader]]:
+    made: list[Leader] = []
+
+    def begin(saved: dict[Partition, int] | None = None) -> Leader:
+        leader = Leader(zookeeper_server.address, znode_root, f"candidate-{len(made)}")
+        made.append(leader)
+        leader.marks.begin(leader.term, {P: 40} if saved is None else saved)
+        return leader
+
+    yield begin
+    for leader in made:
+        leader.close()
+
+
+def test_while_all_goes_well_nothing_is_written(lead):
+    leader = lead()
+    assert not leader.marks.is_careful(P)
+    assert leader.session.exists(leader.path) is None
+
+
+def test_a_record_that_kills_again_and_again_is_known_by_its_deaths(lead):
+    lead().die()
+    lead().die()
+    leader = lead()
+    for died in range(3):
+        assert leader.marks.is_careful(P)
+        assert leader.marks.before(leader.term, record(40)) == 0
+        leader.marks.after(leader.term, record(40))
+        assert leader.marks.before(leader.term, record(41)) == died
+        leader.die()
+        leader = lead({P: 41})
+    assert leader.marks.before(leader.term, record(41)) == 3
+
+
+def test_care_ends_after_so_many_records_as_a_batch_may_have(lead):
+    lead().die()
+    lead().die()
+    leader = lead()
+    for offset in (40, 41, 42):
+        assert leader.marks.is_careful(P)
+        leader.marks.before(leader.term, record(offset))
+        leader.marks.after(leader.term, record(offset))
+    assert not leader.marks.is_careful(P)
+
+
+def test_a_clean_end_forgets_the_deaths(lead):
+    lead().die()
+    leader = lead()
+    leader.leave()
+    leader = lead()
+    assert leader.session.exists(leader.path) is None
+    leader.die()
+    assert not lead().marks.is_careful(P)
+
+
+def test_a_zombie_cannot_blame_a_record(lead):
+    zombie = lead()
+    zombie.die()
+    leader = lead()
+    before = leader.session.get(leader.path)[0]
+    with pytest.raises(Deposed):
+        zombie.marks.before(zombie.term, record(40))
+    assert leader.session.get(leader.path)[0] == before
+
+
+def test_a_mark_that_cannot_be_understood_is_begun_anew(lead, caplog):
+    lead().die()
+    leader = lead()
+    leader.session.set(leader.path, b"rubbish", -1)
+    leader.die()
+    leader = lead()
+    assert not leader.marks.is_careful(P)
+    assert "b'rubbish', which is no mark of attempts" in caplog.text
+    assert decode(leader.session.get(leader.path)[0], path="").positions == {P: (40, 1)}
+
+
+def test_a_znode_deleted_by_somebody_is_made_again(lead):
+    lead().die()
+    lead().die()
+    leader = lead()
+    leader.session.delete(leader.path, -1)
+    leader.marks.before(leader.term, record(40))
+    assert decode(leader.session.get(leader.path)[0], path="").in_hand == {Place("orders", 0, 40)}
