@@ -17,7 +17,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the developer has set for their own use of leaderq must not change a test; what chooses the servers stays."""
-    keep = {"LEADERQ_CACHE", "LEADERQ_JAVA", "LEADERQ_SERVERS", "LEADERQ_TEST_PATIENCE"}
+    keep = {
+        "LEADERQ_CACHE",
+        "LEADERQ_JAVA",
+        "LEADERQ_SERVERS",
+        "LEADERQ_TEST_FAULTS",
+        "LEADERQ_TEST_PATIENCE",
+        "LEADERQ_TEST_SEED",
+    }
     for name in os.environ:
         if name.startswith("LEADERQ_") and name not in keep:
             monkeypatch.delenv(name)

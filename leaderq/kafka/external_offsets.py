@@ -41,6 +41,7 @@ class ExternalOffsets:
 
     in_group = False
     undoes = True
+    is_silent = False
 
     def __init__(self, load: LoadOffsets, where: str = "this career") -> None:
         self._load = load
@@ -84,9 +85,9 @@ class ExternalOffsets:
                 self._offsets.update(offsets)
         return Saved()
 
-    def confirm(self, drain: Drain, term: Term, offsets: Offsets) -> None:
-        """Needless: the next transaction of the user compares the term number anyway."""
-        return
+    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saved:
+        """Note where a partition begins; the user's store learns of it with the first batch."""
+        return self.save(drain, term, offsets)
 
     def undo(self) -> None:
         """Nothing to do: the user's transaction was rolled back by the exception that failed the batch."""

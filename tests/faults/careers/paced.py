@@ -1,0 +1,48 @@
+"""What the careers under faults have in common: small batches, each with a pause in its middle, where faults strike.
+
+``HOLD`` is a folder: a leader that finds a file with its candidate's name there stops in the middle of its batch, says so by a file
+``NAME.held``, and goes on when the file is gone, whatever has become of its term.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from leaderq import Term
+from leaderq.kafka import KafkaLeaderCareer, Record
+
+TOPIC = os.environ["TOPIC"]
+PAUSE_S = float(os.environ.get("PAUSE_S", "0.03"))
+HOLD = Path(os.environ["HOLD"])
+
+
+class Paced(KafkaLeaderCareer):
+    # Servers are shared by all tests: names must not be.
+    name = TOPIC
+    group = TOPIC
+    topics = TOPIC
+    max_records: ClassVar[int] = 20
+    client = os.environ.get("CLIENT", "kafka-python")
+
+    def handle(self, records: list[Record], term: Term) -> None:
+        middle = len(records) // 2
+        self.do(records[:middle], term)
+        self.pause(term)
+        self.do(records[middle:], term)
+
+    @abstractmethod
+    def do(self, records: list[Record], term: Term) -> None:
+        """Half a batch."""
+
+    def pause(self, term: Term) -> None:
+        """The middle of a batch."""
+        term.wait(PAUSE_S)
+        wish = HOLD / self.candidate_id
+        if wish.exists():
+            (HOLD / f"{self.candidate_id}.held").touch()
+            while wish.exists():
+                time.sleep(0.01)

@@ -1,0 +1,176 @@
+"""What the tests under faults run: three candidates of one career, each behind a fault proxy of its own, and who does them harm."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from leaderq import Observer, connect
+from leaderq.election import Operator, View
+from leaderq.testing import eventually
+from leaderq.testing.candidate_process import CandidateProcess
+from leaderq.testing.fault_proxy import FaultProxy
+
+CAREERS = Path(__file__).parent / "careers"
+NAMES = ("a", "b", "c")
+PATIENCE_S = 40
+
+
+class Cluster:
+    """Three candidates for ``career`` (``target`` in ``careers/``), and a session that watches them."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        career: str,
+        zookeeper: str,
+        kafka: str,
+        proxy: Callable[[str], FaultProxy],
+        root: str,
+        environment: Mapping[str, str],
+        session_timeout_s: float = 2,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        self._target, self._kafka, self._environment = target, kafka, dict(environment)
+        self._session_timeout_s = session_timeout_s
+        self._arguments = ["--root", root, "--cool-off-s", "0.2", *arguments]
+        self.proxies = {name: proxy(zookeeper) for name in NAMES}
+        self.candidates: dict[str, CandidateProcess] = {}
+        self.session = connect(zookeeper)
+        self.observer = Observer(self.session, career, root=root)
+        self.operator = Operator(self.session, career, root=root)
+        for name in NAMES:
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        """Start that candidate, for the first time or again."""
+        self.candidates[name] = CandidateProcess(
+            self._target,
+            id=name,
+            zookeeper=self.proxies[name].address,
+            kafka=self._kafka,
+            cwd=CAREERS,
+            session_timeout_s=self._session_timeout_s,
+            arguments=self._arguments,
+            environment=self._environment,
+        ).start()
+
+    def led(self) -> View:
+        """The view once somebody executes and all three stand."""
+        view = self.observer.wait_until(
+            lambda seen: seen.stage == "execution" and len(set(seen.candidates)) == 3, timeout_s=PATIENCE_S
+        )
+        assert view.stage == "execution", f"nobody leads: {view}\n" + self.last_words()
+        assert len(set(view.candidates)) == 3, f"not all stand: {view}\n" + self.last_words()
+        return view
+
+    def succeeded(self, before: View) -> View:
+        """The view once another term has begun."""
+        view = self.observer.wait_until(lambda seen: seen.term > before.term, timeout_s=PATIENCE_S)
+        assert view.term > before.term, f"nobody succeeded {before}\n" + self.last_words()
+        return view
+
+    def eventually(self, fact: Callable[[], object], message: str, *, timeout_s: float = PATIENCE_S) -> None:
+        """Until ``fact`` is true; if it never is, the error says what the candidates said last."""
+        try:
+            eventually(fact, timeout_s=timeout_s, message=message)
+        except AssertionError as exc:
+            raise AssertionError(f"{exc}\n{self.last_words()}") from None
+
+    def last_words(self) -> str:
+        """The last lines of every candidate's log."""
+        return "\n".join(
+            f"{name}: {line.get('time', '')} {line['message']}{line.get('traceback', '')}"
+            for name, one in self.candidates.items()
+            for line in one.lines[-20:]
+        )
+
+    def close(self) -> None:
+        """Stop all candidates."""
+        for candidate in self.candidates.values():
+            candidate.stop()
+        self.session.close()
+
+
+class Nemesis:
+    """Every way in which a leader loses its office; each method returns when the fault has had its effect and is healed.
+
+    ``kafka`` is the proxy behind which all candidates reach Kafka, ``None`` if they reach it directly.
+    """
+
+    def __init__(self, cluster: Cluster, kafka: FaultProxy | None = None) -> None:
+        self._cluster = cluster
+        self._kafka = kafka
+
+    @property
+    def faults(self) -> list[Callable[[View], None]]:
+        """All of them."""
+        found = [self.kill, self.freeze, self.cut_off, self.transfer, self.step_down, self.stop]
+        return found if self._kafka is None else [*found, self.lose_kafka, self.reset_kafka, self.change_without_kafka]
+
+    def kill(self, view: View) -> None:
+        """kill -9."""
+        leader = self._leader(view)
+        leader.signal_worker(signal.SIGKILL)
+        self._cluster.succeeded(view)
+        leader.wait()
+        self._cluster.start(leader.id)
+
+    def freeze(self, view: View) -> None:
+        """Stop the process past its term; it goes on as a zombie."""
+        pid = self._leader(view).worker_pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            self._cluster.succeeded(view)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def cut_off(self, view: View) -> None:
+        """Swallow what goes between the leader and ZooKeeper."""
+        proxy = self._cluster.proxies[self._leader(view).id]
+        proxy.black_hole()
+        self._cluster.succeeded(view)
+        proxy.heal()
+
+    def transfer(self, view: View) -> None:
+        """Hand the leadership to the last in line."""
+        self._cluster.operator.transfer(view.candidates[-1], timeout_s=PATIENCE_S)
+
+    def step_down(self, view: View) -> None:
+        """Ask the leader to stand at the end of the line."""
+        self._cluster.operator.step_down(timeout_s=PATIENCE_S)
+
+    def stop(self, view: View) -> None:
+        """SIGTERM, as a supervisor does."""
+        leader = self._leader(view)
+        leader.terminate()
+        self._cluster.succeeded(view)
+        assert leader.wait() == 0, f"exit code {leader.process.returncode}\n" + self._cluster.last_words()
+        self._cluster.start(leader.id)
+
+    def lose_kafka(self, view: View) -> None:
+        """Swallow what goes between all candidates and Kafka, for longer than a lease and shorter than patience."""
+        assert self._kafka is not None
+        self._kafka.black_hole()
+        threading.Event().wait(2.0)  # how long Kafka is away: the fault itself, no fact to wait for
+        self._kafka.heal()
+
+    def reset_kafka(self, view: View) -> None:
+        """Reset all connections to Kafka."""
+        assert self._kafka is not None
+        self._kafka.cut()
+
+    def change_without_kafka(self, view: View) -> None:
+        """Kill the leader while Kafka is away: the next one takes office without it, and works when it is back."""
+        assert self._kafka is not None
+        self._kafka.black_hole()
+        self.kill(view)
+        self._kafka.heal()
+
+    def _leader(self, view: View) -> CandidateProcess:
+        assert view.leader is not None
+        return self._cluster.candidates[view.leader]
