@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 from leaderq import Deposed, KafkaLeaderCareer, Term
@@ -42,7 +43,7 @@ class AdBilling(KafkaLeaderCareer):
         except TermRefused as exc:
             raise Deposed(term=term.number, reason=Reason.FENCED) from exc
 
-    def handle(self, records: list[Record], term: Term) -> None:
+    def handle(self, records: Sequence[Record], term: Term) -> None:
         """Bill one batch in one transaction."""
         bills = [bill_for(record) for record in records]
         try:

@@ -1,5 +1,7 @@
 """Reads the Kafka topic ``words``, in one process at a time; whoever leads next goes on where the last one stopped."""
 
+from collections.abc import Sequence
+
 from leaderq import KafkaLeaderCareer, Term
 from leaderq.kafka import Record
 
@@ -11,6 +13,6 @@ class Drain(KafkaLeaderCareer):
     def inaugurate(self, term: Term) -> None:
         print(f"term {term.number}: {term.candidate} leads", flush=True)
 
-    def handle(self, records: list[Record], term: Term) -> None:
+    def handle(self, records: Sequence[Record], term: Term) -> None:
         for record in records:  # committed when this returns; raise, and they are handed out again
             print(f"term {term.number}: {record.partition}@{record.offset} {record.value.decode()}", flush=True)

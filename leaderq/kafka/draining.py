@@ -379,6 +379,8 @@ class Draining:
         found = self._inspection.look(drain, self._inspected, REQUEST_S)
         if found.added:
             drain.rejoin()
+            drain.attend(REQUEST_S)
+            self._settle_membership(drain)
         self._reset(drain, found.recreated)
         if self._plan.reporting is not None and self._progress is not None:
             self._plan.reporting.tell(

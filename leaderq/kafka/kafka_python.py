@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import NoOffsetForPartitionError
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
@@ -193,8 +194,14 @@ class KafkaPythonDrain:
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
         """Wait for records."""
+        joins = self.joins
         with speaking_leaderq("reading", self._settings.address):
-            polled = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=max_records)
+            try:
+                polled = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=max_records)
+            except NoOffsetForPartitionError:
+                if self.joins == joins:
+                    raise
+                return {}  # assigned within this very poll; the caller sets positions now
         self._pace(bool(polled))
         for rows in polled.values():
             for row in rows:

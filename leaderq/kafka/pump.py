@@ -100,6 +100,7 @@ class Pump:
         self._beat = now_s()
         self._rebuilds = 0
         self.loaded: Offsets | None = None
+        self._progress: Offsets = {}
         self._thread = threading.Thread(target=self._run, name=f"leaderq-drain-{plan.career}", daemon=True)
 
     @property
@@ -141,6 +142,10 @@ class Pump:
         if batch is not None:
             self._question = None
         return batch if isinstance(batch, Batch) else None
+
+    def progress(self) -> Offsets:
+        """What the store is known to hold, as of a moment ago; empty between terms."""
+        return dict(self._progress)
 
     def save(self, term: Term, ends: Offsets) -> None:
         """Save these ends of the batch in hand, or of a part of it, and wait until that is done.
@@ -326,6 +331,7 @@ class _Leading:
             self._begun = None
         if self._saving is not None and (saved := draining.outcome()) is not None:
             lost = None if saved else BatchLost("the batch was let go of; what is not done of it is handed out again")
+            self._pump._progress = draining.loaded
             self._saving.answer.put((saved, lost))
             self._saving = None
         if self._asking is not None and self._saving is None and (batch := draining.offer()) is not None:

@@ -1,0 +1,337 @@
+"""A career with every delivery, error policy and batch shape, on a real broker."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import pytest
+from driving import Driver, Recorder
+from kafka import KafkaConsumer
+
+from leaderq.clock import now_s
+from leaderq.errors import KafkaError
+from leaderq.events import DrainProgress, RecordBuried, RecordSkipped
+from leaderq.kafka import PoisonRecord, Record, dead_letter, draining, retry, skip
+from leaderq.kafka.dead_letters import read_letter
+from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
+from leaderq.term import Term
+from leaderq.testing import eventually
+
+Drive = Callable[..., Driver]
+Feed = Callable[[int, int], list[bytes]]
+
+POISON = (b"13", b"57")
+
+
+class Fussy(Recorder):
+    """Cannot handle two of the values, and does not say which."""
+
+    name_it: ClassVar[bool] = False
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        for at, record in enumerate(records):
+            if record.value in POISON:
+                error = ValueError(f"cannot do {record.value!r}")
+                if not self.name_it:
+                    raise error
+                self.seen.extend(records[:at])
+                raise PoisonRecord(record) from error
+        super().handle(records, term)
+
+
+def read_all(address: str, topic: str, count: int) -> list[Record]:
+    """What stands on a topic."""
+    found: list[Any] = []
+    consumer = KafkaConsumer(topic, bootstrap_servers=address, auto_offset_reset="earliest", isolation_level="read_committed")
+    try:
+
+        def enough() -> bool:
+            for rows in consumer.poll(timeout_ms=200).values():
+                found.extend(rows)
+            return len(found) >= count
+
+        eventually(enough, message=f"{count} records stand on {topic}")
+    finally:
+        consumer.close()
+    return [Record(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers) for r in found]
+
+
+@pytest.mark.parametrize("name_it", [True, False], ids=["named", "unnamed"])
+@pytest.mark.parametrize("offsets", ["kafka", "zookeeper", "transaction"])
+def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, offsets: str, name_it: bool
+) -> None:
+    dead = f"{four_partitions}-dead"
+    create_topics(kafka_broker.address, {dead: 1})
+    values = feed(0, 200)
+    leader = drive(Fussy, offsets=offsets, name_it=name_it, max_records=40, on_error=dead_letter(dead)).begin()
+    buried: list[RecordBuried] = []
+    leader.career.events.subscribe(RecordBuried, buried.append)
+    ends = end_offsets(kafka_broker.address, four_partitions)
+    leader.run_until(lambda: len(set(leader.career.values())) >= 198)
+    eventually_done(leader, ends)
+    letters = [read_letter(record) for record in read_all(kafka_broker.address, dead, 2)]
+    assert {letter.record.value for letter in letters} == set(POISON)
+    assert all(letter.origin.topic == four_partitions and "cannot do" in letter.text for letter in letters)
+    assert set(leader.career.values()) == set(values) - set(POISON)
+    assert len(buried) == 2
+
+
+def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
+    """Until the store holds the ends of the topic."""
+
+    def held() -> bool:
+        draining = leader.career._assembly.pump.progress()
+        return {where.number: offset for where, offset in draining.items()} == ends
+
+    leader.run_until(held)
+
+
+def test_what_cannot_be_skipped_quietly_is_told(drive: Drive, feed: Feed) -> None:
+    feed(0, 100)
+    leader = drive(Fussy, max_records=30, on_error=skip()).begin()
+    skipped: list[RecordSkipped] = []
+    leader.career.events.subscribe(RecordSkipped, skipped.append)
+    leader.run_until(lambda: len(set(leader.career.values())) >= 98)
+    assert {str(event.error) for event in skipped} == {f"cannot do {value!r}" for value in POISON}
+
+
+def test_what_fails_for_a_while_is_tried_again(drive: Drive, feed: Feed) -> None:
+    class Recovering(Recorder):
+        left = 2
+
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            if self.left:
+                self.left -= 1
+                raise OSError("the database is away")
+            super().handle(records, term)
+
+    values = feed(0, 50)
+    leader = drive(Recovering, on_error=retry(3, backoff_s=0.01)).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 50)
+    assert sorted(leader.career.values(), key=int) == values
+
+
+def test_what_cannot_be_decoded_is_set_aside_as_it_is(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
+) -> None:
+    create_topics(kafka_broker.address, {f"{four_partitions}-dead": 1})
+    feed(0, 20)
+    produce(kafka_broker.address, four_partitions, [(b"k", b"{no json")])
+    feed(20, 40)
+    leader = drive(Recorder, value_deserializer=json.loads, on_error=dead_letter()).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 40)
+    assert sorted(leader.career.values()) == list(range(40))
+    (letter,) = (read_letter(record) for record in read_all(kafka_broker.address, f"{four_partitions}-dead", 1))
+    assert letter.record.value == b"{no json"
+    assert "JSONDecodeError" in letter.error
+
+
+def test_a_handler_of_single_records_needs_no_loop(drive: Drive, feed: Feed) -> None:
+    from leaderq.kafka import KafkaLeaderCareer
+
+    class Single(KafkaLeaderCareer):
+        def inaugurate(self, term: Term) -> None:
+            self.seen: list[bytes] = []
+
+        def handle_record(self, record: Record, term: Term) -> None:
+            if record.value in POISON:
+                raise ValueError("no")
+            self.seen.append(record.value)
+
+    values = feed(0, 100)
+    leader = drive(Single, on_error="skip", max_records=20).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 98)
+    assert sorted(leader.career.seen, key=int) == [value for value in values if value not in POISON]
+
+
+@pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
+def test_at_most_once_saves_before_it_hands_over(drive: Drive, feed: Feed, offsets: str) -> None:
+    class Dying(Recorder):
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            super().handle(records, term)
+            raise RuntimeError("in the middle")
+
+    feed(0, 60)
+    first = drive(Dying, offsets=offsets, delivery="at_most_once", max_records=20).begin()
+    with pytest.raises(RuntimeError):
+        first.run_until(lambda: False)
+    lost = len(first.career.seen)
+    first.end()
+    second = drive(Recorder, offsets=offsets, delivery="at_most_once", max_records=20).begin()
+    second.run_until(lambda: lost + len(second.career.seen) >= 60)
+    assert not {record.value for record in first.career.seen} & {record.value for record in second.career.seen}
+
+
+def test_partitions_are_handled_in_parallel_and_each_in_order(drive: Drive, feed: Feed) -> None:
+    class Together(Recorder):
+        """Goes on only when all four partitions are in work at once."""
+
+        all_there = threading.Barrier(4)
+
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            assert len({record.partition for record in records}) == 1
+            self.all_there.wait(20)
+            super().handle(records, term)
+
+    values = feed(0, 400)
+    leader = drive(Together, workers=4, max_records=400, max_wait_s=1.0).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 400)
+    assert sorted(leader.career.values(), key=int) == values
+    for number in range(4):
+        offsets = [record.offset for record in leader.career.seen if record.partition == number]
+        assert offsets == list(range(len(offsets)))
+
+
+def test_of_a_failed_partition_the_done_prefix_is_saved_and_the_others_whole(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
+) -> None:
+    class Partly(Recorder):
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            for at, record in enumerate(records):
+                if (record.partition, record.offset) == (2, 5):
+                    super().handle(records[:at], term)
+                    raise PoisonRecord(record)
+            super().handle(records, term)
+
+    feed(0, 400)
+    leader = drive(Partly, workers=4, max_records=400, max_wait_s=1.0).begin()
+    with pytest.raises(PoisonRecord):
+        leader.run_until(lambda: False)
+    stored = committed(kafka_broker.address, four_partitions, four_partitions)
+    assert stored[2] == 5
+    done = {number: sum(record.partition == number for record in leader.career.seen) for number in range(4)}
+    assert stored == done
+
+
+def test_batches_keep_to_their_bytes(drive: Drive, feed: Feed) -> None:
+    class Sized(Recorder):
+        def inaugurate(self, term: Term) -> None:
+            self.sizes: list[int] = []
+
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            self.sizes.append(sum(record.size for record in records))
+            super().handle(records, term)
+
+    feed(0, 300)
+    leader = drive(Sized, max_bytes=64).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 300)
+    assert max(leader.career.sizes) <= 64
+    assert len(leader.career.sizes) < 300
+
+
+def test_a_batch_waits_to_be_filled_but_not_for_ever(drive: Drive, feed: Feed) -> None:
+    class Counting(Recorder):
+        def inaugurate(self, term: Term) -> None:
+            self.counts: list[int] = []
+
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            self.counts.append(len(records))
+            super().handle(records, term)
+
+    leader = drive(Counting, max_records=100, max_wait_s=30.0).begin()
+    feeding = threading.Thread(target=lambda: [feed(n, n + 25) for n in range(0, 100, 25)])
+    feeding.start()
+    leader.run_until(lambda: len(leader.career.seen) >= 100)
+    feeding.join()
+    assert leader.career.counts == [100]
+    leader.end()
+    hasty = drive(Counting, max_records=100, max_wait_s=0.2).begin()
+    feed(100, 110)
+    hasty.run_until(lambda: len(hasty.career.seen) >= 10)
+
+
+def test_a_key_is_not_handled_again_before_its_time(drive: Drive, feed: Feed) -> None:
+    class Timed(Recorder):
+        def inaugurate(self, term: Term) -> None:
+            self.at: dict[bytes, list[float]] = {}
+
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            for record in records:
+                self.at.setdefault(record.key, []).append(now_s())
+            super().handle(records, term)
+
+    feed(0, 48)  # 16 keys
+    leader = drive(Timed, key_interval_s=0.3).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 48)
+    gaps = [after - before for at in leader.career.at.values() for before, after in zip(at, at[1:], strict=False)]
+    assert len(gaps) == 32
+    assert min(gaps) >= 0.3
+
+
+def test_partitions_added_while_reading_are_read(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import kafka
+
+    monkeypatch.setattr(draining, "INSPECT_S", 0.3)
+    feed(0, 10)
+    leader = drive().begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 10)
+    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+    admin.create_partitions({four_partitions: 6})
+    admin.close()
+    eventually(lambda: len(end_offsets(kafka_broker.address, four_partitions)) == 6)
+    feed(10, 200)
+    leader.run_until(lambda: len(leader.career.seen) >= 200, within_s=60)  # the client asks for new metadata every 30 s
+    assert {record.partition for record in leader.career.seen} == set(range(6))
+
+
+def made_again(kafka_broker: Any, topic: str) -> None:
+    """Delete a topic and create it again."""
+    import kafka
+    from kafka.errors import UnknownTopicOrPartitionError
+
+    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+    admin.delete_topics([topic])
+
+    def is_gone() -> bool:
+        try:
+            return topic not in admin.list_topics()
+        except UnknownTopicOrPartitionError:
+            return True
+
+    eventually(is_gone)
+    admin.close()
+    create_topics(kafka_broker.address, {topic: 4})
+
+
+@pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
+def test_a_topic_made_again_stops_the_leader_unless_it_was_told_where_to_go_on(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, offsets: str, session: Any, znode_root: str
+) -> None:
+    feed(0, 40)
+    first = drive(offsets=offsets).begin()
+    first.run_until(lambda: len(first.career.seen) >= 40)
+    path = f"{znode_root}/{four_partitions}/progress"
+    first.run_until(lambda: session.exists(path) is not None)
+    first.end()
+    made_again(kafka_broker, four_partitions)
+    feed(0, 60)
+    strict = drive(offsets=offsets)
+    with pytest.raises(KafkaError, match="created again"):
+        strict.begin().run_until(lambda: False)
+    told = drive(offsets=offsets, auto_offset_reset="earliest").begin()
+    told.run_until(lambda: len(told.career.seen) >= 60)
+    assert len(told.career.seen) == 60
+
+
+def test_the_lag_is_told(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "INSPECT_S", 0.3)
+    feed(0, 50)
+    leader = drive().begin()
+    told: list[DrainProgress] = []
+    leader.career.events.subscribe(DrainProgress, told.append)
+    leader.run_until(lambda: bool(told) and told[-1].lag == 0 and sum(told[-1].partitions.values()) == 0)
+    assert len(told[-1].partitions) == 4
+
+
+def test_what_belongs_to_another_store_is_refused_by_name(drive: Drive) -> None:
+    career = drive().career
+    with pytest.raises(KafkaError, match="offsets='transaction'"):
+        career.produce("t", b"")
+    with pytest.raises(KafkaError, match="offsets='zookeeper'"):
+        career.write_with_offsets()
