@@ -10,7 +10,9 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
   before the offsets are sent, and nothing is in flight from then on.
 * A producer whose *batch* is refused for its epoch asks for a new epoch (KIP-360), with an old broker even for a new producer
   id: a zombie would fence its successor. Worse, a commit that waits meanwhile is answered with success although the
-  transaction was aborted. :func:`_never_takes_a_new_epoch` turns that off: such a producer is over.
+  transaction was aborted. :func:`mended` turns that off: such a producer is over.
+* A transactional request whose broker cannot be reached at that moment is forgotten: the sender expects ``await_ready`` to say
+  no, but it raises. What waits for the answer would wait for ever. :func:`mended` lets it say no, and the request is repeated.
 * ``close`` waits for what is buffered, and raises, leaving its threads behind, if that does not come to an end in time. So
   :func:`dropped` does what is left of it otherwise.
 * Each request that is repeated waits for ``retry_backoff_ms``: a broker is still writing the markers of a transaction when the next
@@ -20,6 +22,7 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
@@ -38,6 +41,7 @@ log = logging.getLogger(__name__)
 _ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
 _METADATA_S = 2.0
 _CLOSE_S = 1.0
+_PAUSE_S = 0.02
 
 
 def producer_options(settings: ProducerSettings) -> dict[str, Any]:
@@ -83,8 +87,7 @@ class KafkaPythonProducer:
         options = producer_options(settings)
         options["transactional_id"] = settings.transactional_id
         options["transaction_timeout_ms"] = int(settings.transaction_timeout_s * 1000)
-        self._client = connected(KafkaProducer, settings.address, options)
-        _never_takes_a_new_epoch(self._client)
+        self._client = mended(connected(KafkaProducer, settings.address, options))
 
     def fence(self, timeout_s: float) -> bool:
         """Take the transactional id over."""
@@ -260,6 +263,18 @@ def _require_member(group: Any) -> None:
         raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
 
 
-def _never_takes_a_new_epoch(client: KafkaProducer) -> None:
-    """See the docstring of the module."""
+def mended(client: KafkaProducer) -> KafkaProducer:
+    """The same producer, without the two faults told of in the docstring of the module. Before its first request."""
+    net = client._sender._client
+    is_ready = net.await_ready
+
+    def await_ready(node_id: Any, timeout_ms: float) -> bool:
+        try:
+            return is_ready(node_id, timeout_ms=timeout_ms)
+        except native.KafkaConnectionError:
+            time.sleep(_PAUSE_S)  # on the sender's own thread, which would ask again at once
+            return False
+
+    net.await_ready = await_ready
     client._transaction_manager._supports_epoch_bump = lambda: False
+    return client

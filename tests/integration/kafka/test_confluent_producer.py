@@ -1,0 +1,66 @@
+"""The transactional producer on confluent-kafka."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from producer_contract import Member, ProducerContract
+
+from leaderq.kafka.confluent_producer import ConfluentProducer
+from leaderq.testing import eventually
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install 'leaderq[confluent]'")
+
+
+class ConfluentMember(Member):
+    """On librdkafka's consumer, whose own thread keeps the membership."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": topic,
+                "group.instance.id": "leader",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+                "error_cb": lambda _error: None,
+            }
+        )
+        self.topic = topic
+        self.joins = 0
+        self._join()
+
+    def _join(self) -> None:
+        before = self.joins
+
+        def assigned(_consumer: Any, _partitions: Any) -> None:
+            self.joins += 1
+
+        self.consumer.subscribe([self.topic], on_assign=assigned)
+
+        def joined() -> bool:
+            self.consumer.poll(0.1)
+            return self.joins > before
+
+        eventually(joined, timeout_s=20, message="the consumer is a member")
+
+    def metadata(self) -> Any:
+        return self.consumer.consumer_group_metadata()
+
+    def join_anew(self) -> None:
+        self.consumer.unsubscribe()
+        self.consumer.poll(0.1)
+        self._join()
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class TestConfluentProducer(ProducerContract):
+    """The contract, with confluent-kafka."""
+
+    factory = ConfluentProducer
+    member = ConfluentMember
+    fenced_causes = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED")

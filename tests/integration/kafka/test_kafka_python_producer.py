@@ -1,0 +1,54 @@
+"""The transactional producer on kafka-python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka import KafkaConsumer
+from producer_contract import Member, ProducerContract
+
+from leaderq.kafka.kafka_python_producer import KafkaPythonProducer
+from leaderq.testing import eventually
+
+
+class KafkaPythonMember(Member):
+    """On a ``KafkaConsumer``, whose own thread keeps the membership."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=address, group_id=topic, group_instance_id="leader", enable_auto_commit=False
+        )
+        self.consumer.subscribe([topic])
+        self.topic = topic
+        self._await_membership()
+
+    def _await_membership(self) -> None:
+        def joined() -> bool:
+            self.consumer.poll(timeout_ms=100)
+            return len(self.consumer.assignment()) == 4
+
+        eventually(joined, message="the consumer is a member")
+
+    def metadata(self) -> Any:
+        return self.consumer.group_metadata()
+
+    def join_anew(self) -> None:
+        before = self.metadata().generation_id
+        self.consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]
+
+        def joined() -> bool:
+            self.consumer.poll(timeout_ms=100)
+            return bool(self.metadata().generation_id > before)
+
+        eventually(joined, message="the group has another generation")
+
+    def close(self) -> None:
+        self.consumer.close(autocommit=False)
+
+
+class TestKafkaPythonProducer(ProducerContract):
+    """The contract, with kafka-python."""
+
+    factory = KafkaPythonProducer
+    member = KafkaPythonMember
+    fenced_causes = ("ProducerFencedError", "InvalidProducerEpochError")
