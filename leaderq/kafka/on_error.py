@@ -13,9 +13,9 @@
 treated as one that cannot be handled. ``"raise"`` never does that: a record that kills the process kills the next one
 too.
 
-Only errors about records are judged (:func:`is_about_records`). That leadership is lost, or that Kafka or ZooKeeper is
-away, says nothing about the record in hand; such errors pass through whatever the policy is, or an outage would empty a
-topic into the log.
+Only errors about records are judged (:func:`is_about_records`). That leadership is lost, that Kafka or ZooKeeper is away or
+leaderq wrongly configured says nothing about the record in hand; such errors pass through whatever the policy is, or an
+outage would empty a topic into the log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
-from leaderq.kafka.drain import KafkaAway, MembershipLost
+from leaderq.kafka.drain import BatchLost, KafkaAway, MembershipLost
 from leaderq.kafka.record import Partition, Record
 
 BACKOFF_S = 0.5
@@ -92,6 +92,8 @@ _ABOUT_SERVERS = (
     KafkaFenced,
     KafkaAway,
     MembershipLost,
+    BatchLost,
+    ConfigurationError,
     ServersUnreachable,
     ConnectionLost,
     SessionExpired,
@@ -280,8 +282,8 @@ def _problems_of_ending(value: Skipping | Burying, place: str) -> Iterator[str]:
         and not (isinstance(value.topic, str) and _TOPIC.match(value.topic))
     ):
         yield (
-            f"dead_letter(topic={value.topic!r}) in {place} is no name of a Kafka topic; use up to 249 letters, digits, '.', "
-            "'_' and '-', or leave it out"
+            f"dead_letter(topic={value.topic!r}) in {place} is no name of a Kafka topic; "
+            "use up to 249 letters, digits, '.', '_' and '-', or leave it out"
         )
 
 

@@ -1,0 +1,178 @@
+"""A desk that writes down all that is asked of it, with effects that are kept or undone as a real store would."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.kafka.dead_letters import Letter, read_letter
+from leaderq.kafka.delivery import delivery_of
+from leaderq.kafka.handling import Handling, Shape
+from leaderq.kafka.on_error import PoisonRecord, policy
+from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.term import OpenTerm
+
+A, B, C = Partition("t", 0), Partition("t", 1), Partition("t", 2)
+Place = tuple[Partition, int]
+
+
+def a_term(*, lasts_s: float = 60.0) -> OpenTerm:
+    return OpenTerm(
+        number=7, id="x", career="billing", candidate="a", deadline=now_s() + lasts_s, write=lambda _term, ops: list(ops)
+    )
+
+
+def records(where: Partition, *offsets: int) -> list[Record]:
+    return [Record(where.topic, where.number, offset, 0, None, b"v%d" % offset) for offset in offsets]
+
+
+def a_batch(**offsets: Sequence[int]) -> Batch:
+    """For instance ``a_batch(A=[0, 1], B=[7])``."""
+    names = {"A": A, "B": B, "C": C}
+    return batch_of({names[name]: records(names[name], *each) for name, each in offsets.items()})
+
+
+def where(record: Record) -> Place:
+    return Partition(record.topic, record.partition), record.offset
+
+
+class Bad(Exception):
+    """The user's error."""
+
+
+class FakeDesk:
+    """``log`` has what happened: ``handle A0 A1``, ``save A=2``, ``undo``, ``bury A1``.
+
+    ``fails`` is how often each record fails (a large number: always); ``undecodable`` those that never decode. With
+    ``names``, the user's code works record by record and says which one failed; without, it only raises. ``effects`` are
+    those of records that stand: with ``undoes`` only once they are saved.
+    """
+
+    def __init__(
+        self,
+        *,
+        fails: Mapping[Place, int] | None = None,
+        undecodable: frozenset[Place] = frozenset(),
+        undoes: bool = False,
+        names: bool = False,
+    ) -> None:
+        self.log: list[str] = []
+        self.fails = dict(fails or {})
+        self.undecodable = undecodable
+        self.undoes = undoes
+        self.names = names
+        self.decodes = bool(undecodable)
+        self.effects: list[Place] = []
+        self.saved: dict[Partition, int] = {}
+        self.letters: list[Letter] = []
+        self.before_handle: Callable[[Sequence[Record]], None] = lambda _records: None
+        self.before_save: Callable[[], None] = lambda: None
+        self.before_bury: Callable[[], None] = lambda: None
+        self._pending: list[Place] = []
+        self._lock = threading.Lock()
+
+    def decode(self, record: Record) -> Record:
+        if where(record) in self.undecodable:
+            raise Bad("not decodable")
+        return record.replace(value=("decoded", record.value))
+
+    def handle(self, records: Sequence[Record], term: OpenTerm) -> None:  # type: ignore[override]
+        with self._lock:
+            self.log.append("handle " + " ".join(map(_short, records)))
+        self.before_handle(records)
+        for record in records:
+            place = where(record)
+            with self._lock:
+                left = self.fails.get(place, 0)
+                if left:
+                    self.fails[place] = left - 1
+                else:
+                    (self._pending if self.undoes else self.effects).append(place)
+            if left and self.names:
+                raise PoisonRecord(record) from Bad(_short(record))
+            if left:
+                raise Bad(_short(record))
+
+    def save(self, term: OpenTerm, ends: Mapping[Partition, int]) -> None:  # type: ignore[override]
+        self.before_save()
+        self.log.append("save " + " ".join(f"{_letter(each)}={end}" for each, end in sorted(ends.items())))
+        assert all(end > self.saved.get(each, -1) for each, end in ends.items()), "saved backwards, or twice"
+        self.saved.update(ends)
+        self.effects += self._pending
+        self._pending = []
+
+    def undo(self) -> None:
+        self.log.append("undo")
+        self._pending = []
+
+    def bury(self, term: OpenTerm, topic: str, letter: Letter) -> None:  # type: ignore[override]
+        self.before_bury()
+        dead = read_letter(Record(topic, 0, 0, 0, letter.key, letter.value, letter.headers))
+        self.log.append(f"bury {_letter(dead.origin)}{dead.offset} on {topic} after {dead.attempts}: {dead.text}")
+        self.letters.append(letter)
+
+
+class FakeMarks:
+    """Marks in memory; ``deaths`` as earlier processes left them. Careful up to, and without, the offset in ``until``."""
+
+    def __init__(self, desk: FakeDesk, until: Mapping[Partition, int], deaths: Mapping[Place, int] | None = None) -> None:
+        self._log = desk.log
+        self._until = until
+        self._next: dict[Partition, int] = {}
+        self._deaths = dict(deaths or {})
+
+    def is_careful(self, partition: Partition) -> bool:
+        return self._next.get(partition, 0) < self._until.get(partition, 0)
+
+    def before(self, term: Any, record: Record) -> int:
+        self._log.append(f"mark {_short(record)}")
+        return self._deaths.get(where(record), 0)
+
+    def after(self, term: Any, record: Record) -> None:
+        self._log.append(f"unmark {_short(record)}")
+        self._next[where(record)[0]] = record.offset + 1
+
+
+class FakePace:
+    """Parts of ``size`` records, each but the first after ``wait_s``."""
+
+    def __init__(self, desk: FakeDesk, size: int, wait_s: float) -> None:
+        self._log = desk.log
+        self._size = size
+        self._wait_s = wait_s
+
+    def parts(self, records: Sequence[Record]) -> Any:
+        for at in range(0, len(records), self._size):
+            yield (self._wait_s if at else 0.0), records[at : at + self._size]
+
+    def handed_out(self) -> None:
+        self._log.append("handed out")
+
+
+def a_handling(
+    desk: FakeDesk,
+    on_error: object = "raise",
+    *,
+    shape: Shape | None = None,
+    delivery: str = "at_least_once",
+    **more: Any,
+) -> Handling:
+    store = "zookeeper" if desk.undoes else "kafka"
+    return Handling(
+        desk,  # type: ignore[arg-type]
+        shape or Shape(),
+        policy(on_error, "Billing"),
+        delivery_of(delivery, store, "Billing"),
+        career="billing",
+        **more,
+    )
+
+
+def _letter(partition: Partition) -> str:
+    return "ABC"[partition.number]
+
+
+def _short(record: Record) -> str:
+    return f"{'ABC'[record.partition]}{record.offset}"

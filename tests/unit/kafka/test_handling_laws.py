@@ -1,0 +1,176 @@
+"""What holds for every batch, every pattern of failures, every policy and shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fake_desk import A, B, Bad, C, FakeDesk, FakePace, Place, a_handling, a_term, records, where
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leaderq.kafka.handling import Shape
+from leaderq.kafka.on_error import dead_letter, retry, skip
+from leaderq.kafka.record import Batch, Partition, Record
+
+ALWAYS = 10**9
+
+
+@dataclass
+class Case:
+    batch: Batch
+    fails: dict[Place, int]
+    undecodable: frozenset[Place]
+    undoes: bool
+    names: bool
+    shape: Shape
+    paced: int
+
+    def places(self) -> list[Place]:
+        return [where(record) for rows in self.batch.records.values() for record in rows]
+
+    def hopeless(self) -> set[Place]:
+        return {place for place in self.places() if place in self.undecodable or self.fails.get(place, 0) >= ALWAYS}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    rows: dict[Partition, list[Record]] = {}
+    ends: dict[Partition, int] = {}
+    for partition in draw(st.permutations([A, B, C])):
+        offsets = sorted(draw(st.sets(st.integers(0, 12), max_size=5)))
+        if offsets:
+            rows[partition] = records(partition, *offsets)
+            ends[partition] = offsets[-1] + 1 + draw(st.integers(0, 2))
+    places = [where(record) for each in rows.values() for record in each]
+    fails = {place: draw(st.sampled_from([0, 0, 0, 1, 2, ALWAYS])) for place in places}
+    undecodable = frozenset(place for place in places if draw(st.integers(0, 9)) == 0)
+    shape = draw(st.sampled_from([Shape(), Shape(batches="partition"), Shape(workers=2)]))
+    return Case(
+        Batch(rows, ends),
+        fails,
+        undecodable,
+        draw(st.booleans()),
+        draw(st.booleans()),
+        shape,
+        draw(st.sampled_from([0, 0, 2])),
+    )
+
+
+class Run:
+    """One handling of a case, watched at every save."""
+
+    def __init__(self, case: Case, on_error: object, delivery: str = "at_least_once") -> None:
+        self.case = case
+        self.passed: set[Place] = set()
+        self.desk = desk = FakeDesk(fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names)
+        self.saves_first = delivery == "at_most_once"
+        save = desk.save
+
+        def watched(term: Any, ends: Mapping[Partition, int]) -> None:
+            save(term, ends)
+            if not self.saves_first:
+                self.check_prefix()
+
+        desk.save = watched  # type: ignore[method-assign]
+        handling = a_handling(
+            desk,
+            on_error,
+            shape=case.shape,
+            delivery=delivery,
+            pace=FakePace(desk, case.paced, 0.0) if case.paced else None,
+            on_skipped=lambda record, *_: self.passed.add(where(record)),
+            on_buried=lambda record, *_: self.passed.add(where(record)),
+        )
+        self.error: Bad | None = None
+        self.finished = False
+        try:
+            self.finished = handling.work(case.batch, a_term())
+        except Bad as exc:
+            self.error = exc
+        finally:
+            handling.close()
+
+    def check_prefix(self) -> None:
+        """Nothing is saved past a record that was neither handled nor passed over."""
+        done = set(self.desk.effects) | self.passed
+        for partition, offset in self.case.places():
+            assert offset >= self.desk.saved.get(partition, 0) or (partition, offset) in done
+
+    def check_order(self) -> None:
+        """First effects within a partition are in order."""
+        for partition in self.case.batch.records:
+            first = list(dict.fromkeys(offset for each, offset in self.desk.effects if each == partition))
+            assert first == sorted(first)
+
+
+POLICIES = st.sampled_from(
+    [skip(), dead_letter(), retry(1, backoff_s=0, then=skip()), retry(3, backoff_s=0, then=dead_letter())]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases(), POLICIES)
+def test_every_record_is_handled_or_passed_over_in_order_and_the_batch_is_saved_to_its_end(
+    case: Case, on_error: object
+) -> None:
+    run = Run(case, on_error)
+    assert run.finished
+    assert run.error is None
+    assert run.desk.saved == case.batch.ends
+    run.check_order()
+    assert set(run.desk.effects) | run.passed == set(case.places())
+    assert case.hopeless() <= run.passed
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases(), POLICIES)
+def test_where_effects_are_undone_each_record_counts_once_or_was_passed_over(case: Case, on_error: object) -> None:
+    case.undoes = True
+    run = Run(case, on_error)
+    assert Counter(run.desk.effects) == Counter(set(case.places()) - run.passed)
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases())
+def test_with_enough_retries_only_the_hopeless_are_passed_over(case: Case) -> None:
+    total = sum(count for count in case.fails.values() if count < ALWAYS)
+    run = Run(case, retry(max(1, total), backoff_s=0, then=skip()))
+    assert run.passed == case.hopeless()
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases(), st.sampled_from(["raise", retry(1, backoff_s=0)]))
+def test_where_errors_are_raised_nothing_is_passed_over(case: Case, on_error: object) -> None:
+    run = Run(case, on_error)
+    assert run.passed == set()
+    assert (run.error is None) == run.finished
+    run.check_prefix()
+    run.check_order()
+    if case.hopeless():
+        assert run.error is not None
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases(), st.sampled_from(["raise", skip(), dead_letter()]))
+def test_at_most_once_never_has_an_effect_twice_and_each_offset_is_saved_before_its_record_is_handled(
+    case: Case, on_error: object
+) -> None:
+    run = Run(case, on_error, "at_most_once")
+    assert all(count == 1 for count in Counter([*run.desk.effects, *run.desk._pending]).values())
+    for partition, offset in [*run.desk.effects, *run.desk._pending]:
+        assert offset < run.desk.saved[partition]
+    if run.error is None:
+        assert run.finished
+        assert run.desk.saved == case.batch.ends
+
+
+def test_the_laws_see_a_handling_that_breaks_them() -> None:
+    case = Case(Batch({A: records(A, 0, 1)}, {A: 2}), {(A, 0): ALWAYS}, frozenset(), False, True, Shape(), 0)
+    run = Run(case, skip())
+    run.passed.clear()
+    with pytest.raises(AssertionError):
+        run.check_prefix()

@@ -1,0 +1,254 @@
+"""Several partitions at once: the threads, and the handling on them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pytest
+from fake_desk import A, B, Bad, FakeDesk, FakePace, a_batch, a_handling, a_term, where
+
+from leaderq.kafka.handling import Handling, Shape
+from leaderq.kafka.on_error import dead_letter, retry, skip
+from leaderq.kafka.record import Record
+from leaderq.kafka.workers import Workers
+from leaderq.running.abandonment import AbandonableUnit
+from leaderq.term import Reason
+from leaderq.testing import eventually
+
+ALWAYS = 1000
+WAIT_S = 30.0
+
+
+def yes() -> bool:
+    return True
+
+
+# -- the threads -----------------------------------------------------------------------------------------------------------
+
+
+def test_outcomes_come_in_the_order_of_the_tasks_whatever_their_kind() -> None:
+    workers = Workers(2, "test")
+
+    def fail() -> int:
+        raise KeyboardInterrupt
+
+    outcomes = workers.run([lambda: 1, fail, lambda: 3], yes)
+    workers.close()
+    assert [outcome.value for outcome in outcomes] == [1, None, 3]
+    assert isinstance(outcomes[1].error, KeyboardInterrupt)
+    assert all(outcome.began for outcome in outcomes)
+
+
+def test_tasks_run_at_the_same_time_and_never_on_more_threads_than_asked_for() -> None:
+    workers = Workers(3, "test")
+    barrier = threading.Barrier(3)
+    meet: Callable[[], int] = partial(barrier.wait, WAIT_S)
+    outcomes = workers.run([meet] * 9, yes)
+    assert [outcome.error for outcome in outcomes] == [None] * 9
+    assert len([thread for thread in threading.enumerate() if thread.name.startswith("test-")]) == 3
+    workers.close()
+
+
+def test_no_task_begins_once_it_may_not_even_if_it_might_again() -> None:
+    workers = Workers(1, "test")
+    answers = iter([True, True, False, True])
+    outcomes = workers.run([lambda: 1] * 4, lambda: next(answers))
+    workers.close()
+    assert [outcome.began for outcome in outcomes] == [True, True, False, False]
+
+
+def test_nothing_to_do_is_done_at_once_if_somebody_is_there_to_say_so() -> None:
+    workers = Workers(1, "test")
+    assert workers.run([lambda: 1], lambda: False)[0].began is False
+    workers.close()
+
+
+def test_threads_end_when_closed_and_are_made_anew_when_needed() -> None:
+    workers = Workers(2, "test-closing")
+    for _ in range(2):
+        assert [outcome.value for outcome in workers.run([lambda: 1, lambda: 2], yes)] == [1, 2]
+        workers.close()
+        workers.close()
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("test-closing")]
+
+
+def test_jobs_in_quick_succession_do_not_disturb_each_other() -> None:
+    workers = Workers(4, "test")
+    for size in [1, 2, 3, 7] * 100:
+        tasks = [partial(int, index) for index in range(size)]
+        assert [outcome.value for outcome in workers.run(tasks, yes)] == list(range(size))
+    workers.close()
+
+
+def test_a_thread_struck_while_it_waits_begins_no_more_tasks_and_leaves_when_those_begun_are_done() -> None:
+    workers = Workers(1, "test")
+    unit = AbandonableUnit()
+    began, may_end = threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def first() -> None:
+        began.set()
+        assert may_end.wait(WAIT_S)
+        ran.append("first")
+
+    def waits() -> None:
+        assert not unit.run(lambda: workers.run([first, lambda: ran.append("second")], yes))
+
+    waiting = threading.Thread(target=waits)
+    waiting.start()
+    assert began.wait(WAIT_S)
+    unit.abandon()
+    assert waiting.is_alive()
+    threading.Timer(0.5, may_end.set).start()  # long enough for the strike to be delivered
+    waiting.join(WAIT_S)
+    assert not waiting.is_alive()
+    assert ran == ["first"]
+    assert [outcome.value for outcome in workers.run([lambda: 5], yes)] == [5]
+    workers.close()
+
+
+# -- the handling on them --------------------------------------------------------------------------------------------------
+
+
+def a_parallel(desk: FakeDesk, on_error: object = "raise", **more: object) -> Handling:
+    return a_handling(desk, on_error, shape=Shape(workers=3), **more)  # type: ignore[arg-type]
+
+
+def sorted_until_saved(log: list[str]) -> list[str]:
+    """The log with what ran at the same time in order of partition."""
+    first_save = next((at for at, line in enumerate(log) if not line.startswith("handle")), len(log))
+    return sorted(log[:first_save]) + log[first_save:]
+
+
+def test_partitions_are_handled_at_the_same_time_and_saved_once() -> None:
+    desk = FakeDesk()
+    barrier = threading.Barrier(3)
+    desk.before_handle = lambda _handed: barrier.wait(WAIT_S) and None
+    handling = a_parallel(desk)
+    assert handling.work(a_batch(A=[0, 1], B=[5], C=[2, 3]), a_term())
+    handling.close()
+    assert sorted_until_saved(desk.log) == ["handle A0 A1", "handle B5", "handle C2 C3", "save A=2 B=6 C=4"]
+
+
+def test_a_single_partition_needs_no_worker() -> None:
+    desk = FakeDesk()
+    threads: list[str] = []
+    desk.before_handle = lambda _handed: threads.append(threading.current_thread().name)
+    handling = a_parallel(desk)
+    assert handling.work(a_batch(A=[0, 1]), a_term())
+    assert threads == [threading.current_thread().name]
+    handling.close()
+
+
+def test_what_is_known_to_be_done_is_saved_once_then_the_first_error_in_order_is_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = FakeDesk(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)
+    handling = a_parallel(desk)
+    with pytest.raises(Bad, match="A1"):
+        handling.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), a_term())
+    handling.close()
+    assert sorted_until_saved(desk.log) == ["handle A0 A1", "handle B5 B6", "handle C2 C3", "save A=1 C=4"]
+    assert "2 records from" not in caplog.text
+    assert "t-1@5 failed too" in caplog.text
+
+
+def test_only_the_rest_of_the_partition_that_failed_is_handled_again() -> None:
+    desk = FakeDesk(fails={(B, 6): 2}, names=True)
+    handling = a_parallel(desk, retry(2, backoff_s=0))
+    assert handling.work(a_batch(A=[0, 1], B=[5, 6, 7]), a_term())
+    handling.close()
+    assert sorted_until_saved(desk.log) == [
+        "handle A0 A1", "handle B5 B6 B7", "save A=2 B=6", "handle B6", "handle B6", "save B=7", "handle B7", "save B=8",
+    ]  # fmt: skip
+
+
+def test_where_effects_are_undone_all_is_done_again_one_partition_after_the_other() -> None:
+    desk = FakeDesk(fails={(B, 6): ALWAYS}, undoes=True)
+    handling = a_parallel(desk, dead_letter())
+    assert handling.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
+    handling.close()
+    assert sorted_until_saved(desk.log) == [
+        "handle A0 A1", "handle B5 B6", "undo", "handle A0 A1", "save A=2",
+        "handle B5", "save B=6", "handle B6", "undo", "bury B6 on billing-dead after 2: B6", "save B=7",
+    ]  # fmt: skip
+    assert desk.effects == [(A, 0), (A, 1), (B, 5)]
+
+
+def test_where_effects_are_undone_and_the_error_is_to_be_raised_nothing_is_saved() -> None:
+    desk = FakeDesk(fails={(B, 6): ALWAYS}, undoes=True, names=True)
+    handling = a_parallel(desk)
+    with pytest.raises(Bad, match="B6"):
+        handling.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
+    handling.close()
+    assert sorted_until_saved(desk.log) == ["handle A0 A1", "handle B5 B6", "undo"]
+
+
+def test_a_term_that_ends_begins_no_further_partition_and_saves_what_is_done() -> None:
+    desk = FakeDesk()
+    term = a_term()
+    desk.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
+    handling = a_handling(desk, shape=Shape(workers=2))
+    assert not handling.work(a_batch(A=[0], B=[0], C=[0]), term)
+    handling.close()
+    done = {each for each, _offset in desk.effects}
+    assert desk.saved == dict.fromkeys(done, 1)
+    assert 1 <= len(done) <= 2
+
+
+def test_at_most_once_saves_all_partitions_at_once_and_handles_all_of_them_even_when_the_term_is_ending() -> None:
+    desk = FakeDesk()
+    term = a_term()
+    desk.before_save = lambda: term.wind_up(Reason.STEP_DOWN)
+    handling = a_parallel(desk, delivery="at_most_once")
+    assert handling.work(a_batch(A=[0], B=[0], C=[0]), term)
+    handling.close()
+    assert desk.log[0] == "save A=1 B=1 C=1"
+    assert sorted(desk.log[1:]) == ["handle A0", "handle B0", "handle C0"]
+
+
+def test_an_undecodable_value_holds_up_its_own_partition_only() -> None:
+    desk = FakeDesk(undecodable=frozenset({(A, 1)}))
+    handling = a_parallel(desk, skip())
+    assert handling.work(a_batch(A=[0, 1, 2], B=[5]), a_term())
+    handling.close()
+    assert desk.log == ["handle B5", "save B=6", "handle A0", "save A=1", "save A=2", "handle A2", "save A=3"]
+
+
+def test_parts_of_a_pace_are_split_by_partition_too() -> None:
+    desk = FakeDesk()
+    handling = a_parallel(desk, pace=FakePace(desk, 3, 0.0))
+    assert handling.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
+    handling.close()
+    assert desk.effects.count((B, 5)) == 1
+    assert desk.log[-2:] == ["handle B6", "save B=7"]
+    assert [line for line in desk.log if line.startswith("save")] == ["save A=2 B=6", "save B=7"]
+
+
+def test_the_records_of_a_partition_are_in_order_on_one_thread() -> None:
+    desk = FakeDesk()
+    threads: dict[object, set[str]] = {}
+
+    def note(handed: Sequence[Record]) -> None:
+        threads.setdefault(where(handed[0])[0], set()).add(threading.current_thread().name)
+
+    desk.before_handle = note
+    handling = a_parallel(desk)
+    assert handling.work(a_batch(A=range(50), B=range(50)), a_term())
+    handling.close()
+    assert [offset for each, offset in desk.effects if each == A] == list(range(50))
+    assert [len(names) for names in threads.values()] == [1, 1]
+
+
+def test_handling_closed_twice_goes_on_with_new_threads() -> None:
+    desk = FakeDesk()
+    handling = a_parallel(desk)
+    handling.close()
+    handling.close()
+    assert handling.work(a_batch(A=[0], B=[0]), a_term())
+    handling.close()
+    eventually(
+        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("leaderq-billing")], timeout_s=5
+    )
