@@ -45,7 +45,9 @@ class Stored(Paced):
             super().handle(records, term)
 
     def do(self, records: list[Record], term: Term) -> None:
-        self.cursor.executemany(self.insert, [(row.partition, row.offset, term.number) for row in records])
+        # Not executemany: after psycopg's pipeline PostgreSQL does not count how long the transaction is idle.
+        for row in records:
+            self.cursor.execute(self.insert, (row.partition, row.offset, term.number))
 
     def retire(self) -> None:
         super().retire()

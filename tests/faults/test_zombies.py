@@ -1,0 +1,166 @@
+"""A leader frozen past its term, whose clock stood still meanwhile and which ZooKeeper cannot reach: only a server can stop it.
+
+In each store it thaws in the middle of a batch, believing that it leads, and goes on. What it produces and commits is refused by
+the server; it demotes itself for that reason, goes back into the line, and leads again when its turn comes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import Cluster
+from feeding import Feeder
+from stores import HandledFiles, OutputTopic, Results
+from verdicts import exactly_once, repeated_at_changes_only, repetitions
+
+from leaderq.election import View
+
+SUSPENDED = str(Path(__file__).parent / "suspended")
+SHARE = 300
+
+
+class Zombie:
+    """One run: somebody leads, is frozen, thaws, and stands again."""
+
+    def __init__(self, cluster: Cluster, results: Results, feeder: Feeder, hold: Path) -> None:
+        self._cluster, self._results, self._feeder, self._hold = cluster, results, feeder, hold
+
+    def freeze(self) -> View:
+        """Freeze the leader in the middle of a batch, let another one work, and thaw it; gives the view of its term."""
+        self._feeder.feed(SHARE).join()
+        view = self._cluster.led()
+        self._works(view.term)
+        leader = self._cluster.candidates[view.leader]
+        wish = self._hold / view.leader
+        wish.touch()
+        self._cluster.eventually((self._hold / f"{view.leader}.held").exists, "the leader is in the middle of a batch")
+        self._cluster.proxies[view.leader].black_hole()
+        os.kill(leader.worker_pid, signal.SIGSTOP)
+        try:
+            self._cluster.succeeded(view)
+            self._feeder.feed(SHARE).join()
+            self._cluster.eventually(lambda: self._newest() > view.term, "the successor works")
+        finally:
+            wish.unlink()
+            os.kill(leader.worker_pid, signal.SIGCONT)
+        return view
+
+    def reach(self, view: View) -> None:
+        """Let the zombie speak to ZooKeeper again."""
+        self._cluster.proxies[view.leader].heal()
+
+    def is_deposed(self, view: View, reason: str) -> dict[str, Any]:
+        """Until the zombie has ended its term for ``reason``; gives what it logged."""
+        return self._cluster.candidates[view.leader].wait_for("term_ended", reason=reason, term=view.term, timeout_s=30)
+
+    def leads_again(self, view: View) -> None:
+        """Let ZooKeeper reach it; it stands, is given the leadership, and works."""
+        self.reach(view)
+        self._cluster.led()
+        self._feeder.feed(SHARE).join()
+        if self._cluster.led().leader != view.leader:
+            self._cluster.operator.transfer(view.leader, timeout_s=40)
+        self._feeder.feed(SHARE).join()
+        newest = self._cluster.led()
+        assert newest.leader == view.leader
+        self._works(newest.term)
+
+    def finish(self) -> None:
+        """Until all records are handled; all candidates have stopped then."""
+        places = lambda: {(one.partition, one.offset) for one in self._results.results()}  # noqa: E731
+        self._cluster.eventually(lambda: len(places()) >= self._feeder.fed, "all records are handled")
+        self._cluster.close()
+
+    def _works(self, term: int) -> None:
+        self._cluster.eventually(lambda: self._newest() >= term, f"term {term} works")
+
+    def _newest(self) -> int:
+        return max((one.term for one in self._results.results()), default=0)
+
+
+@pytest.fixture
+def zombie(a_cluster: Any, kafka_broker: Any, feeder: Feeder, hold: Path) -> Callable[..., Zombie]:
+    def make(results: Results, **more: Any) -> Zombie:
+        environment = {"PYTHONPATH": SUSPENDED, **more.pop("environment", {})}
+        cluster = a_cluster(
+            results,
+            kafka_broker.address,
+            environment=environment,
+            session_timeout_s=4,
+            arguments=["--no-guardian"],  # its clock, unlike a guardian's in the same machine, would not have stood still
+            **more,
+        )
+        return Zombie(cluster, results, feeder, hold)
+
+    return make
+
+
+def ends(feeder: Feeder) -> dict[int, int]:
+    return {where.number: end for where, end in feeder.ends().items()}
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_the_broker_refuses_a_zombies_commit(zombie, results_of, feeder, client) -> None:
+    needs(client)
+    results: HandledFiles = results_of("kafka")
+    one: Zombie = zombie(results, environment={"CLIENT": client})
+    view = one.freeze()
+    one.is_deposed(view, "fenced")
+    one.leads_again(view)
+    one.finish()
+    assert repeated_at_changes_only(results.handled(), ends(feeder)) == []
+    assert repetitions(results.handled()) > 0  # the zombie's batch was its successor's too
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_the_broker_refuses_what_a_zombie_produces_and_commits_in_a_transaction(zombie, results_of, feeder, client) -> None:
+    needs(client)
+    results: OutputTopic = results_of("transaction")
+    one: Zombie = zombie(results, environment={"CLIENT": client})
+    view = one.freeze()
+    one.is_deposed(view, "fenced")
+    one.leads_again(view)
+    one.finish()
+    assert exactly_once(results.all_results(), ends(feeder)) == []
+
+
+def test_the_session_of_a_zombie_that_writes_with_its_offsets_is_refused_by_zookeeper(zombie, results_of, feeder) -> None:
+    results = results_of("zookeeper")
+    one: Zombie = zombie(results)
+    view = one.freeze()
+    one.reach(view)
+    one.is_deposed(view, "session")
+    one.leads_again(view)
+    one.finish()
+    assert exactly_once(results.results(), ends(feeder)) == []
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_the_database_refuses_a_zombies_transaction(zombie, results_of, feeder, store) -> None:
+    results = results_of(store)
+    one: Zombie = zombie(results, target="database_career:StoredAtOnce")
+    view = one.freeze()
+    one.is_deposed(view, "fenced")
+    one.leads_again(view)
+    one.finish()
+    assert exactly_once(results.results(), ends(feeder)) == []
+
+
+def test_a_zombie_frozen_in_the_middle_of_a_database_transaction_keeps_nobody_waiting(zombie, results_of, feeder) -> None:
+    results = results_of("postgres")
+    one: Zombie = zombie(results, environment={"IDLE_TIMEOUT": "1s"})
+    view = one.freeze()
+    one.is_deposed(view, "failed")
+    one.leads_again(view)
+    one.finish()
+    assert exactly_once(results.results(), ends(feeder)) == []
+
+
+def needs(client: str) -> None:
+    if client == "confluent":
+        pytest.importorskip("confluent_kafka")
