@@ -102,6 +102,7 @@ def connection_options(address: str, security: KafkaSecurity, heard: Heard | Non
         "reconnect.backoff.max.ms": 1000,
         "retry.backoff.ms": 20,
         "log_level": 0,
+        "log.queue": True,  # even a fatal error is then not written to stderr: it waits for a queue that is never set
         "error_cb": heard or Heard(),
     }
     if security.protocol.startswith("SASL_"):

@@ -55,7 +55,7 @@ class ConfluentProducer:
         self._heard = Heard()
         self._client: Any = None
         self._began_s: float | None = None
-        self._failed: list[Any] = []
+        self._failed: list[tuple[str, Any]] = []
         self._offsets_sent = self._commit_asked = False
 
     def open(self) -> None:
@@ -111,13 +111,13 @@ class ConfluentProducer:
                 deadline = deadline or now_s() + self._settings.request_timeout_s
                 if now_s() > deadline:
                     raise KafkaAway(f"Kafka {self._settings.address!r} accepts no messages at the moment") from exc
-                self._producer.poll(0.05)
+                self._call("producing", self._producer.poll, 0.05)
             except self._confluent.KafkaException as exc:
                 raise self._translated(exc, f"producing to {topic!r}") from exc
 
-    def _delivered(self, error: Any, _message: Any) -> None:
+    def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._failed.append(error)
+            self._failed.append((message.topic(), error))
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
         """Commit the transaction with these offsets of the group."""
@@ -138,15 +138,17 @@ class ConfluentProducer:
         self._began_s = None
 
     def _flush(self, deadline: float) -> None:
-        if self._producer.flush(_left_s(deadline)) and not self._failed:
+        left = self._call("producing", self._producer.flush, _left_s(deadline))
+        if left and not self._failed:
             if self._heard.refusal is not None:
                 raise translated(self._heard.refusal, "producing", self._settings.address)
             raise KafkaAway(f"Kafka {self._settings.address!r} has not acknowledged all messages yet")
         if self._failed:
-            found = translated(self._failed[0], "producing", self._settings.address, self._heard)
+            topic, failure = self._failed[0]
+            found = translated(failure, f"producing to {topic!r}", self._settings.address, self._heard)
             # Given up by the client (after the transaction's time-out), so the transaction cannot be completed.
             error = BatchLost(str(found)) if isinstance(found, KafkaAway) else self._explained(found)
-            raise error from self._confluent.KafkaException(self._failed[0])
+            raise error from self._confluent.KafkaException(failure)
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
         if self._offsets_sent:
@@ -176,14 +178,21 @@ class ConfluentProducer:
         closer.start()
         closer.join(_CLOSE_S)
 
-    def _call(self, doing: str, function: Any, *args: Any) -> None:
+    def _call(self, doing: str, function: Any, *args: Any) -> Any:
         try:
-            function(*args)
+            return function(*args)
         except self._confluent.KafkaException as exc:
-            found = self._translated(exc, doing)
-            if isinstance(found, KafkaAway) and exc.args[0].txn_requires_abort():
-                found = BatchLost(str(found))
-            raise found from exc
+            raise self._to_raise(exc, doing) from exc
+        except SystemError as exc:
+            # A fatal error is raised from within whatever serves callbacks, even between two callbacks, which confuses Python.
+            if not isinstance(exc.__cause__, self._confluent.KafkaException):
+                raise
+            raise self._to_raise(exc.__cause__, doing) from exc.__cause__
+
+    def _to_raise(self, exc: Any, doing: str) -> LeaderqError:
+        found = self._translated(exc, doing)
+        lost = isinstance(found, KafkaAway) and exc.args[0].txn_requires_abort()
+        return BatchLost(str(found)) if lost else found
 
     def _translated(self, exc: Any, doing: str) -> LeaderqError:
         return self._explained(translated(exc, doing, self._settings.address, self._heard))

@@ -78,7 +78,7 @@ class KafkaPythonProducer:
         self._began_s: float | None = None
         self._offsets_sent: Any = None
         self._ending: Any = None
-        self._failed: list[BaseException] = []
+        self._failed: list[tuple[str, BaseException]] = []
 
     def open(self) -> None:
         """Connect, without fencing anybody."""
@@ -118,7 +118,10 @@ class KafkaPythonProducer:
             raise self._translated(exc, f"producing to {topic!r}") from exc
         except ValueError as exc:  # a partition that is not there
             raise UnknownTopic(f"producing to {topic!r} at Kafka {self._settings.address!r}: {exc}") from exc
-        sent.add_errback(self._failed.append)
+        sent.add_errback(self._note, topic)
+
+    def _note(self, topic: str, error: BaseException) -> None:
+        self._failed.append((topic, error))
 
     def _know(self, topic: str) -> None:
         """Learn of a topic, or raise if there is none."""
@@ -161,8 +164,9 @@ class KafkaPythonProducer:
             except (native.KafkaTimeoutError, native.UnknownError):
                 continue  # not yet; the second is said of a batch that was too large and is sent in halves
         if self._failed:
-            exc = self._failed[0]
-            found = self._translated(exc, "producing") if isinstance(exc, native.KafkaError) else KafkaError(str(exc))
+            topic, exc = self._failed[0]
+            doing = f"producing to {topic!r}"
+            found = self._translated(exc, doing) if isinstance(exc, native.KafkaError) else KafkaError(f"{doing}: {exc}")
             # Given up by the client (after delivery_timeout_ms), so its place in the sequence of messages is lost as well.
             raise BatchLost(str(found)) if isinstance(found, KafkaAway) else found from exc
 

@@ -8,6 +8,7 @@ import pytest
 from producer_contract import Member, ProducerContract
 
 from leaderq.kafka.confluent_producer import ConfluentProducer
+from leaderq.kafka.topics import create_topics
 from leaderq.testing import eventually
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install 'leaderq[confluent]'")
@@ -28,7 +29,7 @@ class ConfluentMember(Member):
                 "error_cb": lambda _error: None,
             }
         )
-        self.topic = topic
+        self.address, self.topics = address, [topic]
         self.joins = 0
         self._join()
 
@@ -38,7 +39,7 @@ class ConfluentMember(Member):
         def assigned(_consumer: Any, _partitions: Any) -> None:
             self.joins += 1
 
-        self.consumer.subscribe([self.topic], on_assign=assigned)
+        self.consumer.subscribe(self.topics, on_assign=assigned)
 
         def joined() -> bool:
             self.consumer.poll(0.1)
@@ -50,8 +51,9 @@ class ConfluentMember(Member):
         return self.consumer.consumer_group_metadata()
 
     def join_anew(self) -> None:
-        self.consumer.unsubscribe()
-        self.consumer.poll(0.1)
+        more = f"{self.topics[0]}-more"
+        create_topics(self.address, {more: 1})
+        self.topics.append(more)
         self._join()
 
     def close(self) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 from kafka import KafkaConsumer
 from producer_contract import Member, ProducerContract
 
+from leaderq.kafka.client_options import consumer_options
+from leaderq.kafka.connecting import connected
+from leaderq.kafka.drain import DrainSettings
 from leaderq.kafka.kafka_python_producer import KafkaPythonProducer
 from leaderq.testing import eventually
 
@@ -15,9 +18,8 @@ class KafkaPythonMember(Member):
     """On a ``KafkaConsumer``, whose own thread keeps the membership."""
 
     def __init__(self, address: str, topic: str) -> None:
-        self.consumer = KafkaConsumer(
-            bootstrap_servers=address, group_id=topic, group_instance_id="leader", enable_auto_commit=False
-        )
+        settings = DrainSettings(address=address, topics=(topic,), group=topic, member="leader")
+        self.consumer = connected(KafkaConsumer, address, {**consumer_options(settings), "auto_offset_reset": "earliest"})
         self.consumer.subscribe([topic])
         self.topic = topic
         self._await_membership()
