@@ -1,0 +1,137 @@
+"""One broker with a listener for each way to be guarded, and who may come in by which."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
+
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.testing import KafkaBroker
+
+USER, PASSWORD, KEY_PASSWORD = "biller", "right-secret", "key-secret"
+LISTENERS = {
+    "TLS": "SSL",
+    "MUTUAL": "SSL",  # clients show a certificate
+    "ELSEWHERE": "SSL",  # its certificate names another host
+    "PLAIN": "SASL_PLAINTEXT",
+    "SCRAM": "SASL_SSL",
+}
+_PLAIN_USERS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'username="admin" password="admin-secret" user_admin="admin-secret" user_{USER}="{PASSWORD}";'
+)
+
+
+def run_openssl(*words: str) -> None:
+    try:
+        subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
+    except FileNotFoundError:
+        pytest.skip("making a certificate needs the program openssl")
+
+
+class Certificates:
+    """An authority, what it has signed, and an authority that nobody knows; all are PEM files in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        for name in ("ca", "unknown-ca"):
+            run_openssl(
+                *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"),
+                *("-keyout", str(self.key(name)), "-out", str(self.certificate(name))),
+            )
+        self._sign("server", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+        self._sign("elsewhere", "subjectAltName=DNS:elsewhere.example")
+        self._sign("client", "extendedKeyUsage=clientAuth")
+        run_openssl(
+            *("pkcs8", "-topk8", "-in", str(self.key("client")), "-out", str(self.key("client-locked"))),
+            *("-passout", f"pass:{KEY_PASSWORD}"),
+        )
+        run_openssl(
+            *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=stranger"),
+            *("-keyout", str(self.key("stranger")), "-out", str(self.certificate("stranger"))),
+        )
+
+    def key(self, name: str) -> Path:
+        return self._folder / f"{name}.key"
+
+    def certificate(self, name: str) -> Path:
+        return self._folder / f"{name}.crt"
+
+    def both(self, name: str) -> Path:
+        """Key and certificate in one file, as a broker wants them."""
+        path = self._folder / f"{name}.pem"
+        path.write_text(self.key(name).read_text() + self.certificate(name).read_text())
+        return path
+
+    def _sign(self, name: str, extension: str) -> None:
+        request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
+        extensions.write_text(extension + "\n")
+        run_openssl(
+            *("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}"),
+            *("-keyout", str(self.key(name)), "-out", str(request)),
+        )
+        run_openssl(
+            *("x509", "-req", "-in", str(request), "-days", "2", "-CA", str(self.certificate("ca"))),
+            *("-CAkey", str(self.key("ca")), "-CAcreateserial", "-extfile", str(extensions)),
+            *("-out", str(self.certificate(name))),
+        )
+
+
+class Guarded:
+    """The running broker; ``way_in(listener)`` is what its clients need."""
+
+    def __init__(self, folder: Path) -> None:
+        self.certificates = Certificates(folder)
+        self.broker = KafkaBroker(listeners=LISTENERS, properties=self._properties())
+
+    def start(self) -> Guarded:
+        self.broker.start()
+        admin = KafkaAdminClient(bootstrap_servers=self.broker.address)
+        try:
+            credential = UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, PASSWORD)
+            assert admin.alter_user_scram_credentials([credential]) == {USER: None}
+        finally:
+            admin.close()
+        return self
+
+    def address_of(self, listener: str) -> str:
+        return self.broker.address_of(listener)
+
+    def way_in(self, listener: str) -> KafkaSecurity:
+        protocol, ca = LISTENERS[listener], str(self.certificates.certificate("ca"))
+        security = KafkaSecurity(protocol=protocol)
+        if protocol.startswith("SASL"):
+            mechanism = "PLAIN" if listener == "PLAIN" else "SCRAM-SHA-512"
+            security = replace(security, mechanism=mechanism, user=USER, password=PASSWORD)
+        if protocol.endswith("SSL"):
+            security = replace(security, ca=ca)
+        if listener == "MUTUAL":
+            cert, key = self.certificates.certificate("client"), self.certificates.key("client-locked")
+            security = replace(security, cert=str(cert), key=str(key), key_password=KEY_PASSWORD)
+        return security
+
+    def _properties(self) -> Mapping[str, str]:
+        properties = {
+            "listener.name.mutual.ssl.client.auth": "required",
+            "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.plain.plain.sasl.jaas.config": _PLAIN_USERS,
+            "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.scram.scram-sha-512.sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            ),
+        }
+        for listener, protocol in LISTENERS.items():
+            if protocol.endswith("SSL"):
+                shown = "elsewhere" if listener == "ELSEWHERE" else "server"
+                properties |= {
+                    f"listener.name.{listener.lower()}.ssl.keystore.type": "PEM",
+                    f"listener.name.{listener.lower()}.ssl.keystore.location": str(self.certificates.both(shown)),
+                    f"listener.name.{listener.lower()}.ssl.truststore.type": "PEM",
+                    f"listener.name.{listener.lower()}.ssl.truststore.location": str(self.certificates.certificate("ca")),
+                }
+        return properties

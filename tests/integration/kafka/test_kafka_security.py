@@ -1,0 +1,319 @@
+"""Careers at a broker that demands TLS, certificates of clients, or passwords: let in by the right ones, told why by the wrong.
+
+One broker for the module, with a listener for each demand; both client libraries.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import Driver, Recorder
+from guarded_broker import KEY_PASSWORD, LISTENERS, PASSWORD, USER, Guarded
+
+from leaderq.config import Settings
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, ServersUnreachable
+from leaderq.events import EventBus
+from leaderq.kafka import Record
+from leaderq.kafka.drain import Drain, DrainSettings
+from leaderq.kafka.kafka_python import KafkaPythonDrain
+from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
+from leaderq.term import Term
+from leaderq.testing import eventually
+from leaderq.testing.candidate_process import CandidateProcess
+from leaderq.testing.waiting import patience
+
+WRONG = "wrong-secret"
+CLIENTS = [
+    "kafka-python",
+    pytest.param(
+        "confluent",
+        marks=pytest.mark.skipif(
+            importlib.util.find_spec("confluent_kafka") is None, reason="leaderq[confluent] is not there"
+        ),
+    ),
+]
+
+every_client = pytest.mark.parametrize("client", CLIENTS)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    made = Guarded(tmp_path_factory.mktemp("guarded"))
+    try:
+        yield made.start()
+    finally:
+        made.broker.stop()
+
+
+@pytest.fixture
+def topic(guarded: Guarded, topic_name: str) -> str:
+    create_topics(guarded.broker.address, {topic_name: 2, f"{topic_name}-out": 1})
+    return topic_name
+
+
+def settings_of(address: str, security: KafkaSecurity, **more: Any) -> Settings:
+    words = {f"kafka_{name}": value for name, value in asdict(security).items()}
+    for name in ("ca", "cert", "key"):
+        words[f"kafka_{name}"] = words[f"kafka_{name}"] and Path(words[f"kafka_{name}"])
+    return Settings(kafka=address, **words, **more)
+
+
+@pytest.fixture
+def drive(guarded: Guarded, topic: str, session: Any, znode_root: str) -> Iterator[Callable[..., Driver]]:
+    """Prepare a career that comes in by a listener."""
+    made: list[Driver] = []
+
+    def make(listener: str, kind: type[Recorder] = Recorder, **attributes: Any) -> Driver:
+        declared = {"topics": topic, "group": topic, **attributes}
+        career: Any = type(kind.__name__, (kind,), declared)()
+        way_in = guarded.way_in(listener)
+        career.settings = settings_of(guarded.address_of(listener), way_in, career=topic, root=znode_root)
+        session.ensure_path(f"{znode_root}/{topic}")  # as the election does
+        career.events = EventBus()
+        career.candidate_id = "me"
+        career.session = session
+        made.append(Driver(career))
+        career.prepare()
+        return made[-1]
+
+    yield make
+    for driver in made:
+        with suppress(Exception):
+            driver.career.retire()
+
+
+class Forwarding(Recorder):
+    """Sends each value on, in the transaction of its offsets."""
+
+    offsets = "transaction"
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        for record in records:
+            self.produce(f"{self.topics}-out", record.value)
+        super().handle(records, term)
+
+
+@every_client
+@pytest.mark.parametrize("listener", ["TLS", "MUTUAL", "PLAIN", "SCRAM"])
+def test_a_career_reads_and_commits_where_it_shows_what_is_demanded(
+    guarded: Guarded, drive: Any, topic: str, listener: str, client: str
+) -> None:
+    way_in = {"address": guarded.address_of(listener), "security": guarded.way_in(listener)}
+    driver = drive(listener, client=client).begin()
+    values = [b"%d" % n for n in range(50)]
+    assert produce(topic=topic, records=((value, value) for value in values), **way_in) == 50
+    driver.run_until(lambda: len(driver.career.seen) == 50)
+    driver.end()
+    assert sorted(driver.career.values()) == sorted(values)
+    ends = end_offsets(topic=topic, **way_in)
+    assert committed(group=topic, topic=topic, **way_in) == ends
+    assert sum(ends.values()) == 50
+
+
+@every_client
+@pytest.mark.parametrize("listener", ["MUTUAL", "SCRAM"])
+def test_a_career_produces_in_transactions_there_too(
+    guarded: Guarded, drive: Any, topic: str, listener: str, client: str
+) -> None:
+    way_in = {"address": guarded.address_of(listener), "security": guarded.way_in(listener)}
+    driver = drive(listener, Forwarding, client=client).begin()
+    produce(topic=topic, records=((b"k", b"%d" % n) for n in range(20)), **way_in)
+    driver.run_until(lambda: len(driver.career.seen) == 20)
+    driver.end()
+    assert end_offsets(topic=f"{topic}-out", **way_in)[0] >= 20
+
+
+@pytest.mark.parametrize("listener", ["TLS", "MUTUAL", "PLAIN", "SCRAM"])
+def test_topics_are_made_where_something_is_demanded(guarded: Guarded, topic_name: str, listener: str) -> None:
+    security, address = guarded.way_in(listener), guarded.address_of(listener)
+    create_topics(address, {topic_name: 3}, security=security)
+    assert end_offsets(address, topic_name, security=security) == {0: 0, 1: 0, 2: 0}
+
+
+def refusals(guarded: Guarded) -> dict[str, tuple[str, KafkaSecurity, type[LeaderqError], str]]:
+    """By name: listener, what is shown there, the error, and a word of it that names the cause."""
+    way_in, certificates = guarded.way_in, guarded.certificates
+    unknown = str(certificates.certificate("unknown-ca"))
+    stranger = {
+        "cert": str(certificates.certificate("stranger")),
+        "key": str(certificates.key("stranger")),
+        "key_password": None,
+    }
+    return {
+        "wrong password": ("PLAIN", replace(way_in("PLAIN"), password=WRONG), AccessRefused, "password"),
+        "wrong password over TLS": ("SCRAM", replace(way_in("SCRAM"), password=WRONG), AccessRefused, "password"),
+        "unknown user over TLS": ("SCRAM", replace(way_in("SCRAM"), user="nobody"), AccessRefused, "user"),
+        "wrong mechanism": ("PLAIN", replace(way_in("PLAIN"), mechanism="SCRAM-SHA-512"), AccessRefused, "mechanism"),
+        "wrong mechanism over TLS": (
+            "SCRAM",
+            replace(way_in("SCRAM"), mechanism="SCRAM-SHA-256"),
+            AccessRefused,
+            "mechanism",
+        ),
+        "unknown authority": ("TLS", replace(way_in("TLS"), ca=unknown), ServersUnreachable, "certificate"),
+        "no authority": ("TLS", replace(way_in("TLS"), ca=None), ServersUnreachable, "certificate"),
+        "unknown authority with a password": (
+            "SCRAM",
+            replace(way_in("SCRAM"), ca=unknown),
+            ServersUnreachable,
+            "certificate",
+        ),
+        "a certificate for another host": ("ELSEWHERE", way_in("ELSEWHERE"), ServersUnreachable, "certificate"),
+        "no certificate of one's own": (
+            "MUTUAL",
+            replace(way_in("MUTUAL"), cert=None, key=None),
+            ServersUnreachable,
+            "certificate",
+        ),
+        "a stranger's certificate": ("MUTUAL", replace(way_in("MUTUAL"), **stranger), ServersUnreachable, "certificate"),
+    }
+
+
+REFUSALS = (
+    "wrong password",
+    "wrong password over TLS",
+    "unknown user over TLS",
+    "wrong mechanism",
+    "wrong mechanism over TLS",
+    "unknown authority",
+    "no authority",
+    "unknown authority with a password",
+    "a certificate for another host",
+    "no certificate of one's own",
+    "a stranger's certificate",
+)
+
+
+def drain_of(client: str, settings: DrainSettings) -> Drain:
+    if client == "kafka-python":
+        return KafkaPythonDrain(settings)
+    from leaderq.kafka.confluent_drain import ConfluentDrain
+
+    return ConfluentDrain(settings)
+
+
+@every_client
+@pytest.mark.parametrize("what", REFUSALS)
+def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
+    guarded: Guarded, topic: str, client: str, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener, security, error, cause = refusals(guarded)[what]
+    address = guarded.address_of(listener)
+    drain = drain_of(client, DrainSettings(address, (topic,), topic, "me", security=security, open_timeout_s=2.0))
+    before = threading.active_count()
+    with caplog.at_level(logging.DEBUG), pytest.raises(error) as refused:
+        drain.open()
+    drain.close()
+    assert address in str(refused.value)
+    assert cause in str(refused.value)
+    assert not any(secret in caplog.text + str(refused.value) for secret in (WRONG, PASSWORD, KEY_PASSWORD))
+    eventually(lambda: threading.active_count() <= before, message="no thread is left behind")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"ca": "/no/such/file"}, "kafka_ca='/no/such/file'"),
+        ({"cert": "/no/such/file"}, "kafka_cert='/no/such/file'"),
+        ({"key_password": WRONG}, "key's password"),
+        ({"key_password": None}, "key's password"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named_at_once_and_nobody_is_asked_for_a_password(
+    guarded: Guarded, changes: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        check_reachable(guarded.address_of("MUTUAL"), replace(guarded.way_in("MUTUAL"), **changes))
+
+
+def test_a_certificates_host_is_not_looked_at_if_so_wished(guarded: Guarded) -> None:
+    check_reachable(guarded.address_of("ELSEWHERE"), replace(guarded.way_in("ELSEWHERE"), check_hostname=False))
+
+
+CAREER = """
+from leaderq import KafkaLeaderCareer
+
+class Drain(KafkaLeaderCareer):
+    name = "guarded-drain"
+    topics = {topic!r}
+    client = {client!r}
+
+    def handle(self, records, term):
+        print(*(record.value.decode() for record in records), flush=True)
+"""
+
+
+def variables(security: KafkaSecurity) -> dict[str, str]:
+    return {f"LEADERQ_KAFKA_{name.upper()}": str(value) for name, value in asdict(security).items() if value is not None}
+
+
+@every_client
+@pytest.mark.parametrize("listener", ["MUTUAL", "SCRAM"])
+def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_on_a_command_line(
+    guarded: Guarded, topic: str, zookeeper_server: Any, znode_root: str, tmp_path: Path, listener: str, client: str
+) -> None:
+    (tmp_path / "career.py").write_text(CAREER.format(topic=topic, client=client))
+    security, address = guarded.way_in(listener), guarded.address_of(listener)
+    produce(address, topic, [(b"k", b"%d" % n) for n in range(10)], security=security)
+    with CandidateProcess(
+        "career:Drain",
+        id="a",
+        zookeeper=zookeeper_server.address,
+        kafka=address,
+        cwd=tmp_path,
+        arguments=["--root", znode_root, "--log-level", "debug"],
+        environment=variables(security),
+    ) as process:
+        process.wait_for("stage_began", stage="execution")
+        eventually(lambda: sum(committed(address, "guarded-drain", topic, security=security).values()) == 10, timeout_s=20)
+        seen = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (process.pid, process.worker_pid)]
+        process.terminate()
+        assert process.wait() == 0
+    seen += [json.dumps(line) for line in process.lines]
+    assert not any(secret in text for text in seen for secret in (PASSWORD, KEY_PASSWORD))
+
+
+@pytest.mark.parametrize("listener", [*LISTENERS, "wrong"])
+def test_doctor_says_whether_these_settings_are_let_in(
+    guarded: Guarded, zookeeper_server: Any, znode_root: str, listener: str
+) -> None:
+    at, way_in = (
+        ("SCRAM", replace(guarded.way_in("SCRAM"), password=WRONG))
+        if listener == "wrong"
+        else (
+            listener,
+            guarded.way_in(listener),
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "leaderq", "doctor", "--json", "--root", znode_root, "--connect-timeout-s", "2"],
+        env={
+            **os.environ,
+            **variables(way_in),
+            "LEADERQ_ZOOKEEPER": zookeeper_server.address,
+            "LEADERQ_KAFKA": guarded.address_of(at),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60 * patience(),
+    )
+    (found,) = [each for each in map(json.loads, done.stdout.splitlines()) if each["check"] == "kafka"]
+    expected = {"ELSEWHERE": (3, "failed", "certificate"), "wrong": (2, "failed", "check user, password")}
+    code, verdict, word = expected.get(listener, (0, "ok", "answers"))
+    assert (done.returncode, found["verdict"]) == (code, verdict), found
+    assert word in found["detail"]
+    assert not any(secret in done.stdout + done.stderr for secret in (PASSWORD, KEY_PASSWORD, WRONG))
+    assert USER not in done.stderr
