@@ -89,9 +89,12 @@ class DatabaseOffsets:
         self._table = sql.checked_table(table)
 
     def create_table(self) -> None:
-        """Make the table of offsets if it is not there."""
-        with self._database.transaction() as cursor:
-            self._execute(cursor, sql.CREATE)
+        """Make the table of offsets if it is not there; any number of processes may do it at once."""
+        try:
+            self._create_table()
+        except self._database.error:
+            # PostgreSQL's IF NOT EXISTS fails where two create at once; the second time it is there. A true error comes again.
+            self._create_table()
 
     def load(self, term: Term) -> dict[Partition, int]:
         """Refuse all terms before ``term`` from now on, and give the offsets at which to read on; {} before the first batch.
@@ -132,6 +135,10 @@ class DatabaseOffsets:
     def close(self) -> None:
         """Close the connection, if it was opened here. May be called twice."""
         self._database.close()
+
+    def _create_table(self) -> None:
+        with self._database.transaction() as cursor:
+            self._execute(cursor, sql.CREATE)
 
     def _load(self, term: Term) -> dict[Partition, int]:
         with self._database.transaction() as cursor:

@@ -188,6 +188,29 @@ def test_terms_that_meet_at_the_first_load_of_all_both_come_to_an_end_and_the_ne
         stores[7].load(a_term(7))
 
 
+def test_processes_that_create_the_table_at_once_all_find_it_there(postgres) -> None:
+    for _ in range(3):
+        barrier, failed = threading.Barrier(8), []
+
+        def create(barrier=barrier, failed=failed) -> None:
+            store = DatabaseOffsets(postgres.connect, career="c")
+            barrier.wait(20)
+            try:
+                store.create_table()
+            except Exception as exc:
+                failed.append(exc)
+            store.close()
+
+        threads = [threading.Thread(target=create) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert failed == []
+        with postgres.connect(autocommit=True) as connection:
+            connection.execute("DROP TABLE leaderq_offsets")
+
+
 def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(a_store, results) -> None:
     store, term = a_store(), a_term(1)
     store.load(term)
