@@ -2,9 +2,10 @@
 
 * It forgets the socket of each failed handshake, which stays open until the garbage collector comes by.
 * It throws away what it has read from a connection that was closed right behind: a broker's "wrong password", usually.
-* It reads the files of certificates at each attempt to connect, and takes a file that is missing or a wrong password of a key for
-  a broker that does not answer. Here they are read once, and a fault is the user's. (Without a password, Python would ask for one on
-  the terminal.)
+* It reads the files of certificates at each attempt to connect, and takes a file that is missing or a wrong password of a
+key for
+  a broker that does not answer. Here they are read once, and a fault is the user's. (Without a password, Python would ask
+  for one on the terminal.)
 
 A program may give kafka-python an SSL context of its own, and Python lets a context make sockets of a class of its own.
 """
