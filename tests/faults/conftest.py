@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from cluster import Cluster
-from feeding import Feeder, plain
+from feeding import PARTITIONS, Feeder, plain
 from stores import CoveredRanges, HandledFiles, OutputTopic, PostgresTable, Results, SqliteTable
 
 from leaderq import connect
 from leaderq.kafka.topics import create_topics
-
-PARTITIONS = 4
 
 
 @pytest.fixture

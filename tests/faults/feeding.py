@@ -11,6 +11,7 @@ from leaderq.kafka.record import Partition
 from leaderq.kafka.topics import Feed, end_offsets, produce
 
 KEYS = 16
+PARTITIONS = 4
 
 
 def plain() -> Iterator[Feed]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster, Nemesis
-from feeding import Feeder
+from feeding import PARTITIONS, Feeder
 
 from leaderq.kafka.topics import committed, create_topics, end_offsets
 from leaderq.testing import eventually
@@ -28,7 +28,6 @@ from ad_billing.traffic import generated
 
 RECORDS = 200_000
 CHANGES = 20
-PARTITIONS = 4
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, Nemesis
-from conftest import PARTITIONS
-from feeding import Feeder
+from feeding import PARTITIONS, Feeder
 from stores import HandledFiles, OutputTopic, Results
 from verdicts import Result, exactly_once, repeated_at_changes_only
 
