@@ -102,7 +102,7 @@ class BatchWork:
         self._began = True
         failure = attempt(self._desk, part.records, self._term)
         if failure is None:
-            self._passed(part)
+            self._passed(part, part.is_saved_alone)
         else:
             self._line.extendleft(reversed(self._undone([(part, failure)]) + self._cut(part, failure)))
 
@@ -128,13 +128,13 @@ class BatchWork:
         if limit is None or died < limit:
             return True
         self._bench.pass_over(self._term, part.records[0], ProcessDied(died), died)
-        self._passed(part)
+        self._passed(part, is_saved_now=True)
         return False
 
-    def _passed(self, part: Part) -> None:
-        """The part is done, skipped or buried."""
+    def _passed(self, part: Part, is_saved_now: bool) -> None:
+        """The part is done, skipped or buried; the latter are saved now, lest they be handled again when something is undone."""
         self._unsaved.append(part)
-        if part.is_saved_alone:
+        if is_saved_now:
             self._save_done()
         if part.marked and self._bench.marks is not None:
             self._bench.marks.after(self._term, part.records[0])
@@ -177,7 +177,7 @@ class BatchWork:
         else:
             for record in part.records:
                 self._bench.pass_over(self._term, record, failure.error, part.attempts)
-            self._passed(part)
+            self._passed(part, is_saved_now=True)
             self._end_isolation(part)
 
     def _retry(self, part: Part, failure: Failure, after_s: float) -> None:

@@ -539,3 +539,11 @@ def test_partitions_are_keyed_by_topic_and_number() -> None:
     desk.undoes = False
     assert a_handling(desk, "skip").work(batch, a_term())
     assert desk.saved == {A: 1, other: 2}
+
+
+def test_a_part_that_was_passed_over_is_not_handled_again_when_a_later_one_is_undone() -> None:
+    desk = FakeDesk(fails={(A, 0): 1, (B, 0): 1}, undoes=True)
+    handling = a_handling(desk, skip(), shape=BY_PARTITION)
+    assert handling.work(a_batch(A=[0], B=[0]), a_term())
+    assert desk.log == ["handle A0", "undo", "save A=1", "handle B0", "undo", "save B=1"]
+    assert desk.effects == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from fake_desk import A, B, Bad, C, FakeDesk, FakePace, Place, a_handling, a_ter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leaderq.errors import KafkaError
 from leaderq.kafka.handling import Shape
 from leaderq.kafka.on_error import dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
@@ -166,6 +168,58 @@ def test_at_most_once_never_has_an_effect_twice_and_each_offset_is_saved_before_
     if run.error is None:
         assert run.finished
         assert run.desk.saved == case.batch.ends
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases(), POLICIES, st.sets(st.integers(0, 12)), st.sets(st.integers(0, 12)))
+def test_however_often_it_is_paused_or_a_save_fails_nothing_is_left_out(
+    case: Case, on_error: object, pauses_at: set[int], save_fails_at: set[int]
+) -> None:
+    desk = FakeDesk(fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names)
+    passed: set[Place] = set()
+    calls, saves = count(), count()
+    term = a_term()
+
+    def pause(_handed: object) -> None:
+        if next(calls) in pauses_at:
+            term.pause(True)
+
+    def fail() -> None:
+        if next(saves) in save_fails_at:
+            raise KafkaError("not saved")
+
+    desk.before_handle, desk.before_save = pause, fail
+    handling = a_handling(
+        desk,
+        on_error,
+        shape=case.shape,
+        pace=FakePace(desk, case.paced, 0.0) if case.paced else None,
+        on_skipped=lambda record, *_: passed.add(where(record)),
+        on_buried=lambda record, *_: passed.add(where(record)),
+    )
+    for _ in range(len(pauses_at) + len(save_fails_at) + 1):
+        term = a_term()
+        try:
+            handling.work(rest_of(case.batch, desk.saved), term)
+        except KafkaError:
+            desk.undo()  # as a store does whose term is over
+        if desk.saved == case.batch.ends:
+            break
+    handling.close()
+    assert desk.saved == case.batch.ends
+    assert set(desk.effects) | passed == set(case.places())
+    if case.undoes:
+        assert all(times == 1 for times in Counter(desk.effects).values())
+
+
+def rest_of(batch: Batch, saved: Mapping[Partition, int]) -> Batch:
+    """What is handed out again of a batch of which so much was saved."""
+    rows = {
+        partition: [record for record in each if record.offset >= saved.get(partition, 0)]
+        for partition, each in batch.records.items()
+        if saved.get(partition) != batch.ends[partition]
+    }
+    return Batch(rows, {partition: batch.ends[partition] for partition in rows})
 
 
 def test_the_laws_see_a_handling_that_breaks_them() -> None:

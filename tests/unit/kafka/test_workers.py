@@ -100,8 +100,10 @@ def test_a_thread_struck_while_it_waits_begins_no_more_tasks_and_leaves_when_tho
     waiting.start()
     assert began.wait(WAIT_S)
     unit.abandon()
+    # The worker is busy with the first task: its ticket for the second waits, and beside it that of the one who was struck.
+    eventually(lambda: workers._tickets.qsize() == 2, timeout_s=WAIT_S)
     assert waiting.is_alive()
-    threading.Timer(0.5, may_end.set).start()  # long enough for the strike to be delivered
+    may_end.set()
     waiting.join(WAIT_S)
     assert not waiting.is_alive()
     assert ran == ["first"]
