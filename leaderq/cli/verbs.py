@@ -19,6 +19,7 @@ _VERBS = {
     "transfer": ("transfer", "Let a candidate of choice lead."),
     "pause": ("pause", "Begin no new work, without a change of leader."),
     "resume": ("resume", "End a pause."),
+    "dead": ("dead.group", "Look at records set aside as dead letters, and replay them."),
     "config": ("config", "Show settings and where they come from."),
     "doctor": ("doctor", "Find out what is missing or unreachable."),
     "servers": ("servers", "Run ZooKeeper and Kafka here, for trying things."),

@@ -1,0 +1,155 @@
+"""``leaderq dead replay``: letters go back to where they came from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from leaderq.cli.career_lookup import named_career
+from leaderq.cli.dead.options import SECTIONS, as_places, error_option, letters_topic, origin_option, topic_option
+from leaderq.cli.options import Given, Verb, json_option, takes_settings
+from leaderq.cli.quiet import quiet
+from leaderq.cli.writing import write_json, write_table
+from leaderq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from leaderq.kafka.replay import Replay, Resending
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _switch(name: str, text: str) -> Callable[[F], F]:
+    variable = "LEADERQ_DEAD_" + name.removeprefix("--").replace("-", "_").upper()
+    return click.option(name, is_flag=True, envvar=variable, show_envvar=True, help=text)
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@topic_option
+@error_option
+@origin_option
+@click.option(
+    "--letter",
+    "letters",
+    callback=as_places,
+    multiple=True,
+    metavar="PARTITION:OFFSET",
+    envvar="LEADERQ_DEAD_LETTER",
+    show_envvar=True,
+    help="only this letter; may be given several times",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0),
+    default=100.0,
+    metavar="N",
+    envvar="LEADERQ_DEAD_RATE",
+    show_envvar=True,
+    show_default=True,
+    help="send N letters a second at most; 0 is as fast as Kafka takes them",
+)
+@_switch("--same-partition", "send each record to the partition it was read from, whatever its key")
+@_switch("--from-start", "forget what was replayed before, and begin again")
+@_switch("--dry-run", "say what would be sent where, and change nothing")
+@_switch("--yes", "really send; needed unless it is a dry run")
+@json_option
+def replay(
+    given: Given,
+    topic: str | None,
+    error: str | None,
+    origin: str | None,
+    letters: frozenset[tuple[int, int]],
+    rate: float,
+    same_partition: bool,
+    from_start: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Send the records of dead letters back to the topics they came from, once each, in the order of the letters.
+
+    Key, value and headers are as they were; headers leaderq-replayed-* say which letter it was, and how often the record
+    has died. A record goes to the partition that Java's and Python's producers choose for its key; if other producers wrote the
+    topic (librdkafka's), give --same-partition. The letters stay where they are.
+
+    What was replayed is kept as committed offsets of the group CAREER-dead-replay. A replay that was interrupted or killed
+    is started again and goes on where it was; records and progress are one transaction, so no reader of committed records
+    sees one twice. (One that reads uncommitted ones may see some letters again, at most those in hand.) Letters
+    left out by --error, --origin or --letter remain for a later replay. If a second replay is begun, the first one ends.
+
+    \b
+    Examples:
+      leaderq dead replay --career ad-billing --dry-run
+      leaderq dead replay --career ad-billing --error timeout --yes
+      leaderq dead replay --career ad-billing --letter 0:41 --yes
+    """
+    settings = given.load().settings
+    career = named_career(settings)
+    if not dry_run and not yes:
+        raise ConfigurationError(
+            "a replay sends records to topics that careers read; see what with --dry-run, then give --yes"
+        )
+    quiet()
+    from leaderq.kafka.replay import Replay, Selection
+
+    work = Replay(
+        settings.kafka,
+        letters_topic(settings, topic),
+        career,
+        security=settings.kafka_security,
+        timeout_s=settings.connect_timeout_s,
+        selection=Selection(error=error, origin=origin, places=letters),
+        same_partition=same_partition,
+        from_start=from_start,
+        rate_per_s=rate,
+    )
+    with work:
+        try:
+            if dry_run:
+                _preview(work, as_json)
+            else:
+                work.run(time.sleep)
+        finally:
+            _sum_up(work, dry_run, as_json)
+
+
+def _preview(work: Replay, as_json: bool) -> None:
+    rows = []
+    for each in work.preview():
+        row = _row(each)
+        if as_json:
+            write_json(row)
+        else:
+            rows.append(tuple(row.values()))
+    if rows:
+        write_table(("LETTER", "TO", "KEY", "BYTES", "TIMES", "ERROR"), rows)
+
+
+def _row(each: Resending) -> dict[str, Any]:
+    message, letter = each.message, each.letter
+    return {
+        "letter": letter.place,
+        "to": f"{message.topic}-{message.partition}",
+        "key": None if message.key is None else message.key.decode("utf-8", "backslashreplace"),
+        "bytes": letter.record.size,
+        "times": letter.times,
+        "error": letter.error,
+    }
+
+
+def _sum_up(work: Replay, dry_run: bool, as_json: bool) -> None:
+    """The last line; also of a replay that was interrupted."""
+    tally = work.tally
+    remain = tally.left + tally.unseen
+    about = "up to " if tally.unseen else ""
+    if as_json and not dry_run:
+        write_json({"replayed": tally.sent, "skipped": tally.foreign, "left_out": tally.left, "remain": remain})
+    verb = "would be replayed" if dry_run else "replayed"
+    click.echo(
+        f"{tally.sent} {verb}; {tally.foreign} skipped, being no letters of leaderq; {about}{remain} remain"
+        + (f", {tally.left} of them left out by what was asked for" if tally.left else ""),
+        err=True,
+    )

@@ -1,0 +1,224 @@
+"""Letters go back to where they came from, each once, whatever is left out, interrupted or begun twice; on a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from leaderq.errors import KafkaError, KafkaFenced, RequestRefused, UnknownTopic
+from leaderq.kafka.dead_letters import letter_of
+from leaderq.kafka.kafka_python_producer import KafkaPythonProducer
+from leaderq.kafka.letter_box import LetterBox
+from leaderq.kafka.producer import Message, ProducerSettings
+from leaderq.kafka.record import Record
+from leaderq.kafka.replay import Replay, Selection, group_of
+from leaderq.kafka.topics import committed, create_topics, produce
+from leaderq.testing import eventually
+
+COUNT = 12
+
+
+class Interrupted(BaseException):
+    pass
+
+
+class Dead:
+    """A career of the test's own, with letters about records 0 to 11 of a topic, in two partitions."""
+
+    def __init__(self, address: str, name: str) -> None:
+        self.address = address
+        self.career = name
+        self.origin, self.topic = f"{name}-origin", f"{name}-dead"
+        create_topics(address, {self.origin: 2, self.topic: 2})
+        self.write(range(COUNT))
+
+    def write(self, numbers: Iterable[int], text: str | None = None, origin: str | None = None) -> None:
+        letters = [
+            letter_of(
+                Record(origin or self.origin, n % 2, n, 1_700_000_000_000 + n, b"k%d" % n, b"v%d" % n, (("trace", b"t"),)),
+                ValueError(text or ("odd" if n % 2 else "even")),
+                attempts=3,
+                term=5,
+                career=self.career,
+                at_ms=1_790_000_000_000,
+            )
+            for n in numbers
+        ]
+        produce(self.address, self.topic, [(each.key, each.value, each.headers) for each in letters])
+
+    def replay(self, wait: Callable[[float], object] = lambda _: None, **options: Any) -> Any:
+        with Replay(self.address, self.topic, self.career, **{"rate_per_s": 0.0, **options}) as work:
+            return work.run(wait)
+
+    def arrived(self, topic: str | None = None) -> list[Any]:
+        """What a reader of committed records sees."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.address, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        try:
+            where = [TopicPartition(topic or self.origin, n) for n in (0, 1)]
+            consumer.assign(where)
+            ends = consumer.end_offsets(where)
+            found: list[Any] = []
+            while any(consumer.position(each) < ends[each] for each in where):
+                for rows in consumer.poll(timeout_ms=200).values():
+                    found += rows
+            return found
+        finally:
+            consumer.close()
+
+    def written(self) -> int:
+        """How many records are on the brokers, committed or not."""
+        consumer = KafkaConsumer(bootstrap_servers=self.address)
+        try:
+            return sum(consumer.end_offsets([TopicPartition(self.origin, n) for n in (0, 1)]).values())
+        finally:
+            consumer.close()
+
+    def values(self) -> list[bytes]:
+        return sorted((row.value for row in self.arrived()), key=lambda value: int(value[1:]))
+
+
+@pytest.fixture
+def dead(kafka_broker: Any, topic_name: str) -> Dead:
+    return Dead(kafka_broker.address, topic_name)
+
+
+def values(numbers: Iterable[int]) -> list[bytes]:
+    return [b"v%d" % n for n in numbers]
+
+
+def test_each_letter_goes_back_as_it_was_saying_which_letter_it_was(dead):
+    tally = dead.replay()
+    assert (tally.sent, tally.left, tally.foreign, tally.unseen) == (COUNT, 0, 0, 0)
+    rows = dead.arrived()
+    assert sorted((row.key, row.value) for row in rows) == sorted((b"k%d" % n, b"v%d" % n) for n in range(COUNT))
+    said = dict(rows[0].headers)
+    assert set(said) == {"trace", "leaderq-replayed-from", "leaderq-replayed-times", "leaderq-replayed-timestamp"}
+    assert said["leaderq-replayed-from"].decode().startswith(f"{dead.topic}-")
+    assert (said["leaderq-replayed-times"], said["leaderq-replayed-timestamp"][:10]) == (b"1", b"1700000000")
+
+
+def test_a_second_replay_sends_nothing_and_kafkas_tools_see_no_lag(dead):
+    dead.replay()
+    assert dead.replay().sent == 0
+    assert dead.values() == values(range(COUNT))
+    done = committed(dead.address, group_of(dead.career), dead.topic)
+    with LetterBox(dead.address, dead.topic, group="nobody") as box:
+        assert done == {number: end for number, end in box.ends.items() if end}
+    dead.write([COUNT])
+    assert dead.replay().sent == 1
+
+
+def test_letters_left_out_remain_for_a_later_replay_and_those_sent_are_not_sent_again(dead):
+    tally = dead.replay(selection=Selection(error="ODD"))
+    assert (tally.sent, tally.left) == (COUNT // 2, COUNT // 2)
+    assert dead.values() == values(range(1, COUNT, 2))
+    assert dead.replay(selection=Selection(error="odd")).sent == 0
+    assert dead.replay().sent == COUNT // 2
+    assert dead.values() == values(range(COUNT))
+
+
+def test_single_letters_can_be_chosen(dead):
+    with LetterBox(dead.address, dead.topic, group="nobody") as box:
+        wanted = next(iter(box.read()))
+        assert box.one(wanted.partition, wanted.offset) == wanted
+    assert dead.replay(selection=Selection(places=frozenset({(wanted.partition, wanted.offset)}))).sent == 1
+    assert dead.values() == [wanted.value]
+
+
+def test_a_replay_that_was_interrupted_goes_on_where_it_was(dead):
+    def interrupt(_: float) -> None:
+        raise Interrupted
+
+    with Replay(dead.address, dead.topic, dead.career, rate_per_s=16.0) as work:
+        with pytest.raises(Interrupted):
+            work.run(interrupt)
+        tally = work.tally
+    assert 0 < tally.sent < COUNT
+    assert dead.replay().sent == COUNT - tally.sent
+    assert dead.values() == values(range(COUNT))
+
+
+def test_an_open_transaction_of_a_replay_that_died_is_not_seen_and_its_letters_are_sent_again(dead):
+    """As after ``kill -9``: all letters are on the broker, nothing is committed, nothing was aborted."""
+    zombie = KafkaPythonProducer(ProducerSettings(dead.address, transactional_id=group_of(dead.career)))
+    zombie.open()
+    eventually(lambda: zombie.fence(1.0))
+    zombie.begin()
+    for n in range(COUNT):
+        zombie.produce(Message(dead.origin, b"v%d" % n, b"k%d" % n))
+    eventually(lambda: dead.written() == COUNT)
+    assert dead.replay().sent == COUNT
+    assert dead.values() == values(range(COUNT))
+    with pytest.raises(KafkaFenced):
+        zombie.abort(10.0)
+    zombie.close()
+
+
+def test_of_two_replays_at_once_the_later_one_goes_on_and_the_earlier_one_ends(dead):
+    def overtaken(_: float) -> None:
+        assert dead.replay().sent > 0
+
+    with Replay(dead.address, dead.topic, dead.career, rate_per_s=16.0) as earlier:
+        with pytest.raises(RequestRefused, match=r"another replay of group .* has begun"):
+            earlier.run(overtaken)
+        assert 0 < earlier.tally.sent < COUNT
+    assert dead.values() == values(range(COUNT))
+
+
+def test_from_the_start_everything_is_sent_once_more(dead):
+    dead.replay()
+    assert dead.replay(from_start=True).sent == COUNT
+    assert dead.values() == sorted(values(range(COUNT)) * 2, key=lambda value: int(value[1:]))
+
+
+def test_a_dry_run_says_exactly_what_is_sent_where_and_changes_nothing(dead):
+    with Replay(dead.address, dead.topic, dead.career) as work:
+        said = [(each.message.partition, each.message.key, each.message.value) for each in work.preview()]
+    assert dead.arrived() == []
+    assert committed(dead.address, group_of(dead.career), dead.topic) == {}
+    dead.replay()
+    assert sorted((row.partition, row.key, row.value) for row in dead.arrived()) == sorted(said)
+
+
+def test_by_key_a_record_lands_where_a_producer_would_put_it(dead):
+    dead.replay()
+    by_key = {row.key: row.partition for row in dead.arrived()}
+    produce(dead.address, dead.origin, [(key, b"v99") for key in by_key])
+    assert {row.key: row.partition for row in dead.arrived() if row.value == b"v99"} == by_key
+
+
+def test_a_record_can_be_sent_to_the_partition_it_was_read_from(dead):
+    dead.replay(same_partition=True)
+    assert {row.value: row.partition for row in dead.arrived()} == {b"v%d" % n: n % 2 for n in range(COUNT)}
+
+
+def test_what_is_no_letter_is_passed_over_and_counted(dead):
+    produce(dead.address, dead.topic, [(b"k", b"by hand")])
+    assert dead.replay().foreign == 1
+    assert dead.replay().foreign == 0
+
+
+def test_a_letter_whose_topic_is_gone_is_named_and_can_be_left_out(dead):
+    dead.write([1], origin="no-such-topic")
+    with pytest.raises(UnknownTopic, match=f"{dead.topic}-.*'no-such-topic'.*--origin"):
+        dead.replay()
+    dead.replay(selection=Selection(origin=dead.origin))
+    assert dead.values() == values(range(COUNT))
+
+
+def test_a_topic_that_is_not_there_and_a_letter_that_is_not_there_are_said(dead):
+    with (
+        pytest.raises(UnknownTopic, match="no dead letter was ever written there"),
+        LetterBox(dead.address, "no-such-topic", group="nobody"),
+    ):
+        pass
+    with (
+        LetterBox(dead.address, dead.topic, group="nobody") as box,
+        pytest.raises(KafkaError, match="no letter at offset 999"),
+    ):
+        box.one(0, 999)

@@ -1,0 +1,78 @@
+"""What a replay remembers of a partition, and that it fits beside a committed offset."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.errors import CorruptRecord
+from leaderq.kafka.replayed import MAX_NOTE, Passage, Replayed, replayed
+
+
+@given(upto=st.integers(0, 2**40), ahead=st.frozensets(st.integers(0, 5000)))
+def test_what_is_noted_is_read(upto, ahead):
+    done = Replayed(upto, frozenset(upto + each for each in ahead))
+    note = done.note()
+    assert note is not None
+    assert len(note) <= MAX_NOTE
+    assert replayed(upto, note) == done
+
+
+def test_the_note_is_readable_where_it_is_short():
+    assert Replayed(10, frozenset({12, 13, 14, 18})).note() == "replayed 2-4,8"
+    assert Replayed(10).note() == ""
+
+
+def test_every_second_letter_of_a_hundred_thousand_can_be_noted():
+    done = Replayed(7, frozenset(range(8, 100_008, 2)))
+    note = done.note()
+    assert note is not None
+    assert note.startswith("replayed bits ")
+    assert replayed(7, note) == done
+
+
+def test_what_does_not_fit_is_not_noted():
+    assert Replayed(0, frozenset(n * n % 1_000_003 for n in range(1, 60_000))).note() is None
+
+
+@pytest.mark.parametrize("note", ["", "leaderq term 3", "by hand"])
+def test_an_offset_set_by_somebody_else_says_from_here_on(note):
+    assert replayed(5, note) == Replayed(5)
+
+
+@pytest.mark.parametrize(
+    "note", ["replayed x", "replayed 1-", "replayed bits !", "replayed bits eJw=", "replayed 0-99999999999"]
+)
+def test_a_note_gone_bad_is_refused_with_a_remedy(note):
+    with pytest.raises(CorruptRecord, match="--from-start"):
+        replayed(5, note)
+
+
+@given(
+    count=st.integers(0, 30),
+    chosen=st.lists(st.frozensets(st.integers(0, 29)), max_size=5),
+    stops=st.lists(st.integers(0, 30), min_size=5, max_size=5),
+)
+def test_whatever_is_chosen_in_which_order_and_interrupted_where_each_letter_is_replayed_once(count, chosen, stops):
+    sent: list[int] = []
+    done = Replayed(0)
+    wanted: set[int] = set()
+    for selection, stop in [*zip(chosen, stops, strict=False), (frozenset(range(30)), 30)]:
+        passage = Passage(done)
+        for offset in range(done.upto, min(count, stop)):
+            if offset in done:
+                passage.passed(offset)
+            elif offset in selection:
+                sent.append(offset)
+                passage.passed(offset)
+            else:
+                passage.left(offset)
+            wanted |= {offset}
+        if stop >= count:
+            passage.ended(count)
+        note = passage.now().note()
+        assert note is not None
+        done = replayed(passage.now().upto, note)
+    assert sorted(sent) == list(range(count))
+    assert done == Replayed(count)
