@@ -1,0 +1,95 @@
+"""confluent-kafka's messages seen as records, made only while somebody looks at them.
+
+A ``Message`` can neither be given another class nor made by us, so a :class:`Record` beside it is needed: 0.15 us each, if it is
+made by C code only, is thrown away before the next is made, and so never meets the garbage collector (kept in a list it costs ten
+times as much). :class:`Messages` therefore makes them anew whenever it is iterated. What most handlers read, offset, key and value,
+is taken out at once; the rest is asked of the message when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, repeat
+from typing import TYPE_CHECKING, Any, overload
+
+from confluent_kafka import Message
+
+from leaderq.kafka.record import Partition, Record
+
+_Fields = namedtuple("_Fields", ("offset", "key", "value", "message"))
+
+
+class ConfluentRecord(Record):
+    """A :class:`Record` whose fields lie in a ``Message``."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        offset, key, value, _message = _Fields.offset, _Fields.key, _Fields.value, _Fields.message
+
+        @property
+        def topic(self) -> str:
+            return self._message.topic()
+
+        @property
+        def partition(self) -> int:
+            return self._message.partition()
+
+        @property
+        def timestamp_ms(self) -> int:
+            kind, at_ms = self._message.timestamp()
+            return at_ms if kind else -1
+
+        @property
+        def headers(self) -> Sequence[tuple[str, bytes]]:
+            return self._message.headers() or ()
+
+
+class Messages(Sequence[Record]):
+    """The records of one partition, in order. Iterating makes them anew each time; equal, but not the same objects."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: list[Any]) -> None:
+        self._messages = messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Record]:
+        rows = self._messages
+        fields = zip(map(Message.offset, rows), map(Message.key, rows), map(Message.value, rows), rows)  # noqa: B905
+        return map(tuple.__new__, repeat(ConfluentRecord), fields)  # type: ignore[arg-type]
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Messages: ...
+    def __getitem__(self, index: int | slice) -> Record | Messages:
+        if isinstance(index, slice):
+            return Messages(self._messages[index])
+        row = self._messages[index]
+        return tuple.__new__(ConfluentRecord, (row.offset(), row.key(), row.value(), row))
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+def by_partition(messages: Iterable[Any], topics: Sequence[str]) -> dict[Partition, Sequence[Record]]:
+    """Messages without errors, sorted out. They come in long runs of one partition, which stay together in C code."""
+    found: dict[Partition, list[Any]] = {}
+    one = topics[0] if len(topics) == 1 else None
+    for number, run in groupby(messages, Message.partition):
+        for topic, rows in ((one, run),) if one is not None else groupby(list(run), Message.topic):
+            where = Partition(topic, number)
+            if where in found:
+                found[where].extend(rows)
+            else:
+                found[where] = list(rows)
+    return {where: Messages(rows) for where, rows in found.items()}
+
+
+def has_errors(messages: list[Any]) -> bool:
+    """Whether some of them are not records but news of a partition."""
+    return any(map(Message.error, messages))
