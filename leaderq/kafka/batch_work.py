@@ -132,7 +132,10 @@ class BatchWork:
         return False
 
     def _passed(self, part: Part, is_saved_now: bool) -> None:
-        """The part is done, skipped or buried; the latter are saved now, lest they be handled again when something is undone."""
+        """The part is done, skipped or buried.
+
+        What was skipped or buried is saved now, lest it be handled again when something later is undone.
+        """
         self._unsaved.append(part)
         if is_saved_now:
             self._save_done()

@@ -45,8 +45,8 @@ _ACCEPTED = {
 
 _REMEDIES = {
     ("kafka", EXACTLY_ONCE): (
-        "offsets='kafka' saves and handles in two steps, and a crash may fall between; use offsets='transaction', 'zookeeper' "
-        "or 'external', or delivery='at_least_once' with a handle that may be repeated"
+        "offsets='kafka' saves and handles in two steps, and a crash may fall between; use offsets='transaction', "
+        "'zookeeper' or 'external', or delivery='at_least_once' with a handle that may be repeated"
     ),
     ("transaction", AT_MOST_ONCE): (
         "offsets='transaction' stores offsets and results together, never offsets first; use offsets='kafka', "
