@@ -68,7 +68,7 @@ class KafkaPythonProducer:
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
-        self._client: KafkaProducer | None = None
+        self._client: Any = None  # most of what is used of it is private, see above
         self._fencing: Any = None
         self._known: set[str] = set()
         self._forget()
@@ -229,7 +229,7 @@ class KafkaPythonProducer:
         return found
 
     @property
-    def _producer(self) -> KafkaProducer:
+    def _producer(self) -> Any:
         if self._client is None:
             raise KafkaError("this producer is not open")
         return self._client
@@ -250,7 +250,7 @@ class _Speaking:
             raise self._producer._translated(exc, self._doing) from exc
 
 
-def dropped(client: KafkaProducer) -> None:
+def dropped(client: Any) -> None:
     """Close a producer without sending what it still holds; bounded, and never raises."""
     try:
         client._sender.force_close()  # the sender fails what is buffered, and closes the connections, when it ends
@@ -267,14 +267,14 @@ def _require_member(group: Any) -> None:
         raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
 
 
-def mended(client: KafkaProducer) -> KafkaProducer:
+def mended(client: Any) -> Any:
     """The same producer, without the two faults told of in the docstring of the module. Before its first request."""
     net = client._sender._client
     is_ready = net.await_ready
 
     def await_ready(node_id: Any, timeout_ms: float) -> bool:
         try:
-            return is_ready(node_id, timeout_ms=timeout_ms)
+            return bool(is_ready(node_id, timeout_ms=timeout_ms))
         except native.KafkaConnectionError:
             time.sleep(_PAUSE_S)  # on the sender's own thread, which would ask again at once
             return False

@@ -62,7 +62,8 @@ def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
 
 
 def _problem(message: Message, limit: int) -> str | None:
-    topic, value, key, headers, partition, _ = message
+    given: tuple[Any, ...] = message  # by a user who may not check types
+    topic, value, key, headers, partition, _ = given
     if not isinstance(topic, str) or not topic:
         return "its topic must be a name"
     for what, part in (("value", value), ("key", key)):
@@ -82,6 +83,10 @@ def _problem(message: Message, limit: int) -> str | None:
     return None
 
 
+TRANSACTION_TIMEOUT_S = 60.0
+"""How long a broker keeps an open transaction of a producer that is gone."""
+
+
 @dataclass(frozen=True)
 class ProducerSettings:
     """How a transactional producer is made.
@@ -97,7 +102,7 @@ class ProducerSettings:
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     request_timeout_s: float = 10.0
     open_timeout_s: float = 10.0
-    transaction_timeout_s: float = 60.0
+    transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
     max_message_bytes: int = MAX_MESSAGE_BYTES
 
 

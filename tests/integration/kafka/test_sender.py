@@ -1,0 +1,85 @@
+"""Sending apart from any transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from producer_contract import Output
+
+from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
+from leaderq.kafka.drain import KafkaAway
+from leaderq.kafka.producer import Message
+from leaderq.kafka.sender import Sender
+from leaderq.testing import eventually
+from leaderq.testing.ports import lease_port
+
+
+@pytest.fixture
+def sender(kafka_broker: Any) -> Iterator[Sender]:
+    """To the broker of the session."""
+    made = Sender(kafka_broker.address)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def output(kafka_broker: Any, topic_name: str) -> Output:
+    """A topic to send to."""
+    return Output(kafka_broker.address, topic_name)
+
+
+def test_what_was_sent_is_stored_in_order(sender: Sender, output: Output) -> None:
+    values = [b"%d" % n for n in range(500)]
+    sender.send([Message(output.topic, value, key=b"k", headers=[("h", b"x")]) for value in values], 15.0)
+    sender.send([Message(output.topic, b"last")], 15.0)
+    assert output.read() == [*values, b"last"]
+
+
+def test_a_closed_sender_connects_again(sender: Sender, output: Output) -> None:
+    sender.send([Message(output.topic, b"1")], 15.0)
+    sender.close()
+    sender.close()
+    sender.send([Message(output.topic, b"2")], 15.0)
+    assert output.read() == [b"1", b"2"]
+
+
+def test_an_unknown_topic_is_named(sender: Sender, output: Output) -> None:
+    with pytest.raises(UnknownTopic, match="no-such-topic"):
+        sender.send([Message("no-such-topic", b"x")], 15.0)
+    sender.send([Message(output.topic, b"found")], 15.0)
+    assert output.read() == [b"found"]
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        (Message("t", b"x" * 1_000_001), "1000001 bytes, and the limit is 1000000"),
+        (Message("t", "text"), "its value is str, not bytes"),  # type: ignore[arg-type]
+        (Message("t", None), "neither key nor value"),
+        (Message("t", b"x", headers=[("h", "text")]), "not a pair of str and bytes"),  # type: ignore[list-item]
+        (Message("t", b"x", partition=-1), "its partition is -1"),
+        (Message("", b"x"), "must be a name"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_at_once(message: Message, complaint: str) -> None:
+    with pytest.raises(KafkaError, match=complaint):
+        Sender("localhost:1").send([message], 1.0)
+
+
+def test_nobody_there_is_said(topic_name: str) -> None:
+    port = lease_port()
+    with pytest.raises(ServersUnreachable):
+        Sender(port.address, open_timeout_s=0.5).send([Message(topic_name, b"x")], 1.0)
+    port.release()
+
+
+def test_a_broker_that_goes_away_is_told_and_comes_back(sender: Sender, output: Output, kafka_broker: Any) -> None:
+    sender.send([Message(output.topic, b"before")], 15.0)
+    kafka_broker.kill()
+    with pytest.raises(KafkaAway):
+        sender.send([Message(output.topic, b"meanwhile")], 1.0)
+    kafka_broker.start()
+    eventually(lambda: sender.send([Message(output.topic, b"after")], 15.0) is None, timeout_s=30)
+    assert output.read() == [b"before", b"after"]
