@@ -49,6 +49,8 @@ CONFIRM_S = 3.0
 INSPECT_S = 5.0
 FIRST_LOOK_S = 0.5
 _SAVE_LOOK_S = 0.002
+# Unpacking records keeps the interpreter to itself for milliseconds. The thread that sends the offsets gets so long to do it first.
+_SEND_S = 0.0005
 # With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has nothing.
 _MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 
@@ -112,6 +114,11 @@ class Draining:
     def outcome(self) -> bool | None:
         """Whether what was to be saved was saved (``False``: it was let go of); ``None`` while that is open."""
         return self._outcome
+
+    @property
+    def has_saved_all(self) -> bool:
+        """Whether nothing is in hand."""
+        return not self._has_in_hand
 
     def mend(self) -> None:
         """The client library broke: go on with a new consumer, after a pause."""
@@ -312,6 +319,7 @@ class Draining:
         if self._wanted is not None and self._saving is None and self._placing is None:
             self._saving_ends = self._wanted
             self._saving = self._store.save(drain, self._term, self._wanted)
+            self._saving.done(_SEND_S)
 
     def _finish_saving(self, drain: Drain, saving: Saving, wait_s: float) -> None:
         try:

@@ -11,6 +11,9 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
 * A member whose generation is lost (``UNKNOWN_MEMBER_ID``) drops its positions and joins again under a new id, by itself, in the
   next ``poll``. :attr:`KafkaPythonDrain.joins` makes that visible.
 * Static members send no LeaveGroup when closed.
+* A ``poll`` that runs out of time while a join is under way leaves the join to finish by itself, and the next ``poll`` finds nothing
+  left to do: the assignment is never taken over, and every commit is refused from then on (*RebalanceInProgress*). So joins are
+  left to :meth:`KafkaPythonDrain.attend`, never begun by a short ``poll``; and one that finished unseen is asked for again.
 
 Four methods of the consumer's private ``_coordinator`` are used, since the public face has none for them: to join without
 reading, to fetch the committed offsets of all partitions in one request, to commit without waiting (the public ``commit_async`` gives
@@ -29,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import NoOffsetForPartitionError
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
@@ -43,6 +45,7 @@ log = logging.getLogger(__name__)
 
 # How long one commit may look for a coordinator and repeat itself; the caller then decides whether to begin another.
 _COMMIT_MS = 1000
+_JOIN_S = 1.0
 _QUIET_AFTER_S = 1.0
 
 
@@ -114,11 +117,12 @@ class KafkaPythonDrain:
                 options = consumer_options(settings)
                 options["partition_assignment_strategy"] = (self._assignor,)
                 self._client = connected(KafkaConsumer, settings.address, options)
-                self._require_topics(self._client)
                 if settings.membership:
+                    # Before the first metadata: else the first join finds that "they changed", and is followed by another.
                     self._client.subscribe(topics=list(settings.topics))
                 else:
                     self._client._cluster.set_topics(settings.topics)  # kept up to date while nothing is assigned yet
+                self._require_topics(self._client)
                 self.refresh(settings.open_timeout_s)
         except KafkaAway as exc:
             self.close()
@@ -173,8 +177,11 @@ class KafkaPythonDrain:
         """Stay a member without reading."""
         if not self._settings.membership:
             return
+        coordinator = self._consumer._coordinator
         with speaking_leaderq("attending the group", self._settings.address):
-            self._consumer._coordinator.poll(timeout_ms=timeout_s * 1000)
+            if coordinator.rejoining and not coordinator.need_rejoin():
+                coordinator.request_rejoin()  # see the docstring of the module
+            coordinator.poll(timeout_ms=timeout_s * 1000)
 
     def assigned(self) -> frozenset[Partition]:
         """The partitions held now."""
@@ -194,14 +201,12 @@ class KafkaPythonDrain:
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
         """Wait for records."""
-        joins = self.joins
+        coordinator = self._consumer._coordinator
+        if self._settings.membership and (coordinator.rejoining or coordinator.need_rejoin()):
+            self.attend(_JOIN_S)
+            return {}  # assigned anew, perhaps; the caller sets positions first
         with speaking_leaderq("reading", self._settings.address):
-            try:
-                polled = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=max_records)
-            except NoOffsetForPartitionError:
-                if self.joins == joins:
-                    raise
-                return {}  # assigned within this very poll; the caller sets positions now
+            polled = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=max_records)
         self._pace(bool(polled))
         for rows in polled.values():
             for row in rows:

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
@@ -79,6 +79,13 @@ class _Save(_Message):
     ends: Offsets = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Saved:
+    """The answer to :class:`_Save`; ``next_batch`` is ``None`` if none is ready, or something of the last one is left."""
+
+    next_batch: Batch | None
+
+
 @dataclass
 class _Finish(_Message):
     pass
@@ -100,6 +107,7 @@ class Pump:
         self._beat = now_s()
         self._rebuilds = 0
         self.loaded: Offsets | None = None
+        self._next_batch: Batch | None = None
         self._progress: Offsets = {}
         self._thread = threading.Thread(target=self._run, name=f"leaderq-drain-{plan.career}", daemon=True)
 
@@ -123,7 +131,7 @@ class Pump:
     def begin(self, term: Term, wait_s: float) -> bool:
         """Take over for ``term``: gives whether the former leader was fenced within ``wait_s``; goes on if not."""
         self._gate = gate = Gate(term)
-        self.loaded = None
+        self.loaded = self._next_batch = None
         message = _Begin(gate=gate)
         self._mail.put(message)
         return self._await(message, wait_s, lambda: term.ending.is_set()) is not None
@@ -134,14 +142,18 @@ class Pump:
 
     def next(self, term: Term, wait_s: float) -> Batch | None:
         """The next batch, ``None`` if there is none within ``wait_s`` or the term is ending."""
+        batch, self._next_batch = self._next_batch, None
+        if batch is not None:
+            return batch
         question = self._question
         if question is None or question.term is not term:
             question = self._question = _Next(term=term)
             self._mail.put(question)
         batch = self._await(question, wait_s, lambda: term.ending.is_set())
-        if batch is not None:
-            self._question = None
-        return batch if isinstance(batch, Batch) else None
+        if batch is None:
+            return None
+        self._question = None
+        return cast("Batch", batch)
 
     def progress(self) -> Offsets:
         """What the store is known to hold, as of a moment ago; empty between terms."""
@@ -157,19 +169,20 @@ class Pump:
         message = _Save(ends=ends)
         self._mail.put(message)
         last_s: float | None = None
-        while self._await(message, 0.1, lambda: False) is None:
+        while (answer := self._await(message, 0.1, lambda: False)) is None:
             term.check()
             if term.ending.is_set():
                 last_s = last_s or now_s() + _LAST_SAVE_S
                 if now_s() > last_s:
                     raise KafkaError("the last batch was not saved in time; the next leader repeats it")
+        self._next_batch = cast("_Saved", answer).next_batch
 
     def finish(self, term: Term) -> None:
         """The term's work is over: from now on nothing joins, reads or saves for it."""
         if self._gate is not None and self._gate.term is term:
             self._gate.is_shut = True
             self._mail.put(_Finish())
-            self._gate = self._question = None
+            self._gate = self._question = self._next_batch = None
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Close the consumer and end the thread, within ``timeout_s``."""
@@ -332,7 +345,8 @@ class _Leading:
         if self._saving is not None and (saved := draining.outcome()) is not None:
             lost = None if saved else BatchLost("the batch was let go of; what is not done of it is handed out again")
             self._pump._progress = draining.loaded
-            self._saving.answer.put((saved, lost))
+            # The next one goes along, which spares a batch two changes of thread. If nobody takes it, it stays in hand.
+            self._saving.answer.put((_Saved(draining.offer() if draining.has_saved_all else None), lost))
             self._saving = None
         if self._asking is not None and self._saving is None and (batch := draining.offer()) is not None:
             self._asking.answer.put((batch, None))

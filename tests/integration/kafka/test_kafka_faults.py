@@ -18,6 +18,8 @@ from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.errors import AccessRefused
 from leaderq.events import DrainStalled
 from leaderq.kafka import draining
+from leaderq.kafka.drain import DrainSettings
+from leaderq.kafka.kafka_python import KafkaPythonDrain
 from leaderq.kafka.stall import Limits
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.testing import KafkaBroker, eventually
@@ -77,6 +79,23 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
     assert len(stalls) == 1
     assert stalls[0].rebuilt == 1
     assert sorted(map(int, leader.career.values())) == list(range(40))
+
+
+def test_a_join_that_polls_are_too_short_for_is_finished_all_the_same(kafka_broker: Any, four_partitions: str) -> None:
+    drain = KafkaPythonDrain(DrainSettings(kafka_broker.address, (four_partitions,), four_partitions, "leader"))
+    drain.open()
+    try:
+        eventually(lambda: drain.join(lambda: None, 1.0))
+        for _ in range(5):
+            joins = drain.joins
+            drain.seek(drain.start_offsets(5.0))
+            drain.rejoin()
+            # As a poll of the client itself would do that has no time to wait for the answer.
+            drain._consumer._coordinator.poll(timeout_ms=0)
+            eventually(lambda joins=joins: drain.poll(0.0, 10) == {} and drain.joins > joins)
+            assert drain.commit(drain.start_offsets(5.0), "").done(5.0)
+    finally:
+        drain.close()
 
 
 ZOMBIE = """
