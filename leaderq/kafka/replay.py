@@ -74,12 +74,21 @@ class Selection:
 
 @dataclass
 class Tally:
-    """How many letters were sent, left out by the selection, and passed over as no letters; offsets not looked at yet."""
+    """How many letters were sent, left out by the selection, and passed over as no letters.
+
+    ``held`` are those read and not known to be sent; ``unseen`` counts *offsets* not looked at yet, at most so many letters.
+    """
 
     sent: int = 0
     left: int = 0
     foreign: int = 0
+    held: int = 0
     unseen: int = 0
+
+    @property
+    def remain(self) -> int:
+        """How many letters are not replayed, at most."""
+        return self.left + self.held + self.unseen
 
 
 @dataclass(frozen=True)
@@ -156,6 +165,7 @@ class Replay:
         """What :meth:`run` would send now, in its order; changes nothing."""
         for each in self._chosen():
             self.tally.sent += 1
+            self.tally.held -= 1
             yield each
 
     def run(self, wait: Callable[[float], object]) -> Tally:
@@ -217,6 +227,7 @@ class Replay:
             self._count_unseen()
             if (letter := self._letter(record, begun[record.partition])) is not None:
                 self._passages[record.partition].passed(record.offset)
+                self.tally.held += 1
                 yield Resending(letter, self._message(letter))
         for number, passage in self._passages.items():
             passage.ended(self._box.ends[number])
@@ -290,6 +301,7 @@ class Replay:
             raise
         self._stored.update(changed)
         self.tally.sent += len(batch.messages)
+        self.tally.held -= len(batch.messages)
         return len(batch.messages) / self._rate if self._rate else 0.0
 
     def _abort(self) -> None:

@@ -143,13 +143,12 @@ def _row(each: Resending) -> dict[str, Any]:
 def _sum_up(work: Replay, dry_run: bool, as_json: bool) -> None:
     """The last line; also of a replay that was interrupted."""
     tally = work.tally
-    remain = tally.left + tally.unseen
-    about = "up to " if tally.unseen else ""
+    about = "up to " if tally.unseen or tally.held else ""
     if as_json and not dry_run:
-        write_json({"replayed": tally.sent, "skipped": tally.foreign, "left_out": tally.left, "remain": remain})
+        write_json({"replayed": tally.sent, "skipped": tally.foreign, "left_out": tally.left, "remain": tally.remain})
     verb = "would be replayed" if dry_run else "replayed"
     click.echo(
-        f"{tally.sent} {verb}; {tally.foreign} skipped, being no letters of leaderq; {about}{remain} remain"
+        f"{tally.sent} {verb}; {tally.foreign} skipped, being no letters of leaderq; {about}{tally.remain} remain"
         + (f", {tally.left} of them left out by what was asked for" if tally.left else ""),
         err=True,
     )

@@ -1,0 +1,192 @@
+"""What an operator types about dead letters: ls, show, replay; also when it is killed or interrupted midway."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leaderq import connect
+from leaderq.kafka.dead_letters import letter_of
+from leaderq.kafka.record import Record
+from leaderq.kafka.replay import group_of
+from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
+from leaderq.testing import eventually
+from leaderq.testing.waiting import patience
+
+COUNT = 40
+
+
+class Letters:
+    """Letters about records of a topic, on ``<career>-dead`` or elsewhere."""
+
+    def __init__(self, address: str, career: str, topic: str | None = None) -> None:
+        self.address, self.career = address, career
+        self.origin, self.topic = f"{career}-origin", topic or f"{career}-dead"
+        create_topics(address, {self.origin: 1, self.topic: 1})
+        self.write(COUNT)
+
+    def write(self, count: int, value: bytes = b"order %d") -> None:
+        letters = [
+            letter_of(
+                Record(
+                    self.origin,
+                    0,
+                    n,
+                    1_700_000_000_000,
+                    b"k%d" % n,
+                    value % n if b"%" in value else value,
+                    (("trace", b"t"),),
+                ),
+                TimeoutError("bank away") if n % 2 else KeyError("iban"),
+                attempts=3,
+                term=5,
+                career=self.career,
+                at_ms=1_790_000_000_000,
+            )
+            for n in range(count)
+        ]
+        produce(self.address, self.topic, [(each.key, each.value, each.headers) for each in letters])
+
+    def sent(self) -> int:
+        """Records of committed transactions and their markers."""
+        return end_offsets(self.address, self.origin)[0]
+
+    def replayed(self) -> int:
+        return committed(self.address, group_of(self.career), self.topic).get(0, 0)
+
+
+@pytest.fixture
+def letters(kafka_broker: Any, topic_name: str) -> Letters:
+    return Letters(kafka_broker.address, topic_name)
+
+
+@pytest.fixture
+def dead(shell: Any, letters: Letters, zookeeper_server: Any, root: str) -> Callable[..., Any]:
+    """Run ``leaderq dead``; keyword arguments are settings."""
+
+    def run(*arguments: str, **settings: str) -> Any:
+        given = {"kafka": letters.address, "zookeeper": zookeeper_server.address, "root": root, "career": letters.career}
+        return shell("dead", *arguments, **{**given, **settings})
+
+    return run
+
+
+def rows(done: Any) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_letters_are_listed_filtered_and_limited(dead, letters):
+    table = dead("ls", "--limit", "3").stdout.splitlines()
+    assert table[0].split() == ["PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "ERROR"]
+    assert len(table) == 4
+    assert table[1].split()[:2] == ["0", "0"]
+    assert f"{letters.origin}-0@0" in table[1]
+    assert table[1].endswith("3         KeyError: 'iban'")
+    found = rows(dead("ls", "--json"))
+    assert [row["offset"] for row in found] == list(range(COUNT))
+    assert found[1]["origin"] == {"topic": letters.origin, "partition": 0, "offset": 1}
+    assert {row["error"] for row in rows(dead("ls", "--error", "BANK", "--json"))} == {"TimeoutError"}
+    none = dead("ls", "--origin", "elsewhere")
+    assert (none.returncode, none.stdout) == (0, "")
+    assert none.stderr == f"no dead letters of that kind on topic {letters.topic!r}\n"
+
+
+def test_one_letter_is_shown_whole_and_its_value_raw(dead, letters):
+    letters.write(1, b"\xff\x00\n")
+    text = dead("show", "0:3").stdout
+    for said in ("order 3", "k3", "trace: t", "leaderq-dead-text: bank away", f"{letters.origin}-0@3"):
+        assert said in text
+    (found,) = rows(dead("show", "0:3", "--json"))
+    assert (found["key"], found["value"], found["attempts"]) == ("k3", "order 3", 3)
+    assert {"name": "trace", "value": "t"} in found["headers"]
+    assert dead("show", "0:3", "--raw").stdout == "order 3"
+    assert "(hexadecimal) ff 00 0a" in dead("show", f"0:{COUNT}").stdout
+    assert rows(dead("show", f"0:{COUNT}", "--json"))[0]["value_base64"] == "/wAK"
+
+
+def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
+    refused = dead("replay")
+    assert refused.returncode == 2
+    assert "--dry-run" in refused.stderr
+    dry = dead("replay", "--dry-run", "--error", "timeout", "--json")
+    assert [row["key"] for row in rows(dry)] == [f"k{n}" for n in range(1, COUNT, 2)]
+    assert rows(dry)[0]["to"] == f"{letters.origin}-0"
+    assert dry.stderr == (
+        f"{COUNT // 2} would be replayed; 0 skipped, being no letters of leaderq; "
+        f"{COUNT // 2} remain, {COUNT // 2} of them left out by what was asked for\n"
+    )
+    assert letters.sent() == 0
+    done = dead("replay", "--error", "timeout", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(f"{COUNT // 2} replayed; 0 skipped")
+    assert dead("replay", "--yes", "--rate", "0").stderr.startswith(f"{COUNT // 2} replayed")
+    again = dead("replay", "--yes")
+    assert (again.returncode, again.stderr) == (0, "0 replayed; 0 skipped, being no letters of leaderq; 0 remain\n")
+    assert letters.replayed() == COUNT
+
+
+@pytest.mark.parametrize(("told", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_a_replay_that_is_stopped_midway_is_begun_again_and_sends_each_letter_once(
+    dead, letters, folder, environment, zookeeper_server, root, told, code
+):
+    settings = environment(kafka=letters.address, zookeeper=zookeeper_server.address, root=root, career=letters.career)
+    command = [sys.executable, "-m", "leaderq", "dead", "replay", "--yes", "--rate", "4"]
+    with subprocess.Popen(command, cwd=folder, env=settings, stderr=subprocess.PIPE, text=True) as process:
+        eventually(lambda: letters.replayed() >= 2)
+        process.send_signal(told)
+        _, err = process.communicate(timeout=20 * patience())
+    assert process.returncode == code, err
+    assert "Traceback" not in err
+    done = letters.replayed()
+    assert 2 <= done < COUNT
+    if told is signal.SIGINT:
+        said = int(err.split()[0])  # one less, if the answer to a commit was not waited for
+        assert said in (done - 1, done)
+        assert f"up to {COUNT - said} remain" in err
+    assert dead("replay", "--yes", "--rate", "0").stderr.startswith(f"{COUNT - done} replayed")
+    assert letters.replayed() == COUNT
+
+
+def test_the_topic_is_the_one_the_leader_published_else_the_one_that_is_named(
+    shell, kafka_broker, zookeeper_server, topic_name, root
+):
+    letters = Letters(kafka_broker.address, topic_name, f"{topic_name}-elsewhere")
+    given = {"kafka": letters.address, "zookeeper": zookeeper_server.address, "root": root, "career": topic_name}
+    missing = shell("dead", "ls", **given)
+    assert missing.returncode == 2
+    assert f"no topic '{topic_name}-dead'" in missing.stderr
+    assert len(rows(shell("dead", "ls", "--topic", letters.topic, "--json", **given))) == COUNT
+    with connect(zookeeper_server.address) as session:
+        session.ensure_path(f"{root}/{topic_name}/progress")
+        session.set(f"{root}/{topic_name}/progress", json.dumps({"dead_letters": letters.topic}).encode(), -1)
+    assert len(rows(shell("dead", "ls", "--json", **given))) == COUNT
+
+
+def test_what_an_operator_gets_wrong_is_said_in_one_line(dead):
+    mistakes: list[tuple[list[str], int, str]] = [
+        (["show", "x"], 2, "'x' is no PARTITION:OFFSET"),
+        (["show", "0:999"], 1, "no letter at offset 999 of partition 0"),
+        (["show", "7:0"], 1, "it holds (partition: offsets) 0: 0 to 39"),
+        (["ls", "--topic", "nowhere"], 2, "no topic 'nowhere'"),
+        (["replay", "--letter", "1", "--yes"], 2, "'1' is no PARTITION:OFFSET"),
+        (["lst"], 2, "did you mean 'ls'?"),
+    ]
+    for arguments, code, said in mistakes:
+        done = dead(*arguments)
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
+        assert said in done.stderr
+        assert done.stderr.startswith("leaderq: error: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_kafka_that_is_not_there_is_told_in_bounded_time(dead):
+    done = dead("ls", kafka="127.0.0.1:1", connect_timeout_s="1")
+    assert done.returncode == 3
+    assert "127.0.0.1:1" in done.stderr
