@@ -22,7 +22,7 @@ What happens on each failure:
 * **a value cannot be decoded**: as a named culprit, with nothing touched yet: the prefix is handled and saved, then it is
   judged.
 * **the verdict is to raise**: what is known to be done is saved, then the user's own error is raised. Where effects are
-  undone, nothing of what is not saved yet is saved. Failures of other partitions not judged yet are logged.
+  undone, nothing more is saved. Failures of other partitions not judged yet are logged.
 * **skip, dead letter**: told (log, hook) and set aside, then the offset passes over the record. A crash in between tells
   and buries it again rather than losing it.
 * **bury or save fails**: their error passes; nothing is saved past the record.
