@@ -1,0 +1,183 @@
+"""The loops that ``drain.py`` compares leaderq with: a client library and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+
+from leaderq.clock import now_s
+from leaderq.kafka.client_options import consumer_options
+from leaderq.kafka.confluent_drain import consumer_options as confluent_consumer_options
+from leaderq.kafka.confluent_options import Heard
+from leaderq.kafka.confluent_producer import producer_options as confluent_producer_options
+from leaderq.kafka.drain import DrainSettings
+from leaderq.kafka.kafka_python_producer import producer_options
+from leaderq.kafka.producer import ProducerSettings
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one measurement reads; ``name`` is its own group, member and transactional id."""
+
+    address: str
+    topic: str
+    partitions: int
+    count: int
+    batch: int
+    name: str
+    out: str = ""
+
+    @property
+    def settings(self) -> DrainSettings:
+        """As leaderq would read."""
+        return DrainSettings(address=self.address, topics=(self.topic,), group=self.name, member=self.name)
+
+    @property
+    def producing(self) -> ProducerSettings:
+        """As leaderq would produce."""
+        return ProducerSettings(address=self.address, transactional_id=self.name)
+
+
+class Stopwatch:
+    """Counts records, from when the first batch was there to when the last was done."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self._records = 0
+        self._began_s = self._ended_s = 0.0
+
+    @property
+    def is_running(self) -> bool:
+        return self._left > 0
+
+    def batch_came(self) -> None:
+        self._began_s = self._began_s or now_s()
+
+    def batch_done(self, records: int) -> None:
+        self._left -= records
+        self._records += records
+        self._ended_s = now_s()
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self._records / (self._ended_s - self._began_s)
+
+
+def kafka_python(job: Job, *, group: bool, commit: bool, ours: bool = False) -> float:
+    """``poll`` in a loop, key, value and offset of each record read."""
+    options: dict[str, Any] = {"bootstrap_servers": job.address, "group_id": job.name, "isolation_level": "read_committed"}
+    if ours:
+        options = consumer_options(job.settings)
+    consumer = KafkaConsumer(**{**options, "enable_auto_commit": False, "auto_offset_reset": "earliest"})
+    if group:
+        consumer.subscribe([job.topic])
+    else:
+        consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
+    watch = Stopwatch(job.count)
+    while watch.is_running:
+        polled = consumer.poll(timeout_ms=1000, max_records=job.batch)
+        if not polled:
+            continue
+        watch.batch_came()
+        for rows in polled.values():
+            for row in rows:
+                row.key, row.value, row.offset  # noqa: B018
+        if commit:
+            consumer.commit({where: OffsetAndMetadata(rows[-1].offset + 1, "", -1) for where, rows in polled.items()})
+        watch.batch_done(sum(map(len, polled.values())))
+    consumer.close(autocommit=False)
+    return watch.rate
+
+
+def confluent(job: Job, *, group: bool, commit: bool, ours: bool = False) -> float:
+    """``consume`` in a loop, key, value and offset of each record read."""
+    options: dict[str, Any] = {"bootstrap.servers": job.address, "group.id": job.name, "isolation.level": "read_committed"}
+    if ours:
+        options = {**confluent_consumer_options(job.settings, Heard()), "enable.partition.eof": False}
+    consumer = Consumer({**options, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+    if group:
+        consumer.subscribe([job.topic])
+    else:
+        consumer.assign([ConfluentPartition(job.topic, number, 0) for number in range(job.partitions)])
+    watch = Stopwatch(job.count)
+    while watch.is_running:
+        messages = consumer.consume(job.batch, 1.0)
+        if not messages:
+            continue
+        watch.batch_came()
+        for message in messages:
+            message.key(), message.value(), message.offset()
+        if commit:
+            consumer.commit(offsets=_ends(messages), asynchronous=False)
+        watch.batch_done(len(messages))
+    consumer.close()
+    return watch.rate
+
+
+def _ends(messages: list[Any]) -> list[ConfluentPartition]:
+    last = {(message.topic(), message.partition()): message.offset() for message in messages}
+    return [ConfluentPartition(topic, number, offset + 1) for (topic, number), offset in last.items()]
+
+
+def kafka_python_transactions(job: Job) -> float:
+    """Consume, transform, produce; a transaction for each batch."""
+    consumer = KafkaConsumer(**{**consumer_options(job.settings), "auto_offset_reset": "earliest"})
+    consumer.subscribe([job.topic])
+    producer = KafkaProducer(**{**producer_options(job.producing), "transactional_id": job.name})
+    producer.init_transactions()
+    watch = Stopwatch(job.count)
+    while watch.is_running:
+        polled = consumer.poll(timeout_ms=1000, max_records=job.batch)
+        if not polled:
+            continue
+        watch.batch_came()
+        producer.begin_transaction()
+        for rows in polled.values():
+            for row in rows:
+                producer.send(job.out, value=row.value, key=row.key)
+        ends = {where: OffsetAndMetadata(rows[-1].offset + 1, "", -1) for where, rows in polled.items()}
+        producer.send_offsets_to_transaction(ends, consumer.group_metadata())
+        producer.commit_transaction()
+        watch.batch_done(sum(map(len, polled.values())))
+    producer.close()
+    consumer.close(autocommit=False)
+    return watch.rate
+
+
+def confluent_transactions(job: Job) -> float:
+    """Consume, transform, produce; a transaction for each batch."""
+    consumer = Consumer({**confluent_consumer_options(job.settings, Heard()), "auto.offset.reset": "earliest"})
+    consumer.subscribe([job.topic])
+    producer = Producer(confluent_producer_options(job.producing, Heard()))
+    producer.init_transactions(10.0)
+    watch = Stopwatch(job.count)
+    while watch.is_running:
+        messages = [message for message in consumer.consume(job.batch, 1.0) if message.error() is None]
+        if not messages:
+            continue
+        watch.batch_came()
+        producer.begin_transaction()
+        for message in messages:
+            _produce(producer, job.out, message)
+        producer.send_offsets_to_transaction(_ends(messages), consumer.consumer_group_metadata())
+        producer.commit_transaction()
+        watch.batch_done(len(messages))
+    consumer.close()
+    return watch.rate
+
+
+def _produce(producer: Producer, topic: str, message: Any) -> None:
+    while True:
+        try:
+            return producer.produce(topic, message.value(), message.key())
+        except BufferError:
+            producer.poll(0.01)
+
+
+Loop = Callable[[Job], float]
