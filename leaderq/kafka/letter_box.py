@@ -67,7 +67,6 @@ class LetterBox:
             )
         where = [TopicPartition(self.topic, number) for number in sorted(numbers)]
         with speaking_leaderq("asking for offsets", self._address):
-            self._consumer.assign(where)
             self.starts = _by_number(self._consumer.beginning_offsets(where, timeout_ms=self._timeout_s * 1000))
             self.ends = _by_number(self._consumer.end_offsets(where, timeout_ms=self._timeout_s * 1000))
 
@@ -89,17 +88,12 @@ class LetterBox:
 
     def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:
         """The records from ``first`` on (else from the topic's first ones) to ``ends``, in order within each partition."""
-        open_: set[TopicPartition] = set()
-        for number, start in self.starts.items():
-            where = TopicPartition(self.topic, number)
-            begin = max(start, (first or {}).get(number, start))
-            with speaking_leaderq("reading", self._address):
-                if begin < self.ends[number]:
-                    self._consumer.seek(where, begin)
-                    self._consumer.resume(where)
-                    open_.add(where)
-                else:
-                    self._consumer.pause(where)
+        begins = {number: max(start, (first or {}).get(number, start)) for number, start in self.starts.items()}
+        open_ = {TopicPartition(self.topic, number) for number, begin in begins.items() if begin < self.ends[number]}
+        with speaking_leaderq("reading", self._address):
+            self._consumer.assign(sorted(open_))  # those alone: without a position the others would fail the poll
+            for where in open_:
+                self._consumer.seek(where, begins[where.partition])
         last_s = now_s()
         while open_:
             rows = self._polled()

@@ -125,6 +125,7 @@ def test_letters_left_out_remain_for_a_later_replay_and_those_sent_are_not_sent_
 def test_single_letters_can_be_chosen(dead):
     with LetterBox(dead.address, dead.topic, group="nobody") as box:
         wanted = next(iter(box.read()))
+    with LetterBox(dead.address, dead.topic, group="nobody") as box:
         assert box.one(wanted.partition, wanted.offset) == wanted
     assert dead.replay(selection=Selection(places=frozenset({(wanted.partition, wanted.offset)}))).sent == 1
     assert dead.values() == [wanted.value]
