@@ -64,6 +64,8 @@ _AWAY = {
     "UNSTABLE_OFFSET_COMMIT",
 }
 
+_FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
+
 
 class Heard:
     """What librdkafka told in passing (its ``error_cb``); called on the thread that polls the client."""
@@ -105,6 +107,10 @@ def connection_options(address: str, security: KafkaSecurity, heard: Heard | Non
         "log.queue": True,  # even a fatal error is then not written to stderr: it waits for a queue that is never set
         "error_cb": heard or Heard(),
     }
+    if require().libversion()[1] >= _FORGETS_BROKERS:
+        # With all brokers away it would forget them and look for others, while requests and the coordinator still
+        # refer to the old ones: a transactional call then never returns, whatever its time-out (2.16.0), and a core is kept busy.
+        options["metadata.recovery.strategy"] = "none"
     if security.protocol.startswith("SASL_"):
         options["sasl.mechanism"] = security.mechanism
         options["sasl.username"] = security.user
