@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from leaderq.career import LeaderCareer
-from leaderq.errors import Deposed, KafkaError, KafkaFenced
+from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
 from leaderq.kafka.assembly import Assembly, assembled, drain_settings
+from leaderq.kafka.delivery import AT_MOST_ONCE
 from leaderq.kafka.drain import BatchLost, DrainSettings
 from leaderq.kafka.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.producer import Message
@@ -134,7 +135,9 @@ class KafkaLeaderCareer(LeaderCareer):
         """
         store = self._running().store
         if not isinstance(store, TransactionOffsets):
-            raise KafkaError(f"produce() belongs to offsets='transaction'; {type(self).__qualname__} has {self.offsets!r}")
+            raise ConfigurationError(
+                f"produce() belongs to offsets='transaction'; {type(self).__qualname__} has {self.offsets!r}"
+            )
         store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
 
     def write_with_offsets(self, *operations: Operation) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from leaderq.errors import ServersUnreachable
 from leaderq.kafka.dead_letters import Letter
+from leaderq.kafka.drain import BatchLost, KafkaAway
 from leaderq.kafka.offsets import OffsetStore
 from leaderq.kafka.producer import Message
 from leaderq.kafka.pump import Pump
@@ -17,7 +20,10 @@ from leaderq.term import Term
 if TYPE_CHECKING:
     from leaderq.kafka.career import KafkaLeaderCareer
 
-_BURY_S = 30.0
+log = logging.getLogger(__name__)
+
+_SEND_S = 10.0
+_PAUSE_S = 1.0
 
 
 class CareerDesk:
@@ -62,7 +68,21 @@ class CareerDesk:
         if isinstance(self._store, TransactionOffsets):
             self._store.produce(message)
         else:
-            self._sender.send([message], _BURY_S)
+            self._send(term, message)
+
+    def _send(self, term: Term, message: Message) -> None:
+        """Send until Kafka has it: while Kafka is away the term goes on."""
+        while True:
+            term.check()
+            try:
+                self._sender.send([message], _SEND_S)
+                return
+            except (KafkaAway, ServersUnreachable) as exc:
+                log.warning("a dead letter waits for Kafka: %s", exc)
+                if not term.wait(_PAUSE_S):
+                    raise BatchLost(
+                        "the term ends before a dead letter could be sent; its record is handed out again"
+                    ) from exc
 
     def close(self) -> None:
         """Close the sender's connection, if it has one."""

@@ -52,7 +52,7 @@ def check(career: KafkaLeaderCareer, name: str) -> None:
 def _own_problems(career: KafkaLeaderCareer, name: str) -> Iterator[str]:
     where = type(career).__qualname__
     topics = topics_of(career)
-    if not topics or not all(isinstance(topic, str) and topic for topic in topics):
+    if not topics or not all(topics):
         yield f"'topics' of {where} is empty; name the topics to read"
     if not _MEMBER_NAME.match(name):
         yield f"the career name {name!r} cannot be a Kafka member name; use up to 249 letters, digits, '.', '_' and '-'"

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import NoOffsetForPartitionError
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
@@ -205,8 +206,14 @@ class KafkaPythonDrain:
         if self._settings.membership and (coordinator.rejoining or coordinator.need_rejoin()):
             self.attend(_JOIN_S)
             return {}  # assigned anew, perhaps; the caller sets positions first
+        joins = self.joins
         with speaking_leaderq("reading", self._settings.address):
-            polled = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=max_records)
+            try:
+                polled = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=max_records)
+            except NoOffsetForPartitionError:
+                if self.joins == joins:
+                    raise
+                return {}  # new metadata came just now, and with it new partitions, within this very poll
         self._pace(bool(polled))
         for rows in polled.values():
             for row in rows:

@@ -12,7 +12,7 @@ from driving import Driver, Recorder
 from kafka import KafkaConsumer
 
 from leaderq.clock import now_s
-from leaderq.errors import KafkaError
+from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.events import DrainProgress, RecordBuried, RecordSkipped
 from leaderq.kafka import PoisonRecord, Record, dead_letter, draining, retry, skip
 from leaderq.kafka.dead_letters import read_letter
@@ -45,7 +45,9 @@ class Fussy(Recorder):
 def read_all(address: str, topic: str, count: int) -> list[Record]:
     """What stands on a topic."""
     found: list[Any] = []
-    consumer = KafkaConsumer(topic, bootstrap_servers=address, auto_offset_reset="earliest", isolation_level="read_committed")
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=address, auto_offset_reset="earliest", isolation_level="read_committed"
+    )
     try:
 
         def enough() -> bool:
@@ -331,7 +333,7 @@ def test_the_lag_is_told(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPat
 
 def test_what_belongs_to_another_store_is_refused_by_name(drive: Drive) -> None:
     career = drive().career
-    with pytest.raises(KafkaError, match="offsets='transaction'"):
+    with pytest.raises(ConfigurationError, match="offsets='transaction'"):
         career.produce("t", b"")
-    with pytest.raises(KafkaError, match="offsets='zookeeper'"):
+    with pytest.raises(ConfigurationError, match="offsets='zookeeper'"):
         career.write_with_offsets()
