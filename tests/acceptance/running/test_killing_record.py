@@ -1,0 +1,62 @@
+"""A record over which every process dies is found out by its deaths, set aside, and can be looked at and replayed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from leaderq.election.layout import Layout
+from leaderq.kafka.attempts import decode
+from leaderq.kafka.topics import create_topics, produce
+from leaderq.testing import eventually
+from leaderq.testing.waiting import patience
+
+DEATHS = 4
+"""Two before anybody is careful, then as many as the career's policy says."""
+
+
+def dead(address: str, zookeeper: str, root: str, topic: str, *arguments: str) -> Any:
+    command = [sys.executable, "-m", "leaderq", "dead", *arguments, "--career", "killed", "--topic", f"{topic}-dead"]
+    command += ["--kafka", address, "--zookeeper", zookeeper, "--root", root]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30 * patience())
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on(
+    start, history, zookeeper, zookeeper_server, kafka_broker, znode_root, topic_name
+):
+    create_topics(kafka_broker.address, {topic_name: 1, f"{topic_name}-dead": 1})
+    values = [b"kill" if n == 13 else b"%d" % n for n in range(40)]
+    produce(kafka_broker.address, topic_name, [(b"k", value) for value in values])
+
+    def lead(id: str) -> Any:
+        return start(
+            "killing:Killed",
+            id=id,
+            zookeeper=zookeeper_server.address,
+            kafka=kafka_broker.address,
+            environment={"TOPIC": topic_name},
+        )
+
+    for death in range(DEATHS):
+        victim = lead(f"victim-{death}")
+        victim.wait_for("worker_died", timeout_s=40)
+        victim.stop()
+    survivor = lead("survivor")
+    eventually(lambda: history.lines("handled", value="39"), timeout_s=40)
+    survivor.stop()
+
+    handled = [line["value"] for line in history.lines("handled")]
+    assert [value.encode() for value in dict.fromkeys(handled)] == [value for value in values if value != b"kill"]
+    assert {line["together"] for line in history.lines("handled", who="survivor")} >= {1, 10}
+    assert decode(zookeeper.get(Layout(znode_root, "killed").attempts)[0], path="").killers
+    where = (kafka_broker.address, zookeeper_server.address, znode_root, topic_name)
+    (letter,) = dead(*where, "ls", "--json")
+    assert letter["origin"] == {"topic": topic_name, "partition": 0, "offset": 13}
+    assert (letter["attempts"], letter["career"]) == (2, "killed")
+    assert "ProcessDied" in letter["error"]
+    (whole,) = dead(*where, "show", "0:0", "--json")
+    assert (whole["key"], whole["value"]) == ("k", "kill")
