@@ -1,0 +1,332 @@
+"""Offsets in one transaction with what was produced: taking over, saving, undoing, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from producer_contract import Output
+
+from leaderq.errors import Deposed, KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
+from leaderq.kafka.drain import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.kafka_python import KafkaPythonDrain
+from leaderq.kafka.kafka_python_producer import KafkaPythonProducer
+from leaderq.kafka.producer import Message, ProducerSettings, TransactionalProducer
+from leaderq.kafka.record import Partition
+from leaderq.kafka.topics import committed
+from leaderq.kafka.transaction_offsets import TransactionOffsets
+from leaderq.term import Reason
+from leaderq.testing import eventually
+from leaderq.testing.ports import lease_port
+
+TERM: Any = None  # the store passes it on to nobody
+
+
+def allowed() -> None:
+    """The term lasts."""
+
+
+class Leader:
+    """A store and a drain, as a term has them."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.address, self.topic = address, topic
+        self.made: list[TransactionalProducer] = []
+        self.store = TransactionOffsets(self._make)
+        self.drain = self.new_drain()
+
+    def _make(self) -> TransactionalProducer:
+        self.made.append(KafkaPythonProducer(ProducerSettings(self.address, transactional_id=self.topic)))
+        return self.made[-1]
+
+    def new_drain(self) -> Drain:
+        drain = KafkaPythonDrain(
+            DrainSettings(address=self.address, topics=(self.topic,), group=self.topic, member="leader")
+        )
+        drain.open()
+        return drain
+
+    def take_over(self) -> Leader:
+        def fenced() -> bool:
+            try:
+                return self.store.fence(self.drain, TERM, allowed, 1.0)
+            except KafkaAway:
+                return False
+
+        eventually(fenced, timeout_s=20, message="the leader takes over")
+        return self
+
+    def load(self) -> dict[int, int]:
+        return {where.number: at for where, at in self.store.load(self.drain, TERM, 5.0).items()}
+
+    def at(self, offset: int) -> Offsets:
+        return {Partition(self.topic, 0): offset}
+
+    def save(self, offset: int) -> None:
+        """As a drain thread would: again, while Kafka is away or the membership is to be joined again."""
+
+        def saved() -> bool:
+            try:
+                return self.store.save(self.drain, TERM, self.at(offset)).done(20.0)
+            except (KafkaAway, MembershipLost):
+                self.drain.attend(1.0)
+                return False
+
+        for _ in range(30):
+            if saved():
+                return
+        raise AssertionError("the offsets could not be saved")
+
+    def close(self) -> None:
+        self.store.close()
+        self.drain.close()
+
+
+@pytest.fixture
+def lead(kafka_broker: Any, four_partitions: str) -> Iterator[Callable[[], Leader]]:
+    """Make a leader that has not taken over yet; all are closed afterwards."""
+    made: list[Leader] = []
+
+    def make() -> Leader:
+        made.append(Leader(kafka_broker.address, four_partitions))
+        return made[-1]
+
+    yield make
+    for leader in made:
+        leader.close()
+
+
+@pytest.fixture
+def output(kafka_broker: Any, topic_name: str) -> Output:
+    """A topic to produce to."""
+    return Output(kafka_broker.address, f"{topic_name}-out")
+
+
+def test_offsets_and_messages_are_saved_together(lead: Callable[[], Leader], output: Output) -> None:
+    leader = lead().take_over()
+    assert leader.load() == {}
+    for n in range(3):
+        leader.store.produce(Message(output.topic, b"%d" % n))
+    assert output.read() == []
+    leader.save(10)
+    leader.save(11)
+    leader.store.produce(Message(output.topic, b"3"))
+    leader.save(12)
+    assert output.read() == [b"0", b"1", b"2", b"3"]
+    assert leader.load() == {0: 12}
+
+
+def test_placing_offsets_leaves_messages_alone(lead: Callable[[], Leader], output: Output) -> None:
+    leader = lead().take_over()
+    leader.store.produce(Message(output.topic, b"of the batch in hand"))
+    assert leader.store.place(leader.drain, TERM, leader.at(4)).done(15.0)
+    assert output.read() == []
+    assert leader.load() == {0: 4}
+    leader.save(5)
+    assert output.read() == [b"of the batch in hand"]
+
+
+def test_what_a_failed_batch_produced_is_undone(lead: Callable[[], Leader], output: Output) -> None:
+    leader = lead().take_over()
+    leader.store.produce(Message(output.topic, b"failed"))
+    leader.store.undo()
+    leader.store.produce(Message(output.topic, b"done again"))
+    leader.save(1)
+    assert output.read() == [b"done again"]
+
+
+def test_a_message_is_produced_within_a_term_only(lead: Callable[[], Leader], output: Output) -> None:
+    leader = lead()
+    with pytest.raises(KafkaError, match="within a term"):
+        leader.store.produce(Message(output.topic, b"too early"))
+    leader.take_over()
+    leader.store.produce(Message(output.topic, b"left over"))
+    leader.store.close()
+    with pytest.raises(KafkaError, match="within a term"):
+        leader.store.produce(Message(output.topic, b"too late"))
+    with pytest.raises(KafkaError, match="1000001 bytes"):
+        lead().take_over().store.produce(Message(output.topic, b"x" * 1_000_001))
+
+
+def test_opening_a_store_fences_nobody(lead: Callable[[], Leader], output: Output) -> None:
+    leader, candidate = lead().take_over(), lead()
+    candidate.store.open()
+    candidate.store.open()
+    assert len(candidate.made) == 1
+    leader.store.produce(Message(output.topic, b"leader's"))
+    leader.save(1)
+    assert candidate.take_over().load() == {0: 1}
+    assert len(candidate.made) == 1
+
+
+def test_nobody_there_is_said_when_opening(topic_name: str) -> None:
+    port = lease_port()
+    settings = ProducerSettings(port.address, transactional_id=topic_name, open_timeout_s=0.5)
+    store = TransactionOffsets(lambda: KafkaPythonProducer(settings))
+    with pytest.raises(ServersUnreachable):
+        store.open()
+    store.close()
+    port.release()
+
+
+def test_a_process_whose_term_is_over_fences_nobody(lead: Callable[[], Leader], output: Output) -> None:
+    leader, late = lead().take_over(), lead()
+
+    def refused() -> None:
+        raise Deposed(term=1, reason=Reason.FENCED)
+
+    with pytest.raises(Deposed):
+        eventually_raises(lambda: late.store.fence(late.drain, TERM, refused, 1.0))
+    leader.store.produce(Message(output.topic, b"undisturbed"))
+    leader.save(1)
+    assert output.read() == [b"undisturbed"]
+
+
+def eventually_raises(act: Callable[[], Any]) -> None:
+    """Repeat what says "not yet"."""
+    for _ in range(20):
+        act()
+
+
+def test_a_zombie_can_neither_save_nor_confirm(lead: Callable[[], Leader], output: Output) -> None:
+    zombie = lead().take_over()
+    zombie.store.produce(Message(output.topic, b"saved in time"))
+    zombie.save(1)
+    zombie.store.produce(Message(output.topic, b"zombie's"))
+    successor = lead().take_over()
+    assert successor.load() == {0: 1}
+    with pytest.raises(KafkaFenced, match=r"ProducerFencedError|InvalidProducerEpochError|FencedInstanceIdError"):
+        zombie.store.save(zombie.drain, TERM, zombie.at(2)).done(15.0)
+    zombie.close()
+    successor.store.produce(Message(output.topic, b"successor's"))
+    successor.save(2)
+    assert output.read() == [b"saved in time", b"successor's"]
+    assert successor.load() == {0: 2}
+
+
+def test_a_zombie_that_only_reads_is_told_when_it_places_its_offsets(lead: Callable[[], Leader]) -> None:
+    zombie = lead().take_over()
+    zombie.save(1)
+    successor = lead().take_over()
+    with pytest.raises(KafkaFenced):
+        zombie.store.place(zombie.drain, TERM, zombie.at(1)).done(15.0)
+    assert successor.load() == {0: 1}
+
+
+def test_a_refused_membership_costs_no_message(lead: Callable[[], Leader], output: Output) -> None:
+    leader = lead().take_over()
+    leader.save(1)
+    stale = leader.drain.group_metadata()
+    leader.drain.rejoin()
+    before = leader.drain.joins
+    eventually(lambda: leader.drain.attend(1.0) or leader.drain.joins > before, message="the group was joined again")
+    leader.store.produce(Message(output.topic, b"once"))
+    current, leader.drain.group_metadata = leader.drain.group_metadata, lambda: stale  # type: ignore[method-assign]
+    with pytest.raises(MembershipLost):
+        leader.store.save(leader.drain, TERM, leader.at(2)).done(15.0)
+    leader.drain.group_metadata = current  # type: ignore[method-assign]
+    assert leader.load() == {0: 1}
+    leader.save(2)
+    assert output.read() == [b"once"]
+    assert leader.load() == {0: 2}
+
+
+def test_a_topic_that_is_not_there_fails_the_saving_and_not_the_next(lead: Callable[[], Leader], output: Output) -> None:
+    leader = lead().take_over()
+    leader.store.produce(Message(output.topic, b"with it"))
+    leader.store.produce(Message("no-such-topic", b"lost"))
+    with pytest.raises(UnknownTopic, match="no-such-topic"):
+        leader.store.save(leader.drain, TERM, leader.at(1)).done(15.0)
+    leader.store.undo()
+    leader.store.produce(Message(output.topic, b"without it"))
+    leader.save(1)
+    assert output.read() == [b"without it"]
+
+
+def test_a_broker_restart_amid_a_saving_neither_loses_nor_repeats(
+    lead: Callable[[], Leader], output: Output, kafka_broker: Any, four_partitions: str
+) -> None:
+    leader = lead().take_over()
+    leader.save(1)
+    for n in range(200):
+        leader.store.produce(Message(output.topic, b"%d" % n))
+    saving = leader.store.save(leader.drain, TERM, leader.at(2))
+    kafka_broker.kill()
+    kafka_broker.start()
+    try:
+        done = saving.done(20.0)
+    except (KafkaAway, MembershipLost):
+        done = False
+    if not done:
+        leader.save(2)
+    assert output.read() == [b"%d" % n for n in range(200)]
+    assert committed(kafka_broker.address, four_partitions, four_partitions) == {0: 2}
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_after_a_new_drain_the_offsets_tell_whether_an_unanswered_saving_happened(
+    lead: Callable[[], Leader], output: Output, happened: bool
+) -> None:
+    leader = lead().take_over()
+    leader.save(1)
+    leader.store.produce(Message(output.topic, b"once"))
+    real = leader.made[-1].commit
+
+    def unanswered(offsets: Offsets, group: Any, timeout_s: float) -> None:
+        if happened:
+            real(offsets, group, timeout_s)
+        raise KafkaAway("no answer came")
+
+    leader.made[-1].commit = unanswered  # type: ignore[method-assign]
+    with pytest.raises(KafkaAway):
+        leader.store.save(leader.drain, TERM, leader.at(2)).done(15.0)
+    leader.drain.close()
+    leader.drain = leader.new_drain()
+    leader.take_over()
+    assert len(leader.made) == 2
+    assert leader.load() == {0: 2 if happened else 1}
+    leader.save(2)
+    assert output.read() == [b"once"]
+    assert leader.load() == {0: 2}
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_an_unknown_outcome_is_told_and_fencing_again_settles_it(
+    lead: Callable[[], Leader], output: Output, happened: bool
+) -> None:
+    leader = lead().take_over()
+    leader.save(1)
+    leader.store.produce(Message(output.topic, b"once"))
+    real = leader.made[-1].commit
+
+    def broken(offsets: Offsets, group: Any, timeout_s: float) -> None:
+        if happened:
+            real(offsets, group, timeout_s)
+        raise BatchLost("the client is broken")
+
+    leader.made[-1].commit = broken  # type: ignore[method-assign]
+    with pytest.raises(BatchLost):
+        leader.store.save(leader.drain, TERM, leader.at(2)).done(15.0)
+    leader.take_over()
+    assert leader.load() == {0: 2 if happened else 1}
+    if not happened:
+        leader.store.produce(Message(output.topic, b"once"))
+        leader.save(2)
+    assert output.read() == [b"once"]
+    assert leader.load() == {0: 2}
+
+
+def test_a_store_serves_one_term_after_the_other(lead: Callable[[], Leader], output: Output) -> None:
+    first, second = lead(), lead()
+    for n in range(4):
+        leader = (first, second)[n % 2]
+        leader.drain.close()
+        leader.drain = leader.new_drain()
+        leader.take_over()
+        assert leader.load() == ({0: n} if n else {})
+        leader.store.produce(Message(output.topic, b"%d" % n))
+        leader.save(n + 1)
+        leader.store.close()
+        leader.store.close()
+    assert output.read() == [b"0", b"1", b"2", b"3"]
