@@ -86,7 +86,8 @@ class Zombie:
 @pytest.fixture
 def zombie(a_cluster: Any, kafka_broker: Any, feeder: Feeder, hold: Path) -> Callable[..., Zombie]:
     def make(results: Results, **more: Any) -> Zombie:
-        environment = {"PYTHONPATH": SUSPENDED, **more.pop("environment", {})}
+        path = os.pathsep.join(filter(None, [SUSPENDED, os.environ.get("PYTHONPATH")]))
+        environment = {"PYTHONPATH": path, **more.pop("environment", {})}
         cluster = a_cluster(
             results,
             kafka_broker.address,
