@@ -143,9 +143,13 @@ class KafkaLeaderCareer(LeaderCareer):
     def write_with_offsets(self, *operations: Operation) -> None:
         """With ``offsets="zookeeper"``: carry these out in the multi that saves the batch: together with the offsets, or not at all."""
         store = self._running().store
+        where = type(self).__qualname__
         if not isinstance(store, ZooKeeperOffsets):
-            raise KafkaError(
-                f"write_with_offsets() belongs to offsets='zookeeper'; {type(self).__qualname__} has {self.offsets!r}"
+            raise ConfigurationError(f"write_with_offsets() belongs to offsets='zookeeper'; {where} has {self.offsets!r}")
+        if self.delivery == AT_MOST_ONCE:
+            raise ConfigurationError(
+                f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are saved before handle is called; "
+                "use term.write(...), or leave delivery out"
             )
         store.add(operations)
 

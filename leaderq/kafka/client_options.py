@@ -61,7 +61,7 @@ def consumer_options(settings: DrainSettings) -> dict[str, Any]:
         "max_poll_interval_ms": int(settings.max_poll_interval_s * 1000),
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "fetch_max_wait_ms": BUSY_FETCH_MS,
-        "metadata_max_age_ms": 30_000,  # how long a new partition may go unnoticed
+        "metadata_max_age_ms": 10_000,  # how long a new partition may go unnoticed
     }
 
 

@@ -44,18 +44,34 @@ def deserializer_of(career: KafkaLeaderCareer, name: str) -> Deserializer | None
 
 def check(career: KafkaLeaderCareer, name: str) -> None:
     """Return if ``career``, standing under ``name``, can be run; raises :class:`~leaderq.errors.ConfigurationError`."""
-    problems = [*_own_problems(career, name), *_problems_elsewhere(career), *career._problems()]
+    problems = [
+        *_problems_of_reading(career, name),
+        *_problems_of_shape(career),
+        *_problems_elsewhere(career),
+        *career._problems(),
+    ]
     if problems:
         raise ConfigurationError(*problems)
 
 
-def _own_problems(career: KafkaLeaderCareer, name: str) -> Iterator[str]:
+def _problems_of_reading(career: KafkaLeaderCareer, name: str) -> Iterator[str]:
     where = type(career).__qualname__
     topics = topics_of(career)
     if not topics or not all(topics):
         yield f"'topics' of {where} is empty; name the topics to read"
     if not _MEMBER_NAME.match(name):
         yield f"the career name {name!r} cannot be a Kafka member name; use up to 249 letters, digits, '.', '_' and '-'"
+    if career.auto_offset_reset not in POLICIES:
+        yield (
+            f"auto_offset_reset={career.auto_offset_reset!r} of {where} is not known; use 'earliest', 'latest' or 'none', or "
+            "leave it out: then a new group begins at the earliest record, and what is gone is an error"
+        )
+    if career.client not in CLIENTS:
+        yield f"client={career.client!r} of {where} is not known; use 'kafka-python' or 'confluent'"
+
+
+def _problems_of_shape(career: KafkaLeaderCareer) -> Iterator[str]:
+    where = type(career).__qualname__
     for attribute in ("max_records", "workers"):
         if not _is_count(value := getattr(career, attribute)):
             yield f"{attribute}={value!r} of {where} must be a whole number, at least 1"
@@ -63,15 +79,8 @@ def _own_problems(career: KafkaLeaderCareer, name: str) -> Iterator[str]:
         yield f"max_bytes={career.max_bytes!r} of {where} must be a whole number of bytes, or None for no limit"
     if not _is_duration(career.max_wait_s):
         yield f"max_wait_s={career.max_wait_s!r} of {where} must be a number of seconds, at least 0"
-    if career.auto_offset_reset not in POLICIES:
-        yield (
-            f"auto_offset_reset={career.auto_offset_reset!r} of {where} is not known; use 'earliest', 'latest' or 'none', or "
-            "leave it out: then a new group begins at the earliest record, and what is gone is an error"
-        )
     if career.batches not in (MERGED, BY_PARTITION):
         yield f"batches={career.batches!r} of {where} is not known; use {MERGED!r} or {BY_PARTITION!r}"
-    if career.client not in CLIENTS:
-        yield f"client={career.client!r} of {where} is not known; use 'kafka-python' or 'confluent'"
     if career.atomic and _is_count(career.workers) and career.workers > 1:
         yield f"{where} is atomic and has workers={career.workers}; a unit on several threads cannot be abandoned: choose one"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import pytest
@@ -259,7 +260,7 @@ def test_a_key_is_not_handled_again_before_its_time(drive: Drive, feed: Feed) ->
     feed(0, 48)  # 16 keys
     leader = drive(Timed, key_interval_s=0.3).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 48)
-    gaps = [after - before for at in leader.career.at.values() for before, after in zip(at, at[1:], strict=False)]
+    gaps = [after - before for at in leader.career.at.values() for before, after in pairwise(at)]
     assert len(gaps) == 32
     assert min(gaps) >= 0.3
 
@@ -278,7 +279,7 @@ def test_partitions_added_while_reading_are_read(
     admin.close()
     eventually(lambda: len(end_offsets(kafka_broker.address, four_partitions)) == 6)
     feed(10, 200)
-    leader.run_until(lambda: len(leader.career.seen) >= 200, within_s=60)  # the client asks for new metadata every 30 s
+    leader.run_until(lambda: len(leader.career.seen) >= 200, within_s=60)  # the client asks for new metadata every 10 s
     assert {record.partition for record in leader.career.seen} == set(range(6))
 
 
