@@ -33,9 +33,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from leaderq.errors import ConnectionLost, CorruptRecord, NodeExists, NoNode
+from leaderq.errors import ConnectionLost, CorruptRecord, Deposed, NodeExists, NoNode, SessionClosed, SessionExpired
 from leaderq.kafka.record import Partition, Record
-from leaderq.term import Term
+from leaderq.term import Reason, Term
 from leaderq.zookeeper import Create, Delete, Session, SetData
 
 log = logging.getLogger(__name__)
@@ -252,3 +252,5 @@ class AttemptMarks:
             except ConnectionLost as exc:
                 log.debug("asking again for %s: %s", self._path, exc)
                 term.wait(0.05)
+            except (SessionExpired, SessionClosed) as exc:
+                raise Deposed(term=term.number, reason=Reason.SESSION) from exc

@@ -65,17 +65,26 @@ def ls(given: Given, topic: str | None, error: str | None, origin: str | None, l
         security=settings.kafka_security,
         timeout_s=settings.connect_timeout_s,
     )
-    rows = []
     with box:
-        for row in _rows(box, Selection(error=error, origin=origin), limit):
-            if as_json:
-                write_json(row)
-            rows.append(row if not as_json else {})
-    if not rows:
+        found = _rows(box, Selection(error=error, origin=origin), limit)
+        shown = _write_json(found) if as_json else _write_table(found)
+    if not shown:
         click.echo(f"no dead letters {'of that kind ' if error or origin else ''}on topic {where!r}", err=True)
-    elif not as_json:
-        rows.sort(key=lambda row: (row["partition"], row["offset"]))
-        write_table(_HEADINGS, [_cells(row) for row in rows])
+
+
+def _write_json(rows: Iterator[dict[str, Any]]) -> int:
+    """Write each as it comes; gives how many."""
+    count = 0
+    for count, row in enumerate(rows, 1):  # noqa: B007  (the last one is the answer)
+        write_json(row)
+    return count
+
+
+def _write_table(rows: Iterator[dict[str, Any]]) -> int:
+    found = sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+    if found:
+        write_table(_HEADINGS, [_cells(row) for row in found])
+    return len(found)
 
 
 def _rows(box: LetterBox, selection: Selection, limit: int | None) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -93,6 +94,8 @@ def replay(
             "a replay sends records to topics that careers read; see what with --dry-run, then give --yes"
         )
     quiet()
+    # As Ctrl-C: what is open is aborted rather than left to the broker, and the exit code says that it is not complete.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     from leaderq.kafka.replay import Replay, Selection
 
     work = Replay(
