@@ -8,6 +8,7 @@ from typing import Any
 from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.kafka.address import bootstrap_servers
 from leaderq.kafka.drain import DrainSettings
+from leaderq.kafka.tls import tls_options
 
 # How long a broker may keep a fetch open that finds nothing. One fetch is in flight per broker: while it waits for records of
 # quiet partitions, a busy partition on the same broker cannot be fetched, and one hot partition among quiet ones is read at
@@ -31,14 +32,7 @@ def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s:
         options.update(
             sasl_mechanism=security.mechanism, sasl_plain_username=security.user, sasl_plain_password=security.password
         )
-    if security.protocol.endswith("SSL"):
-        options.update(
-            ssl_cafile=security.ca,
-            ssl_certfile=security.cert,
-            ssl_keyfile=security.key,
-            ssl_password=security.key_password,
-            ssl_check_hostname=security.check_hostname,
-        )
+    options.update(tls_options(security))
     return options
 
 

@@ -115,7 +115,9 @@ class ConfluentDrain:
             self._warm_up(began + settings.open_timeout_s)
         except KafkaAway as exc:
             self.close()
-            raise ServersUnreachable("Kafka", settings.address, waited_s=now_s() - began) from exc
+            raise ServersUnreachable(
+                "Kafka", settings.address, waited_s=now_s() - began, remedy=self._heard.remedy()
+            ) from exc
         except BaseException:
             self.close()
             raise

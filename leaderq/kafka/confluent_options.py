@@ -67,17 +67,29 @@ _AWAY = {
 _FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
 
 
+_TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
+
+
 class Heard:
     """What librdkafka told in passing (its ``error_cb``); called on the thread that polls the client."""
 
     def __init__(self) -> None:
         self.refusal: Any = None
         self.last: Any = None
+        self.cause: Any = None
 
     def __call__(self, error: Any) -> None:
         self.last = error
         if error.name() in _REFUSED:
             self.refusal = error
+        if error.name() in _TELLING:
+            self.cause = error
+
+    def remedy(self) -> str:
+        """What may help against silence, with the last thing heard that says why; ``""`` where nothing was."""
+        if self.cause is None:
+            return ""
+        return f"is Kafka listening there, and may this host reach it? The last attempt ended with {self.cause.str()}"
 
 
 def require() -> Any:

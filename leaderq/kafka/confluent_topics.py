@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 from confluent_kafka import TopicCollection
@@ -54,7 +53,7 @@ class ConfluentTopics:
                     raise translated(self._heard.refusal, "connecting", self._address)
                 if now_s() > end:
                     raise KafkaAway(f"asking for the topic {topic!r} at Kafka {self._address!r}: no answer")
-                self._wait(answer)
+                self._admin.poll(_LOOK_S)  # also lets the errors be heard of
             with confluent_speaking(f"asking for the topic {topic!r}", self._address, self._heard):
                 self._note(topic, answer.result())
         self._asked = {}
@@ -85,10 +84,3 @@ class ConfluentTopics:
     def _note(self, topic: str, found: Any) -> None:
         self.partitions[topic] = frozenset(Partition(topic, partition.id) for partition in found.partitions)
         self.ids[topic] = str(found.topic_id)
-
-    @staticmethod
-    def _wait(answer: Future[Any]) -> None:
-        try:
-            answer.exception(_LOOK_S)
-        except FutureTimeoutError:
-            return

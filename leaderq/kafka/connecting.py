@@ -4,8 +4,8 @@
 * It forgets the socket of each failed attempt to connect, which stays open until the garbage collector comes by. kafka-python
   lets a program register a way to make connections under the scheme of a proxy's URL; :data:`DIRECT` names ours, and no proxy.
 * It throws away what it has read from a connection that was closed right behind: a broker's "wrong password", usually.
-  :class:`_Socket` reports the end of the stream only after the data before it was processed. (Not over TLS, where Python makes
-  another socket of it.)
+  :class:`_Socket` reports the end of the stream only after the data before it was processed. (Over TLS Python makes
+  another socket of it; see :mod:`leaderq.kafka.tls`.)
 * A broker's "wrong password" is also only logged while the client looks for its first broker, and then reported as "no
   answer" when the time is up. :class:`_Manager` sees the answer, and stops looking.
 """

@@ -1,0 +1,154 @@
+"""Offsets in ZooKeeper: together with the user's own operations, once, whatever reply is lost."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from driving import Driver, Recorder
+
+from leaderq.errors import CorruptRecord, NodeExists
+from leaderq.kafka import Record, draining
+from leaderq.kafka.topics import committed, end_offsets
+from leaderq.term import Term
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session, SetData, connect
+
+Drive = Callable[..., Driver]
+Feed = Callable[[int, int], list[bytes]]
+
+MULTI = 14
+
+
+class Counting(Recorder):
+    """Writes what it has handled beside the offsets: the number of records in all, and a znode for each batch."""
+
+    def inaugurate(self, term: Term) -> None:
+        self.base = f"{self.settings.root}/results"
+        self.session.ensure_path(self.base)
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        super().handle(records, term)
+        self.write_with_offsets(
+            SetData(self.base, b"%d" % len(self.seen)), Create(f"{self.base}/batch-", b"%d" % len(records), sequential=True)
+        )
+
+    def written(self) -> list[int]:
+        names = sorted(self.session.children(self.base))
+        return [int(self.session.get(f"{self.base}/{name}")[0]) for name in names]
+
+
+def kept(session: Session, root: str, topic: str) -> dict[str, int]:
+    found: dict[str, int] = json.loads(session.get(f"{root}/{topic}/offsets/{topic}")[0])["offsets"]
+    return found
+
+
+def test_offsets_and_the_users_operations_go_together(
+    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
+) -> None:
+    feed(0, 300)
+    leader = drive(Counting, offsets="zookeeper", max_records=40).begin()
+    while len(leader.career.seen) < 300:
+        leader.career.execute(leader.term)
+        if leader.career.seen:
+            assert sum(kept(session, znode_root, four_partitions).values()) == len(leader.career.seen)
+            assert int(session.get(f"{znode_root}/results")[0]) == len(leader.career.seen)
+    assert sum(leader.career.written()) == 300
+
+
+def test_a_failed_batch_leaves_no_operation_behind(drive: Drive, feed: Feed) -> None:
+    class Failing(Counting):
+        fails = True
+
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            if self.fails and len(self.seen) >= 100:
+                self.write_with_offsets(Create(f"{self.base}/never"))
+                raise ValueError("in the middle")
+            super().handle(records, term)
+
+    feed(0, 200)
+    leader = drive(Failing, offsets="zookeeper", max_records=40).begin()
+    with pytest.raises(ValueError, match="in the middle"):
+        leader.run_until(lambda: False)
+    leader.end()
+    leader.career.fails = False
+    leader.begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 200)
+    assert sum(leader.career.written()) == 200
+    assert leader.career.session.exists(f"{leader.career.base}/never") is None
+
+
+def test_an_operation_that_cannot_be_carried_out_fails_the_batch_and_saves_nothing(
+    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
+) -> None:
+    class Clashing(Recorder):
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            super().handle(records, term)
+            self.write_with_offsets(Create(f"{self.settings.root}/{four_partitions}"))
+
+    feed(0, 10)
+    leader = drive(Clashing, offsets="zookeeper").begin()
+    with pytest.raises(NodeExists):
+        leader.run_until(lambda: False)
+    assert sum(kept(session, znode_root, four_partitions).values()) == 0
+
+
+def test_a_write_whose_answer_is_lost_is_neither_lost_nor_done_twice(
+    drive: Drive, feed: Feed, zookeeper_server: Any, fault_proxy: Callable[[str], Any]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    feed(0, 400)
+    with connect(proxy.address, timeout_s=4.0) as behind:
+        leader = drive(Counting, offsets="zookeeper", max_records=20)
+        leader.career.session = behind
+        leader.career.retire()
+        leader.career.prepare()
+        leader.begin()
+        for target in range(50, 400, 50):
+            proxy.drop_reply_to(lambda request: len(request) >= 8 and struct.unpack_from("!i", request, 4)[0] == MULTI)
+            leader.run_until(lambda target=target: len(leader.career.seen) >= target, within_s=60)
+        leader.run_until(lambda: len(leader.career.seen) >= 400)
+        assert proxy.dropped >= 5
+        eventually(lambda: sum(leader.career.written()) == 400)
+        assert len({(record.partition, record.offset) for record in leader.career.seen}) == len(leader.career.seen)
+
+
+def test_a_znode_deleted_under_the_leader_is_made_anew(
+    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
+) -> None:
+    feed(0, 100)
+    leader = drive(Counting, offsets="zookeeper", max_records=20).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 40)
+    session.delete(f"{znode_root}/{four_partitions}/offsets/{four_partitions}")
+    leader.run_until(lambda: len(leader.career.seen) >= 100)
+    assert sum(leader.career.written()) == 100
+
+
+def test_rubbish_in_the_znode_stops_the_leader_and_says_where(
+    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
+) -> None:
+    path = f"{znode_root}/{four_partitions}/offsets"
+    leader = drive(offsets="zookeeper")
+    session.ensure_path(path)
+    session.create(f"{path}/{four_partitions}", b"{")
+    with pytest.raises(CorruptRecord, match=f"{path}/{four_partitions}"):
+        leader.begin().run_until(lambda: False)
+
+
+@pytest.mark.parametrize("offsets", ["zookeeper", "external"])
+def test_lag_tools_see_where_the_leader_stands(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, offsets: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Outside(Recorder):
+        def load_offsets(self, term: Term) -> dict[tuple[str, int], int]:
+            return {}
+
+    monkeypatch.setattr(draining, "CONFIRM_S", 0.2)
+    feed(0, 50)
+    leader = drive(Outside, offsets=offsets).begin()
+    ends = end_offsets(kafka_broker.address, four_partitions)
+    leader.run_until(lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends)
+    assert len(leader.career.seen) == 50
