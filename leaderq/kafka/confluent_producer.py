@@ -104,7 +104,7 @@ class ConfluentProducer:
                     -1 if partition is None else partition,
                     on_delivery=self._delivered,
                     timestamp=timestamp_ms or 0,
-                    headers=list(headers) or None,
+                    headers=list(headers) if headers else None,
                 )
                 return
             except BufferError as exc:  # its buffer is full: wait until some of it is delivered

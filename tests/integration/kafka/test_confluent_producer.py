@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
-from producer_contract import Member, ProducerContract
+from producer_contract import Make, Member, Output, ProducerContract
 
+from leaderq.errors import KafkaFenced, MissingPiece
+from leaderq.kafka import confluent_options
 from leaderq.kafka.confluent_producer import ConfluentProducer
+from leaderq.kafka.producer import Message
 from leaderq.kafka.topics import create_topics
 from leaderq.testing import eventually
 
@@ -66,3 +70,21 @@ class TestConfluentProducer(ProducerContract):
     factory = ConfluentProducer
     member = ConfluentMember
     fenced_causes = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED")
+
+    def test_even_a_fatal_error_prints_nothing(
+        self, make_producer: Make, output: Output, group: Member, four_partitions: str, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        zombie = make_producer()
+        zombie.begin()
+        make_producer()
+        zombie.produce(Message(output.topic, b"zombie's"))
+        with pytest.raises(KafkaFenced):
+            self.commit(zombie, four_partitions, 1, group)
+        zombie.close()
+        assert capfd.readouterr() == ("", "")
+
+
+def test_a_library_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(MissingPiece, match=r"pip install 'leaderq\[confluent\]'"):
+        confluent_options.require()
