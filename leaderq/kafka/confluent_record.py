@@ -9,7 +9,7 @@ is taken out at once; the rest is asked of the message when it is asked for.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, overload
 
@@ -60,7 +60,7 @@ class Messages(Sequence[Record]):
     def __iter__(self) -> Iterator[Record]:
         rows = self._messages
         fields = zip(map(Message.offset, rows), map(Message.key, rows), map(Message.value, rows), rows)  # noqa: B905
-        return map(tuple.__new__, repeat(ConfluentRecord), fields)  # type: ignore[arg-type]
+        return map(tuple.__new__, repeat(ConfluentRecord), fields)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -76,12 +76,14 @@ class Messages(Sequence[Record]):
         return repr(list(self))
 
 
-def by_partition(messages: Iterable[Any], topics: Sequence[str]) -> dict[Partition, Sequence[Record]]:
+def by_partition(messages: list[Any], topics: Sequence[str]) -> dict[Partition, Sequence[Record]]:
     """Messages without errors, sorted out. They come in long runs of one partition, which stay together in C code."""
     found: dict[Partition, list[Any]] = {}
-    one = topics[0] if len(topics) == 1 else None
-    for number, run in groupby(messages, Message.partition):
-        for topic, rows in ((one, run),) if one is not None else groupby(list(run), Message.topic):
+    the_only = topics[0] if len(topics) == 1 else None
+    number_of: Any = Message.partition
+    topic_of: Any = Message.topic
+    for number, run in groupby(messages, number_of):
+        for topic, rows in ((the_only, run),) if the_only is not None else groupby(list(run), topic_of):
             where = Partition(topic, number)
             if where in found:
                 found[where].extend(rows)
