@@ -90,9 +90,12 @@ class Cluster:
         )
 
     def close(self) -> None:
-        """Stop all candidates."""
-        for candidate in self.candidates.values():
-            candidate.stop()
+        """Stop all candidates, at once: one after the other would hand the leadership round."""
+        threads = [threading.Thread(target=candidate.stop) for candidate in self.candidates.values()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         self.session.close()
 
 
@@ -109,7 +112,7 @@ class Nemesis:
     @property
     def faults(self) -> list[Callable[[View], None]]:
         """All of them."""
-        found = [self.kill, self.freeze, self.cut_off, self.transfer, self.step_down, self.stop]
+        found = [self.kill, self.freeze, self.cut_off, self.transfer, self.step_down, self.stop, self.freeze_and_kill]
         return found if self._kafka is None else [*found, self.lose_kafka, self.reset_kafka, self.change_without_kafka]
 
     def kill(self, view: View) -> None:
@@ -170,6 +173,15 @@ class Nemesis:
         self._kafka.black_hole()
         self.kill(view)
         self._kafka.heal()
+
+    def freeze_and_kill(self, view: View) -> None:
+        """Freeze the leader, kill its successor at work, and let the one go on while the third leads."""
+        pid = self._leader(view).worker_pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            self.kill(self._cluster.succeeded(view))
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def _leader(self, view: View) -> CandidateProcess:
         assert view.leader is not None

@@ -1,6 +1,6 @@
 """Every offset store under every kind of fault, while records keep coming: the results are what the store promises.
 
-``LEADERQ_TEST_FAULTS`` says how many faults each store suffers (default 9: each kind once; ``make faults``: 30). They are mixed
+``LEADERQ_TEST_FAULTS`` says how many faults each store suffers (default 10: each kind once; ``make faults``: 30). They are mixed
 by a seed, ``LEADERQ_TEST_SEED``, which is shown when a test fails.
 """
 
@@ -21,7 +21,7 @@ from verdicts import Result, exactly_once, repeated_at_changes_only
 from leaderq.election import View
 from leaderq.kafka.topics import committed
 
-FAULTS = int(os.environ.get("LEADERQ_TEST_FAULTS", "9"))
+FAULTS = int(os.environ.get("LEADERQ_TEST_FAULTS", "10"))
 SEED = int(os.environ.get("LEADERQ_TEST_SEED", random.randrange(10**6)))
 SHARE = 400
 pytestmark = pytest.mark.timeout(600)
@@ -76,13 +76,13 @@ def test_offsets_in_kafka_skip_nothing_and_repeat_at_most_one_batch_at_a_change_
     assert committed(kafka_broker.address, topic_name, topic_name) == ends
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+@pytest.mark.parametrize(("client", "workers"), [("kafka-python", "1"), ("confluent", "3")])
 def test_a_read_committed_consumer_sees_the_result_of_each_record_exactly_once(
-    endure, results_of, feeder, kafka_broker, topic_name, client
+    endure, results_of, feeder, kafka_broker, topic_name, client, workers
 ) -> None:
     if client == "confluent":
         pytest.importorskip("confluent_kafka")
-    found = endure(results_of("transaction"), environment={"CLIENT": client})
+    found = endure(results_of("transaction"), environment={"CLIENT": client, "WORKERS": workers, "FLAKY": "0.05"})
     ends = numbered(feeder)
     assert exactly_once(found, ends) == []
     assert committed(kafka_broker.address, topic_name, topic_name) == ends
@@ -90,7 +90,7 @@ def test_a_read_committed_consumer_sees_the_result_of_each_record_exactly_once(
 
 @pytest.mark.parametrize("store", ["zookeeper", "sqlite", "postgres"])
 def test_results_stored_with_the_offsets_are_stored_exactly_once(endure, results_of, feeder, store) -> None:
-    found = endure(results_of(store))
+    found = endure(results_of(store), environment={"FLAKY": "0.05"})
     assert exactly_once(found, numbered(feeder)) == []
 
 

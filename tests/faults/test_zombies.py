@@ -92,7 +92,7 @@ def zombie(a_cluster: Any, kafka_broker: Any, feeder: Feeder, hold: Path) -> Cal
             results,
             kafka_broker.address,
             environment=environment,
-            session_timeout_s=4,
+            session_timeout_s=3,
             arguments=["--no-guardian"],  # its clock, unlike a guardian's in the same machine, would not have stood still
             **more,
         )

@@ -2,22 +2,26 @@
 
 ``HOLD`` is a folder: a leader that finds a file with its candidate's name there stops in the middle of its batch, says so by a file
 ``NAME.held``, and goes on when the file is gone, whatever has become of its term.
+
+``FLAKY`` is how often a batch fails in its middle, and is tried again; ``WORKERS``: how many partitions are handled at once.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import time
 from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
 from leaderq import Term
-from leaderq.kafka import KafkaLeaderCareer, Record
+from leaderq.kafka import KafkaLeaderCareer, Record, retry
 
 TOPIC = os.environ["TOPIC"]
 PAUSE_S = float(os.environ.get("PAUSE_S", "0.03"))
 HOLD = Path(os.environ["HOLD"])
+FLAKY = float(os.environ.get("FLAKY", "0"))
 
 
 class Paced(KafkaLeaderCareer):
@@ -27,11 +31,15 @@ class Paced(KafkaLeaderCareer):
     topics = TOPIC
     max_records: ClassVar[int] = 20
     client = os.environ.get("CLIENT", "kafka-python")
+    workers = int(os.environ.get("WORKERS", "1"))
+    on_error = retry(20, 0.01) if FLAKY else "raise"
 
     def handle(self, records: list[Record], term: Term) -> None:
         middle = len(records) // 2
         self.do(records[:middle], term)
         self.pause(term)
+        if random.random() < FLAKY:
+            raise RuntimeError("what FLAKY asks for")
         self.do(records[middle:], term)
 
     @abstractmethod
