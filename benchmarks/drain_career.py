@@ -66,6 +66,7 @@ def drained(job: Job, session: Session, *, client: str, offsets: str = "kafka", 
         deadline=now_s() + 3600,
         write=lambda _term, operations: session.multi(operations),
     )
+    session.ensure_path(f"/leaderq/{job.name}")  # as the election does
     career.prepare()
     try:
         career._begin(term)

