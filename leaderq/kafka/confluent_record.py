@@ -72,6 +72,12 @@ class Messages(Sequence[Record]):
         row = self._messages[index]
         return tuple.__new__(ConfluentRecord, (row.offset(), row.key(), row.value(), row))
 
+    def __eq__(self, other: object) -> bool:
+        """Equal to any sequence of equal records, a list too."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return repr(list(self))
 
