@@ -120,6 +120,10 @@ class UnknownTopic(KafkaError):
     """A topic to read does not exist on the cluster."""
 
 
+class MessageTooLarge(KafkaError):
+    """A message is larger than its topic, or the producer, accepts; it was not stored."""
+
+
 class ServerFailed(LeaderqError):
     """A server that ``leaderq.testing`` was to run did not start, or died; the message ends with its last log lines."""
 

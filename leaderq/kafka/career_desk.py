@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leaderq.errors import ServersUnreachable
-from leaderq.kafka.dead_letters import Letter
+from leaderq.errors import MessageTooLarge, ServersUnreachable
+from leaderq.kafka.dead_letters import Letter, shortened
 from leaderq.kafka.drain import BatchLost, KafkaAway
 from leaderq.kafka.offsets import OffsetStore
 from leaderq.kafka.producer import Message
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_MAX_LETTER_BYTES = 64 * 1024 * 1024
 _SEND_S = 10.0
 _PAUSE_S = 1.0
 
@@ -42,7 +43,8 @@ class CareerDesk:
         self._pump = pump
         self._store = store
         self._key, self._value = key, value
-        self._sender = Sender(career.settings.kafka, career.settings.kafka_security)
+        # The broker decides what is too large for a dead letter: a topic may take more than is usual.
+        self._sender = Sender(career.settings.kafka, career.settings.kafka_security, max_message_bytes=_MAX_LETTER_BYTES)
         self.undoes = store.undoes
         self.decodes = key is not None or value is not None
 
@@ -63,15 +65,21 @@ class CareerDesk:
         self._store.undo()
 
     def bury(self, term: Term, topic: str, letter: Letter) -> None:
-        """Send the letter: in the open transaction where there is one, else by itself."""
-        message = Message(topic, letter.value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)
-        if isinstance(self._store, TransactionOffsets):
-            self._store.produce(message)
-        else:
-            self._send(term, message)
+        """Send the letter: in the open transaction where there is one, else by itself.
+
+        One that is too large with all its headers is sent without those that a replay can do without.
+        """
+        try:
+            self._send(term, _message(topic, letter))
+        except MessageTooLarge as exc:
+            log.warning("a dead letter is sent without the error's text: %s", exc)
+            self._send(term, _message(topic, shortened(letter)))
 
     def _send(self, term: Term, message: Message) -> None:
         """Send until Kafka has it: while Kafka is away the term goes on."""
+        if isinstance(self._store, TransactionOffsets):
+            self._store.produce(message)
+            return
         while True:
             term.check()
             try:
@@ -87,3 +95,9 @@ class CareerDesk:
     def close(self) -> None:
         """Close the sender's connection, if it has one."""
         self._sender.close()
+
+
+def _message(topic: str, letter: Letter) -> Message:
+    # kafka-python sends no record that has neither key nor value; its headers tell where the real one is.
+    value = b"" if letter.key is None and letter.value is None else letter.value
+    return Message(topic, value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)

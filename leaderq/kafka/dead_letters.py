@@ -24,8 +24,8 @@ and counted, so they do not pile up.
 
 A record close to the broker's ``max.message.bytes`` may become too large by these headers, of about 500 bytes and the error's
 text. Value, key and the record's own headers are never cut. :func:`shortened` gives the letter without what can be spared; one
-that is refused even so must stop the work as ``on_error="raise"`` would (:func:`too_large` has the sentence): give the
-dead-letter topic a ``max.message.bytes`` some kilobytes above that of the topics read.
+that is refused even so stops the work as ``on_error="raise"`` would: give the dead-letter topic a ``max.message.bytes`` some kilobytes
+above that of the topics read.
 """
 
 from __future__ import annotations
@@ -91,15 +91,6 @@ def shortened(letter: Letter) -> Letter:
     """The letter without the error's text and what else a replay can do without."""
     spared = {PREFIX + name for name in _SPARED}
     return letter._replace(headers=[header for header in letter.headers if header[0] not in spared])
-
-
-def too_large(record: Record, topic: str) -> KafkaError:
-    """The error to raise when even the shortened letter about ``record`` is refused as too large by the broker."""
-    return KafkaError(
-        f"the record at offset {record.offset} of {Partition(record.topic, record.partition)} ({record.size} bytes) cannot be set "
-        f"aside: with the headers of a dead letter it is larger than topic {topic!r} accepts; raise max.message.bytes of that "
-        "topic by some kilobytes (and max.request.size of the producer), or use another on_error for this record"
-    )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from leaderq.config.kafka_security import KafkaSecurity
-from leaderq.errors import KafkaError
+from leaderq.errors import KafkaError, MessageTooLarge
 from leaderq.kafka.drain import Offsets
 
 MAX_MESSAGE_BYTES = 1_000_000
@@ -57,19 +57,24 @@ class Message(NamedTuple):
 def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
     """The message, if a client can send it: found out where it was made, not when it is sent.
 
-    :raises KafkaError: wrong types, nothing in it, or larger than ``limit`` bytes; says what, and what to do.
+    :raises KafkaError: wrong types, or nothing in it; :raises MessageTooLarge: larger than ``limit`` bytes.
     """
     topic, value, key, headers, partition, _ = message
     # The usual message, at a fifth of the cost: this runs for each one.
     is_plain = type(topic) is str and type(value) is bytes and type(key) in _KEYS and not headers and partition is None
     if is_plain and topic and len(value or b"") + len(key or b"") <= limit:
         return message
-    if problem := _problem(message, limit):
+    if problem := _problem(message):
         raise KafkaError(f"a message to topic {message.topic!r} cannot be sent: {problem}")
+    if message.size > limit:
+        raise MessageTooLarge(
+            f"a message to topic {message.topic!r} cannot be sent: it has {message.size} bytes, and the limit is {limit}; send less, "
+            "or raise max_message_bytes and the topic's"
+        )
     return message
 
 
-def _problem(message: Message, limit: int) -> str | None:
+def _problem(message: Message) -> str | None:
     given: tuple[Any, ...] = message  # by a user who may not check types
     topic, value, key, headers, partition, _ = given
     if not isinstance(topic, str) or not topic:
@@ -84,10 +89,6 @@ def _problem(message: Message, limit: int) -> str | None:
     for header in headers:
         if len(header) != 2 or not isinstance(header[0], str) or not isinstance(header[1], bytes):
             return f"header {header!r} is not a pair of str and bytes"
-    if message.size > limit:
-        return (
-            f"it has {message.size} bytes, and the limit is {limit}; send less, or raise max_message_bytes and the topic's"
-        )
     return None
 
 

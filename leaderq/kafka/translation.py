@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from kafka import errors as native
 
-from leaderq.errors import AccessRefused, KafkaError, KafkaFenced, LeaderqError, OffsetOutOfRange, UnknownTopic
+from leaderq.errors import AccessRefused, KafkaError, KafkaFenced, LeaderqError, MessageTooLarge, OffsetOutOfRange, UnknownTopic
 from leaderq.kafka.drain import KafkaAway, MembershipLost
 
 _MEMBERSHIP = (
@@ -46,7 +46,7 @@ def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError
     if isinstance(exc, native.InvalidTopicError):
         return UnknownTopic(f"{at}; is the topic's name written right?")
     if isinstance(exc, _TOO_LARGE):
-        return KafkaError(f"{at}; send less, or raise max.message.bytes of the topic")
+        return MessageTooLarge(f"{at}; send less, or raise max.message.bytes of the topic")
     if exc.retriable or isinstance(exc, native.KafkaConnectionError):
         return KafkaAway(at)
     return KafkaError(at)

@@ -83,6 +83,15 @@ def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
     assert len(buried) == 2
 
 
+def produce_nothing(address: str, topic: str) -> None:
+    """Put a record without key and value on the topic, which kafka-python would refuse to do."""
+    import confluent_kafka
+
+    producer = confluent_kafka.Producer({"bootstrap.servers": address})
+    producer.produce(topic)
+    assert producer.flush(20) == 0
+
+
 def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
     """Until the store holds the ends of the topic."""
 
@@ -131,6 +140,28 @@ def test_what_cannot_be_decoded_is_set_aside_as_it_is(
     (letter,) = (read_letter(record) for record in read_all(kafka_broker.address, f"{four_partitions}-dead", 1))
     assert letter.record.value == b"{no json"
     assert "JSONDecodeError" in letter.error
+
+
+@pytest.mark.parametrize("size", [None, 1_048_000], ids=["nothing", "nearly too large"])
+def test_a_record_of_any_size_can_be_set_aside(
+    drive: Drive, kafka_broker: Any, four_partitions: str, size: int | None
+) -> None:
+    class Refusing(Recorder):
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            super().handle(records, term)
+            raise ValueError("x" * 1000)
+
+    dead = f"{four_partitions}-dead"
+    create_topics(kafka_broker.address, {dead: 1})
+    if size is None:
+        produce_nothing(kafka_broker.address, four_partitions)
+    else:
+        produce(kafka_broker.address, four_partitions, [(None, b"x" * size)])
+    leader = drive(Refusing, on_error=dead_letter(dead)).begin()
+    ends = end_offsets(kafka_broker.address, four_partitions)
+    eventually_done(leader, ends)
+    (letter,) = (read_letter(record) for record in read_all(kafka_broker.address, dead, 1))
+    assert len(letter.record.value) == (size or 0)
 
 
 def test_a_handler_of_single_records_needs_no_loop(drive: Drive, feed: Feed) -> None:

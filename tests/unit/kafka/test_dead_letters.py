@@ -172,11 +172,5 @@ def test_the_reason_is_one_line():
     assert read(written(error=ValueError("a\nb\n  c"))).reason == "ValueError: a b c"
 
 
-def test_a_letter_too_large_is_told_with_place_and_remedy():
-    said = str(dead_letters.too_large(RECORD, "billing-dead"))
-    assert "offset 41 of orders-3 (10 bytes)" in said
-    assert "raise max.message.bytes" in said
-
-
 def test_a_header_without_a_value_gets_an_empty_one_since_no_client_writes_none():
     assert written(RECORD.replace(headers=(("bare", None),))).headers[0] == ("bare", b"")
