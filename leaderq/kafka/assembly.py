@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,12 +27,15 @@ from leaderq.kafka.pump import Pump
 from leaderq.kafka.rates import pace_of
 from leaderq.kafka.reading import Shape
 from leaderq.kafka.reporting import Reporting
+from leaderq.kafka.topics import ensure_topic
 from leaderq.kafka.transaction_offsets import TransactionOffsets
 from leaderq.kafka.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.term import Term
 
 if TYPE_CHECKING:
     from leaderq.kafka.career import KafkaLeaderCareer
+
+log = logging.getLogger(__name__)
 
 OPEN_MARGIN_S = 20.0
 """How much longer than for the first answer to wait for topics, metadata and coordinator."""
@@ -84,7 +88,10 @@ def assembled(career: KafkaLeaderCareer, former: Assembly | None) -> Assembly:
     on_error = policy(career.on_error, where)
     layout = Layout(career.settings.root, name)
     store = _store(career, name, layout)
-    reporting = Reporting(career, name, layout, _dead_letters(on_error, name))
+    dead_letters = _dead_letters(on_error, name)
+    if dead_letters is not None:
+        _require_letter_box(career, dead_letters)
+    reporting = Reporting(career, name, layout, dead_letters)
     pump = Pump(_plan(career, name, store, reporting))
     pump.start(career.settings.connect_timeout_s + OPEN_MARGIN_S)
     desk = CareerDesk(
@@ -111,6 +118,13 @@ def assembled(career: KafkaLeaderCareer, former: Assembly | None) -> Assembly:
 
 def _dead_letters(on_error: OnError, name: str) -> str | None:
     return (on_error.terminal.topic or dead_topic(name)) if isinstance(on_error.terminal, Bury) else None
+
+
+def _require_letter_box(career: KafkaLeaderCareer, topic: str) -> None:
+    """A dead-letter topic is made when the career is, so that poison does not meet a missing one at night."""
+    settings = career.settings
+    if ensure_topic(settings.kafka, topic, security=settings.kafka_security, timeout_s=settings.connect_timeout_s):
+        log.info("the dead-letter topic %r was created, with the cluster's default partitions and replication", topic)
 
 
 def _plan(career: KafkaLeaderCareer, name: str, store: OffsetStore, reporting: Reporting) -> Plan:

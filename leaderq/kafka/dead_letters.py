@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import NamedTuple, TypeVar
 
-from leaderq.errors import CorruptRecord, KafkaError
+from leaderq.errors import CorruptRecord
 from leaderq.kafka.record import Partition, Record
 
 PREFIX = "leaderq-dead-"

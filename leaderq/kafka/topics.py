@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as native
 
 from leaderq.config.kafka_security import KafkaSecurity
-from leaderq.errors import KafkaError, UnknownTopic
+from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
 from leaderq.kafka.client_options import connection_options, quiet_client_logs
 from leaderq.kafka.connecting import Client, connected
 from leaderq.kafka.translation import speaking_leaderq
@@ -40,6 +40,21 @@ def create_topics(
             except native.TopicAlreadyExistsError:
                 continue
         admin.wait_for_topics(list(topics), timeout_ms=int(timeout_s * 1000))
+
+
+def ensure_topic(address: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0) -> bool:
+    """Create ``topic`` with the cluster's own defaults if it is not there; gives whether it was created.
+
+    Raises :class:`~leaderq.errors.UnknownTopic` if it is not there and may not be created.
+    """
+    with _opened(KafkaConsumer, address, security, timeout_s) as consumer, speaking_leaderq("asking for topics", address):
+        if topic in consumer.topics():
+            return False
+    try:
+        create_topics(address, {topic: -1}, replication=-1, security=security, timeout_s=timeout_s)
+    except (AccessRefused, KafkaError) as exc:
+        raise UnknownTopic(f"no topic {topic!r} on Kafka {address!r}, and it cannot be created: {exc}; create it") from exc
+    return True
 
 
 def end_offsets(

@@ -7,7 +7,15 @@ from contextlib import contextmanager
 
 from kafka import errors as native
 
-from leaderq.errors import AccessRefused, KafkaError, KafkaFenced, LeaderqError, MessageTooLarge, OffsetOutOfRange, UnknownTopic
+from leaderq.errors import (
+    AccessRefused,
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    UnknownTopic,
+)
 from leaderq.kafka.drain import KafkaAway, MembershipLost
 
 _MEMBERSHIP = (

@@ -134,9 +134,7 @@ def test_a_handler_that_raises_keeps_its_offset(drive: Drive, feed: Feed, kafka_
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_slow_handler_keeps_its_membership(
-    drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch, client: str
-) -> None:
+def test_a_slow_handler_keeps_its_membership(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch, client: str) -> None:
     class Slow(Recorder):
         def handle(self, records: Sequence[Record], term: Term) -> None:
             super().handle(records, term)

@@ -130,7 +130,6 @@ def test_what_fails_for_a_while_is_tried_again(drive: Drive, feed: Feed) -> None
 def test_what_cannot_be_decoded_is_set_aside_as_it_is(
     drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
 ) -> None:
-    create_topics(kafka_broker.address, {f"{four_partitions}-dead": 1})
     feed(0, 20)
     produce(kafka_broker.address, four_partitions, [(b"k", b"{no json")])
     feed(20, 40)
