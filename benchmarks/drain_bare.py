@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 
 from leaderq.clock import now_s
 from leaderq.kafka.client_options import consumer_options
-from leaderq.kafka.confluent_drain import consumer_options as confluent_consumer_options
+from leaderq.kafka.confluent_consumer_options import consumer_options as confluent_consumer_options
 from leaderq.kafka.confluent_options import Heard
 from leaderq.kafka.confluent_producer import producer_options as confluent_producer_options
 from leaderq.kafka.drain import DrainSettings

@@ -8,7 +8,8 @@ Facts of librdkafka 2.x that this file leans on (each has a test in the drain co
   without having been asked, and fences its successor, who stands again. Nothing is read or committed by the thawed one: its
   assignment is refused by ``allowed``. A zombie whose successor has joined already does *not* do that: its next heartbeat or commit
   is answered with FENCED_INSTANCE_ID, which is fatal to this client for ever, and it never joins again. kafka-python has no such gap.
-* A fenced consumer is told by its heartbeat (3 s), without a commit: ``poll`` gives nothing and then raises ``KafkaFenced``.
+* A fenced consumer is told by its heartbeat (3 s), without a commit: ``poll`` then raises ``KafkaFenced``, for ever. Until
+  then it may still give records: brokers refuse commits of a fenced member, not its fetches.
 * With all brokers away ``consume`` gives nothing and no error, as on an idle topic: only requests (:meth:`ConfluentDrain.end_offsets`,
   a commit) tell.
 * A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits go through a thread of their
@@ -31,6 +32,7 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable, UnknownTopic
+from leaderq.kafka.confluent_consumer_options import consumer_options
 from leaderq.kafka.confluent_options import Heard, connection_options, require, translated
 from leaderq.kafka.confluent_record import by_partition, has_errors
 from leaderq.kafka.confluent_topics import ConfluentTopics
@@ -46,38 +48,6 @@ _STASH = 100
 _CLOSE_S = 1.0
 _FILL_S = 0.005  # how long a poll waits for more, where records come so fast that a batch is full in that time
 _FAST_SHARE = 8
-
-
-def consumer_options(settings: DrainSettings, heard: Heard) -> dict[str, Any]:
-    """What the consumer is made with."""
-    session_ms = int(settings.session_timeout_s * 1000)
-    options = {
-        **connection_options(settings.address, settings.security, heard),
-        "client.id": settings.client_id,
-        "group.id": settings.group,
-        "group.protocol": "classic",  # the newer one fences the newcomer instead of the old member
-        "partition.assignment.strategy": "range",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        # Also makes OffsetFetch ask for stable offsets only, and ListOffsets for the last stable one.
-        "isolation.level": "read_committed",
-        # Any other value would jump silently when the offset to read on from is gone; leaderq decides that.
-        "auto.offset.reset": "error",
-        "allow.auto.create.topics": False,
-        "session.timeout.ms": session_ms,
-        "heartbeat.interval.ms": min(3000, session_ms // 3),
-        "max.poll.interval.ms": max(session_ms, int(settings.max_poll_interval_s * 1000)),
-        "socket.timeout.ms": int(settings.request_timeout_s * 1000),
-        "topic.metadata.refresh.interval.ms": 30_000,
-        "enable.partition.eof": True,
-        # A fetch that waits for quiet partitions holds up a busy one on the same broker (500 ms by default).
-        "fetch.wait.max.ms": 50,
-        # How long fetching rests when enough is prefetched; at the default of 1 s a fast reader runs dry in between.
-        "fetch.queue.backoff.ms": 10,
-    }
-    if settings.membership:
-        options["group.instance.id"] = settings.member
-    return options
 
 
 class ConfluentDrain:
