@@ -276,8 +276,6 @@ class ConfluentDrain:
         """Read on from these offsets."""
         if lost := set(offsets) - self._held:  # lost to a rebalance since: the next join sets positions again
             raise KafkaAway(f"partitions {', '.join(map(str, sorted(lost)))} are not held any more")
-        if not offsets:
-            return
         self._next.update(offsets)
         self._stash, self._ends = [], {}
         named = self._named({where: self._next.get(where, _STORED) for where in self._held})
@@ -364,7 +362,7 @@ class ConfluentDrain:
         client, self._client, self._topics = self._client, None, None
         if client is None:
             return
-        ended = self._commits.save(partial(_closed, client))  # behind the last commit, which uses the client
+        ended = self._commits.save(client.close)  # behind the last commit, which uses the client
         self._commits.close()
         try:
             ended.done(_CLOSE_S)
@@ -399,10 +397,6 @@ class _Speaking:
             raise self._drain._error(exc, self._doing) from exc
         if isinstance(exc, RuntimeError) and "closed" in str(exc):  # closed by its owner while this thread had it in hand
             raise KafkaError("this drain is closed") from exc
-
-
-def _closed(client: Any) -> None:
-    client.close()
 
 
 def _never() -> None:
