@@ -31,13 +31,14 @@ from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
 from leaderq.events import DrainStalled
 from leaderq.kafka.beginnings import may_reset, resets, starts
-from leaderq.kafka.drain import BatchLost, Drain, KafkaAway, MembershipLost, Offsets, Saving
+from leaderq.kafka.drain import BatchLost, Drain, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.inspection import Inspection
 from leaderq.kafka.outage import MAX_BACKOFF_S, Outage
 from leaderq.kafka.plan import Plan
 from leaderq.kafka.progress import Progress
 from leaderq.kafka.reading import ReadAhead
 from leaderq.kafka.record import Batch, Partition
+from leaderq.kafka.savings import Savings
 from leaderq.term import OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
@@ -48,9 +49,6 @@ REQUEST_S = 1.0
 CONFIRM_S = 3.0
 INSPECT_S = 5.0
 FIRST_LOOK_S = 0.5
-_SAVE_LOOK_S = 0.002
-# Unpacking records keeps the interpreter to itself for milliseconds. The thread that sends the offsets gets so long to do it first.
-_SEND_S = 0.0005
 # With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has nothing.
 _MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 
@@ -71,12 +69,7 @@ class Draining:
         self._progress: Progress | None = None
         self._joined = False
         self._joins = 0
-        self._wanted: Offsets | None = None
-        self._outcome: bool | None = None
-        self._saving: Saving | None = None
-        self._saving_ends: Offsets = {}
-        self._placing: Saving | None = None
-        self._placed: Offsets = {}
+        self._savings = Savings(plan.store, term)
         self._effects_lost = False
         self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
@@ -96,7 +89,7 @@ class Draining:
 
     def offer(self) -> Batch | None:
         """The batch to hand out: the one in hand once more, else the next; ``None`` while there is none."""
-        if self._progress is None or not self._joined or self._wanted is not None or self._stalled:
+        if self._progress is None or not self._joined or self._savings.wanted is not None or self._stalled:
             return None
         if self._progress.in_hand is None and (batch := self._ahead.take(now_s())):
             self._progress.hand(batch)
@@ -105,15 +98,11 @@ class Draining:
 
     def save(self, ends: Offsets) -> None:
         """Save these offsets of the batch in hand, at the next rounds; :meth:`outcome` tells when that is done."""
-        in_hand = self._progress.in_hand if self._progress else None
-        if in_hand is None:
-            self._outcome = False
-        else:
-            self._wanted, self._outcome = ends, None
+        self._savings.want(ends, in_hand=self._has_in_hand)
 
     def outcome(self) -> bool | None:
         """Whether what was to be saved was saved (``False``: it was let go of); ``None`` while that is open."""
-        return self._outcome
+        return self._savings.outcome
 
     @property
     def has_saved_all(self) -> bool:
@@ -130,7 +119,7 @@ class Draining:
         now = now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
-        if not self._joined or self._wanted is not None or self._placing is not None or self._is_idle:
+        if not self._joined or self._savings.is_busy or self._is_idle:
             return 0.0
         due = min(self._attended + ATTEND_S, self._confirmed + CONFIRM_S, self._inspected + INSPECT_S)
         if self._ahead.room:
@@ -165,9 +154,10 @@ class Draining:
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
         except BatchLost as exc:
             log.warning("the effects of a batch are lost (%s); the offsets tell whether it is to be repeated", exc)
-            self._effects_lost, self._saving, self._joined = True, None, False
+            self._effects_lost, self._joined = True, False
+            self._savings.forget()
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
-            self._saving = self._placing = None
+            self._savings.forget()
             if self._outage.met(exc, now_s()):
                 self._discard()
 
@@ -176,16 +166,16 @@ class Draining:
             self._take_over(drain)
             return  # a term that has taken over is told so before anything else can fail
         self._settle_membership(drain)
-        self._finish_placing()
-        self._begin_saving(drain)
+        if (placed := self._savings.finish_placing()) is not None and self._progress is not None:
+            self._progress.advance(placed)
+        self._savings.begin(drain)
         polled = self._read(drain)
-        if self._saving is not None:
-            self._finish_saving(drain, self._saving, 0.0 if polled else _SAVE_LOOK_S)
+        self._finish_saving(drain, may_wait=not polled)
         if now_s() >= self._attended + ATTEND_S:
             drain.attend(REQUEST_S)
             self._attended = now_s()
             self._settle_membership(drain)
-        if self._saving is None and self._wanted is None and self._placing is None:
+        if not self._savings.is_busy:
             self._confirm(drain)
             self._inspect(drain)
 
@@ -227,7 +217,7 @@ class Draining:
             last = drain.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
             # Saved before the first record is read: otherwise "latest" would be a later place for the next leader.
             begin = starts(self._plan.start, fresh, stored, first, last)
-            self._complete(self._store.place(drain, self._term, begin))
+            self._savings.place_now(drain, begin, 2 * REQUEST_S)
             progress.add(begin)
         self._reset(drain, self._inspection.changed_topics(drain))
         drain.seek(progress.handed)
@@ -237,17 +227,18 @@ class Draining:
         self._inspection.repositioned()
 
     def _resume(self, progress: Progress, stored: Offsets, held: frozenset[Partition]) -> None:
-        saving = self._wanted or {}
-        if moved := progress.resume(stored, held, saving, self._placed):
+        if moved := progress.resume(stored, held, *self._savings.own):
             log.warning("somebody moved the offsets of %s; reading goes on there", ", ".join(map(str, sorted(moved))))
         if self._effects_lost:
             self._effects_lost = False
-            if self._wanted is not None and all(stored.get(where) == end for where, end in saving.items()):
-                self._settled(progress, self._wanted)
+            wanted = self._savings.wanted
+            if wanted is not None and all(stored.get(where) == end for where, end in wanted.items()):
+                progress.settle(wanted)
+                self._savings.settled(wanted)
             else:
                 progress.let_go()
-        if self._wanted is not None and progress.in_hand is None:
-            self._wanted, self._saving, self._outcome = None, None, False
+        if progress.in_hand is None:
+            self._savings.let_go()
 
     def _settle_membership(self, drain: Drain) -> bool:
         """Whether positions still stand; sets them anew if the group was joined again meanwhile."""
@@ -262,7 +253,7 @@ class Draining:
         """Read ahead if there is room; gives whether records came."""
         now = now_s()
         room = self._ahead.room
-        busy = not self._is_idle or self._wanted is not None
+        busy = not self._is_idle or self._savings.wanted is not None
         if not room or self._stalled or (busy and now < self._look_ahead_at):
             return False
         wait_s = 0.0 if busy else POLL_S
@@ -296,7 +287,7 @@ class Draining:
                 f"topic {', '.join(map(repr, sorted(recreated)))} was deleted and created again since it was last read; offsets of "
                 "the former one say nothing about it. Set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
-        if self._progress is None or self._has_in_hand or self._wanted is not None:
+        if self._progress is None or self._has_in_hand or self._savings.wanted is not None:
             return False  # found again, once the batch in hand is saved
         first, last = drain.start_offsets(REQUEST_S), drain.end_offsets(REQUEST_S)
         new = resets(self._plan.start, self._progress.handed, recreated, first, last)
@@ -306,7 +297,7 @@ class Draining:
                 ", ".join(map(str, sorted(new))),
                 self._plan.start,
             )
-            self._complete(self._store.place(drain, self._term, new))
+            self._savings.place_now(drain, new, 2 * REQUEST_S)
             self._progress.add(new)
             drain.seek(self._progress.handed)
             self._ahead.clear()
@@ -315,35 +306,18 @@ class Draining:
 
     # ---- saving -------------------------------------------------------------------------------------------------------------
 
-    def _begin_saving(self, drain: Drain) -> None:
-        if self._wanted is not None and self._saving is None and self._placing is None:
-            self._saving_ends = self._wanted
-            self._saving = self._store.save(drain, self._term, self._wanted)
-            self._saving.done(_SEND_S)
-
-    def _finish_saving(self, drain: Drain, saving: Saving, wait_s: float) -> None:
+    def _finish_saving(self, drain: Drain, *, may_wait: bool) -> None:
         try:
-            if not saving.done(wait_s):
-                return
+            ends = self._savings.finish(may_wait=may_wait)
         except MembershipLost:
-            self._saving = None
             drain.attend(REQUEST_S)
             if self._settle_membership(drain):
                 raise
             return
-        self._saving = None
-        self._confirmed = now_s()
-        if self._progress is not None:
-            self._settled(self._progress, self._saving_ends)
-
-    def _settled(self, progress: Progress, ends: Offsets) -> None:
-        progress.settle(ends)
-        if self._wanted == ends:
-            self._wanted, self._outcome = None, True
-
-    def _complete(self, saving: Saving) -> None:
-        if not saving.done(2 * REQUEST_S):
-            raise KafkaAway("an offset is not stored yet")
+        if ends is not None and self._progress is not None:
+            self._confirmed = now_s()
+            self._progress.settle(ends)
+            self._savings.settled(ends)
 
     def _confirm(self, drain: Drain) -> None:
         """Prove from time to time that the store still accepts this leader, and tell tools of the group where it stands."""
@@ -356,16 +330,9 @@ class Draining:
                 offsets[where] = max(position, offsets.get(where, position))
         self._confirmed = now_s()
         if self._store.is_silent:
-            self._placed = offsets
-            self._placing = self._store.place(drain, self._term, offsets)
+            self._savings.place(drain, offsets)
         elif not self._store.in_group:
             self._mirror(drain, offsets)
-
-    def _finish_placing(self) -> None:
-        if self._placing is not None and self._placing.done(_SAVE_LOOK_S):
-            self._placing = None
-            if self._progress is not None:
-                self._progress.advance(self._placed)
 
     def _mirror(self, drain: Drain, offsets: Offsets) -> None:
         """Show the group where this leader stands; without authority, so that failing is no harm."""
@@ -430,4 +397,4 @@ class Draining:
             self._drain.close()
             self._drain = None
         self._joined = False
-        self._saving = self._placing = None
+        self._savings.forget()

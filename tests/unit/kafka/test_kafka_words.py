@@ -167,9 +167,13 @@ def test_the_consumer_never_commits_or_jumps_by_itself() -> None:
 
 
 def test_security_is_passed_through_and_secrets_stay_out_of_sight() -> None:
-    security = KafkaSecurity(protocol="SASL_SSL", mechanism="PLAIN", user="u", password="geheim", ca="/ca.pem")
+    security = KafkaSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", user="u", password="geheim")
     options = connection_options("a:1", security)
     assert (options["sasl_plain_username"], options["sasl_plain_password"]) == ("u", "geheim")
-    assert options["ssl_cafile"] == "/ca.pem"
     settings = DrainSettings(address="a:1", topics=("t",), group="g", member="m", security=security)
     assert "geheim" not in repr(settings)
+
+
+def test_a_certificate_that_is_not_there_is_told_before_connecting() -> None:
+    with pytest.raises(ConfigurationError, match=r"no-such\.pem"):
+        connection_options("a:1", KafkaSecurity(protocol="SSL", ca="/no-such.pem"))
