@@ -25,7 +25,10 @@ from leaderq.testing.ports import LeasedPort, lease_port
 from leaderq.testing.process import WatchedProcess
 
 # Runs the rest of the command line as another user; what WatchedProcess knows is then the server's own process id.
-_AS_USER = "import os, sys; u, g = map(int, sys.argv[1:3]); os.setgroups([]); os.setgid(g); os.setuid(u); os.execv(sys.argv[3], sys.argv[3:])"
+_AS_USER = (
+    "import os, sys; u, g = map(int, sys.argv[1:3]); os.setgroups([]); os.setgid(g); os.setuid(u); "
+    "os.execv(sys.argv[3], sys.argv[3:])"
+)
 SUPERUSER = "leaderq"
 
 
