@@ -53,6 +53,8 @@ _FAST_SHARE = 8
 class ConfluentDrain:
     """See :class:`~leaderq.kafka.drain.Drain`."""
 
+    slice_records = 1000
+
     def __init__(self, settings: DrainSettings) -> None:
         self._confluent = require()
         self._settings = settings

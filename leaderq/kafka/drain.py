@@ -72,7 +72,13 @@ class Saving(Protocol):
 
 
 class Drain(Protocol):
-    """A consumer of all partitions of some topics; states: new, warm (:meth:`open`), member (:meth:`join`), closed."""
+    """A consumer of all partitions of some topics; states: new, warm (:meth:`open`), member (:meth:`join`), closed.
+
+    ``slice_records``: as many records are read at a time while a handler works. Few, where a poll is cheap, since only between polls
+    is it noticed that something is to be saved.
+    """
+
+    slice_records: int
 
     def open(self) -> None:
         """Connect, learn the topics, find the coordinator; *without* joining the group, which would fence the leader.

@@ -258,7 +258,7 @@ class Draining:
             return False
         wait_s = 0.0 if busy else POLL_S
         try:
-            records = drain.poll(wait_s, room)
+            records = drain.poll(wait_s, min(room, drain.slice_records) if busy else room)
         except OffsetOutOfRange:
             if not may_reset(self._plan.start):
                 raise

@@ -7,7 +7,8 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
 * The IO thread asks each assignor for its ``metadata`` right before *every* JoinGroup request. An assignor that refuses there is
   the only place from which no request to join escapes, so that is where :class:`_GatedAssignor` asks whether the term lasts. A
   process that was frozen inside ``poll`` and thaws after its term cannot fence its successor.
-* After FENCED_INSTANCE_ID the heartbeat stops without a word and ``poll`` returns nothing for ever: only a commit tells.
+* After FENCED_INSTANCE_ID the heartbeat stops without a word. ``poll`` returns nothing more, or goes on returning records: brokers do
+  not refuse to be read. Only a commit tells.
 * A member whose generation is lost (``UNKNOWN_MEMBER_ID``) drops its positions and joins again under a new id, by itself, in the
   next ``poll``. :attr:`KafkaPythonDrain.joins` makes that visible.
 * Static members send no LeaveGroup when closed.
@@ -101,6 +102,8 @@ def _never() -> None:
 
 class KafkaPythonDrain:
     """See :class:`~leaderq.kafka.drain.Drain`."""
+
+    slice_records = 5000
 
     def __init__(self, settings: DrainSettings) -> None:
         self._settings = settings

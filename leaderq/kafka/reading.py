@@ -2,7 +2,8 @@
 
 Reading ahead costs memory (:data:`DEPTH` batches), and buys that the next batch is there when the last one is saved: records are
 taken from the network and unpacked while a handler waits for its database, and while an offset is on its way to its store. What is
-ahead is only ever read; it is dropped without loss whenever the positions are set anew.
+ahead is only ever read; it is dropped without loss whenever the positions are set anew. Several polls fill one batch, unless it is
+asked for before it is full.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from leaderq.kafka.chained import Chained
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 
 DEPTH = 2
@@ -37,7 +39,7 @@ class ReadAhead:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._full: deque[Batch] = deque()
-        self._filling: dict[Partition, list[Record]] = {}
+        self._filling: dict[Partition, list[Sequence[Record]]] = {}
         self._count = 0
         self._bytes = 0
         self._since_s = 0.0
@@ -54,20 +56,14 @@ class ReadAhead:
 
     def add(self, polled: Polled, now_s: float) -> None:
         """What a poll gave, at most :attr:`room` records."""
-        if not polled:
-            return
-        if self._shape.max_wait_s <= 0 and self._shape.max_bytes is None:
-            self._full.append(batch_of(polled))
-            return
-        if not self._count:
-            self._since_s = now_s
         for partition, rows in polled.items():
             for part in self._fitting(rows):
-                self._filling.setdefault(partition, []).extend(part)
-                self._count += len(part)
-                if self._is_filled:
-                    self._close()
+                if not self._count:
                     self._since_s = now_s
+                self._filling.setdefault(partition, []).append(part)
+                self._count += len(part)
+        if self._is_filled:
+            self._close()
 
     def take(self, now_s: float) -> Batch | None:
         """The next batch, if one is full or has waited long enough."""
@@ -90,18 +86,25 @@ class ReadAhead:
         return self._count >= self._shape.max_records or (limit is not None and self._bytes >= limit)
 
     def _fitting(self, rows: Sequence[Record]) -> Iterator[Sequence[Record]]:
-        """``rows`` in parts, each of which fits into the batch being filled or is a single record."""
+        """``rows`` cut where a batch reaches its bytes; closes the batch before each part but the first."""
         limit = self._shape.max_bytes
         if limit is None:
             yield rows
             return
-        for row in rows:
-            size = row.size
-            if self._count and self._bytes + size > limit:
+        begin = 0
+        for at, row in enumerate(rows):
+            if (self._count or at > begin) and self._bytes + row.size > limit:
+                if at > begin:
+                    yield rows[begin:at]
+                begin = at
                 self._close()
-            self._bytes += size
-            yield (row,)
+            self._bytes += row.size
+        yield rows[begin:]
 
     def _close(self) -> None:
-        self._full.append(batch_of(self._filling))
+        self._full.append(batch_of({where: _joined(parts) for where, parts in self._filling.items()}))
         self._filling, self._count, self._bytes = {}, 0, 0
+
+
+def _joined(parts: list[Sequence[Record]]) -> Sequence[Record]:
+    return parts[0] if len(parts) == 1 else Chained(parts)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leaderq.kafka.chained import Chained
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
 
@@ -109,7 +110,7 @@ class Batch:
     def merged(self) -> Sequence[Record]:
         """All records in one sequence: partition by partition, each in order."""
         parts = list(self.records.values())
-        return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
+        return parts[0] if len(parts) == 1 else Chained(parts)
 
     def __len__(self) -> int:
         return sum(map(len, self.records.values()))
