@@ -5,10 +5,16 @@ One thing at a time, so that the store never sees a later offset before an earli
 
 from __future__ import annotations
 
+import logging
+
+from leaderq.clock import now_s
 from leaderq.kafka.drain import Drain, KafkaAway, Offsets, Saving
 from leaderq.kafka.offsets import OffsetStore
 from leaderq.term import Term
 
+log = logging.getLogger(__name__)
+
+TELL_AFTER_S = 3.0
 # Unpacking records keeps the interpreter to itself for milliseconds. The thread that sends the offsets gets so long to do it first.
 _SEND_S = 0.0005
 _LOOK_S = 0.002
@@ -24,6 +30,7 @@ class Savings:
         self.outcome: bool | None = None
         self._saving: Saving | None = None
         self._saving_ends: Offsets = {}
+        self._tell_at_s: float | None = None
         self._placing: Saving | None = None
         self._placed: Offsets = {}
 
@@ -48,6 +55,7 @@ class Savings:
         """Begin to save what is wanted, unless something else is under way; waits half a millisecond for it to be sent."""
         if self.wanted is not None and self._saving is None and self._placing is None:
             self._saving_ends = self.wanted
+            self._tell_at_s = now_s() + TELL_AFTER_S
             self._saving = self._store.save(drain, self._term, self.wanted)
             self._saving.done(_SEND_S)
 
@@ -59,8 +67,17 @@ class Savings:
         self._saving = None
         if not saving.done(_LOOK_S if may_wait else 0.0):
             self._saving = saving
+            self._tell()
             return None
+        if self._tell_at_s is None:
+            log.info("the offsets that were waiting are stored")
         return self._saving_ends
+
+    def _tell(self) -> None:
+        """Some clients and stores wait without a word for a server that is away; an operator should know."""
+        if self._tell_at_s is not None and now_s() > self._tell_at_s:
+            self._tell_at_s = None
+            log.warning("offsets have been on their way to their store for %.0f s; the term goes on and waits", TELL_AFTER_S)
 
     def settled(self, ends: Offsets) -> None:
         """``ends`` are in the store."""
