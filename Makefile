@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint unit bench servers clean
+.PHONY: demo test lint unit faults bench servers clean
 
 demo: $(READY)
 	@$(BIN)/leaderq demo
@@ -21,8 +21,14 @@ lint: $(READY)
 unit: $(READY)
 	@$(BIN)/python -m pytest tests/unit
 
+# Each offset store under 30 mixed faults; the ordinary test run does fewer.
+faults: $(READY)
+	@LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest tests/faults
+
 bench: $(READY)
 	@$(BIN)/python benchmarks/failover.py
+	@$(BIN)/python benchmarks/drain.py
+	@$(BIN)/python benchmarks/drain.py --transactions
 
 servers: $(READY)
 	@$(BIN)/leaderq servers up
