@@ -11,13 +11,13 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from leaderq.clock import now_s
-from leaderq.kafka.client_options import consumer_options
-from leaderq.kafka.confluent_consumer_options import consumer_options as confluent_consumer_options
-from leaderq.kafka.confluent_options import Heard
-from leaderq.kafka.confluent_producer import producer_options as confluent_producer_options
-from leaderq.kafka.drain import DrainSettings
-from leaderq.kafka.kafka_python_producer import producer_options
-from leaderq.kafka.producer import ProducerSettings
+from leaderq.kafka.clients.client_options import consumer_options
+from leaderq.kafka.clients.confluent_consumer_options import consumer_options as confluent_consumer_options
+from leaderq.kafka.clients.confluent_options import Heard
+from leaderq.kafka.clients.confluent_producer import producer_options as confluent_producer_options
+from leaderq.kafka.clients.drain import DrainSettings
+from leaderq.kafka.clients.kafka_python_producer import producer_options
+from leaderq.kafka.clients.producer import ProducerSettings
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ with warnings.catch_warnings():
     import kafka as _kafka_python  # noqa: F401
 
 from leaderq.kafka.career import KafkaLeaderCareer
-from leaderq.kafka.database_offsets import DatabaseOffsets
-from leaderq.kafka.drain import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Saving
-from leaderq.kafka.offsets import KafkaOffsets, OffsetStore
-from leaderq.kafka.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
+from leaderq.kafka.clients.drain import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Saving
+from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.kafka.stores.database_offsets import DatabaseOffsets
+from leaderq.kafka.stores.offsets import KafkaOffsets, OffsetStore
 
 __all__ = [
     "Batch",

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING
 
 from leaderq.career import career_name
 from leaderq.election.layout import Layout
-from leaderq.kafka.address import bootstrap_servers
-from leaderq.kafka.attempts import AttemptMarks
 from leaderq.kafka.career_desk import CareerDesk
+from leaderq.kafka.clients.address import bootstrap_servers
+from leaderq.kafka.clients.drain import DrainFactory, DrainSettings
+from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
+from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
+from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
 from leaderq.kafka.declaration import check, deserializer_of, topics_of
-from leaderq.kafka.delivery import delivery_of
-from leaderq.kafka.desk import Shape as HandlingShape
-from leaderq.kafka.drain import DrainFactory, DrainSettings
-from leaderq.kafka.external_offsets import ExternalOffsets
-from leaderq.kafka.handling import Handling
-from leaderq.kafka.kafka_python import KafkaPythonDrain
-from leaderq.kafka.kafka_python_producer import KafkaPythonProducer
-from leaderq.kafka.offsets import KafkaOffsets, OffsetStore
-from leaderq.kafka.on_error import Bury, OnError, dead_topic, policy
-from leaderq.kafka.plan import Plan
-from leaderq.kafka.producer import ProducerSettings, TransactionalProducer
-from leaderq.kafka.pump import Pump
-from leaderq.kafka.rates import pace_of
-from leaderq.kafka.reading import Shape
-from leaderq.kafka.reporting import Reporting
+from leaderq.kafka.handling.attempts import AttemptMarks
+from leaderq.kafka.handling.delivery import delivery_of
+from leaderq.kafka.handling.desk import Shape as HandlingShape
+from leaderq.kafka.handling.handling import Handling
+from leaderq.kafka.handling.on_error import Bury, OnError, dead_topic, policy
+from leaderq.kafka.handling.rates import pace_of
+from leaderq.kafka.pumping.plan import Plan
+from leaderq.kafka.pumping.pump import Pump
+from leaderq.kafka.pumping.reading import Shape
+from leaderq.kafka.pumping.reporting import Reporting
+from leaderq.kafka.stores.external_offsets import ExternalOffsets
+from leaderq.kafka.stores.offsets import KafkaOffsets, OffsetStore
+from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
+from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.kafka.topics import ensure_topic
-from leaderq.kafka.transaction_offsets import TransactionOffsets
-from leaderq.kafka.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.term import Term
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _plan(career: KafkaLeaderCareer, name: str, store: OffsetStore, reporting: R
 def _drain_class(client: str) -> DrainFactory:
     if client == "kafka-python":
         return KafkaPythonDrain
-    from leaderq.kafka.confluent_drain import ConfluentDrain  # an extra, loaded only where it is asked for
+    from leaderq.kafka.clients.confluent_drain import ConfluentDrain  # an extra, loaded only where it is asked for
 
     return ConfluentDrain
 
@@ -184,6 +184,6 @@ def _producer(career: KafkaLeaderCareer, name: str) -> TransactionalProducer:
     )
     if career.client == "kafka-python":
         return KafkaPythonProducer(settings)
-    from leaderq.kafka.confluent_producer import ConfluentProducer
+    from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 
     return ConfluentProducer(settings)

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 from leaderq.career import LeaderCareer
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
 from leaderq.kafka.assembly import Assembly, assembled, drain_settings
-from leaderq.kafka.delivery import AT_MOST_ONCE
-from leaderq.kafka.drain import BatchLost, DrainSettings
-from leaderq.kafka.on_error import PoisonRecord, is_about_records
-from leaderq.kafka.producer import Message
+from leaderq.kafka.clients.drain import BatchLost, DrainSettings
+from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.handling.delivery import AT_MOST_ONCE
+from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
+from leaderq.kafka.pumping.stall import Limits
 from leaderq.kafka.record import Deserializer, Record
-from leaderq.kafka.stall import Limits
-from leaderq.kafka.transaction_offsets import TransactionOffsets
-from leaderq.kafka.zookeeper_offsets import ZooKeeperOffsets
+from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
+from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
 
@@ -32,7 +32,7 @@ class KafkaLeaderCareer(LeaderCareer):
         ``"zookeeper"`` (with the znodes that :meth:`handle` writes), ``"transaction"`` (with the records it produces),
         ``"external"`` (in the user's own database).
         ``delivery``: ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``; default: the most that the store can do. See
-        :mod:`leaderq.kafka.delivery` for the order of work and saving, and what each costs.
+        :mod:`leaderq.kafka.handling.delivery` for the order of work and saving, and what each costs.
         ``auto_offset_reset``: where a group that never committed begins: ``"earliest"``, ``"latest"`` or ``"none"`` (an error). If it
         is set, reading also goes on there where records to be read next are *gone* (deleted by retention; a topic made anew). Not set
         (``None``): a new group begins at the earliest record, and anything gone stops the leader with an error: nothing is skipped
@@ -50,7 +50,7 @@ class KafkaLeaderCareer(LeaderCareer):
 
     What if it fails:
         ``on_error``: ``"raise"`` (default: the term fails, the offset stays), ``skip()``, ``retry(n, backoff_s, then=...)``,
-        ``dead_letter(topic)``; see :mod:`leaderq.kafka.on_error`. What cannot be decoded takes the same road, and with the last
+        ``dead_letter(topic)``; see :mod:`leaderq.kafka.handling.on_error`. What cannot be decoded takes the same road, and with the last
         two also a record over which the process dies again and again.
 
     Order at the begin of a term: the former leader is fenced, offsets are loaded, :meth:`inaugurate`, first :meth:`handle`. At its

@@ -1,4 +1,4 @@
-"""The desk of a career: its user's code, its offset store and its drain thread, as :mod:`leaderq.kafka.handling` sees them."""
+"""The desk of a career: its user's code, its offset store and its drain thread, as :mod:`leaderq.kafka.handling.handling` sees them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leaderq.errors import MessageTooLarge, ServersUnreachable
-from leaderq.kafka.dead_letters import Letter, shortened
-from leaderq.kafka.drain import BatchLost, KafkaAway
-from leaderq.kafka.offsets import OffsetStore
-from leaderq.kafka.producer import Message
-from leaderq.kafka.pump import Pump
+from leaderq.kafka.clients.drain import BatchLost, KafkaAway
+from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.clients.sender import Sender
+from leaderq.kafka.letters.dead_letters import Letter, shortened
+from leaderq.kafka.pumping.pump import Pump
 from leaderq.kafka.record import Deserializer, Partition, Record, deserialized
-from leaderq.kafka.sender import Sender
-from leaderq.kafka.transaction_offsets import TransactionOffsets
+from leaderq.kafka.stores.offsets import OffsetStore
+from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.term import Term
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _PAUSE_S = 1.0
 
 
 class CareerDesk:
-    """See :class:`~leaderq.kafka.desk.Desk`."""
+    """See :class:`~leaderq.kafka.handling.desk.Desk`."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class CareerDesk:
         self._career.handle(records, term)
 
     def save(self, term: Term, ends: Mapping[Partition, int]) -> None:
-        """Save, and wait for it; raises also :class:`~leaderq.kafka.drain.BatchLost`."""
+        """Save, and wait for it; raises also :class:`~leaderq.kafka.clients.drain.BatchLost`."""
         self._pump.save(term, ends)
 
     def undo(self) -> None:

@@ -11,11 +11,11 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.beginnings import POLICIES
-from leaderq.kafka.delivery import delivery_of
-from leaderq.kafka.desk import BY_PARTITION, MERGED
-from leaderq.kafka.on_error import policy
-from leaderq.kafka.rates import pace_of
+from leaderq.kafka.handling.delivery import delivery_of
+from leaderq.kafka.handling.desk import BY_PARTITION, MERGED
+from leaderq.kafka.handling.on_error import policy
+from leaderq.kafka.handling.rates import pace_of
+from leaderq.kafka.pumping.beginnings import POLICIES
 from leaderq.kafka.record import Deserializer
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from kafka import errors as native
 
 from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
-from leaderq.kafka.client_options import connection_options, quiet_client_logs
-from leaderq.kafka.connecting import Client, connected
-from leaderq.kafka.translation import speaking_leaderq
+from leaderq.kafka.clients.client_options import connection_options, quiet_client_logs
+from leaderq.kafka.clients.connecting import Client, connected
+from leaderq.kafka.clients.translation import speaking_leaderq
 
 Feed = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 

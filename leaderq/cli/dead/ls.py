@@ -16,10 +16,10 @@ from leaderq.cli.writing import write_json, write_table
 from leaderq.errors import CorruptRecord
 
 if TYPE_CHECKING:
-    from leaderq.kafka.dead_letters import DeadLetter
-    from leaderq.kafka.letter_box import LetterBox
+    from leaderq.kafka.letters.dead_letters import DeadLetter
+    from leaderq.kafka.letters.letter_box import LetterBox
+    from leaderq.kafka.letters.replay import Selection
     from leaderq.kafka.record import Record
-    from leaderq.kafka.replay import Selection
 
 _HEADINGS = ("PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "ERROR")
 _FOREIGN = "(not written by leaderq)"
@@ -54,8 +54,8 @@ def ls(given: Given, topic: str | None, error: str | None, origin: str | None, l
     settings = given.load().settings
     named_career(settings)
     quiet()
-    from leaderq.kafka.letter_box import LetterBox
-    from leaderq.kafka.replay import Selection, group_of
+    from leaderq.kafka.letters.letter_box import LetterBox
+    from leaderq.kafka.letters.replay import Selection, group_of
 
     where = letters_topic(settings, topic)
     box = LetterBox(
@@ -99,7 +99,7 @@ def _rows(box: LetterBox, selection: Selection, limit: int | None) -> Iterator[d
 
 
 def _row(record: Record, selection: Selection) -> dict[str, Any] | None:
-    from leaderq.kafka.dead_letters import read_letter
+    from leaderq.kafka.letters.dead_letters import read_letter
 
     try:
         letter = read_letter(record)

@@ -10,7 +10,7 @@ from typing import Any
 from recorder import Recorder
 
 from leaderq import KafkaLeaderCareer, Term
-from leaderq.kafka.on_error import dead_letter
+from leaderq.kafka.handling.on_error import dead_letter
 
 
 class Killed(KafkaLeaderCareer):

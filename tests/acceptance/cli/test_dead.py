@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from leaderq import connect
-from leaderq.kafka.dead_letters import letter_of
+from leaderq.kafka.letters.dead_letters import letter_of
+from leaderq.kafka.letters.replay import group_of
 from leaderq.kafka.record import Record
-from leaderq.kafka.replay import group_of
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience

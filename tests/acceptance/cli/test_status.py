@@ -11,7 +11,7 @@ import pytest
 
 from leaderq import Session, connect
 from leaderq.election.layout import Layout
-from leaderq.kafka.report import DrainReport, PartitionLag, encode
+from leaderq.kafka.pumping.report import DrainReport, PartitionLag, encode
 
 Say = Callable[..., None]
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from leaderq.election.layout import Layout
-from leaderq.kafka.attempts import decode
+from leaderq.kafka.handling.attempts import decode
 from leaderq.kafka.topics import create_topics, produce
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience

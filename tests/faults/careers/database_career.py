@@ -10,7 +10,7 @@ from paced import Paced
 
 from leaderq import Term
 from leaderq.kafka import Partition, Record
-from leaderq.kafka.database_offsets import Connection, DatabaseOffsets
+from leaderq.kafka.stores.database_offsets import Connection, DatabaseOffsets
 
 DATABASE = os.environ["RESULTS"]
 POSTGRES = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=" + os.environ.get("IDLE_TIMEOUT", "10s")

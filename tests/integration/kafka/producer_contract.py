@@ -12,8 +12,8 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from leaderq.errors import KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
-from leaderq.kafka.drain import KafkaAway, MembershipLost
-from leaderq.kafka.producer import Message, ProducerFactory, ProducerSettings, TransactionalProducer
+from leaderq.kafka.clients.drain import KafkaAway, MembershipLost
+from leaderq.kafka.clients.producer import Message, ProducerFactory, ProducerSettings, TransactionalProducer
 from leaderq.kafka.record import Partition
 from leaderq.kafka.topics import committed, create_topics, end_offsets
 from leaderq.testing import eventually

@@ -9,9 +9,9 @@ import pytest
 from producer_contract import Make, Member, Output, ProducerContract
 
 from leaderq.errors import KafkaFenced, MissingPiece
-from leaderq.kafka import confluent_options
-from leaderq.kafka.confluent_producer import ConfluentProducer
-from leaderq.kafka.producer import Message
+from leaderq.kafka.clients import confluent_options
+from leaderq.kafka.clients.confluent_producer import ConfluentProducer
+from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.topics import create_topics
 from leaderq.testing import eventually
 

@@ -16,7 +16,7 @@ from driving import Driver, Recorder
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, Deposed, OffsetOutOfRange, ServersUnreachable, UnknownTopic
 from leaderq.kafka import Record
-from leaderq.kafka.draining import CONFIRM_S
+from leaderq.kafka.pumping.draining import CONFIRM_S
 from leaderq.kafka.topics import committed, end_offsets
 from leaderq.running import UnitAbandoned
 from leaderq.term import Reason, Term
@@ -259,7 +259,7 @@ def test_an_unknown_topic_is_told_before_standing(drive: Drive) -> None:
 
 
 def test_an_unreachable_broker_is_told_before_standing(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leaderq.kafka.drain.DrainSettings.open_timeout_s", 1.0)
+    monkeypatch.setattr("leaderq.kafka.clients.drain.DrainSettings.open_timeout_s", 1.0)
     threads = threading.active_count()
     with pytest.raises(ServersUnreachable, match=r"127\.0\.0\.1:1"):
         drive(address="127.0.0.1:1")

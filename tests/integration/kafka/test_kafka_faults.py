@@ -17,10 +17,10 @@ from driving import Driver, Recorder
 from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.errors import AccessRefused
 from leaderq.events import DrainStalled
-from leaderq.kafka import draining
-from leaderq.kafka.drain import DrainSettings
-from leaderq.kafka.kafka_python import KafkaPythonDrain
-from leaderq.kafka.stall import Limits
+from leaderq.kafka.clients.drain import DrainSettings
+from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
+from leaderq.kafka.pumping import draining
+from leaderq.kafka.pumping.stall import Limits
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.testing import KafkaBroker, eventually
 

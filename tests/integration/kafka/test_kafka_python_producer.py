@@ -7,10 +7,10 @@ from typing import Any
 from kafka import KafkaConsumer
 from producer_contract import Member, ProducerContract
 
-from leaderq.kafka.client_options import consumer_options
-from leaderq.kafka.connecting import connected
-from leaderq.kafka.drain import DrainSettings
-from leaderq.kafka.kafka_python_producer import KafkaPythonProducer
+from leaderq.kafka.clients.client_options import consumer_options
+from leaderq.kafka.clients.connecting import connected
+from leaderq.kafka.clients.drain import DrainSettings
+from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.testing import eventually
 
 

@@ -27,8 +27,8 @@ from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.events import EventBus
 from leaderq.kafka import Record
-from leaderq.kafka.drain import Drain, DrainSettings
-from leaderq.kafka.kafka_python import KafkaPythonDrain
+from leaderq.kafka.clients.drain import Drain, DrainSettings
+from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
@@ -200,7 +200,7 @@ REFUSALS = (
 def drain_of(client: str, settings: DrainSettings) -> Drain:
     if client == "kafka-python":
         return KafkaPythonDrain(settings)
-    from leaderq.kafka.confluent_drain import ConfluentDrain
+    from leaderq.kafka.clients.confluent_drain import ConfluentDrain
 
     return ConfluentDrain(settings)
 

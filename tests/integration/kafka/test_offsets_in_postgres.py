@@ -11,8 +11,8 @@ from postgres import Database
 
 from leaderq.clock import now_s
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
-from leaderq.kafka.database_offsets import DatabaseOffsets
 from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
 

@@ -15,8 +15,9 @@ from kafka import KafkaConsumer
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.events import DrainProgress, RecordBuried, RecordSkipped
-from leaderq.kafka import PoisonRecord, Record, dead_letter, draining, retry, skip
-from leaderq.kafka.dead_letters import read_letter
+from leaderq.kafka import PoisonRecord, Record, dead_letter, retry, skip
+from leaderq.kafka.letters.dead_letters import read_letter
+from leaderq.kafka.pumping import draining
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually

@@ -11,7 +11,7 @@ import pytest
 from leaderq import Candidate, Session, connect
 from leaderq.election.layout import Layout
 from leaderq.events import EventBus
-from leaderq.kafka.report import DrainReport, PartitionLag, Reporter, decode
+from leaderq.kafka.pumping.report import DrainReport, PartitionLag, Reporter, decode
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
 

@@ -9,9 +9,9 @@ import pytest
 from producer_contract import Output
 
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
-from leaderq.kafka.drain import KafkaAway
-from leaderq.kafka.producer import Message
-from leaderq.kafka.sender import Sender
+from leaderq.kafka.clients.drain import KafkaAway
+from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.clients.sender import Sender
 from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 

@@ -9,13 +9,13 @@ import pytest
 from producer_contract import Output
 
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
-from leaderq.kafka.drain import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Offsets
-from leaderq.kafka.kafka_python import KafkaPythonDrain
-from leaderq.kafka.kafka_python_producer import KafkaPythonProducer
-from leaderq.kafka.producer import Message, ProducerSettings, TransactionalProducer
+from leaderq.kafka.clients.drain import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
+from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
+from leaderq.kafka.clients.producer import Message, ProducerSettings, TransactionalProducer
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.topics import committed
-from leaderq.kafka.transaction_offsets import TransactionOffsets
 from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port

@@ -11,7 +11,8 @@ import pytest
 from driving import Driver, Recorder
 
 from leaderq.errors import CorruptRecord, NodeExists
-from leaderq.kafka import Record, draining
+from leaderq.kafka import Record
+from leaderq.kafka.pumping import draining
 from leaderq.kafka.topics import committed, end_offsets
 from leaderq.term import Term
 from leaderq.testing import eventually

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leaderq.errors import KafkaError
-from leaderq.kafka.handling import Shape
-from leaderq.kafka.on_error import dead_letter, retry, skip
+from leaderq.kafka.handling.handling import Shape
+from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
 
 ALWAYS = 10**9

@@ -9,8 +9,8 @@ import pytest
 from fake_desk import A, B, Bad, FakeDesk, FakeMarks, FakePace, a_batch, a_handling, a_term
 
 from leaderq.errors import Deposed
-from leaderq.kafka.handling import Shape
-from leaderq.kafka.on_error import ProcessDied, dead_letter, retry, skip
+from leaderq.kafka.handling.handling import Shape
+from leaderq.kafka.handling.on_error import ProcessDied, dead_letter, retry, skip
 from leaderq.term import Reason
 
 ALWAYS = 1000

@@ -13,10 +13,10 @@ from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.errors import ConfigurationError
 from leaderq.events import EventBus
 from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
-from leaderq.kafka.address import bootstrap_servers
-from leaderq.kafka.client_options import connection_options, consumer_options
+from leaderq.kafka.clients.address import bootstrap_servers
+from leaderq.kafka.clients.client_options import connection_options, consumer_options
+from leaderq.kafka.clients.drain import DrainSettings
 from leaderq.kafka.declaration import check, deserializer_of
-from leaderq.kafka.drain import DrainSettings
 from leaderq.kafka.record import deserialized
 from leaderq.term import Term
 

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from leaderq.errors import ConfigurationError, ConnectionLost, Deposed, KafkaError, KafkaFenced, NodeExists
-from leaderq.kafka.drain import KafkaAway
-from leaderq.kafka.on_error import (
+from leaderq.kafka.clients.drain import KafkaAway
+from leaderq.kafka.handling.on_error import (
     Bury,
     OnError,
     PoisonRecord,

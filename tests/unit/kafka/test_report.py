@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
+from leaderq.kafka.pumping.report import DrainReport, Estimator, PartitionLag, decode, encode
 from leaderq.kafka.record import Partition
-from leaderq.kafka.report import DrainReport, Estimator, PartitionLag, decode, encode
 
 A, B = Partition("t", 0), Partition("t", 1)
 Looks = list[tuple[float, dict[Partition, int], dict[Partition, int]]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leaderq.kafka.pumping.stall import Limits, Memory, Sight, judge, rebuilt
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stall import Limits, Memory, Sight, judge, rebuilt
 
 WHERE = Partition("t", 0)
 LIMITS = Limits(still_s=10, polls=100, empty_polls=10, unmoved_factor=3)

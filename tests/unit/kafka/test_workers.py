@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 from fake_desk import A, B, Bad, FakeDesk, FakePace, a_batch, a_handling, a_term, where
 
-from leaderq.kafka.handling import Handling, Shape
-from leaderq.kafka.on_error import dead_letter, retry, skip
+from leaderq.kafka.handling.handling import Handling, Shape
+from leaderq.kafka.handling.on_error import dead_letter, retry, skip
+from leaderq.kafka.handling.workers import Workers
 from leaderq.kafka.record import Record
-from leaderq.kafka.workers import Workers
 from leaderq.running.abandonment import AbandonableUnit
 from leaderq.term import Reason
 from leaderq.testing import eventually

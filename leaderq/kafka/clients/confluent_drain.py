@@ -1,0 +1,405 @@
+"""A :class:`~leaderq.kafka.clients.drain.Drain` on confluent-kafka (librdkafka); needs the extra ``leaderq[confluent]``.
+
+Facts of librdkafka 2.x that this file leans on (each has a test in the drain contract, or was met in its source):
+
+* It runs the group protocol on threads of its own, and **offers no gate before a JoinGroup request**. ``allowed`` is asked right
+  before ``subscribe`` and again when partitions are assigned, before they are accepted. What that leaves open: a process that is
+  frozen between the two, or whose session has run out at the broker (5 minutes) and that thaws after its term, sends a JoinGroup
+  without having been asked, and fences its successor, who stands again. Nothing is read or committed by the thawed one: its
+  assignment is refused by ``allowed``. A zombie whose successor has joined already does *not* do that: its next heartbeat or commit
+  is answered with FENCED_INSTANCE_ID, which is fatal to this client for ever, and it never joins again. kafka-python has no such gap.
+* A fenced consumer is told by its heartbeat (3 s), without a commit: ``poll`` then raises ``KafkaFenced``, for ever. Until
+  then it may still give records: brokers refuse commits of a fenced member, not its fetches.
+* With all brokers away ``consume`` gives nothing and no error, as on an idle topic: only requests (:meth:`ConfluentDrain.end_offsets`,
+  a commit) tell.
+* A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits go through a thread of their
+  own, in order; :meth:`ConfluentDrain.close` waits neither for it nor for librdkafka.
+* Prefetched records are thrown away by ``pause``, ``resume`` and ``seek``. So :meth:`ConfluentDrain.attend` does not pause: it takes
+  one record at a time into a stash, from which the next ``poll`` begins, and pauses only after 100 of them without a poll.
+* A position stays before the transaction markers at the end of a partition, until the news that its end was reached
+  (``enable.partition.eof``) carries the offset behind them.
+* Static members send no LeaveGroup when closed; ``unsubscribe`` would send one, and is never called.
+* ``offsets_for_times`` with the "times" -1 and -2 is ListOffsets for all partitions in one request to each broker, with the
+  isolation level of the consumer: the LSO.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable, UnknownTopic
+from leaderq.kafka.clients.confluent_consumer_options import consumer_options
+from leaderq.kafka.clients.confluent_options import Heard, connection_options, require, translated
+from leaderq.kafka.clients.confluent_record import by_partition, has_errors
+from leaderq.kafka.clients.confluent_topics import ConfluentTopics
+from leaderq.kafka.clients.drain import DrainSettings, KafkaAway, MembershipLost, Offsets, Saving
+from leaderq.kafka.clients.saving import Background
+from leaderq.kafka.record import Partition, Record
+
+log = logging.getLogger(__name__)
+
+_LATEST, _EARLIEST, _STORED = -1, -2, -1000  # of the protocol, and of librdkafka
+_STEP_S = 0.1
+_STASH = 100
+_CLOSE_S = 1.0
+_FILL_S = 0.005  # how long a poll waits for more, where records come so fast that a batch is full in that time
+_FAST_SHARE = 8
+
+
+class ConfluentDrain:
+    """See :class:`~leaderq.kafka.clients.drain.Drain`."""
+
+    slice_records = 1000
+
+    def __init__(self, settings: DrainSettings) -> None:
+        self._confluent = require()
+        self._settings = settings
+        self._heard = Heard()
+        self._client: Any = None
+        self._topics: ConfluentTopics | None = None
+        self._commits = Background(f"leaderq-confluent-commit-{settings.member}")
+        self._allowed: Callable[[], None] = _never
+        self._is_subscribed = False
+        self._joins = self._joins_before = 0
+        self._held: frozenset[Partition] = frozenset()
+        self._next: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}
+        self._stash: list[Any] = []
+        self._is_paused = False
+        self._fenced: KafkaFenced | None = None
+
+    # ---- connecting ---------------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Connect, learn the topics, find the coordinator; without joining."""
+        settings, began = self._settings, now_s()
+        try:
+            shared = connection_options(settings.address, settings.security, self._heard)
+            self._client = self._made(self._confluent.Consumer, consumer_options(settings, self._heard))
+            self._topics = self._made(
+                ConfluentTopics, shared, settings.address, settings.topics, self._heard, settings.request_timeout_s
+            )
+            self._topics.learn(settings.open_timeout_s)
+            self._warm_up(began + settings.open_timeout_s)
+        except KafkaAway as exc:
+            self.close()
+            raise ServersUnreachable(
+                "Kafka", settings.address, waited_s=now_s() - began, remedy=self._heard.remedy()
+            ) from exc
+        except BaseException:
+            self.close()
+            raise
+
+    def _made(self, kind: Callable[..., Any], *words: Any) -> Any:
+        try:
+            return kind(*words)
+        except self._confluent.KafkaException as exc:
+            raise self._error(exc, "connecting") from exc
+
+    def _warm_up(self, end: float) -> None:
+        """A topic just made, or an election going on: what is not ready is asked again."""
+        while True:
+            try:
+                return self.refresh(max(_STEP_S, end - now_s()))
+            except KafkaAway:
+                if now_s() >= end:
+                    raise
+                self._serve(_STEP_S)
+
+    def refresh(self, timeout_s: float) -> None:
+        """Use every connection once."""
+        self._known.keep_known()
+        self.committed(timeout_s)
+        self.end_offsets(timeout_s)
+
+    # ---- membership ---------------------------------------------------------------------------------------------------------
+
+    def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
+        """Become the one member of this name."""
+        self._allowed = allowed
+        if not self._settings.membership:
+            return self._take_all()
+        if not self._is_subscribed:
+            self._joins_before = self._joins
+            self._subscribe()
+        self._serve_until(lambda: self._joins > self._joins_before, timeout_s)
+        return self._joins > self._joins_before
+
+    def _subscribe(self) -> None:
+        consumer = self._consumer
+        self._allowed()
+        with self._speaking("joining the group"):
+            consumer.subscribe(list(self._settings.topics), on_assign=self._on_assign, on_revoke=self._on_revoke)
+        self._is_subscribed = True
+
+    def _take_all(self) -> bool:
+        self._allowed()
+        existing = self.existing()
+        with self._speaking("taking partitions"):
+            self._hold(self._consumer, existing)
+        return bool(existing)
+
+    def _on_assign(self, consumer: Any, assigned: list[Any]) -> None:
+        self._allowed()
+        self._hold(consumer, frozenset(Partition(one.topic, one.partition) for one in assigned))
+
+    def _on_revoke(self, consumer: Any, _revoked: list[Any]) -> None:
+        self._held, self._stash, self._next, self._ends = frozenset(), [], {}, {}
+        consumer.unassign()
+
+    def _hold(self, consumer: Any, partitions: frozenset[Partition]) -> None:
+        """Take these; nothing is read from them until their positions are set."""
+        self._joins += 1
+        self._held, self._stash, self._next, self._ends = partitions, [], {}, {}
+        named = self._named(dict.fromkeys(partitions, 0))
+        consumer.assign(named)
+        consumer.pause(named)
+        self._is_paused = True
+
+    @property
+    def joins(self) -> int:
+        """How often partitions were assigned."""
+        return self._joins
+
+    def rejoin(self) -> None:
+        """Ask for a new assignment."""
+        self._known.hurry()
+        if not self._settings.membership:
+            self._take_all()
+        elif self._is_subscribed:
+            self._joins_before = self._joins
+            self._subscribe()  # to the same topics: joins again, without leaving
+
+    def attend(self, timeout_s: float) -> None:
+        """Stay a member without reading."""
+        self._known.keep_known()
+        if not self._settings.membership:
+            return
+        if self._is_subscribed and self._joins == self._joins_before:
+            self._serve_until(lambda: self._joins > self._joins_before, timeout_s)
+        else:
+            self._serve(0.0)
+
+    def _serve_until(self, fact: Callable[[], bool], timeout_s: float) -> None:
+        end = now_s() + timeout_s
+        while not fact() and now_s() < end:
+            self._serve(max(0.0, min(_STEP_S, end - now_s())))
+
+    def _serve(self, wait_s: float) -> None:
+        """Let the client call back; a record that comes by is kept for the next poll."""
+        if len(self._stash) >= _STASH and not self._is_paused:
+            self._pause(True)
+        came = self._consume(1, wait_s)
+        self._stash += came  # not in one line with the call: that may have emptied the stash
+
+    def assigned(self) -> frozenset[Partition]:
+        """The partitions held now."""
+        return self._held
+
+    def existing(self) -> frozenset[Partition]:
+        """The partitions the topics have."""
+        return frozenset().union(*self._known.partitions.values())
+
+    def topic_ids(self) -> dict[str, str]:
+        """The broker's id of each topic."""
+        return dict(self._known.ids)
+
+    def group_metadata(self) -> Any:
+        """The membership, as confluent-kafka's producer wants it."""
+        return self._consumer.consumer_group_metadata()
+
+    # ---- reading ------------------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
+        """Wait for records."""
+        self._known.keep_known()
+        if self._is_paused and self._next:
+            self._pause(False)
+        found = self._taken(timeout_s, max_records)
+        polled = by_partition(found, self._settings.topics) if found and self._next else {}
+        for where, rows in polled.items():
+            self._next[where] = max(rows[-1].offset + 1, self._next.get(where, 0))
+        if not self._stash:  # all that came before the news of an end is given
+            self._next.update(
+                {where: max(end, self._next[where]) for where, end in self._ends.items() if where in self._next}
+            )
+            self._ends.clear()
+        return polled
+
+    def _taken(self, timeout_s: float, most: int) -> list[Any]:
+        """Records in the order in which they came, at most so many."""
+        joins = self._joins
+        found, self._stash = self._stash[:most], self._stash[most:]
+        try:
+            found += self._consume(most - len(found), 0.0)
+            if not found and timeout_s > 0:
+                # Asked for more than one, the client would wait the whole time although one is there.
+                found += self._consume(1, timeout_s)
+                found += self._consume(most - len(found), 0.0) if found else ()
+            elif timeout_s > 0 and len(found) * _FAST_SHARE >= most:
+                found += self._consume(most - len(found), min(timeout_s, _FILL_S))
+        except LeaderqError:
+            self._stash = found + self._stash
+            raise
+        return found if joins == self._joins else []  # the client's own idea of positions is not ours
+
+    def _consume(self, most: int, wait_s: float) -> list[Any]:
+        if self._fenced is not None:
+            raise KafkaFenced(str(self._fenced)) from self._fenced
+        if most <= 0:
+            return []
+        with self._speaking("reading"):
+            messages: list[Any] = self._consumer.consume(most, wait_s)
+        return self._heeded(messages) if has_errors(messages) else messages
+
+    def _heeded(self, messages: list[Any]) -> list[Any]:
+        """The records among these; raises what is news of an error, after having kept the records."""
+        records = [message for message in messages if message.error() is None]
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            if error.name() == "_PARTITION_EOF":
+                self._ends[Partition(message.topic(), message.partition())] = message.offset()
+                continue
+            found = self._error(error, "reading")
+            if isinstance(found, KafkaAway | MembershipLost | UnknownTopic):  # passes, or shows in joins, or in topic_ids
+                log.debug("%s", found)
+                continue
+            self._stash += records
+            raise found
+        return records
+
+    def seek(self, offsets: Offsets) -> None:
+        """Read on from these offsets."""
+        if lost := set(offsets) - self._held:  # lost to a rebalance since: the next join sets positions again
+            raise KafkaAway(f"partitions {', '.join(map(str, sorted(lost)))} are not held any more")
+        self._next.update(offsets)
+        self._stash, self._ends = [], {}
+        named = self._named({where: self._next.get(where, _STORED) for where in self._held})
+        with self._speaking("setting positions"):
+            # Per partition, seek() waits for the fetcher and fails while it starts; this does neither.
+            self._consumer.assign(named)
+            self._consumer.resume(named)
+        self._is_paused = False
+
+    def _pause(self, wanted: bool) -> None:
+        named = self._named(dict.fromkeys(self._held, 0))
+        with self._speaking("pausing"):
+            (self._consumer.pause if wanted else self._consumer.resume)(named)
+        self._is_paused = wanted
+
+    def positions(self) -> dict[Partition, int]:
+        """The offset to be read next."""
+        return dict(self._next)
+
+    # ---- offsets ------------------------------------------------------------------------------------------------------------
+
+    def committed(self, timeout_s: float) -> dict[Partition, int]:
+        """The group's committed offsets."""
+        asked = self._named(dict.fromkeys(self._held or self.existing(), 0))
+        with self._speaking("reading committed offsets"):
+            stored = self._consumer.committed(asked, timeout_s)
+        return self._answered(stored, "reading committed offsets")
+
+    def commit(self, offsets: Offsets, note: str) -> Saving:
+        """Begin to store offsets."""
+        kind = self._confluent.TopicPartition
+        named = [kind(where.topic, where.number, offset, note) for where, offset in offsets.items()]
+        return self._commits.save(partial(self._commit, self._consumer, named))
+
+    def _commit(self, consumer: Any, named: list[Any]) -> None:
+        """On the thread of the commits."""
+        with self._speaking("committing"):
+            answer = consumer.commit(offsets=named, asynchronous=False)
+        self._answered(answer, "committing")
+
+    def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
+        """The first offset still held."""
+        return self._ask(_EARLIEST, timeout_s)
+
+    def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
+        """The offset after the last stable record."""
+        return self._ask(_LATEST, timeout_s)
+
+    def _ask(self, what: int, timeout_s: float) -> dict[Partition, int]:
+        asked = self._named(dict.fromkeys(self.existing(), what))
+        with self._speaking("asking for offsets"):
+            answer = self._consumer.offsets_for_times(asked, timeout_s)
+        return self._answered(answer, "asking for offsets")
+
+    def _answered(self, answer: list[Any], doing: str) -> dict[Partition, int]:
+        for one in answer:
+            if one.error is not None:
+                raise self._error(one.error, doing)
+        return {Partition(one.topic, one.partition): one.offset for one in answer if one.offset >= 0}
+
+    def _named(self, offsets: Mapping[Partition, int]) -> list[Any]:
+        kind = self._confluent.TopicPartition
+        return [kind(where.topic, where.number, offset) for where, offset in sorted(offsets.items())]
+
+    # ---- errors and the end -------------------------------------------------------------------------------------------------
+
+    def _speaking(self, doing: str) -> _Speaking:
+        return _Speaking(self, doing)
+
+    def _error(self, exc: Any, doing: str) -> KafkaError:
+        """Ours for the client's, which is remembered if it is the last."""
+        error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
+        found: Any = translated(exc, doing, self._settings.address, self._heard)
+        # Of a consumer of the classic protocol only the fencing is fatal; asked again, the client says just "_FATAL".
+        if hasattr(error, "fatal") and (error.fatal() or error.name() == "_FATAL") and not isinstance(found, KafkaFenced):
+            found = KafkaFenced(f"{found}; a newer member of the same name has taken over")
+        if isinstance(found, KafkaFenced):
+            self._fenced = found
+        return found  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Free everything, without leaving the group."""
+        self._allowed = _never
+        client, self._client, self._topics = self._client, None, None
+        if client is None:
+            return
+        ended = self._commits.save(client.close)  # behind the last commit, which uses the client
+        self._commits.close()
+        try:
+            ended.done(_CLOSE_S)
+        except Exception:
+            log.debug("closing a Kafka consumer failed; it is dropped", exc_info=True)
+
+    @property
+    def _consumer(self) -> Any:
+        if self._client is None:
+            raise KafkaError("this drain is not open")
+        return self._client
+
+    @property
+    def _known(self) -> ConfluentTopics:
+        if self._topics is None:
+            raise KafkaError("this drain is not open")
+        return self._topics
+
+
+class _Speaking:
+    """Lets no ``KafkaException`` out of the block."""
+
+    def __init__(self, drain: ConfluentDrain, doing: str) -> None:
+        self._drain = drain
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: Any, exc: BaseException | None, _trace: Any) -> None:
+        if isinstance(exc, self._drain._confluent.KafkaException):
+            raise self._drain._error(exc, self._doing) from exc
+        if isinstance(exc, RuntimeError) and "closed" in str(exc):  # closed by its owner while this thread had it in hand
+            raise KafkaError("this drain is closed") from exc
+
+
+def _never() -> None:
+    raise KafkaError("this consumer is kept warm and may not join its group")

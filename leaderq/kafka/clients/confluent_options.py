@@ -1,0 +1,174 @@
+"""confluent-kafka (librdkafka): whether it is there, how it is connected, what its errors mean.
+
+It is optional (``leaderq[confluent]``), so nothing here imports it before :func:`require` is called.
+
+librdkafka never raises for a broker that is away or that refuses a password: it tries again by itself for ever, tells an error
+callback in passing, and lets the call in hand run into its time-out. :class:`Heard` is that callback: it remembers a refusal, so
+that the time-out can be explained (:func:`translated`). Nothing of librdkafka is printed: by default it writes to stderr.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.errors import AccessRefused, KafkaError, KafkaFenced, LeaderqError, MissingPiece, OffsetOutOfRange, UnknownTopic
+from leaderq.kafka.clients.address import bootstrap_servers
+from leaderq.kafka.clients.drain import KafkaAway, MembershipLost
+
+_FENCED = {"FENCED_INSTANCE_ID", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED"}
+_MEMBERSHIP = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
+_REFUSED = {
+    "_AUTHENTICATION",
+    "SASL_AUTHENTICATION_FAILED",
+    "UNSUPPORTED_SASL_MECHANISM",
+    "ILLEGAL_SASL_STATE",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+}
+_GONE = {"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET", "_LOG_TRUNCATION"}
+_UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
+_TOO_LARGE = {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}
+# What passes by itself, though librdkafka does not always mark it as retriable.
+_AWAY = {
+    "_TIMED_OUT",
+    "_TIMED_OUT_QUEUE",
+    "_MSG_TIMED_OUT",
+    "_TRANSPORT",
+    "_ALL_BROKERS_DOWN",
+    "_RESOLVE",
+    "_WAIT_COORD",
+    "_WAIT_CACHE",
+    "_IN_PROGRESS",
+    "_PREV_IN_PROGRESS",
+    "_RETRY",
+    "_OUTDATED",
+    "BROKER_NOT_AVAILABLE",
+    "CONCURRENT_TRANSACTIONS",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "KAFKA_STORAGE_ERROR",
+    "LEADER_NOT_AVAILABLE",
+    "NETWORK_EXCEPTION",
+    "NOT_COORDINATOR",
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "NOT_LEADER_FOR_PARTITION",
+    "OFFSET_NOT_AVAILABLE",
+    "REQUEST_TIMED_OUT",
+    "UNSTABLE_OFFSET_COMMIT",
+}
+
+_FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
+
+
+_TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
+
+
+class Heard:
+    """What librdkafka told in passing (its ``error_cb``); called on the thread that polls the client."""
+
+    def __init__(self) -> None:
+        self.refusal: Any = None
+        self.last: Any = None
+        self.cause: Any = None
+
+    def __call__(self, error: Any) -> None:
+        self.last = error
+        if error.name() in _REFUSED:
+            self.refusal = error
+        if error.name() in _TELLING:
+            self.cause = error
+
+    def remedy(self) -> str:
+        """What may help against silence, with the last thing heard that says why; ``""`` where nothing was."""
+        if self.cause is None:
+            return ""
+        return f"is Kafka listening there, and may this host reach it? The last attempt ended with {self.cause.str()}"
+
+
+def require() -> Any:
+    """The module ``confluent_kafka``.
+
+    :raises MissingPiece: it is not installed, or its library cannot be loaded.
+    """
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ImportError as exc:
+        raise MissingPiece(f"the Kafka client 'confluent' cannot be used ({exc}): pip install 'leaderq[confluent]'") from exc
+
+
+def connection_options(address: str, security: KafkaSecurity, heard: Heard | None = None) -> dict[str, Any]:
+    """What consumer and producer share: where to connect, and how to be let in.
+
+    :raises ConfigurationError: a malformed address.
+    """
+    options: dict[str, Any] = {
+        "bootstrap.servers": ",".join(bootstrap_servers(address)),
+        "security.protocol": security.protocol,
+        # Up to 10 s between attempts is the default: a leader would sleep through the broker's return.
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 1000,
+        "retry.backoff.ms": 20,
+        "log_level": 0,
+        "log.queue": True,  # even a fatal error is then not written to stderr: it waits for a queue that is never set
+        "error_cb": heard or Heard(),
+    }
+    if require().libversion()[1] >= _FORGETS_BROKERS:
+        # With all brokers away it would forget them and look for others, while requests and the coordinator still
+        # refer to the old ones: a transactional call then never returns, whatever its time-out (2.16.0), and a core is kept busy.
+        options["metadata.recovery.strategy"] = "none"
+    if security.protocol.startswith("SASL_"):
+        options["sasl.mechanism"] = security.mechanism
+        options["sasl.username"] = security.user
+        options["sasl.password"] = security.password
+    if security.protocol.endswith("SSL"):
+        options["ssl.ca.location"] = security.ca
+        options["ssl.certificate.location"] = security.cert
+        options["ssl.key.location"] = security.key
+        options["ssl.key.password"] = security.key_password
+        options["ssl.endpoint.identification.algorithm"] = "https" if security.check_hostname else "none"
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def translated(exc: Any, doing: str, address: str, heard: Heard | None = None) -> LeaderqError:
+    """The error of ours for a ``KafkaException``, or for a ``KafkaError`` (which is a value there, not an exception)."""
+    error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
+    name = error.name() if hasattr(error, "name") else type(exc).__name__
+    at = f"{doing} at Kafka {address!r}: {name}: {error.str() if hasattr(error, 'str') else error}"
+    if name in _AWAY and heard is not None and heard.refusal is not None:
+        name = heard.refusal.name()
+        at = f"{doing} at Kafka {address!r}: {name}: {heard.refusal.str()}"
+    if name in _FENCED:
+        return KafkaFenced(f"{at}; a newer member or producer of the same name has taken over")
+    if name in _MEMBERSHIP:
+        return MembershipLost(at)
+    if name in _REFUSED:
+        return AccessRefused(f"{at}; check user, password, mechanism and the broker's ACLs")
+    if name in _GONE:
+        return OffsetOutOfRange(
+            f"{at}; the records between the committed offset and the topic's first one are gone. Nothing is skipped "
+            "silently: set the group's offsets (kafka-consumer-groups --reset-offsets) once you have decided where to go on"
+        )
+    if name in _UNKNOWN:
+        return UnknownTopic(f"{at}; is the topic's name written right?")
+    if name in _TOO_LARGE:
+        return KafkaError(f"{at}; send less, or raise max.message.bytes of the topic")
+    if name in _AWAY or (hasattr(error, "retriable") and error.retriable() and not error.fatal()):
+        return KafkaAway(at)
+    return KafkaError(at)
+
+
+@contextmanager
+def confluent_speaking(doing: str, address: str, heard: Heard | None = None) -> Iterator[None]:
+    """Let no ``KafkaException`` out of the block."""
+    confluent = require()
+    try:
+        yield
+    except confluent.KafkaException as exc:
+        raise translated(exc, doing, address, heard) from exc

@@ -1,0 +1,225 @@
+"""A :class:`~leaderq.kafka.clients.producer.TransactionalProducer` on confluent-kafka (librdkafka); needs ``leaderq[confluent]``.
+
+Facts of librdkafka 2 that this file leans on (its documentation of transactions, ``INTRODUCTION.md``):
+
+* Each error of a transactional call says what to do: *retriable* (call the same function again, it goes on where it was), *abort
+  required*, or *fatal*. A time-out while a commit is under way is retriable: the commit is completed by calling it again.
+* Failed messages are told to a callback from within ``poll`` and ``flush``. So ``flush`` comes first, then the failures are looked
+  at, then offsets are sent, then the transaction is committed.
+* It never takes the transactional id over again by itself: a producer that was fenced asks for its next epoch with the old one, and
+  is refused.
+* A broker configured to create topics when they are used creates an unknown one; there is no setting against it in a producer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable
+from leaderq.kafka.clients.confluent_options import Heard, connection_options, require, translated
+from leaderq.kafka.clients.drain import BatchLost, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.producer import Message, ProducerSettings
+
+log = logging.getLogger(__name__)
+
+_ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
+_CLOSE_S = 1.0
+
+
+def producer_options(settings: ProducerSettings, heard: Heard) -> dict[str, Any]:
+    """What a librdkafka producer is made with, each with its reason."""
+    return {
+        **connection_options(settings.address, settings.security, heard),
+        "client.id": settings.client_id,
+        "transactional.id": settings.transactional_id,
+        "transaction.timeout.ms": int(settings.transaction_timeout_s * 1000),
+        "socket.timeout.ms": int(settings.request_timeout_s * 1000),
+        "retry.backoff.ms": 5,  # a broker still writes the markers of a transaction when the next one begins
+        "linger.ms": 5,  # a flush does not wait for it
+        "message.max.bytes": settings.max_message_bytes + _ROOM_BYTES,
+        "partitioner": "murmur2_random",  # that of Java and kafka-python: a key stays in its partition whatever the client
+        "topic.metadata.propagation.max.ms": 2000,  # how long a topic may be unknown; 30 s by default
+        "delivery.report.only.error": True,
+    }
+
+
+class ConfluentProducer:
+    """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        self._settings = settings
+        self._confluent = require()
+        self._heard = Heard()
+        self._client: Any = None
+        self._began_s: float | None = None
+        self._failed: list[tuple[str, Any]] = []
+        self._offsets_sent = self._commit_asked = False
+
+    def open(self) -> None:
+        """Connect, without fencing anybody."""
+        began = now_s()
+        settings = self._settings
+        try:
+            self._client = self._confluent.Producer(producer_options(settings, self._heard))
+            self._client.list_topics(timeout=settings.open_timeout_s)
+        except self._confluent.KafkaException as exc:
+            found = self._translated(exc, "connecting")
+            self.close()
+            if isinstance(found, KafkaAway):
+                remedy = f"is Kafka listening there? The last that was heard: {self._heard.last or 'nothing'}"
+                raise ServersUnreachable("Kafka", settings.address, waited_s=now_s() - began, remedy=remedy) from exc
+            raise found from exc
+
+    def fence(self, timeout_s: float) -> bool:
+        """Take the transactional id over."""
+        try:
+            self._producer.init_transactions(timeout_s)
+        except self._confluent.KafkaException as exc:
+            found = self._translated(exc, "fencing in a producer")
+            if isinstance(found, KafkaAway):
+                return False
+            raise found from exc
+        return True
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._failed = []
+        self._offsets_sent = self._commit_asked = False
+        self._call("beginning a transaction", self._producer.begin_transaction)
+        self._began_s = now_s()
+
+    def produce(self, message: Message) -> None:
+        """Put a message into the transaction."""
+        topic, value, key, headers, partition, timestamp_ms = message
+        deadline = None
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value,
+                    key,
+                    -1 if partition is None else partition,
+                    on_delivery=self._delivered,
+                    timestamp=timestamp_ms or 0,
+                    headers=list(headers) if headers else None,
+                )
+                return
+            except BufferError as exc:  # its buffer is full: wait until some of it is delivered
+                deadline = deadline or now_s() + self._settings.request_timeout_s
+                if now_s() > deadline:
+                    raise KafkaAway(f"Kafka {self._settings.address!r} accepts no messages at the moment") from exc
+                self._call("producing", self._producer.poll, 0.05)
+            except self._confluent.KafkaException as exc:
+                raise self._translated(exc, f"producing to {topic!r}") from exc
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed.append((message.topic(), error))
+
+    def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
+        """Commit the transaction with these offsets of the group."""
+        deadline = now_s() + timeout_s
+        if group is None:
+            raise MembershipLost("the consumer is no member of its group at the moment")
+        if not self._commit_asked:
+            self._flush(deadline)
+            self._send_offsets(offsets, group, deadline)
+        self._commit_asked = True
+        doing = "committing a transaction"
+        try:
+            self._call(doing, self._producer.commit_transaction, _left_s(deadline))
+        except (KafkaAway, KafkaFenced, BatchLost):
+            raise
+        except LeaderqError as exc:
+            raise BatchLost(f"{exc}; whether the transaction was committed is not known") from exc
+        self._began_s = None
+
+    def _flush(self, deadline: float) -> None:
+        left = self._call("producing", self._producer.flush, _left_s(deadline))
+        if left and not self._failed:
+            if self._heard.refusal is not None:
+                raise translated(self._heard.refusal, "producing", self._settings.address)
+            raise KafkaAway(f"Kafka {self._settings.address!r} has not acknowledged all messages yet")
+        if self._failed:
+            topic, failure = self._failed[0]
+            found = translated(failure, f"producing to {topic!r}", self._settings.address, self._heard)
+            # Given up by the client (after the transaction's time-out), so the transaction cannot be completed.
+            error = BatchLost(str(found)) if isinstance(found, KafkaAway) else self._explained(found)
+            raise error from self._confluent.KafkaException(failure)
+
+    def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
+        if self._offsets_sent:
+            return
+        wanted = [self._confluent.TopicPartition(*where, offset) for where, offset in offsets.items()]
+        doing = "sending offsets to a transaction"
+        self._call(doing, self._producer.send_offsets_to_transaction, wanted, group, _left_s(deadline))
+        self._offsets_sent = True
+
+    def abort(self, timeout_s: float) -> None:
+        """Drop the transaction."""
+        if self._began_s is None:
+            return
+        if self._commit_asked:
+            raise KafkaError("a transaction whose commit was asked for cannot be aborted; close this producer")
+        self._call("aborting a transaction", self._producer.abort_transaction, timeout_s)
+        self._began_s = None
+
+    def close(self) -> None:
+        """Free everything, within about a second."""
+        clients = [self._client]
+        self._client = None
+        if clients[0] is None:
+            return
+        # librdkafka's own clean-up happens when the object goes, and may wait for a broker.
+        closer = threading.Thread(target=_drop, args=(clients,), name="leaderq-kafka-close", daemon=True)
+        closer.start()
+        closer.join(_CLOSE_S)
+
+    def _call(self, doing: str, function: Any, *args: Any) -> Any:
+        try:
+            return function(*args)
+        except self._confluent.KafkaException as exc:
+            raise self._to_raise(exc, doing) from exc
+        except SystemError as exc:
+            # A fatal error is raised from within whatever serves callbacks, even between two callbacks, which confuses Python.
+            if not isinstance(exc.__cause__, self._confluent.KafkaException):
+                raise
+            raise self._to_raise(exc.__cause__, doing) from exc.__cause__
+
+    def _to_raise(self, exc: Any, doing: str) -> LeaderqError:
+        found = self._translated(exc, doing)
+        lost = isinstance(found, KafkaAway) and exc.args[0].txn_requires_abort()
+        return BatchLost(str(found)) if lost else found
+
+    def _translated(self, exc: Any, doing: str) -> LeaderqError:
+        return self._explained(translated(exc, doing, self._settings.address, self._heard))
+
+    def _explained(self, found: LeaderqError) -> LeaderqError:
+        open_s = now_s() - self._began_s if self._began_s is not None else 0.0
+        if isinstance(found, KafkaFenced) and open_s > self._settings.transaction_timeout_s:
+            hint = f"the transaction was open for {open_s:.0f} s, longer than transaction_timeout_s"
+            return KafkaFenced(f"{found}; or {hint}, and the broker has aborted it")
+        return found
+
+    @property
+    def _producer(self) -> Any:
+        if self._client is None:
+            raise KafkaError("this producer is not open")
+        return self._client
+
+
+def _left_s(deadline: float) -> float:
+    return max(0.0, deadline - now_s())
+
+
+def _drop(clients: list[Any]) -> None:
+    """Purge what is not sent, and let the last reference go."""
+    try:
+        clients[0].purge(in_queue=True, in_flight=True, blocking=False)
+        clients[0].poll(0)
+    except Exception:
+        log.debug("closing a Kafka producer failed; it is dropped", exc_info=True)
+    clients.clear()

@@ -1,0 +1,301 @@
+"""A :class:`~leaderq.kafka.clients.drain.Drain` on kafka-python.
+
+Facts of kafka-python 3.0 that this file leans on (read in its source; the version is pinned below 3.1):
+
+* A consumer is not thread-safe; its own IO thread sends heartbeats and runs the group protocol. It joins only from within a
+  ``poll`` of the owner, but repeats the request as often as it sees fit while that call lasts.
+* The IO thread asks each assignor for its ``metadata`` right before *every* JoinGroup request. An assignor that refuses there is
+  the only place from which no request to join escapes, so that is where :class:`_GatedAssignor` asks whether the term lasts. A
+  process that was frozen inside ``poll`` and thaws after its term cannot fence its successor.
+* After FENCED_INSTANCE_ID the heartbeat stops without a word. ``poll`` returns nothing more, or goes on returning records: brokers do
+  not refuse to be read. Only a commit tells.
+* A member whose generation is lost (``UNKNOWN_MEMBER_ID``) drops its positions and joins again under a new id, by itself, in the
+  next ``poll``. :attr:`KafkaPythonDrain.joins` makes that visible.
+* Static members send no LeaveGroup when closed.
+* A ``poll`` that runs out of time while a join is under way leaves the join to finish by itself, and the next ``poll`` finds nothing
+  left to do: the assignment is never taken over, and every commit is refused from then on (*RebalanceInProgress*). So joins are
+  left to :meth:`KafkaPythonDrain.attend`, never begun by a short ``poll``; and one that finished unseen is asked for again.
+
+Four methods of the consumer's private ``_coordinator`` are used, since the public face has none for them: to join without
+reading, to fetch the committed offsets of all partitions in one request, to commit without waiting (the public ``commit_async`` gives
+up where ``commit`` repeats), and to ask for a new assignment; one setting of its ``_fetcher`` is changed while it runs, and its
+``_cluster`` is read. A static member that
+took over a stable group is told that its dead predecessor leads the group, and would never notice that partitions were added.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import NoOffsetForPartitionError
+
+from leaderq.clock import now_s
+from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
+from leaderq.kafka.clients.client_options import BUSY_FETCH_MS, QUIET_FETCH_MS, consumer_options, quiet_client_logs
+from leaderq.kafka.clients.connecting import connected
+from leaderq.kafka.clients.drain import DrainSettings, KafkaAway, Offsets, Saving
+from leaderq.kafka.clients.translation import speaking_leaderq
+from leaderq.kafka.record import Partition, Record
+
+log = logging.getLogger(__name__)
+
+# How long one commit may look for a coordinator and repeat itself; the caller then decides whether to begin another.
+_COMMIT_MS = 1000
+_JOIN_S = 1.0
+_QUIET_AFTER_S = 1.0
+
+
+class _Seen(Record):
+    """kafka-python's own tuple, seen as a :class:`Record`: its class is changed in place, 50 ns against 1 us for a copy."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        topic, partition, offset = ConsumerRecord.topic, ConsumerRecord.partition, ConsumerRecord.offset
+        timestamp_ms = ConsumerRecord.timestamp
+        key, value, headers = ConsumerRecord.key, ConsumerRecord.value, ConsumerRecord.headers
+
+
+class _Commit:
+    """A commit under way on the client's own thread."""
+
+    def __init__(self, future: Any, address: str) -> None:
+        self._future = future
+        self._address = address
+        self._answered = threading.Event()
+        future.add_both(lambda _answer: self._answered.set())
+
+    def done(self, wait_s: float) -> bool:
+        """Whether the broker has acknowledged it."""
+        if not self._answered.wait(wait_s):
+            return False
+        with speaking_leaderq("committing", self._address):
+            if self._future.exception is not None:
+                raise self._future.exception
+        return True
+
+
+class _GatedAssignor(RangePartitionAssignor):
+    """Gives all partitions to the one member there is, and lets no request to join pass unless it is allowed."""
+
+    def __init__(self) -> None:
+        self.allowed: Callable[[], None] = _never
+        self.joins = 0
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        self.allowed()
+        return super().metadata(topics)
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        self.joins += 1
+
+
+def _never() -> None:
+    raise KafkaError("this consumer is kept warm and may not join its group")
+
+
+class KafkaPythonDrain:
+    """See :class:`~leaderq.kafka.clients.drain.Drain`."""
+
+    slice_records = 5000
+
+    def __init__(self, settings: DrainSettings) -> None:
+        self._settings = settings
+        self._assignor = _GatedAssignor()
+        self._client: KafkaConsumer | None = None
+        self._busy_at = now_s()
+
+    def open(self) -> None:
+        """Connect, learn the topics, find the coordinator; without joining."""
+        quiet_client_logs()
+        began = now_s()
+        settings = self._settings
+        try:
+            with speaking_leaderq("connecting", settings.address):
+                options = consumer_options(settings)
+                options["partition_assignment_strategy"] = (self._assignor,)
+                self._client = connected(KafkaConsumer, settings.address, options)
+                if settings.membership:
+                    # Before the first metadata: else the first join finds that "they changed", and is followed by another.
+                    self._client.subscribe(topics=list(settings.topics))
+                else:
+                    self._client._cluster.set_topics(settings.topics)  # kept up to date while nothing is assigned yet
+                self._require_topics(self._client)
+                self.refresh(settings.open_timeout_s)
+        except KafkaAway as exc:
+            self.close()
+            raise ServersUnreachable("Kafka", settings.address, waited_s=now_s() - began) from exc
+        except BaseException:
+            self.close()
+            raise
+
+    def _require_topics(self, client: KafkaConsumer) -> None:
+        missing = [topic for topic in self._settings.topics if not client.partitions_for_topic(topic)]
+        if missing:
+            raise UnknownTopic(
+                f"no topic {', '.join(map(repr, missing))} on Kafka {self._settings.address!r}; "
+                "create it, or correct the career's 'topics'"
+            )
+
+    def refresh(self, timeout_s: float) -> None:
+        """Use every connection once."""
+        self.committed(timeout_s)
+        self.end_offsets(timeout_s)
+
+    def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
+        """Become the one member of this name."""
+        self._assignor.allowed = allowed
+        if not self._settings.membership:
+            return self._take_all()
+        before = self._assignor.joins
+        self.attend(timeout_s)
+        return self._assignor.joins > before
+
+    def _take_all(self) -> bool:
+        self._assignor.allowed()
+        existing = self.existing()
+        with speaking_leaderq("taking partitions", self._settings.address):
+            self._consumer.assign([TopicPartition(*partition) for partition in sorted(existing)])
+        self._assignor.joins += 1
+        return bool(existing)
+
+    @property
+    def joins(self) -> int:
+        """How often partitions were assigned."""
+        return self._assignor.joins
+
+    def rejoin(self) -> None:
+        """Ask for a new assignment."""
+        if self._settings.membership:
+            self._consumer._coordinator.request_rejoin()  # see the docstring of the module
+        else:
+            self._take_all()
+
+    def attend(self, timeout_s: float) -> None:
+        """Stay a member without reading."""
+        if not self._settings.membership:
+            return
+        coordinator = self._consumer._coordinator
+        with speaking_leaderq("attending the group", self._settings.address):
+            if coordinator.rejoining and not coordinator.need_rejoin():
+                coordinator.request_rejoin()  # see the docstring of the module
+            coordinator.poll(timeout_ms=timeout_s * 1000)
+
+    def assigned(self) -> frozenset[Partition]:
+        """The partitions held now."""
+        return frozenset(Partition(*partition) for partition in self._consumer.assignment())
+
+    def existing(self) -> frozenset[Partition]:
+        """The partitions the topics have."""
+        known = self._consumer._cluster  # (the public method asks the broker, without a bound, where it knows none)
+        return frozenset(
+            Partition(topic, number) for topic in self._settings.topics for number in known.partitions_for_topic(topic) or ()
+        )
+
+    def topic_ids(self) -> dict[str, str]:
+        """The broker's id of each topic."""
+        known = self._consumer._cluster
+        return {topic: str(found) for topic in self._settings.topics if (found := known.topic_id(topic)) is not None}
+
+    def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
+        """Wait for records."""
+        coordinator = self._consumer._coordinator
+        if self._settings.membership and (coordinator.rejoining or coordinator.need_rejoin()):
+            self.attend(_JOIN_S)
+            return {}  # assigned anew, perhaps; the caller sets positions first
+        joins = self.joins
+        with speaking_leaderq("reading", self._settings.address):
+            try:
+                polled = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=max_records)
+            except NoOffsetForPartitionError:
+                if self.joins == joins:
+                    raise
+                return {}  # new metadata came just now, and with it new partitions, within this very poll
+        self._pace(bool(polled))
+        for rows in polled.values():
+            for row in rows:
+                row.__class__ = _Seen
+        return {Partition(*where): rows for where, rows in polled.items()}
+
+    def _pace(self, busy: bool) -> None:
+        """Let fetches wait long only where nothing has come for a while; read by the client at its next fetch."""
+        now = now_s()
+        if busy:
+            self._busy_at = now
+        wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else QUIET_FETCH_MS
+        self._consumer._fetcher.config["fetch_max_wait_ms"] = wait_ms
+
+    def seek(self, offsets: Offsets) -> None:
+        """Read on from these offsets."""
+        consumer = self._consumer
+        for partition, offset in offsets.items():
+            try:
+                consumer.seek(TopicPartition(*partition), offset)
+            except ValueError as exc:  # lost to a rebalance since: the next join sets positions again
+                raise KafkaAway(f"partition {partition} is not held any more") from exc
+
+    def positions(self) -> dict[Partition, int]:
+        """The offset to be read next."""
+        found = {}
+        with speaking_leaderq("asking for positions", self._settings.address):
+            for where in self._consumer.assignment():
+                offset = self._consumer.position(where, timeout_ms=1000)
+                if offset is not None:
+                    found[Partition(*where)] = offset
+        return found
+
+    def committed(self, timeout_s: float) -> dict[Partition, int]:
+        """The group's committed offsets."""
+        held = self.assigned() or self.existing()
+        asked = [TopicPartition(*partition) for partition in held]
+        with speaking_leaderq("reading committed offsets", self._settings.address):
+            stored = self._consumer._coordinator.fetch_committed_offsets(asked, timeout_ms=timeout_s * 1000)
+        return {Partition(*where): kept.offset for where, kept in stored.items()}
+
+    def commit(self, offsets: Offsets, note: str) -> Saving:
+        """Begin to store offsets."""
+        wanted = {TopicPartition(*where): OffsetAndMetadata(offset, note, -1) for where, offset in offsets.items()}
+        coordinator = self._consumer._coordinator
+        # What the public commit() runs and waits for: looks for the coordinator, repeats what may be repeated.
+        future = coordinator._manager.call_soon(coordinator._commit_offsets_sync_async, wanted, _COMMIT_MS)
+        return _Commit(future, self._settings.address)
+
+    def group_metadata(self) -> Any:
+        """The membership, as kafka-python's producer wants it."""
+        return self._consumer.group_metadata()
+
+    def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
+        """The first offset still held."""
+        return self._ask(self._consumer.beginning_offsets, timeout_s)
+
+    def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
+        """The offset after the last stable record."""
+        return self._ask(self._consumer.end_offsets, timeout_s)
+
+    def _ask(self, question: Callable[..., dict[TopicPartition, int]], timeout_s: float) -> dict[Partition, int]:
+        wanted = [TopicPartition(*partition) for partition in self.existing()]
+        with speaking_leaderq("asking for offsets", self._settings.address):
+            return {Partition(*where): offset for where, offset in question(wanted, timeout_ms=timeout_s * 1000).items()}
+
+    def close(self) -> None:
+        """Free everything, without leaving the group."""
+        self._assignor.allowed = _never
+        client, self._client = self._client, None
+        if client is None:
+            return
+        try:
+            client.close(autocommit=False, timeout_ms=1000)
+        except Exception:
+            log.debug("closing a Kafka consumer failed; it is dropped", exc_info=True)
+
+    @property
+    def _consumer(self) -> KafkaConsumer:
+        if self._client is None:
+            raise KafkaError("this drain is not open")
+        return self._client

@@ -1,0 +1,295 @@
+"""What becomes of a record that cannot be handled: the career's ``on_error``, as written and as decided upon. Pure values.
+
+==================================  ==================================================================================
+``"raise"`` (the default)           the error is raised: the term fails, the record is handed out again in the next term
+``retry(n, backoff_s=0.5)``         n further attempts, the pause before each twice as long as the one before; then as
+                                    ``then=`` says (default ``"raise"``)
+``"skip"``, ``skip()``              a warning in the log; the offset passes over the record
+``dead_letter(topic=None)``         the record is set aside on a topic (default: the career's name and ``-dead``), with
+                                    headers that say why; the offset passes over it
+==================================  ==================================================================================
+
+``deaths`` of the last two: after so many deaths of the process while it handled one and the same record, that record is
+treated as one that cannot be handled. ``"raise"`` never does that: a record that kills the process kills the next one
+too.
+
+Only errors about records are judged (:func:`is_about_records`). That leadership is lost, that Kafka or ZooKeeper is away or
+leaderq wrongly configured says nothing about the record in hand; such errors pass through whatever the policy is, or an
+outage would empty a topic into the log.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any
+
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    Deposed,
+    KafkaFenced,
+    LeaderqError,
+    ServersUnreachable,
+    SessionClosed,
+    SessionExpired,
+)
+from leaderq.kafka.clients.drain import BatchLost, KafkaAway, MembershipLost
+from leaderq.kafka.record import Partition, Record
+
+BACKOFF_S = 0.5
+MAX_BACKOFF_S = 30.0
+DEATHS = 3
+_MOST_DOUBLINGS = 64  # far beyond any back-off, and far from what a float cannot hold
+_TOPIC = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$")
+_CHOICES = "use 'raise', skip(), retry(n) or dead_letter(), from leaderq.kafka"
+
+
+class PoisonRecord(LeaderqError):
+    """Raised in ``handle`` to name the culprit: everything before ``record`` in the list is done, nothing after it was
+    touched.
+
+    ``raise PoisonRecord(record) from exc`` keeps the error itself: it is what is logged, put into the dead letter, or
+    raised where the policy is ``"raise"``. ``record`` must be of the list that was handed over (found by topic, partition
+    and offset).
+    """
+
+    def __init__(self, record: Record, why: str = "") -> None:
+        self.record = record
+        self.why = why
+        place = place_of(record)
+        super().__init__(
+            f"the record at {place} cannot be handled: {why}" if why else f"the record at {place} cannot be handled"
+        )
+
+
+class ProcessDied(LeaderqError):
+    """The process ended, again and again, while it handled one record: a crash in C code, memory run out, a kill.
+
+    ``times`` is how often.
+    """
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        super().__init__(f"the process died {times} times while handling this record")
+
+
+def place_of(record: Record) -> str:
+    """Where a record lies, as ``topic-partition@offset``."""
+    return f"{Partition(record.topic, record.partition)}@{record.offset}"
+
+
+def is_about_records(error: BaseException) -> bool:
+    """Whether an error out of ``handle`` or a deserialiser may be blamed on what was handled."""
+    return isinstance(error, Exception) and not isinstance(error, _ABOUT_SERVERS)
+
+
+_ABOUT_SERVERS = (
+    Deposed,
+    KafkaFenced,
+    KafkaAway,
+    MembershipLost,
+    BatchLost,
+    ConfigurationError,
+    ServersUnreachable,
+    ConnectionLost,
+    SessionExpired,
+    SessionClosed,
+)
+
+
+# -- verdicts --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Try again, after so many seconds."""
+
+    after_s: float
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Pass over it."""
+
+
+@dataclass(frozen=True)
+class Bury:
+    """Set it aside on ``topic`` (``None``: the career's own), then pass over it."""
+
+    topic: str | None = None
+
+
+@dataclass(frozen=True)
+class Raise:
+    """Raise the user's error; nothing passes over it."""
+
+
+Terminal = Skip | Bury | Raise
+Verdict = Retry | Terminal
+
+
+@dataclass(frozen=True)
+class OnError:
+    """A policy that was found to be sound.
+
+    ``retries`` further attempts, then ``terminal``; ``deaths`` of the process on one record that are as good as ``terminal``
+    (``None``: no number is).
+    """
+
+    terminal: Terminal = Raise()
+    retries: int = 0
+    backoff_s: float = BACKOFF_S
+    max_backoff_s: float = MAX_BACKOFF_S
+    deaths: int | None = None
+
+    def verdict(self, attempts: int) -> Verdict:
+        """What to do after ``attempts`` attempts in vain (at least 1)."""
+        if attempts > self.retries:
+            return self.terminal
+        return Retry(min(self.max_backoff_s, self.backoff_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS)))
+
+
+def dead_topic(career: str) -> str:
+    """The dead-letter topic of a career that names none."""
+    return f"{career}-dead"
+
+
+# -- as the user writes it -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Skipping:
+    """:func:`skip`, as written; not checked before :func:`policy`, which can name the class it stands in."""
+
+    deaths: Any
+
+
+@dataclass(frozen=True)
+class Burying:
+    """:func:`dead_letter`, as written."""
+
+    topic: Any
+    deaths: Any
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """:func:`retry`, as written."""
+
+    n: Any
+    backoff_s: Any
+    then: Any
+    max_backoff_s: Any
+
+
+def skip(deaths: int = DEATHS) -> Skipping:
+    """Pass over a record that cannot be handled, with a warning in the log; nothing else keeps it."""
+    return Skipping(deaths)
+
+
+def retry(
+    n: int,
+    backoff_s: float = BACKOFF_S,
+    then: str | Skipping | Burying = "raise",
+    max_backoff_s: float = MAX_BACKOFF_S,
+) -> Retrying:
+    """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time, up to ``max_backoff_s``.
+
+    Records behind the one that fails wait: order is kept. ``then`` is what follows when all are in vain.
+    """
+    return Retrying(n, backoff_s, then, max_backoff_s)
+
+
+def dead_letter(topic: str | None = None, deaths: int = DEATHS) -> Burying:
+    """Set a record that cannot be handled aside on ``topic``; default: the career's name and ``-dead``."""
+    return Burying(topic, deaths)
+
+
+def policy(value: object, where: str) -> OnError:
+    """The policy that ``on_error`` of the class ``where`` asks for.
+
+    Raises :class:`~leaderq.errors.ConfigurationError` with a sentence for each thing wrong with it.
+    """
+    place = f"on_error of {where}"
+    problems = list(_problems(value, place))
+    if problems:
+        raise ConfigurationError(*problems)
+    return _sound(value)
+
+
+def _sound(value: object) -> OnError:
+    if isinstance(value, Retrying):
+        return replace(
+            _sound(value.then), retries=value.n, backoff_s=float(value.backoff_s), max_backoff_s=float(value.max_backoff_s)
+        )
+    if isinstance(value, Burying):
+        return OnError(Bury(value.topic), deaths=value.deaths)
+    if isinstance(value, Skipping):
+        return OnError(Skip(), deaths=value.deaths)
+    return _sound(skip()) if value == "skip" else OnError()
+
+
+def _problems(value: object, place: str) -> Iterator[str]:
+    if isinstance(value, Retrying):
+        yield from _problems_of_retry(value, place)
+    elif isinstance(value, Skipping | Burying):
+        yield from _problems_of_ending(value, place)
+    elif call := _meant_call(value):
+        yield f"{place} is a function itself; call it: {call}"
+    elif not isinstance(value, str) or value not in ("raise", "skip"):
+        yield f"{place} is {value!r}, which is no policy; {_CHOICES}"
+
+
+def _meant_call(value: object) -> str | None:
+    """What was meant, where the function was named and not called."""
+    called: dict[object, str] = {skip: "skip()", retry: "retry(3)", dead_letter: "dead_letter()"}
+    plain = getattr(value, "__func__", value)  # got from an object instead of its class
+    return called.get(plain) if isinstance(plain, FunctionType) else None
+
+
+def _problems_of_retry(value: Retrying, place: str) -> Iterator[str]:
+    if not _is_count(value.n):
+        yield f"retry(n={value.n!r}) in {place} must be a whole number of further attempts, at least 1"
+    for name in ("backoff_s", "max_backoff_s"):
+        seconds = getattr(value, name)
+        if not _is_number(seconds) or seconds < 0:
+            yield f"retry({name}={seconds!r}) in {place} must be a number of seconds, at least 0"
+    if _is_number(value.backoff_s) and _is_number(value.max_backoff_s) and value.backoff_s > value.max_backoff_s >= 0:
+        yield (
+            f"retry(backoff_s={value.backoff_s!r}) in {place} is more than its max_backoff_s={value.max_backoff_s!r}; "
+            "give a larger max_backoff_s"
+        )
+    if isinstance(value.then, Retrying) or value.then is retry:
+        yield (
+            f"retry(then=retry(...)) in {place} cannot be; give one retry more attempts, and end with 'raise', skip() or "
+            "dead_letter()"
+        )
+    else:
+        yield from _problems(value.then, f"'then' of retry in {place}")
+
+
+def _problems_of_ending(value: Skipping | Burying, place: str) -> Iterator[str]:
+    name = "skip" if isinstance(value, Skipping) else "dead_letter"
+    if not _is_count(value.deaths):
+        yield f"{name}(deaths={value.deaths!r}) in {place} must be a whole number, at least 1"
+    if (
+        isinstance(value, Burying)
+        and value.topic is not None
+        and not (isinstance(value.topic, str) and _TOPIC.match(value.topic))
+    ):
+        yield (
+            f"dead_letter(topic={value.topic!r}) in {place} is no name of a Kafka topic; "
+            "use up to 249 letters, digits, '.', '_' and '-', or leave it out"
+        )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

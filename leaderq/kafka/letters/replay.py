@@ -1,0 +1,349 @@
+"""Sends dead letters back to where they came from.
+
+A letter and the note that it was replayed are **one transaction**: committed offsets of the group ``<career>-dead-replay`` on
+the dead-letter topic, sent along with the records (KIP-98). So, for whoever reads ``read_committed`` as every leader does:
+
+* *killed or interrupted at any moment*, and started again: each letter is sent once. Readers of ``read_uncommitted`` may see those
+  of the one transaction that was open twice. Kafka aborts it when the next replay begins, or after 20 s; until then readers of
+  the topics it wrote to wait behind it;
+* *two replays at once*: the later one takes over. The transactional id is the group's name; the broker refuses the earlier one's
+  open transaction and all that follows, and it ends with an error;
+* *Kafka away*: tried again for a minute, then an error. Whatever the outcome was, the next replay begins at what was committed.
+
+What is sent: key, value and headers as they were before the death; ``leaderq-replayed-from`` (topic-partition@offset of the
+letter), ``-times`` (how often the record has died) and ``-timestamp`` (its original one). Its timestamp is the time of the replay: with
+the old one, retention could delete it before it is read. The letter stays on its topic until retention takes it.
+
+What was replayed is noted letter by letter (:mod:`leaderq.kafka.letters.replayed`): a letter left out by a filter is still there for the
+next replay. What is no letter of leaderq is passed over for good, and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kafka import OffsetAndMetadata, TopicPartition
+from kafka.partitioner import murmur2
+
+from leaderq.clock import now_s
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, LeaderqError, RequestRefused, UnknownTopic
+from leaderq.kafka.clients.drain import BatchLost, KafkaAway
+from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
+from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
+from leaderq.kafka.letters.dead_letters import REPLAYED, DeadLetter, read_letter
+from leaderq.kafka.letters.letter_box import LetterBox
+from leaderq.kafka.letters.replayed import Passage, Replayed
+from leaderq.kafka.record import Partition, Record
+
+log = logging.getLogger(__name__)
+
+_BATCH = 500
+_BATCH_BYTES = 8_000_000
+_BATCHES_PER_S = 4
+_TRANSACTION_S = 20.0
+_PATIENCE_S = 60.0
+_MAX_MESSAGE_BYTES = 64_000_000  # the broker knows what its topics take
+
+
+def group_of(career: str) -> str:
+    """The group whose committed offsets on the dead-letter topic are a replay's progress."""
+    return f"{career}-dead-replay"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which letters are meant: those about records of topic ``origin``, whose error contains ``error`` (in any case), at ``places``."""
+
+    error: str | None = None
+    origin: str | None = None
+    places: frozenset[tuple[int, int]] = frozenset()
+
+    def __contains__(self, letter: object) -> bool:
+        return isinstance(letter, DeadLetter) and self._fits(letter)
+
+    def _fits(self, letter: DeadLetter) -> bool:
+        return (
+            (self.origin is None or letter.origin.topic == self.origin)
+            and (self.error is None or self.error.casefold() in letter.reason.casefold())
+            and (not self.places or (letter.record.partition, letter.record.offset) in self.places)
+        )
+
+
+@dataclass
+class Tally:
+    """How many letters were sent, left out by the selection, and passed over as no letters.
+
+    ``held`` are those read and not known to be sent; ``unseen`` counts *offsets* not looked at yet, at most so many letters.
+    """
+
+    sent: int = 0
+    left: int = 0
+    foreign: int = 0
+    held: int = 0
+    unseen: int = 0
+
+    @property
+    def remain(self) -> int:
+        """How many letters are not replayed, at most."""
+        return self.left + self.held + self.unseen
+
+
+@dataclass(frozen=True)
+class Resending:
+    """A letter, and the message made of it."""
+
+    letter: DeadLetter
+    message: Message
+
+
+@dataclass
+class _Batch:
+    messages: list[Message] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, message: Message) -> None:
+        self.messages.append(message)
+        self.size += message.size
+
+
+class Replay:
+    """One replay of the letters on ``topic``, for one ``with`` block; ``tally`` is up to date whatever happens.
+
+    ``rate_per_s`` is the most letters a second (0: no limit). With ``same_partition`` a record goes back to the partition it was
+    read from; else to the one that Java's and Python's producers choose for its key (a record without a key: where it was).
+    """
+
+    def __init__(
+        self,
+        address: str,
+        topic: str,
+        career: str,
+        *,
+        security: KafkaSecurity | None = None,
+        timeout_s: float = 10.0,
+        selection: Selection | None = None,
+        same_partition: bool = False,
+        from_start: bool = False,
+        rate_per_s: float = 100.0,
+    ) -> None:
+        self.tally = Tally()
+        self._address = address
+        self._group = group_of(career)
+        self._selection = selection or Selection()
+        self._same_partition = same_partition
+        self._from_start = from_start
+        self._rate = rate_per_s
+        self._box = LetterBox(address, topic, group=self._group, security=security, timeout_s=timeout_s)
+        self._producer = _NotingProducer(
+            ProducerSettings(
+                address=address,
+                transactional_id=self._group,
+                client_id=self._group,
+                security=security or KafkaSecurity(),
+                open_timeout_s=timeout_s,
+                transaction_timeout_s=_TRANSACTION_S,
+                max_message_bytes=_MAX_MESSAGE_BYTES,
+            )
+        )
+        self._partitions: dict[str, frozenset[int]] = {}
+        self._passages: dict[int, Passage] = {}
+        self._stored: dict[int, Replayed] = {}
+        self._seen: dict[int, int] = {}
+
+    def __enter__(self) -> Replay:
+        self._box.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._producer.close()
+        self._box.__exit__(None, None, None)
+
+    def preview(self) -> Iterator[Resending]:
+        """What :meth:`run` would send now, in its order; changes nothing."""
+        for each in self._chosen():
+            self.tally.sent += 1
+            self.tally.held -= 1
+            yield each
+
+    def run(self, wait: Callable[[float], object]) -> Tally:
+        """Send the letters; ``wait`` sleeps for so many seconds, to keep the rate, and may raise to interrupt.
+
+        Raises :class:`~leaderq.errors.RequestRefused` if another replay has taken over, or too much would have to be
+        remembered; the errors of :class:`~leaderq.kafka.letters.letter_box.LetterBox` and of
+        :class:`~leaderq.kafka.clients.producer.TransactionalProducer`, naming the letter where it is about one.
+        """
+        try:
+            self._producer.open()
+            _patiently(self._require_fenced, "taking over from earlier replays")
+            self._send_all(wait)
+        except KafkaFenced as exc:
+            raise RequestRefused(
+                f"another replay of group {self._group!r} has begun, and goes on from here; this one has ended, and what it "
+                "had in hand was not sent"
+            ) from exc
+        except BatchLost as exc:
+            raise KafkaError(
+                f"{exc}; whether the letters in hand were sent is not known here, but to Kafka: run it again, it goes on where it was"
+            ) from exc
+        return self.tally
+
+    def _require_fenced(self) -> None:
+        if not self._producer.fence(1.0):
+            raise KafkaAway("the transaction coordinator has not answered yet")
+
+    def _send_all(self, wait: Callable[[float], object]) -> None:
+        most = min(_BATCH, max(1, int(self._rate / _BATCHES_PER_S))) if self._rate else _BATCH
+        batch, due_s = _Batch(), now_s()
+        for each in self._chosen():
+            batch.add(each.message)
+            if len(batch.messages) < most and batch.size < _BATCH_BYTES:
+                continue
+            self._wait_until(due_s, wait)
+            due_s = max(due_s, now_s()) + self._send(batch)
+            batch = _Batch()
+        self._wait_until(due_s, wait)
+        self._send(batch)
+
+    @staticmethod
+    def _wait_until(due_s: float, wait: Callable[[float], object]) -> None:
+        if (left_s := due_s - now_s()) > 0:
+            wait(left_s)
+
+    def _chosen(self) -> Iterator[Resending]:
+        """The letters to send, with all others passed or left; the passages stand where the last one given lies."""
+        if self._from_start:  # nothing is taken for stored, so the first transaction sets all partitions back
+            begun = {number: Replayed(start) for number, start in self._box.starts.items()}
+        else:
+            begun = self._box.progress()
+            self._stored = dict(begun)
+        self._passages = {number: Passage(known) for number, known in begun.items()}
+        self._seen = {number: max(known.upto, self._box.starts[number]) for number, known in begun.items()}
+        self._count_unseen()
+        for record in self._box.read({number: known.upto for number, known in begun.items()}):
+            self._seen[record.partition] = record.offset + 1
+            self._count_unseen()
+            if (letter := self._letter(record, begun[record.partition])) is not None:
+                self._passages[record.partition].passed(record.offset)
+                self.tally.held += 1
+                yield Resending(letter, self._message(letter))
+        for number, passage in self._passages.items():
+            passage.ended(self._box.ends[number])
+        self.tally.unseen = 0
+
+    def _count_unseen(self) -> None:
+        self.tally.unseen = sum(max(0, end - self._seen[number]) for number, end in self._box.ends.items())
+
+    def _letter(self, record: Record, begun: Replayed) -> DeadLetter | None:
+        """The letter in ``record``, if it is to be sent."""
+        passage = self._passages[record.partition]
+        if record.offset in begun:
+            passage.passed(record.offset)
+            return None
+        try:
+            letter = read_letter(record)
+        except CorruptRecord as exc:
+            log.warning("%s", exc)
+            self.tally.foreign += 1
+            passage.passed(record.offset)
+            return None
+        if letter not in self._selection:
+            self.tally.left += 1
+            passage.left(record.offset)
+            return None
+        return letter
+
+    def _message(self, letter: DeadLetter) -> Message:
+        said = {"from": letter.place, "times": letter.times, "timestamp": letter.timestamp_ms}
+        headers = letter.headers + [(REPLAYED + name, str(value).encode()) for name, value in said.items()]
+        record = letter.record
+        message = Message(letter.origin.topic, record.value, record.key, headers, partition=self._target(letter))
+        return checked(message, _MAX_MESSAGE_BYTES)
+
+    def _target(self, letter: DeadLetter) -> int:
+        topic, number = letter.origin
+        if topic not in self._partitions:
+            self._partitions[topic] = self._box.partitions_of(topic)
+        existing = sorted(self._partitions[topic])
+        if not existing:
+            raise UnknownTopic(
+                f"the letter {letter.place} is about a record of topic {topic!r}, which is not on Kafka {self._address!r} any more; "
+                "create it, or leave its letters out with --origin"
+            )
+        key = letter.record.key
+        if key is not None and not self._same_partition:
+            return existing[(murmur2(key) & 0x7FFFFFFF) % len(existing)]
+        if number not in existing:
+            if self._same_partition:
+                raise UnknownTopic(
+                    f"the letter {letter.place} is about a record of {letter.origin}, a partition that does not exist any more; "
+                    "leave out --same-partition"
+                )
+            return existing[number % len(existing)]
+        return number
+
+    def _send(self, batch: _Batch) -> float:
+        """Send a batch, and note it, in one transaction; gives how many seconds its letters are worth."""
+        now = {number: passage.now() for number, passage in self._passages.items()}
+        changed = {number: each for number, each in now.items() if each != self._stored.get(number)}
+        if not changed:
+            return 0.0
+        offsets = {Partition(self._box.topic, number): self._noted(number, each) for number, each in changed.items()}
+        self._producer.begin()
+        try:
+            for message in batch.messages:
+                _patiently(lambda message=message: self._producer.produce(message), "sending a letter")  # type: ignore[misc]
+            _patiently(lambda: self._producer.commit_noted(offsets, self._group, 5.0), "committing the letters sent")
+        except BaseException:
+            self._abort()
+            raise
+        self._stored.update(changed)
+        self.tally.sent += len(batch.messages)
+        self.tally.held -= len(batch.messages)
+        return len(batch.messages) / self._rate if self._rate else 0.0
+
+    def _abort(self) -> None:
+        try:
+            self._producer.abort(5.0)
+        except LeaderqError as exc:  # closed next; the broker settles it when the next replay begins, or after a while
+            log.debug("the open transaction was left to the broker: %s", exc)
+
+    @staticmethod
+    def _noted(number: int, done: Replayed) -> tuple[int, str]:
+        note = done.note()
+        if note is None:
+            raise RequestRefused(
+                f"too many letters of partition {number} were replayed out of turn to be remembered, {len(done.beyond)} of them "
+                f"behind offset {done.upto}, which was left out; replay that one first, or all with fewer filters"
+            )
+        return done.upto, note
+
+
+class _NotingProducer(KafkaPythonProducer):
+    """Commits offsets with a note beside each, for a group that nobody is a member of."""
+
+    def commit_noted(self, offsets: Mapping[Partition, tuple[int, str]], group: str, timeout_s: float) -> None:
+        """As :meth:`commit`; the fence is the transactional id alone."""
+        deadline = now_s() + timeout_s
+        self._flush(deadline)
+        with self._speaking("sending offsets to a transaction"):
+            if self._offsets_sent is None:
+                wanted = {TopicPartition(*where): OffsetAndMetadata(at, note, -1) for where, (at, note) in offsets.items()}
+                self._offsets_sent = self._producer._transaction_manager.send_offsets_to_transaction(wanted, group)
+                self._producer._sender.wakeup()
+            self._require(self._offsets_sent, deadline)
+        self._end("committing a transaction", deadline)
+        self._forget()
+
+
+def _patiently(request: Callable[[], None], doing: str) -> None:
+    """Repeat the same request while Kafka does not answer, for up to a minute."""
+    give_up_s = now_s() + _PATIENCE_S
+    while True:
+        try:
+            return request()
+        except KafkaAway as exc:
+            if now_s() > give_up_s:
+                raise KafkaAway(f"{doing} took longer than {_PATIENCE_S:.0f} s; {exc}") from exc

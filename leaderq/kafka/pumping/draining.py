@@ -1,0 +1,400 @@
+"""One term's reading: takes over, reads batches ahead of the handler, saves what was handled.
+
+Runs on the drain thread (:mod:`leaderq.kafka.pumping.pump`) only. Taking over is always *fence, load, read*: first the store refuses the
+former leader, then the offsets are loaded, then the first record is asked for.
+
+At any time at most one batch is *in hand*: given to the career, and not saved yet. Batches behind it may have been *read ahead*;
+the next is handed out only when the one before it is saved, so that at a crash one batch is repeated at most.
+
+What happens on each failure:
+
+* **Kafka away**: the same step is tried again, with a back-off up to 1 s, for as long as ``term.check()`` passes; after 30 s with
+  a new consumer. The batch in hand stays in hand.
+* **membership lost** (broker restarted, session run out): joined again, offsets loaded again; if nobody moved them the batch in
+  hand is saved under the new membership, else it is let go of and reading goes on where the store says. Nothing is skipped.
+* **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.drain.BatchLost`, a transaction that was aborted, or may have been):
+  fenced and loaded again; if the store holds the batch's ends it was saved after all, else its records are handed out again.
+* **fenced**: the term is deposed. Where a fenced leader is not told (``store.is_silent``), it learns it within 3 s all the same,
+  since it places its offsets again.
+* **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
+* **anything else**: the error is given to the career, whose term fails with it.
+
+However it ends, the consumer is closed at once: a consumer that is left alone would join again by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from leaderq.clock import now_s
+from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
+from leaderq.events import DrainStalled
+from leaderq.kafka.clients.drain import BatchLost, Drain, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.pumping.beginnings import may_reset, resets, starts
+from leaderq.kafka.pumping.inspection import Inspection
+from leaderq.kafka.pumping.outage import MAX_BACKOFF_S, Outage
+from leaderq.kafka.pumping.plan import Plan
+from leaderq.kafka.pumping.progress import Progress
+from leaderq.kafka.pumping.reading import ReadAhead
+from leaderq.kafka.pumping.savings import Savings
+from leaderq.kafka.record import Batch, Partition
+from leaderq.term import OpenTerm, Reason, Term
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.2
+ATTEND_S = 1.0
+REQUEST_S = 1.0
+CONFIRM_S = 3.0
+INSPECT_S = 5.0
+FIRST_LOOK_S = 0.5
+# With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has nothing.
+_MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
+
+
+class Draining:
+    """The reading of one term, driven by :meth:`round`. Not thread-safe."""
+
+    def __init__(self, plan: Plan, term: Term, drain: Drain | None, allowed: Callable[[], None], rebuilds: int) -> None:
+        self._plan = plan
+        self._store = plan.store
+        self._term = term
+        self._drain = drain
+        self._allowed = allowed
+        self.rebuilds = rebuilds
+        self._outage = Outage()
+        self._inspection = Inspection(plan.limits)
+        self._ahead = ReadAhead(plan.shape)
+        self._progress: Progress | None = None
+        self._joined = False
+        self._joins = 0
+        self._savings = Savings(plan.store, term)
+        self._effects_lost = False
+        self._stalled = False
+        self._attended = self._confirmed = self._inspected = 0.0
+        self._look_ahead_at = self._ahead_pause_s = 0.0
+
+    # ---- what the pump asks -------------------------------------------------------------------------------------------------
+
+    @property
+    def taken_over(self) -> bool:
+        """Whether the former leader is fenced and the offsets are known."""
+        return self._joined
+
+    @property
+    def loaded(self) -> Offsets:
+        """What the store is known to hold."""
+        return dict(self._progress.saved) if self._progress else {}
+
+    def offer(self) -> Batch | None:
+        """The batch to hand out: the one in hand once more, else the next; ``None`` while there is none."""
+        if self._progress is None or not self._joined or self._savings.wanted is not None or self._stalled:
+            return None
+        if self._progress.in_hand is None and (batch := self._ahead.take(now_s())):
+            self._progress.hand(batch)
+            self._look_ahead_at = self._ahead_pause_s = 0.0
+        return self._progress.in_hand
+
+    def save(self, ends: Offsets) -> None:
+        """Save these offsets of the batch in hand, at the next rounds; :meth:`outcome` tells when that is done."""
+        self._savings.want(ends, in_hand=self._has_in_hand)
+
+    def outcome(self) -> bool | None:
+        """Whether what was to be saved was saved (``False``: it was let go of); ``None`` while that is open."""
+        return self._savings.outcome
+
+    @property
+    def has_saved_all(self) -> bool:
+        """Whether nothing is in hand."""
+        return not self._has_in_hand
+
+    def mend(self) -> None:
+        """The client library broke: go on with a new consumer, after a pause."""
+        self._discard()
+        self._outage.not_before_s = now_s() + MAX_BACKOFF_S
+
+    def wait_s(self) -> float:
+        """How long until the next round is worth it (seconds)."""
+        now = now_s()
+        if self._outage.not_before_s > now:
+            return self._outage.not_before_s - now
+        if not self._joined or self._savings.is_busy or self._is_idle:
+            return 0.0
+        due = min(self._attended + ATTEND_S, self._confirmed + CONFIRM_S, self._inspected + INSPECT_S)
+        if self._ahead.room:
+            due = min(due, self._look_ahead_at)
+        if (left_s := self._ahead.wait_s(now)) is not None and not self._has_in_hand:
+            due = min(due, now + left_s)
+        return max(0.0, due - now)
+
+    def close(self) -> None:
+        """Close the consumer; the group keeps its member. The store lets go of what it holds for the term."""
+        self._store.close()
+        if self._drain is not None:
+            self._drain.close()
+            self._drain = None
+
+    # ---- rounds -------------------------------------------------------------------------------------------------------------
+
+    def round(self) -> None:
+        """Do the next step, bounded by about a second.
+
+        Raises :class:`~leaderq.errors.Deposed`, or the error with which the term must fail.
+        """
+        if now_s() < self._outage.not_before_s:
+            return
+        try:
+            self._term.check()
+            self._step(self._drain or self._made())
+            self._outage.over(now_s())
+        except KafkaFenced as exc:
+            if isinstance(self._term, OpenTerm):
+                self._term.wind_up(Reason.FENCED)
+            raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
+        except BatchLost as exc:
+            log.warning("the effects of a batch are lost (%s); the offsets tell whether it is to be repeated", exc)
+            self._effects_lost, self._joined = True, False
+            self._savings.forget()
+        except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
+            self._savings.forget()
+            if self._outage.met(exc, now_s()):
+                self._discard()
+
+    def _step(self, drain: Drain) -> None:
+        if not self._joined:
+            self._take_over(drain)
+            return  # a term that has taken over is told so before anything else can fail
+        self._settle_membership(drain)
+        if (placed := self._savings.finish_placing()) is not None and self._progress is not None:
+            self._progress.advance(placed)
+        self._savings.begin(drain)
+        polled = self._read(drain)
+        self._finish_saving(drain, may_wait=not polled)
+        if now_s() >= self._attended + ATTEND_S:
+            drain.attend(REQUEST_S)
+            self._attended = now_s()
+            self._settle_membership(drain)
+        if not self._savings.is_busy:
+            self._confirm(drain)
+            self._inspect(drain)
+
+    @property
+    def _has_in_hand(self) -> bool:
+        return self._progress is not None and self._progress.in_hand is not None
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._has_in_hand and self._ahead.is_empty
+
+    # ---- taking over --------------------------------------------------------------------------------------------------------
+
+    def _take_over(self, drain: Drain) -> None:
+        if not self._store.fence(drain, self._term, self._allowed, REQUEST_S):
+            raise KafkaAway("the group has not let this member in yet")
+        if self._inspection.misses(drain):
+            drain.rejoin()
+            drain.attend(REQUEST_S)
+        if self._progress is None and self._plan.reporting is not None:
+            self._inspection.topic_ids = self._plan.reporting.known_topics()
+        self._reposition(drain)
+        self._joined = True
+        self._attended = self._confirmed = now_s()
+        self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
+
+    def _reposition(self, drain: Drain) -> None:
+        """Set every position anew, from the store; before any record of the new membership is used."""
+        joins = drain.joins
+        held = drain.assigned()
+        stored = {where: at for where, at in self._store.load(drain, self._term, REQUEST_S).items() if where in held}
+        if self._progress is None:
+            self._progress = Progress(stored)
+        else:
+            self._resume(self._progress, stored, held)
+        progress = self._progress
+        if fresh := held - set(progress.handed):
+            first = drain.start_offsets(REQUEST_S)
+            last = drain.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
+            # Saved before the first record is read: otherwise "latest" would be a later place for the next leader.
+            begin = starts(self._plan.start, fresh, stored, first, last)
+            self._savings.place_now(drain, begin, 2 * REQUEST_S)
+            progress.add(begin)
+        self._reset(drain, self._inspection.changed_topics(drain))
+        drain.seek(progress.handed)
+        self._ahead.clear()
+        self._look_ahead_at = 0.0
+        self._joins = joins
+        self._inspection.repositioned()
+
+    def _resume(self, progress: Progress, stored: Offsets, held: frozenset[Partition]) -> None:
+        if moved := progress.resume(stored, held, *self._savings.own):
+            log.warning("somebody moved the offsets of %s; reading goes on there", ", ".join(map(str, sorted(moved))))
+        if self._effects_lost:
+            self._effects_lost = False
+            wanted = self._savings.wanted
+            if wanted is not None and all(stored.get(where) == end for where, end in wanted.items()):
+                progress.settle(wanted)
+                self._savings.settled(wanted)
+            else:
+                progress.let_go()
+        if progress.in_hand is None:
+            self._savings.let_go()
+
+    def _settle_membership(self, drain: Drain) -> bool:
+        """Whether positions still stand; sets them anew if the group was joined again meanwhile."""
+        if drain.joins == self._joins:
+            return True
+        self._reposition(drain)
+        return False
+
+    # ---- reading ------------------------------------------------------------------------------------------------------------
+
+    def _read(self, drain: Drain) -> bool:
+        """Read ahead if there is room; gives whether records came."""
+        now = now_s()
+        room = self._ahead.room
+        busy = not self._is_idle or self._savings.wanted is not None
+        if not room or self._stalled or (busy and now < self._look_ahead_at):
+            return False
+        wait_s = 0.0 if busy else POLL_S
+        try:
+            records = drain.poll(wait_s, min(room, drain.slice_records) if busy else room)
+        except OffsetOutOfRange:
+            if not may_reset(self._plan.start):
+                raise
+            self._look_ahead_at = now + _MAX_AHEAD_S
+            if not self._reset(drain, frozenset(), reread=True) and not busy:
+                raise
+            return False
+        if wait_s:
+            self._attended = now_s()
+        # What came in the same poll as a new assignment was read from the client's idea of the positions, not from ours.
+        if not self._settle_membership(drain):
+            return False
+        self._ahead.add(records, now_s())
+        if wait_s or records:
+            self._inspection.polled(empty=not records)
+        self._ahead_pause_s = 0.0 if records else min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
+        self._look_ahead_at = now_s() + self._ahead_pause_s
+        return bool(records)
+
+    def _reset(self, drain: Drain, recreated: frozenset[str], *, reread: bool = False) -> bool:
+        """Positions may be gone: go where the user said, or raise; gives whether any was changed."""
+        if not recreated and not reread:
+            return False
+        if not may_reset(self._plan.start):
+            raise KafkaError(
+                f"topic {', '.join(map(repr, sorted(recreated)))} was deleted and created again since it was last read; offsets of "
+                "the former one say nothing about it. Set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
+            )
+        if self._progress is None or self._has_in_hand or self._savings.wanted is not None:
+            return False  # found again, once the batch in hand is saved
+        first, last = drain.start_offsets(REQUEST_S), drain.end_offsets(REQUEST_S)
+        new = resets(self._plan.start, self._progress.handed, recreated, first, last)
+        if new:
+            log.warning(
+                "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says",
+                ", ".join(map(str, sorted(new))),
+                self._plan.start,
+            )
+            self._savings.place_now(drain, new, 2 * REQUEST_S)
+            self._progress.add(new)
+            drain.seek(self._progress.handed)
+            self._ahead.clear()
+        self._inspection.accept(drain, recreated)
+        return bool(new)
+
+    # ---- saving -------------------------------------------------------------------------------------------------------------
+
+    def _finish_saving(self, drain: Drain, *, may_wait: bool) -> None:
+        try:
+            ends = self._savings.finish(may_wait=may_wait)
+        except MembershipLost:
+            drain.attend(REQUEST_S)
+            if self._settle_membership(drain):
+                raise
+            return
+        if ends is not None and self._progress is not None:
+            self._confirmed = now_s()
+            self._progress.settle(ends)
+            self._savings.settled(ends)
+
+    def _confirm(self, drain: Drain) -> None:
+        """Prove from time to time that the store still accepts this leader, and tell tools of the group where it stands."""
+        if now_s() < self._confirmed + CONFIRM_S or self._progress is None:
+            return
+        offsets = dict(self._progress.saved)
+        if self._is_idle:
+            # Markers stepped over count as read, so that lag tools show 0.
+            for where, position in drain.positions().items():
+                offsets[where] = max(position, offsets.get(where, position))
+        self._confirmed = now_s()
+        if self._store.is_silent:
+            self._savings.place(drain, offsets)
+        elif not self._store.in_group:
+            self._mirror(drain, offsets)
+
+    def _mirror(self, drain: Drain, offsets: Offsets) -> None:
+        """Show the group where this leader stands; without authority, so that failing is no harm."""
+        try:
+            drain.commit(offsets, f"leaderq term {self._term.number}, for information").done(REQUEST_S)
+        except KafkaError as exc:
+            log.debug("the group's offsets could not be set for lag tools: %s", exc)
+
+    # ---- looking over -------------------------------------------------------------------------------------------------------
+
+    def _inspect(self, drain: Drain) -> None:
+        """Look for a stall, for partitions added, for topics created again."""
+        if self._stalled and not self._has_in_hand:
+            self._rebuild_stalled()
+            return
+        if now_s() < self._inspected + INSPECT_S:
+            return
+        self._inspected = now_s()
+        found = self._inspection.look(drain, self._inspected, REQUEST_S)
+        if found.added:
+            drain.rejoin()
+            drain.attend(REQUEST_S)
+            self._settle_membership(drain)
+        self._reset(drain, found.recreated)
+        if self._plan.reporting is not None and self._progress is not None:
+            self._plan.reporting.tell(
+                self._term, self._inspected, self._progress.saved, found.ends, self._inspection.topic_ids
+            )
+        if found.stalled and not self._stalled:
+            where, sight = found.stalled
+            self._stalled = True
+            self.rebuilds += 1
+            log.warning(
+                "%s stands at %d although records wait up to %d; the consumer is made anew", where, sight.position, sight.end
+            )
+            self._plan.events.publish(
+                DrainStalled(
+                    career=self._plan.career,
+                    candidate=self._plan.candidate,
+                    partition=str(where),
+                    position=sight.position,
+                    end=sight.end,
+                    rebuilt=self.rebuilds,
+                )
+            )
+
+    def _rebuild_stalled(self) -> None:
+        self._discard()
+        self._stalled = False
+        memory = self._inspection.rebuilt()
+        self._take_over(self._made())
+        self._inspection.remember(memory)
+
+    def _made(self) -> Drain:
+        drain = self._plan.make()
+        drain.open()
+        self._drain = drain
+        return drain
+
+    def _discard(self) -> None:
+        if self._drain is not None:
+            self._drain.close()
+            self._drain = None
+        self._joined = False
+        self._savings.forget()

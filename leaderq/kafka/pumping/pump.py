@@ -1,0 +1,359 @@
+"""The drain thread: owns the consumer, and hands its batches to the career thread.
+
+Why a thread of its own: polling must go on while a handler is slow, and the runner may raise an exception inside the career
+thread at any instruction (``atomic`` careers). So the career thread never enters the client library, and never holds a lock that
+the drain thread needs. The two exchange messages through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls; each
+question carries its own queue for the answer, so that an exchange broken off half-way leaves nothing behind that could be taken
+for an answer to a later one. A batch whose hand-over was broken off is handed out again when asked for again; it is saved only
+if the career asks for that after its handler has returned.
+
+The drain thread is the authority on the consumer. Between terms it keeps one open and warm, never joined; within a term it runs a
+:class:`~leaderq.kafka.pumping.draining.Draining`.
+
+The gate: :meth:`Pump.finish` shuts it at once, in the career's thread, whatever the drain thread is doing, and a term that is over
+shuts it by itself. Behind it no request to join the group is sent: a deposed leader's consumer, which would join by itself under
+the shared name, cannot fence its successor. A request already on the wire is not recalled; the leader fenced by it stands again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar, cast
+
+from leaderq.clock import now_s
+from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
+from leaderq.kafka.clients.drain import BatchLost, Drain, KafkaAway, Offsets
+from leaderq.kafka.pumping.draining import Draining
+from leaderq.kafka.pumping.plan import Plan
+from leaderq.kafka.record import Batch
+from leaderq.term import Reason, Term
+
+log = logging.getLogger(__name__)
+
+KEEP_WARM_S = 15.0
+HUNG_S = 60.0
+_SLICE_S = 0.005  # how late the end of a term may be noticed by a career that waits for records
+_LAST_SAVE_S = 5.0
+_REFRESH_S = 2.0
+_BREAKS = 3
+
+Answer = SimpleQueue  # of (value, error)
+T = TypeVar("T")
+
+
+class Gate:
+    """Whether this process may be the member of the group now: as long as its term lasts and is not finished."""
+
+    def __init__(self, term: Term) -> None:
+        self.term = term
+        self.is_shut = False
+
+    def __call__(self) -> None:
+        """Raise :class:`~leaderq.errors.Deposed` if it may not."""
+        if self.is_shut:
+            raise Deposed(term=self.term.number, reason=self.term.reason or Reason.WITHDRAWN)
+        self.term.check()
+
+
+@dataclass
+class _Message:
+    answer: Answer[tuple[Any, BaseException | None]] = field(default_factory=SimpleQueue)
+
+
+@dataclass
+class _Begin(_Message):
+    gate: Gate | None = None
+
+
+@dataclass
+class _Next(_Message):
+    term: Term | None = None
+
+
+@dataclass
+class _Save(_Message):
+    ends: Offsets = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The answer to :class:`_Save`; ``next_batch`` is ``None`` if none is ready, or something of the last one is left."""
+
+    next_batch: Batch | None
+
+
+@dataclass
+class _Finish(_Message):
+    pass
+
+
+@dataclass
+class _Close(_Message):
+    pass
+
+
+class Pump:
+    """Drains for one career, through all its terms; the public methods are for the career thread."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._mail: SimpleQueue[_Message] = SimpleQueue()
+        self._gate: Gate | None = None
+        self._question: _Next | None = None
+        self._beat = now_s()
+        self._rebuilds = 0
+        self.loaded: Offsets | None = None
+        self._next_batch: Batch | None = None
+        self._progress: Offsets = {}
+        self._thread = threading.Thread(target=self._run, name=f"leaderq-drain-{plan.career}", daemon=True)
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether the drain thread lives and is not caught inside the client library."""
+        return self._thread.is_alive() and now_s() - self._beat < HUNG_S
+
+    def start(self, timeout_s: float) -> None:
+        """Open the first consumer; raises what prevents that."""
+        opening = _Message()
+        self._mail.put(opening)
+        self._thread.start()
+        try:
+            _value, error = opening.answer.get(timeout=timeout_s)
+        except Empty:
+            raise ServersUnreachable("Kafka", self._plan.address, waited_s=timeout_s) from None
+        if error is not None:
+            raise error
+
+    def begin(self, term: Term, wait_s: float) -> bool:
+        """Take over for ``term``: gives whether the former leader was fenced within ``wait_s``; goes on if not."""
+        self._gate = gate = Gate(term)
+        self.loaded = self._next_batch = None
+        message = _Begin(gate=gate)
+        self._mail.put(message)
+        return self._await(message, wait_s, lambda: term.ending.is_set()) is not None
+
+    def is_draining(self, term: Term) -> bool:
+        """Whether ``term`` is the one begun."""
+        return self._gate is not None and self._gate.term is term
+
+    def next(self, term: Term, wait_s: float) -> Batch | None:
+        """The next batch, ``None`` if there is none within ``wait_s`` or the term is ending."""
+        batch, self._next_batch = self._next_batch, None
+        if batch is not None:
+            return batch
+        question = self._question
+        if question is None or question.term is not term:
+            question = self._question = _Next(term=term)
+            self._mail.put(question)
+        batch = self._await(question, wait_s, lambda: term.ending.is_set())
+        if batch is None:
+            return None
+        self._question = None
+        return cast("Batch", batch)
+
+    def progress(self) -> Offsets:
+        """What the store is known to hold, as of a moment ago; empty between terms."""
+        return dict(self._progress)
+
+    def save(self, term: Term, ends: Offsets) -> None:
+        """Save these ends of the batch in hand, or of a part of it, and wait until that is done.
+
+        Raises :class:`~leaderq.kafka.clients.drain.BatchLost` if the batch was let go of instead (somebody else moved the offsets, or a
+        transaction was lost): what the store says is not done is handed out again. Raises :class:`~leaderq.errors.Deposed` if a
+        newer leader is there.
+        """
+        message = _Save(ends=ends)
+        self._mail.put(message)
+        last_s: float | None = None
+        while (answer := self._await(message, 0.1, lambda: False)) is None:
+            term.check()
+            if term.ending.is_set():
+                last_s = last_s or now_s() + _LAST_SAVE_S
+                if now_s() > last_s:
+                    raise KafkaError("the last batch was not saved in time; the next leader repeats it")
+        self._next_batch = cast("_Saved", answer).next_batch
+
+    def finish(self, term: Term) -> None:
+        """The term's work is over: from now on nothing joins, reads or saves for it."""
+        if self._gate is not None and self._gate.term is term:
+            self._gate.is_shut = True
+            self._mail.put(_Finish())
+            self._gate = self._question = self._next_batch = None
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Close the consumer and end the thread, within ``timeout_s``."""
+        if self._gate is not None:
+            self._gate.is_shut = True
+        self._mail.put(_Close())
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _await(self, message: _Message, wait_s: float, stop: Callable[[], bool]) -> Any:
+        end = now_s() + wait_s
+        while True:
+            try:
+                value, error = message.answer.get(timeout=_SLICE_S)
+            except Empty:
+                if not self.is_fit:
+                    raise KafkaError("the drain thread has died or hangs; the next term gets a new one") from None
+                if stop() or now_s() >= end:
+                    return None
+                continue
+            if error is not None:
+                self._question = None
+                raise error
+            return value
+
+    # -- the drain thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        drain = self._open_first()
+        if drain is None:
+            return
+        while True:
+            message = self._message(KEEP_WARM_S)
+            if isinstance(message, _Close):
+                break
+            if isinstance(message, _Begin) and message.gate is not None:
+                closing = self._lead(message, message.gate, drain)
+                if closing:
+                    return
+                drain = self._warm()
+            elif message is None:
+                drain = self._kept_warm(drain)
+            elif not isinstance(message, _Finish):
+                message.answer.put((None, KafkaError("no term is being drained")))
+        if drain is not None:
+            drain.close()
+
+    def _open_first(self) -> Drain | None:
+        opening = self._mail.get()
+        drain = self._plan.make()
+        try:
+            drain.open()
+        except BaseException as exc:  # noqa: BLE001  (handed to the thread that waits for it)
+            opening.answer.put((None, exc))
+            return None
+        opening.answer.put((True, None))
+        return drain
+
+    def _message(self, wait_s: float) -> _Message | None:
+        self._beat = now_s()
+        try:
+            message = self._mail.get(timeout=wait_s) if wait_s > 0 else self._mail.get_nowait()
+        except Empty:
+            message = None
+        self._beat = now_s()
+        return message
+
+    def _warm(self) -> Drain | None:
+        """A new consumer, not joined; ``None`` if Kafka is away (the next term opens one itself)."""
+        drain = self._plan.make()
+        try:
+            drain.open()
+        except LeaderqError as exc:
+            log.warning("no consumer is kept warm for now: %s", exc)
+            return None
+        return drain
+
+    def _kept_warm(self, drain: Drain | None) -> Drain | None:
+        if drain is None:
+            return self._warm()
+        try:
+            drain.refresh(_REFRESH_S)
+        except KafkaAway:
+            log.debug("Kafka is away; the client goes on trying to connect", exc_info=True)
+        except Exception:
+            log.warning("the warm consumer broke; it is made anew", exc_info=True)
+            drain.close()
+            return self._warm()
+        return drain
+
+    def _lead(self, begun: _Begin, gate: Gate, drain: Drain | None) -> bool:
+        """Drain for one term; gives whether the thread is to end."""
+        draining = Draining(self._plan, gate.term, drain, gate, self._rebuilds)
+        try:
+            return _Leading(self, draining, begun, gate).run()
+        finally:
+            self._rebuilds = draining.rebuilds
+            draining.close()
+
+
+class _Leading:
+    """The drain thread's loop within one term: answers the career's messages between rounds of the draining."""
+
+    def __init__(self, pump: Pump, draining: Draining, begun: _Begin, gate: Gate) -> None:
+        self._pump = pump
+        self._draining = draining
+        self._begun: _Begin | None = begun
+        self._gate = gate
+        self._asking: _Next | None = None
+        self._saving: _Save | None = None
+        self._end: BaseException | None = None
+        self._breaks = 0
+
+    def run(self) -> bool:
+        """Until the term is finished; gives whether the thread is to end."""
+        while True:
+            message = self._pump._message(KEEP_WARM_S if self._end else self._draining.wait_s())
+            if isinstance(message, _Close | _Finish):
+                self._refuse(Deposed(term=self._gate.term.number, reason=self._gate.term.reason or Reason.WITHDRAWN))
+                return isinstance(message, _Close)
+            self._note(message)
+            if self._end is None:
+                self._round()
+            if self._end is not None:
+                self._refuse(self._end)
+            else:
+                self._answer()
+
+    def _note(self, message: _Message | None) -> None:
+        if isinstance(message, _Next):
+            self._asking = message
+        elif isinstance(message, _Save):
+            self._saving = message
+            self._draining.save(message.ends)
+
+    def _round(self) -> None:
+        try:
+            self._draining.round()
+            self._breaks = 0
+        except LeaderqError as exc:
+            self._over(exc)
+        except Exception as exc:
+            self._breaks += 1
+            log.warning("the Kafka client broke (%s: %s)", type(exc).__name__, exc, exc_info=True)
+            if self._breaks > _BREAKS:
+                self._over(KafkaError(f"the Kafka client broke {self._breaks} times in a row: {type(exc).__name__}: {exc}"))
+            else:
+                self._draining.mend()
+
+    def _over(self, exc: BaseException) -> None:
+        self._end = exc
+        self._draining.close()
+
+    def _answer(self) -> None:
+        draining = self._draining
+        if self._begun is not None and draining.taken_over:
+            self._pump.loaded = draining.loaded
+            self._begun.answer.put((True, None))
+            self._begun = None
+        if self._saving is not None and (saved := draining.outcome()) is not None:
+            lost = None if saved else BatchLost("the batch was let go of; what is not done of it is handed out again")
+            self._pump._progress = draining.loaded
+            # The next one goes along, which spares a batch two changes of thread. If nobody takes it, it stays in hand.
+            self._saving.answer.put((_Saved(draining.offer() if draining.has_saved_all else None), lost))
+            self._saving = None
+        if self._asking is not None and self._saving is None and (batch := draining.offer()) is not None:
+            self._asking.answer.put((batch, None))
+            self._asking = None
+
+    def _refuse(self, error: BaseException) -> None:
+        for message in (self._begun, self._asking, self._saving):
+            if message is not None:
+                message.answer.put((None, error))
+        self._begun = self._asking = self._saving = None

@@ -1,0 +1,260 @@
+"""How far a leader is behind, how fast it goes, when it will have caught up; published for ``leaderq status``.
+
+Lag counts *offsets*, not records: transaction markers, aborted records and what compaction took away count too, since
+nobody knows how many of them lie ahead before having read them. The same goes for the rates. The end is the last stable
+offset, so records of a transaction still open are not waited for.
+
+The leader writes its report every few seconds to ``<root>/<career>/progress``, as a JSON object, through the term's
+fence: a deposed leader cannot overwrite its successor's. It is for people and tools; nothing is decided on it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
+
+from leaderq.errors import ConnectionLost, CorruptRecord, Deposed, LeaderqError, NoNode, SessionClosed, SessionExpired
+from leaderq.events import DrainProgress
+from leaderq.kafka.clients.drain import Offsets
+from leaderq.kafka.record import Partition
+from leaderq.term import Term
+from leaderq.zookeeper import Create, SetData
+
+log = logging.getLogger(__name__)
+
+SMOOTHED_OVER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition: the offset to be handled next (as saved), the offset after the last stable record, what is between."""
+
+    position: int
+    end: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainReport:
+    """What a leader says of its draining at one moment.
+
+    ``at`` is seconds since the epoch on the leader's host; ``partitions`` goes by names such as ``clicks-0``;
+    ``rate_per_s`` is what is handled and saved, ``arriving_per_s`` what is added, both over the last half minute
+    (``None`` after a first look); ``catch_up_s`` is when the lag will be 0 if both stay so: 0 when it is, ``None`` when
+    that will not come or is not known. ``dead_letters`` is the topic for them, if the career has one; ``skipped`` and
+    ``buried`` (put there) count since this process started. ``topic_ids`` are the broker's ids of the topics.
+    """
+
+    term: int = 0
+    at: float = 0.0
+    group: str | None = None
+    partitions: Mapping[str, PartitionLag] = field(default_factory=dict)
+    rate_per_s: float | None = None
+    arriving_per_s: float | None = None
+    catch_up_s: float | None = None
+    dead_letters: str | None = None
+    skipped: int = 0
+    buried: int = 0
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lag(self) -> int:
+        """The lag of all partitions together."""
+        return sum(each.lag for each in self.partitions.values())
+
+    def as_event(self, career: str, candidate: str) -> DrainProgress:
+        """The same, for who listens in this process."""
+        return DrainProgress(
+            career=career,
+            candidate=candidate,
+            term=self.term,
+            lag=self.lag,
+            rate_per_s=self.rate_per_s,
+            arriving_per_s=self.arriving_per_s,
+            partitions={name: each.lag for name, each in self.partitions.items()},
+        )
+
+
+def encode(report: DrainReport) -> bytes:
+    """The bytes to store."""
+    return json.dumps(asdict(report), separators=(",", ":")).encode()
+
+
+def decode(data: bytes, *, path: str) -> DrainReport:
+    """The report in ``data``; fields of a newer version are left out, missing ones have their defaults.
+
+    Raises :class:`~leaderq.errors.CorruptRecord` naming ``path`` when it is something else.
+    """
+    try:
+        found = _known(DrainReport, json.loads(data))
+        rows = _object(found.pop("partitions", {}))
+        partitions = {name: PartitionLag(**_known(PartitionLag, row)) for name, row in rows.items()}
+        report = DrainReport(**found, partitions=partitions)
+        _check_numbers(report)
+    except (ValueError, TypeError) as exc:
+        raise CorruptRecord(
+            f"the znode {path} holds {data[:60]!r}, which is no report of a leader ({exc}); delete it: a leader that drains "
+            "writes it anew within seconds, and nothing else is kept there"
+        ) from exc
+    return report
+
+
+def _object(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise TypeError("it is no JSON object")
+    return found
+
+
+def _known(kind: type[Any], found: Any) -> dict[str, Any]:
+    names = [each.name for each in fields(kind)]
+    return {name: _object(found)[name] for name in names if name in _object(found)}
+
+
+def _check_numbers(report: DrainReport) -> None:
+    counts: list[Any] = [report.term, report.skipped, report.buried]
+    counts += [number for each in report.partitions.values() for number in (each.position, each.end, each.lag)]
+    if any(not isinstance(number, int) or isinstance(number, bool) for number in counts):
+        raise TypeError("a count is no whole number")
+    speeds: list[Any] = [report.rate_per_s, report.arriving_per_s, report.catch_up_s]
+    if not all(_is_number(number) for number in [report.at, *(speed for speed in speeds if speed is not None)]):
+        raise TypeError("a time or a rate is no number")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+class _Look(NamedTuple):
+    at_s: float
+    handled: int  # since the first look, over all partitions
+    arrived: int
+
+
+class Estimator:
+    """Lag and rates from looks at offsets, taken every few seconds (pure; the clock's readings are given to it). One for
+    each term.
+
+    An offset that went back (somebody reset it, the topic was made anew) is a new beginning for its partition: nothing is
+    counted for it at that look. The same goes for a partition seen for the first time. One that is missing in a look is
+    as it was before.
+    *Not guaranteed:* an offset that somebody set *forward* counts as handled, and raises the rate for half a minute.
+    """
+
+    def __init__(self, smoothed_over_s: float = SMOOTHED_OVER_S) -> None:
+        self._span_s = smoothed_over_s
+        self._saved: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}
+        self._looks: deque[_Look] = deque()
+
+    def see(self, now_s: float, saved: Offsets, ends: Offsets) -> None:
+        """Take note of what is saved and where the partitions end; ``now_s`` is on any clock that does not go back."""
+        last = self._looks[-1] if self._looks else _Look(now_s, 0, 0)
+        handled, arrived = last.handled + _grown(self._saved, saved), last.arrived + _grown(self._ends, ends)
+        self._looks.append(_Look(now_s, handled, arrived))
+        # One look older than the span stays, so that a gap between looks is averaged over rather than forgotten.
+        while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._span_s:
+            self._looks.popleft()
+        self._saved.update(saved)
+        self._ends.update(ends)
+
+    def report(
+        self,
+        *,
+        term: int,
+        at: float,
+        group: str | None = None,
+        dead_letters: str | None = None,
+        skipped: int = 0,
+        buried: int = 0,
+        topic_ids: Mapping[str, str] | None = None,
+    ) -> DrainReport:
+        """What can be said after the last look; partitions of which only one of both offsets is known are left out."""
+        both = sorted(self._saved.keys() & self._ends.keys())
+        rows = {str(where): _row(self._saved[where], self._ends[where]) for where in both}
+        rate, arriving = self._rates()
+        return DrainReport(
+            term=term,
+            at=at,
+            group=group,
+            partitions=rows,
+            rate_per_s=rate,
+            arriving_per_s=arriving,
+            catch_up_s=catch_up_s(sum(row.lag for row in rows.values()), rate, arriving),
+            dead_letters=dead_letters,
+            skipped=skipped,
+            buried=buried,
+            topic_ids=dict(topic_ids or {}),
+        )
+
+    def _rates(self) -> tuple[float | None, float | None]:
+        first, last = (self._looks[0], self._looks[-1]) if self._looks else (None, None)
+        if first is None or last is None or last.at_s <= first.at_s:
+            return None, None
+        span_s = last.at_s - first.at_s
+        return round((last.handled - first.handled) / span_s, 3), round((last.arrived - first.arrived) / span_s, 3)
+
+
+def catch_up_s(lag: int, rate_per_s: float | None, arriving_per_s: float | None) -> float | None:
+    """How long until nothing is left, if both rates stay as they are; ``None``: that will not come, or is not known."""
+    if lag <= 0:
+        return 0.0
+    if rate_per_s is None or arriving_per_s is None:
+        return None
+    gain = rate_per_s - arriving_per_s
+    return round(lag / gain, 1) if gain > 0 else None
+
+
+def _row(position: int, end: int) -> PartitionLag:
+    # The end was asked for before the latest save, perhaps.
+    return PartitionLag(position, max(end, position), max(0, end - position))
+
+
+def _grown(before: Offsets, after: Offsets) -> int:
+    return sum(max(0, offset - before[where]) for where, offset in after.items() if where in before)
+
+
+class Reporter:
+    """Writes reports to the znode at ``path``, whose parent exists; one object for a process. Never raises, never blocks.
+
+    The write is made on a thread of its own, which ends with it: while ZooKeeper is silent a fenced write waits as long
+    as the lease lasts, and the drain's thread has offsets to save meanwhile. A report that comes while the one before is
+    still being written is dropped.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._thread: threading.Thread | None = None
+        self._told = False
+
+    def publish(self, term: Term, report: DrainReport) -> None:
+        """Write ``report``, fenced by ``term``."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._thread = threading.Thread(
+            target=self._write, args=(term, encode(report)), name=f"leaderq-report-{term.number}", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until the last report is written, or has failed; gives whether that is so."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return self._thread is None or not self._thread.is_alive()
+
+    def _write(self, term: Term, data: bytes) -> None:
+        try:
+            try:
+                term.write([SetData(self._path, data)])
+            except NoNode:
+                term.write([Create(self._path, data)])
+        except (Deposed, ConnectionLost, SessionClosed, SessionExpired) as exc:
+            log.debug("no report of term %d was written: %s", term.number, exc)
+        except LeaderqError as exc:
+            log.log(logging.DEBUG if self._told else logging.WARNING, "leaderq status cannot show this drain: %s", exc)
+            self._told = True

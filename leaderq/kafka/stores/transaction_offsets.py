@@ -1,0 +1,216 @@
+"""Offsets kept in Kafka in one transaction with what the handler produced: ``offsets="transaction"``.
+
+Who is authoritative: the broker. It holds one epoch for the career's transactional id and one member for the career's name in the
+group, and refuses a transaction unless both are those of the leader that took over last.
+
+What is produced while a batch is handled is kept in memory until the batch is to be saved; only then is a transaction begun,
+filled and committed, all on one thread of its own. So nothing of a batch that fails has ever left the process; a handler may take
+as long as it likes without a transaction that times out, or that holds readers up; the career's threads, in which an exception
+may be raised at any instruction, never enter a client library; and a refused transaction can be done again without handling the
+batch again. It costs the memory of one batch's messages.
+
+What happens on each failure:
+
+* **no answer** (:class:`~leaderq.kafka.clients.drain.KafkaAway`): saving the same offsets again goes on with the same transaction, wherever
+  it was, also in the middle of its commit.
+* **the group refused the offsets** (:class:`~leaderq.kafka.clients.drain.MembershipLost`): nothing was committed; the transaction is
+  aborted. Saving the same offsets again, as the member that has joined meanwhile, sends the same messages again.
+* **the outcome is not known** (:class:`~leaderq.kafka.clients.drain.BatchLost`; a producer that cannot go on, rare): fencing again takes a
+  new producer, which settles the transaction one way or the other; the offsets loaded then tell which.
+* **the drain was made anew** while a transaction is open: the same, without an error.
+* **fenced**: :class:`~leaderq.errors.KafkaFenced`; the term is over.
+* **a message cannot be stored** (its topic is unknown, or takes no message of that size): the transaction is aborted, the error is
+  raised by the saving, and the batch stays undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leaderq.errors import KafkaError
+from leaderq.kafka.clients.drain import BatchLost, Drain, KafkaAway, Offsets, Saving
+from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, TRANSACTION_TIMEOUT_S, Message, TransactionalProducer, checked
+from leaderq.kafka.record import Partition
+from leaderq.kafka.stores.transacting import Transacting, Transaction
+from leaderq.term import Term
+
+_OPEN_S = 15.0
+
+Make = Callable[[], TransactionalProducer]
+
+
+class TransactionOffsets:
+    """See :class:`~leaderq.kafka.stores.offsets.OffsetStore`, and the docstring of this module.
+
+    *Guarantees:* a reader with ``read_committed`` sees what was produced for a record exactly once, whatever dies. From the moment
+    :meth:`fence` has given ``True``, an earlier leader can neither commit nor produce.
+    *Not guaranteed:* anything for readers with ``read_uncommitted``, or for effects other than :meth:`produce`.
+
+    Taking over fences the producer first, then the group, then reads. The producer first, since that also ends a transaction that
+    the former leader has left open, for which reading the offsets would have to wait; the group second, since joining is the
+    longer step, during which the former leader can commit nothing any more; reading last, when nobody else can move an offset.
+    """
+
+    in_group = True
+    undoes = True
+    is_silent = True
+
+    def __init__(
+        self, make: Make, *, max_message_bytes: int = MAX_MESSAGE_BYTES, transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
+    ) -> None:
+        self._make = make
+        self._max_message_bytes = max_message_bytes
+        self._transaction_timeout_s = transaction_timeout_s
+        self._messages: list[Message] = []
+        self._unsaved: Transaction | None = None
+        self._transacting: Transacting | None = None
+        self._fencing: Saving | None = None
+        self._joined: Drain | None = None
+        self._is_taking = False
+        self._is_settled = False  # no transaction has been open since the last fencing
+
+    # ---- for the user's code, on any thread -------------------------------------------------------------------------------------
+
+    def produce(self, message: Message) -> None:
+        """Send ``message`` when the batch in hand is saved, and only then.
+
+        Takes no lock, so it may be broken off anywhere. Messages of one thread keep their order.
+
+        :raises KafkaError: the message cannot be sent as it is, or no batch is being handled.
+        """
+        if not self._is_taking:
+            raise KafkaError("a message can be produced only within a term, while records are handled")
+        self._messages.append(checked(message, self._max_message_bytes))
+
+    # ---- for the drain thread ---------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Connect a producer, without fencing anybody; does nothing if one is connected.
+
+        Raises :class:`~leaderq.errors.ServersUnreachable` or :class:`~leaderq.errors.AccessRefused`.
+        """
+        if self._transacting is not None:
+            return
+        transacting = self._anew()
+        is_open = False
+        try:
+            is_open = transacting.opening().done(_OPEN_S)
+        finally:
+            if not is_open:
+                transacting.close()
+        if not is_open:
+            raise KafkaAway("a producer has not connected yet")
+        self._transacting = transacting
+
+    def _anew(self) -> Transacting:
+        return Transacting(self._make, self._transaction_timeout_s)
+
+    def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+        """Take over the transactional id, then the membership."""
+        if self._transacting is None:
+            self._transacting = self._anew()
+        if not self._producer_is_fenced(self._transacting, allowed, timeout_s):
+            return False
+        if self._joined is drain:  # asked again for want of offsets, not of a membership
+            drain.attend(timeout_s)
+            is_member = bool(drain.assigned())
+        else:
+            is_member = drain.join(allowed, timeout_s)
+        if is_member:
+            self._joined, self._fencing, self._is_taking, self._is_settled = drain, None, True, True
+        return is_member
+
+    def _producer_is_fenced(self, transacting: Transacting, allowed: Callable[[], None], wait_s: float) -> bool:
+        if self._fencing is None:
+            self._fencing = transacting.fencing(allowed)
+        try:
+            return self._fencing.done(wait_s)
+        except BaseException:
+            self._fencing = None
+            raise
+
+    def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
+        """The committed offsets; no transaction of this career is open."""
+        stored = drain.committed(timeout_s)
+        unsaved, is_settled = self._unsaved, self._is_settled
+        self._is_settled = False
+        if unsaved is not None and all(stored.get(where) == offset for where, offset in unsaved.offsets.items()):
+            self._unsaved = None  # its commit has happened after all
+        elif unsaved is not None and is_settled:
+            unsaved.in_doubt = unsaved.commit_asked = False  # fencing has ended it, and it was not committed
+        return stored
+
+    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Commit the messages produced for the batch, and these offsets."""
+        unsaved = self._unsaved
+        if unsaved is None:
+            messages, self._messages = self._messages, []
+            unsaved = self._unsaved = Transaction(messages, dict(offsets))
+        elif unsaved.offsets != offsets:
+            raise KafkaError(f"offsets {unsaved.offsets} are not saved yet, and {offsets} are to be; undo() was left out")
+        return _Committing(self, unsaved, self._commit(drain, unsaved))
+
+    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Commit offsets in a transaction without messages.
+
+        Not by a plain commit: an earlier transaction completed after it would not count, though its messages would.
+        """
+        return _Placing(self._commit(drain, Transaction([], dict(offsets))))
+
+    def _commit(self, drain: Drain, transaction: Transaction) -> Saving:
+        if self._transacting is None:
+            raise KafkaAway("no producer is fenced in")
+        return self._transacting.committing(transaction, drain.group_metadata())
+
+    def settled(self, transaction: Transaction) -> None:
+        """``transaction`` is committed, or nobody knows."""
+        if self._unsaved is transaction:
+            self._unsaved = None
+
+    def undo(self) -> None:
+        """Forget what was produced for the batch in hand, which has failed or was let go of; no thread may still handle it."""
+        self._messages = []
+        self._unsaved = None
+
+    def close(self) -> None:
+        """Abort what is open, and let the producer go; within about a second."""
+        self._is_taking = False
+        self._joined = self._fencing = None
+        self.undo()
+        transacting, self._transacting = self._transacting, None
+        if transacting is not None:
+            transacting.close()
+
+
+class _Committing:
+    """A saving that tells its store when it is over."""
+
+    def __init__(self, store: TransactionOffsets, transaction: Transaction, saving: Saving) -> None:
+        self._store = store
+        self._transaction = transaction
+        self._saving = saving
+
+    def done(self, wait_s: float) -> bool:
+        """Whether the transaction is committed."""
+        try:
+            is_done = self._saving.done(wait_s)
+        except BatchLost:
+            self._store.settled(self._transaction)
+            raise
+        if is_done:
+            self._store.settled(self._transaction)
+        return is_done
+
+
+class _Placing:
+    """A saving of offsets that nothing goes with: if its outcome is not known, it is simply done again."""
+
+    def __init__(self, saving: Saving) -> None:
+        self._saving = saving
+
+    def done(self, wait_s: float) -> bool:
+        """Whether the offsets are committed."""
+        try:
+            return self._saving.done(wait_s)
+        except BatchLost as exc:
+            raise KafkaAway(str(exc)) from exc

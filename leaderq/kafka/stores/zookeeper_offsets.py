@@ -1,0 +1,176 @@
+"""Offsets in ZooKeeper, one znode per topic, written through the term's fence.
+
+``<root>/<career>/offsets/<topic>`` holds JSON: ``{"offsets": {"0": 17, ...}, "term": 3, "write": "3-81"}``. All topics of a batch,
+and the operations that the user's code gave for it, are one multi; so they happen together, or not at all, and only while this
+leader's candidate znode exists.
+
+*The answer to a write was lost*: the znode tells. ``write`` is unique to each write; if it stands there the multi happened, if not it
+is sent again (the leader is the only one who writes, so nothing else can have come between). *Deposed*: the error of ``term.write``.
+
+The partitions are assigned, not subscribed: Kafka's group has no say here. It is shown the offsets, for tools that display lag.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from leaderq.errors import ConnectionLost, CorruptRecord, NoNode
+from leaderq.kafka.clients.drain import Drain, KafkaAway, Offsets, Saving
+from leaderq.kafka.clients.saving import Background
+from leaderq.kafka.record import Partition
+from leaderq.term import Term
+from leaderq.zookeeper import Create, Operation, Session, SetData
+
+
+@dataclass(frozen=True)
+class TopicOffsets:
+    """What the znode of one topic holds."""
+
+    offsets: dict[str, int]
+    term: int
+    write: str
+
+    def encoded(self) -> bytes:
+        """The znode's data."""
+        return json.dumps(vars(self), sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, data: bytes, path: str) -> TopicOffsets:
+        """What ``data``, read from ``path``, says; fields of newer versions are ignored."""
+        try:
+            found = json.loads(data)
+            offsets = {str(int(number)): int(offset) for number, offset in found["offsets"].items()}
+            return cls(offsets, int(found["term"]), str(found["write"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise CorruptRecord(
+                f"{path} holds {data[:200]!r}, which leaderq did not write ({exc}); put the offsets right by hand, or delete it "
+                "to begin anew as auto_offset_reset says"
+            ) from exc
+
+
+class ZooKeeperOffsets:
+    """An :class:`~leaderq.kafka.stores.offsets.OffsetStore` in ZooKeeper; ``path`` is the folder of the topics' znodes.
+
+    *Guarantees:* offsets and the operations added for their batch happen together, once, and only by the newest leader.
+    *Not guaranteed:* anything about effects that are not operations of the batch.
+    """
+
+    in_group = False
+    undoes = True
+    is_silent = False
+
+    def __init__(self, session: Session, path: str) -> None:
+        self._session = session
+        self._path = path
+        self._known: dict[str, TopicOffsets] = {}
+        self._waiting: list[Operation] = []
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._background = Background("leaderq-offsets")
+
+    def open(self) -> None:
+        """Nothing to connect: the career's session is used."""
+
+    def add(self, operations: Iterable[Operation]) -> None:
+        """Let these go with the offsets of the batch in hand. For the user's code, on any thread."""
+        with self._lock:
+            self._waiting.extend(operations)
+
+    def undo(self) -> None:
+        """Drop the operations that wait: their batch has failed."""
+        with self._lock:
+            self._waiting.clear()
+
+    def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+        """The term is the fence: every write of an earlier leader fails since this one was elected."""
+        term.check()
+        return drain.join(allowed, timeout_s)
+
+    def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
+        """The offsets that the znodes hold."""
+        self._known = {}
+        for topic in sorted({partition.topic for partition in drain.existing()}):
+            try:
+                data, _ = self._session.get(self._node(topic))
+            except NoNode:
+                continue
+            except ConnectionLost as exc:
+                raise KafkaAway(f"the offsets cannot be read: {exc}") from exc
+            self._known[topic] = TopicOffsets.decoded(data, self._node(topic))
+        return {
+            Partition(topic, int(number)): offset
+            for topic, kept in self._known.items()
+            for number, offset in kept.offsets.items()
+        }
+
+    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Write offsets and waiting operations in one multi."""
+        with self._lock:
+            operations = tuple(self._waiting)
+        return self._background.save(partial(self._write, term, dict(offsets), operations))
+
+    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Write the offsets alone."""
+        return self._background.save(partial(self._write, term, dict(offsets), ()))
+
+    def close(self) -> None:
+        """Drop what waits; a write under way is refused by the fence, or done."""
+        self.undo()
+        self._background.close()
+
+    def _node(self, topic: str) -> str:
+        return f"{self._path}/{topic}"
+
+    def _write(self, term: Term, offsets: dict[Partition, int], operations: tuple[Operation, ...]) -> None:
+        new = self._changed(term, offsets)
+        while True:
+            try:
+                term.write([*self._puts(new), *operations])
+                break
+            except ConnectionLost:
+                if self._happened(term, new):
+                    break
+            except NoNode as exc:
+                if exc.index is None or exc.index >= len(new):
+                    raise  # one of the user's operations
+                self._known.pop(list(new)[exc.index], None)  # deleted by somebody: it is made anew
+                self._session.ensure_path(self._path)
+        self._known.update(new)
+        with self._lock:
+            del self._waiting[: len(operations)]
+
+    def _changed(self, term: Term, offsets: dict[Partition, int]) -> dict[str, TopicOffsets]:
+        write = f"{term.number}-{next(self._numbers)}"
+        by_topic: dict[str, dict[str, int]] = {}
+        for partition, offset in offsets.items():
+            by_topic.setdefault(partition.topic, {})[str(partition.number)] = offset
+        return {
+            topic: TopicOffsets(
+                {**(self._known[topic].offsets if topic in self._known else {}), **changed}, term.number, write
+            )
+            for topic, changed in by_topic.items()
+        }
+
+    def _puts(self, new: dict[str, TopicOffsets]) -> list[Operation]:
+        return [
+            SetData(self._node(topic), kept.encoded()) if topic in self._known else Create(self._node(topic), kept.encoded())
+            for topic, kept in new.items()
+        ]
+
+    def _happened(self, term: Term, new: dict[str, TopicOffsets]) -> bool:
+        """Whether the write whose answer was lost stands in the znodes; asks until ZooKeeper answers, or the term is over."""
+        topic, kept = next(iter(new.items()))
+        while True:
+            term.check()
+            try:
+                data, _ = self._session.get(self._node(topic))
+                return TopicOffsets.decoded(data, self._node(topic)).write == kept.write
+            except NoNode:
+                return False
+            except ConnectionLost:
+                term.wait(0.05)
