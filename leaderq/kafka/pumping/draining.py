@@ -155,9 +155,7 @@ class Draining:
         except BatchLost as exc:
             log.warning("the effects of a batch are lost (%s); the offsets tell whether it is to be repeated", exc)
             self._effects_lost, self._joined = True, False
-            self._savings.forget()
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
-            self._savings.forget()
             if self._outage.met(exc, now_s()):
                 self._discard()
 

@@ -111,5 +111,8 @@ class Savings:
             raise KafkaAway("an offset is not stored yet")
 
     def forget(self) -> None:
-        """Ask no more about what is under way; what is wanted will be saved anew."""
+        """The consumer is another now: ask no more about what was under way; what is wanted will be saved anew.
+
+        Never done while the consumer lives: what is under way could then be stored after something newer.
+        """
         self._saving = self._placing = None

@@ -28,13 +28,17 @@ _CLOSE_S = 1.0
 
 @dataclass(eq=False)
 class Transaction:
-    """Messages and offsets that belong together. ``in_doubt``: nobody waits for its commit any more, which may still happen."""
+    """Messages and offsets that belong together.
+
+    ``in_doubt``: nobody waits for its commit any more, which may still happen. ``is_committed``: it did, whoever noticed.
+    """
 
     messages: list[Message]
     offsets: Offsets
     began_s: float | None = None
     in_doubt: bool = False
     commit_asked: bool = False
+    is_committed: bool = False
 
 
 class Transacting:
@@ -111,6 +115,8 @@ class Transacting:
         return producer
 
     def _commit(self, transaction: Transaction, group: Any) -> None:
+        if transaction.is_committed:
+            return  # asked for again, since nobody had waited for the answer
         if self._open is not None and self._open is not transaction:
             self._discard()  # somebody gave up on that one
         if transaction.in_doubt:
@@ -132,6 +138,7 @@ class Transacting:
         except Exception:
             self._abort()
             raise
+        transaction.is_committed = True
         self._open = None
 
     def _fill(self, producer: TransactionalProducer, transaction: Transaction) -> None:

@@ -110,9 +110,7 @@ class ZooKeeperOffsets:
 
     def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
         """Write offsets and waiting operations in one multi."""
-        with self._lock:
-            operations = tuple(self._waiting)
-        return self._background.save(partial(self._write, term, dict(offsets), operations))
+        return self._background.save(partial(self._write_with_operations, term, dict(offsets)))
 
     def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
         """Write the offsets alone."""
@@ -125,6 +123,12 @@ class ZooKeeperOffsets:
 
     def _node(self, topic: str) -> str:
         return f"{self._path}/{topic}"
+
+    def _write_with_operations(self, term: Term, offsets: dict[Partition, int]) -> None:
+        # Taken now, not when the saving was asked for: an earlier one of the same batch may have carried them out meanwhile.
+        with self._lock:
+            operations = tuple(self._waiting)
+        self._write(term, offsets, operations)
 
     def _write(self, term: Term, offsets: dict[Partition, int], operations: tuple[Operation, ...]) -> None:
         new = self._changed(term, offsets)

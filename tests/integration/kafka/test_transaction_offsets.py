@@ -348,3 +348,18 @@ def test_a_transaction_that_the_broker_gave_up_does_not_end_the_term(lead: Calla
     leader.store.produce(Message(output.topic, b"done again"))
     leader.save(1)
     assert output.read() == [b"done again"]
+
+
+def test_a_saving_asked_for_again_before_its_answer_was_seen_sends_nothing_twice(
+    lead: Callable[[], Leader], output: Output
+) -> None:
+    leader = lead().take_over()
+    leader.store.produce(Message(output.topic, b"once"))
+    first = leader.store.save(leader.drain, TERM, leader.at(10))
+    second = leader.store.save(leader.drain, TERM, leader.at(10))
+    assert second.done(20.0)
+    assert first.done(20.0)
+    leader.store.produce(Message(output.topic, b"next"))
+    leader.save(11)
+    assert output.read() == [b"once", b"next"]
+    assert leader.load() == {0: 11}

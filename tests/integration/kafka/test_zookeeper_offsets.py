@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver, Recorder, new_term
 
 from leaderq.errors import CorruptRecord, NodeExists
-from leaderq.kafka import Record
+from leaderq.kafka import Partition, Record
 from leaderq.kafka.pumping import draining
+from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.kafka.topics import committed, end_offsets
 from leaderq.term import Term
 from leaderq.testing import eventually
@@ -153,3 +154,33 @@ def test_lag_tools_see_where_the_leader_stands(
     ends = end_offsets(kafka_broker.address, four_partitions)
     leader.run_until(lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends)
     assert len(leader.career.seen) == 50
+
+
+class Assigned:
+    """What the store asks of a drain."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
+        return True
+
+    def existing(self) -> frozenset[Partition]:
+        return frozenset({self._partition})
+
+
+def test_a_saving_asked_for_again_before_its_answer_was_seen_does_no_operation_twice(
+    session: Session, znode_root: str
+) -> None:
+    where = Partition("t", 0)
+    drain: Any = Assigned(where)
+    store, term = ZooKeeperOffsets(session, f"{znode_root}/offsets"), new_term(session)
+    session.ensure_path(f"{znode_root}/offsets")
+    assert store.fence(drain, term, lambda: None, 1.0)
+    assert store.load(drain, term, 1.0) == {}
+    store.add([Create(f"{znode_root}/effect-", sequential=True)])
+    savings = [store.save(drain, term, {where: 10}) for _ in range(3)]
+    assert all(saving.done(10.0) for saving in savings)
+    assert sum(name.startswith("effect-") for name in session.children(znode_root)) == 1
+    assert store.load(drain, term, 1.0) == {where: 10}
+    store.close()
