@@ -15,7 +15,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from leaderq.config.kafka_security import KafkaSecurity
-from leaderq.errors import AccessRefused, KafkaError, KafkaFenced, LeaderqError, MissingPiece, OffsetOutOfRange, UnknownTopic
+from leaderq.errors import (
+    AccessRefused,
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    MessageTooLarge,
+    MissingPiece,
+    OffsetOutOfRange,
+    UnknownTopic,
+)
 from leaderq.kafka.clients.address import bootstrap_servers
 from leaderq.kafka.clients.drain import KafkaAway, MembershipLost
 
@@ -62,6 +71,9 @@ _AWAY = {
     "OFFSET_NOT_AVAILABLE",
     "REQUEST_TIMED_OUT",
     "UNSTABLE_OFFSET_COMMIT",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "REPLICA_NOT_AVAILABLE",
 }
 
 _FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
@@ -158,7 +170,7 @@ def translated(exc: Any, doing: str, address: str, heard: Heard | None = None) -
     if name in _UNKNOWN:
         return UnknownTopic(f"{at}; is the topic's name written right?")
     if name in _TOO_LARGE:
-        return KafkaError(f"{at}; send less, or raise max.message.bytes of the topic")
+        return MessageTooLarge(f"{at}; send less, or raise max.message.bytes of the topic")
     if name in _AWAY or (hasattr(error, "retriable") and error.retriable() and not error.fatal()):
         return KafkaAway(at)
     return KafkaError(at)

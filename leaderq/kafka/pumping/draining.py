@@ -8,8 +8,8 @@ the next is handed out only when the one before it is saved, so that at a crash 
 
 What happens on each failure:
 
-* **Kafka away**: the same step is tried again, with a back-off up to 1 s, for as long as ``term.check()`` passes; after 30 s with
-  a new consumer. The batch in hand stays in hand.
+* **Kafka away**: the same step is tried again, with a back-off up to 1 s, for as long as ``term.check()`` passes; after 30 s (10 s
+  while joining) with a new consumer. The batch in hand stays in hand.
 * **membership lost** (broker restarted, session run out): joined again, offsets loaded again; if nobody moved them the batch in
   hand is saved under the new membership, else it is let go of and reading goes on where the store says. Nothing is skipped.
 * **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.drain.BatchLost`, a transaction that was aborted, or may have been):
@@ -149,6 +149,7 @@ class Draining:
             self._step(self._drain or self._made())
             self._outage.over(now_s())
         except KafkaFenced as exc:
+            log.warning("Kafka refuses this leader: %s", exc)
             if isinstance(self._term, OpenTerm):
                 self._term.wind_up(Reason.FENCED)
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
@@ -156,7 +157,7 @@ class Draining:
             log.warning("the effects of a batch are lost (%s); the offsets tell whether it is to be repeated", exc)
             self._effects_lost, self._joined = True, False
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
-            if self._outage.met(exc, now_s()):
+            if self._outage.met(exc, now_s(), joining=not self._joined):
                 self._discard()
 
     def _step(self, drain: Drain) -> None:
