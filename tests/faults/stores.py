@@ -13,6 +13,9 @@ from kafka import KafkaConsumer, TopicPartition
 from verdicts import Handled, Result
 
 from leaderq import Session
+from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.kafka.clients.client_options import connection_options
+from leaderq.kafka.clients.connecting import connected
 
 
 class Results(Protocol):
@@ -56,9 +59,10 @@ class OutputTopic:
     def __init__(self, kafka: str, topic: str, partitions: int) -> None:
         self.environment = {"OUTPUT": topic}
         self._seen: list[Result] = []
-        self._consumer: Any = KafkaConsumer(
-            bootstrap_servers=kafka, isolation_level="read_committed", auto_offset_reset="earliest", enable_auto_commit=False
-        )
+        # Made by leaderq, as one made plainly leaves a socket behind at each attempt while the broker is away.
+        options = connection_options(kafka, KafkaSecurity())
+        reading = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        self._consumer: Any = connected(KafkaConsumer, kafka, {**options, **reading})
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._consumer.assign(self._partitions)
 

@@ -1,0 +1,88 @@
+"""The broker itself is killed, frozen and brought back, alone and together with a leader: exactly once all the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cluster import Cluster, Nemesis
+from feeding import Feeder
+from stores import HandledFiles, OutputTopic
+from verdicts import exactly_once, repeated_at_changes_only
+
+from leaderq.election import View
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class Brokers:
+    """What befalls the broker."""
+
+    def __init__(self, broker: Any, cluster: Cluster) -> None:
+        self._broker = broker
+        self._cluster = cluster
+        self._nemesis = Nemesis(cluster)
+
+    def restart(self, view: View) -> None:
+        """Kill the broker and start it on the same data; the leader keeps its term."""
+        self._broker.kill()
+        self._broker.start()
+        assert self._cluster.led().term == view.term, "the term did not outlive the broker\n" + self._cluster.last_words()
+
+    def restart_and_kill(self, view: View) -> None:
+        """Kill broker and leader together."""
+        self._broker.kill()
+        self._nemesis.kill(view)
+        self._broker.start()
+
+    def freeze(self, view: View) -> None:
+        """Freeze the broker for longer than a lease."""
+        self._broker.freeze()
+        threading.Event().wait(3.0)  # how long it is frozen: the fault itself, no fact to wait for
+        self._broker.thaw()
+
+    def freeze_in_transfer(self, view: View) -> None:
+        """Freeze the broker, and let the leadership change hands meanwhile."""
+        self._broker.freeze()
+        thaw = threading.Timer(2.0, self._broker.thaw)
+        thaw.start()
+        self._nemesis.transfer(view)
+        thaw.join()
+
+
+@pytest.mark.parametrize(
+    ("store", "client"), [("kafka", "kafka-python"), ("transaction", "kafka-python"), ("transaction", "confluent")]
+)
+def test_records_are_handled_as_promised_whatever_befalls_the_broker(
+    a_cluster: Callable[..., Cluster],
+    results_of: Callable[[str], Any],
+    feeder: Feeder,
+    kafka_broker: Any,
+    store: str,
+    client: str,
+) -> None:
+    if client == "confluent":
+        pytest.importorskip("confluent_kafka")
+    results = results_of(store)
+    cluster = a_cluster(results, kafka_broker.address, environment={"CLIENT": client})
+    brokers = Brokers(kafka_broker, cluster)
+
+    def handled() -> int:
+        return len({(one.partition, one.offset) for one in results.results()})
+
+    for fault in (brokers.restart, brokers.restart_and_kill, brokers.freeze, brokers.freeze_in_transfer, brokers.restart):
+        before = handled()
+        feeder.feed(300).join()
+        cluster.eventually(lambda before=before: handled() > before, "the leader works")
+        fault(cluster.led())
+    cluster.led()
+    cluster.eventually(lambda: handled() >= feeder.fed, "all records are handled")
+    cluster.close()
+    ends = {where.number: end for where, end in feeder.ends().items()}
+    if isinstance(results, HandledFiles):
+        assert repeated_at_changes_only(results.handled(), ends) == []
+    else:
+        found = results.all_results() if isinstance(results, OutputTopic) else results.results()
+        assert exactly_once(found, ends) == []
