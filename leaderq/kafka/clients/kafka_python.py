@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 # How long one commit may look for a coordinator and repeat itself; the caller then decides whether to begin another.
 _COMMIT_MS = 1000
 _JOIN_S = 1.0
+_SEND_S = 0.0005
 _QUIET_AFTER_S = 1.0
 
 
@@ -68,12 +69,12 @@ class _Commit:
     def __init__(self, future: Any, address: str) -> None:
         self._future = future
         self._address = address
-        self._answered = threading.Event()
-        future.add_both(lambda _answer: self._answered.set())
+        self.answered = threading.Event()
+        future.add_both(lambda _answer: self.answered.set())
 
     def done(self, wait_s: float) -> bool:
         """Whether the broker has acknowledged it."""
-        if not self._answered.wait(wait_s):
+        if not self.answered.wait(wait_s):
             return False
         with speaking_leaderq("committing", self._address):
             if self._future.exception is not None:
@@ -264,7 +265,10 @@ class KafkaPythonDrain:
         coordinator = self._consumer._coordinator
         # What the public commit() runs and waits for: looks for the coordinator, repeats what may be repeated.
         future = coordinator._manager.call_soon(coordinator._commit_offsets_sync_async, wanted, _COMMIT_MS)
-        return _Commit(future, self._settings.address)
+        commit = _Commit(future, self._settings.address)
+        # Unpacking records keeps the interpreter to itself for milliseconds: let the client's thread send this first.
+        commit.answered.wait(_SEND_S)
+        return commit
 
     def group_metadata(self) -> Any:
         """The membership, as kafka-python's producer wants it."""

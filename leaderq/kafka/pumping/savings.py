@@ -15,8 +15,6 @@ from leaderq.term import Term
 log = logging.getLogger(__name__)
 
 TELL_AFTER_S = 3.0
-# Unpacking records keeps the interpreter to itself for milliseconds. The thread that sends the offsets gets so long to do it first.
-_SEND_S = 0.0005
 _LOOK_S = 0.002
 
 
@@ -52,12 +50,11 @@ class Savings:
             self.outcome = False
 
     def begin(self, drain: Drain) -> None:
-        """Begin to save what is wanted, unless something else is under way; waits half a millisecond for it to be sent."""
+        """Begin to save what is wanted, unless something else is under way."""
         if self.wanted is not None and self._saving is None and self._placing is None:
             self._saving_ends = self.wanted
             self._tell_at_s = now_s() + TELL_AFTER_S
             self._saving = self._store.save(drain, self._term, self.wanted)
-            self._saving.done(_SEND_S)
 
     def finish(self, *, may_wait: bool) -> Offsets | None:
         """What has been saved, once it is; waits 2 ms if it may. Raises what the saving raises, which ends the attempt."""
