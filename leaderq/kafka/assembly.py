@@ -77,11 +77,13 @@ class Assembly:
 def assembled(career: KafkaLeaderCareer, former: Assembly | None) -> Assembly:
     """The parts for ``career``, connected to Kafka; in the place of ``former``, whose drain thread has ended or hangs.
 
-    Raises :class:`~leaderq.errors.ConfigurationError`, ``UnknownTopic``, ``AccessRefused`` or ``ServersUnreachable``.
+    Raises :class:`~leaderq.errors.ConfigurationError`, ``MissingPiece``, ``UnknownTopic``, ``AccessRefused`` or
+    ``ServersUnreachable``.
     """
     name = career.settings.career or career_name(career)
     check(career, name)
     bootstrap_servers(career.settings.kafka)
+    drain_class = _drain_class(career.client)
     if former is not None:
         former.close()
     where = type(career).__qualname__
@@ -92,7 +94,7 @@ def assembled(career: KafkaLeaderCareer, former: Assembly | None) -> Assembly:
     if dead_letters is not None:
         _require_letter_box(career, dead_letters)
     reporting = Reporting(career, name, layout, dead_letters)
-    pump = Pump(_plan(career, name, store, reporting))
+    pump = Pump(_plan(career, name, store, reporting, drain_class))
     pump.start(career.settings.connect_timeout_s + OPEN_MARGIN_S)
     desk = CareerDesk(
         career,
@@ -127,10 +129,10 @@ def _require_letter_box(career: KafkaLeaderCareer, topic: str) -> None:
         log.info("the dead-letter topic %r was created, with the cluster's default partitions and replication", topic)
 
 
-def _plan(career: KafkaLeaderCareer, name: str, store: OffsetStore, reporting: Reporting) -> Plan:
+def _plan(career: KafkaLeaderCareer, name: str, store: OffsetStore, reporting: Reporting, drain_class: DrainFactory) -> Plan:
     return Plan(
         address=career.settings.kafka,
-        make=partial(_drain_class(career.client), career._drain_settings(name, store.in_group)),
+        make=partial(drain_class, career._drain_settings(name, store.in_group)),
         store=store,
         events=career.events,
         career=name,
@@ -145,7 +147,10 @@ def _plan(career: KafkaLeaderCareer, name: str, store: OffsetStore, reporting: R
 def _drain_class(client: str) -> DrainFactory:
     if client == "kafka-python":
         return KafkaPythonDrain
-    from leaderq.kafka.clients.confluent_drain import ConfluentDrain  # an extra, loaded only where it is asked for
+    from leaderq.kafka.clients.confluent_options import require  # an extra, loaded only where it is asked for
+
+    require()
+    from leaderq.kafka.clients.confluent_drain import ConfluentDrain
 
     return ConfluentDrain
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from typing import Any, ClassVar
 
 import pytest
 
 from leaderq.config import Settings
 from leaderq.config.kafka_security import KafkaSecurity
-from leaderq.errors import ConfigurationError
+from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
 from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
 from leaderq.kafka.clients.address import bootstrap_servers
@@ -140,6 +141,15 @@ def test_a_unit_on_several_threads_is_not_atomic() -> None:
 @pytest.mark.parametrize("offsets", ["kafka", "zookeeper", "transaction"])
 def test_a_plain_declaration_is_sound_with_every_store(offsets: str) -> None:
     check(dressed(type("Sound", (Sums,), {"offsets": offsets})), "sound")
+
+
+def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("leaderq.kafka.clients.confluent")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    career = dressed(type("Fast", (Sums,), {"client": "confluent"}))
+    with pytest.raises(MissingPiece, match=r"leaderq\[confluent\]"):
+        career.prepare()
 
 
 def test_records_are_equal_by_their_fields_whatever_keeps_them() -> None:
