@@ -72,7 +72,7 @@ def test_records_are_handled_as_promised_whatever_befalls_the_broker(
     def handled() -> int:
         return len({(one.partition, one.offset) for one in results.results()})
 
-    for fault in (brokers.restart, brokers.restart_and_kill, brokers.freeze, brokers.freeze_in_transfer, brokers.restart):
+    for fault in (brokers.restart, brokers.restart_and_kill, brokers.freeze, brokers.freeze_in_transfer):
         before = handled()
         feeder.feed(300).join()
         cluster.eventually(lambda before=before: handled() > before, "the leader works")

@@ -1,6 +1,6 @@
 """Every offset store under every kind of fault, while records keep coming: the results are what the store promises.
 
-``LEADERQ_TEST_FAULTS`` says how many faults each store suffers (default 10: each kind once; ``make faults``: 30). They are mixed
+``LEADERQ_TEST_FAULTS`` says how many faults each store suffers (default 6, of ten kinds; ``make faults``: 30). They are mixed
 by a seed, ``LEADERQ_TEST_SEED``, which is shown when a test fails.
 """
 
@@ -21,7 +21,7 @@ from verdicts import Result, exactly_once, repeated_at_changes_only
 from leaderq.election import View
 from leaderq.kafka.topics import committed
 
-FAULTS = int(os.environ.get("LEADERQ_TEST_FAULTS", "10"))
+FAULTS = int(os.environ.get("LEADERQ_TEST_FAULTS", "6"))
 SEED = int(os.environ.get("LEADERQ_TEST_SEED", random.randrange(10**6)))
 SHARE = 400
 pytestmark = pytest.mark.timeout(600)
