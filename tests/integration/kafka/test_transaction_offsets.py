@@ -113,7 +113,7 @@ def test_offsets_and_messages_are_saved_together(lead: Callable[[], Leader], out
     leader.save(11)
     leader.store.produce(Message(output.topic, b"3"))
     leader.save(12)
-    assert output.read() == [b"0", b"1", b"2", b"3"]
+    output.shows([b"0", b"1", b"2", b"3"])
     assert leader.load() == {0: 12}
 
 
@@ -124,7 +124,7 @@ def test_placing_offsets_leaves_messages_alone(lead: Callable[[], Leader], outpu
     assert output.read() == []
     assert leader.load() == {0: 4}
     leader.save(5)
-    assert output.read() == [b"of the batch in hand"]
+    output.shows([b"of the batch in hand"])
 
 
 def test_what_a_failed_batch_produced_is_undone(lead: Callable[[], Leader], output: Output) -> None:
@@ -133,7 +133,7 @@ def test_what_a_failed_batch_produced_is_undone(lead: Callable[[], Leader], outp
     leader.store.undo()
     leader.store.produce(Message(output.topic, b"done again"))
     leader.save(1)
-    assert output.read() == [b"done again"]
+    output.shows([b"done again"])
 
 
 def test_a_message_is_produced_within_a_term_only(lead: Callable[[], Leader], output: Output) -> None:
@@ -180,7 +180,7 @@ def test_a_process_whose_term_is_over_fences_nobody(lead: Callable[[], Leader], 
         eventually_raises(lambda: late.store.fence(late.drain, TERM, refused, 1.0))
     leader.store.produce(Message(output.topic, b"undisturbed"))
     leader.save(1)
-    assert output.read() == [b"undisturbed"]
+    output.shows([b"undisturbed"])
 
 
 def eventually_raises(act: Callable[[], Any]) -> None:
@@ -201,7 +201,7 @@ def test_a_zombie_can_neither_save_nor_confirm(lead: Callable[[], Leader], outpu
     zombie.close()
     successor.store.produce(Message(output.topic, b"successor's"))
     successor.save(2)
-    assert output.read() == [b"saved in time", b"successor's"]
+    output.shows([b"saved in time", b"successor's"])
     assert successor.load() == {0: 2}
 
 
@@ -228,7 +228,7 @@ def test_a_refused_membership_costs_no_message(lead: Callable[[], Leader], outpu
     leader.drain.group_metadata = current  # type: ignore[method-assign]
     assert leader.load() == {0: 1}
     leader.save(2)
-    assert output.read() == [b"once"]
+    output.shows([b"once"])
     assert leader.load() == {0: 2}
 
 
@@ -241,7 +241,7 @@ def test_a_topic_that_is_not_there_fails_the_saving_and_not_the_next(lead: Calla
     leader.store.undo()
     leader.store.produce(Message(output.topic, b"without it"))
     leader.save(1)
-    assert output.read() == [b"without it"]
+    output.shows([b"without it"])
 
 
 def test_a_broker_restart_amid_a_saving_neither_loses_nor_repeats(
@@ -260,7 +260,7 @@ def test_a_broker_restart_amid_a_saving_neither_loses_nor_repeats(
         done = False
     if not done:
         leader.save(2)
-    assert output.read() == [b"%d" % n for n in range(200)]
+    output.shows([b"%d" % n for n in range(200)])
     assert committed(kafka_broker.address, four_partitions, four_partitions) == {0: 2}
 
 
@@ -287,7 +287,7 @@ def test_after_a_new_drain_the_offsets_tell_whether_an_unanswered_saving_happene
     assert len(leader.made) == 2
     assert leader.load() == {0: 2 if happened else 1}
     leader.save(2)
-    assert output.read() == [b"once"]
+    output.shows([b"once"])
     assert leader.load() == {0: 2}
 
 
@@ -313,7 +313,7 @@ def test_an_unknown_outcome_is_told_and_fencing_again_settles_it(
     if not happened:
         leader.store.produce(Message(output.topic, b"once"))
         leader.save(2)
-    assert output.read() == [b"once"]
+    output.shows([b"once"])
     assert leader.load() == {0: 2}
 
 
@@ -329,7 +329,7 @@ def test_a_store_serves_one_term_after_the_other(lead: Callable[[], Leader], out
         leader.save(n + 1)
         leader.store.close()
         leader.store.close()
-    assert output.read() == [b"0", b"1", b"2", b"3"]
+    output.shows([b"0", b"1", b"2", b"3"])
 
 
 def test_a_transaction_that_the_broker_gave_up_does_not_end_the_term(lead: Callable[[], Leader], output: Output) -> None:
@@ -347,7 +347,7 @@ def test_a_transaction_that_the_broker_gave_up_does_not_end_the_term(lead: Calla
     assert leader.take_over().load() == {}
     leader.store.produce(Message(output.topic, b"done again"))
     leader.save(1)
-    assert output.read() == [b"done again"]
+    output.shows([b"done again"])
 
 
 def test_a_saving_asked_for_again_before_its_answer_was_seen_sends_nothing_twice(
@@ -361,5 +361,5 @@ def test_a_saving_asked_for_again_before_its_answer_was_seen_sends_nothing_twice
     assert first.done(20.0)
     leader.store.produce(Message(output.topic, b"next"))
     leader.save(11)
-    assert output.read() == [b"once", b"next"]
+    output.shows([b"once", b"next"])
     assert leader.load() == {0: 11}
