@@ -177,3 +177,22 @@ class AlreadyStored(LeaderqError):
             f"{where}: the store has come to offset {stored} already, and a batch from {first} on was to be stored; "
             "was its former try committed, and only the answer lost?"
         )
+
+
+class CorruptItem(CorruptRecord):
+    """A znode in a queue does not hold what Curator would have written there; it was left where it is, or set aside."""
+
+
+class ClaimLost(LeaderqError):
+    """The item is not this consumer's any more (its session ended, or somebody removed the item): nothing was acknowledged.
+
+    It has been, or will be, given to another consumer.
+    """
+
+
+class QueueEmpty(LeaderqError):
+    """An item was demanded of a queue that has none."""
+
+
+class QueueClosed(LeaderqError):
+    """The queue was closed by its owner, or never started."""

@@ -7,21 +7,26 @@ For the demo, ``leaderq doctor``, benchmarks and tests; each call opens its own 
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as native
 
+from leaderq.clock import now_s
 from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
 from leaderq.kafka.clients.client_options import connection_options, quiet_client_logs
 from leaderq.kafka.clients.connecting import Client, connected
+from leaderq.kafka.clients.drain import KafkaAway
 from leaderq.kafka.clients.translation import speaking_leaderq
 
+T = TypeVar("T")
 Feed = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
+_ASK_AGAIN_S = 0.1
 
 
 def create_topics(
@@ -71,11 +76,17 @@ def end_offsets(
 def committed(
     address: str, group: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
 ) -> dict[int, int]:
-    """For each partition of ``topic`` for which ``group`` has committed an offset, that offset."""
+    """For each partition of ``topic`` for which ``group`` has committed an offset, that offset.
+
+    While the group has no coordinator (a broker that has just started loads its groups first) it is asked for again, up to
+    ``timeout_s``.
+    """
     with _opened(KafkaConsumer, address, security, timeout_s) as consumer:
         where = _partitions(consumer, topic, address)
-    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, speaking_leaderq("asking for offsets", address):
-        kept = admin.list_group_offsets({group: where})[group]
+    with _opened(KafkaAdminClient, address, security, timeout_s) as admin:
+        kept = _once_it_answers(
+            lambda: admin.list_group_offsets({group: where})[group], "asking for offsets", address, timeout_s
+        )
     return {partition.partition: stored.offset for partition, stored in kept.items() if stored.offset >= 0}
 
 
@@ -105,6 +116,18 @@ def check_reachable(address: str, security: KafkaSecurity | None = None, timeout
     """Return if a broker at ``address`` answers and lets this user in."""
     with _opened(KafkaConsumer, address, security, timeout_s):
         pass
+
+
+def _once_it_answers(ask: Callable[[], T], doing: str, address: str, timeout_s: float) -> T:
+    deadline = now_s() + timeout_s
+    while True:
+        try:
+            with speaking_leaderq(doing, address):
+                return ask()
+        except KafkaAway:
+            if now_s() + _ASK_AGAIN_S > deadline:
+                raise
+            time.sleep(_ASK_AGAIN_S)
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""ZooKeeper queues on Curator's znodes."""

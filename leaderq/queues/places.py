@@ -1,0 +1,66 @@
+"""Where a queue keeps what is not an item: beside its path, never below it (a Java consumer would complain of every foreign child).
+
+::
+
+    <path>                          the items, and nothing else
+    <path>-meta/members/<name>      ephemeral, one per consumer: its fence (see tallying), and how consumers know of each other
+    <path>-meta/tallies/<name>      persistent, one per producer or consumer without a lock path; taken away when it closes
+    <path>-meta/bound               persistent: serialises the producers of a bounded queue
+    <path>-meta/control             persistent: an operator's wish that consumers pause
+    <path>-dead/<item>              dead letters, named and framed as items of the same kind
+    <lock path>/<item name>         ephemeral: being worked on (Curator's own format)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from leaderq.zookeeper.paths import join
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The znodes of one queue; pure."""
+
+    path: str
+    lock_path: str | None = None
+
+    @property
+    def meta(self) -> str:
+        """What all side data is below."""
+        return f"{self.path}-meta"
+
+    @property
+    def members(self) -> str:
+        """The parent of the consumers' members."""
+        return f"{self.meta}/members"
+
+    @property
+    def tallies(self) -> str:
+        """The parent of the persistent tallies."""
+        return f"{self.meta}/tallies"
+
+    @property
+    def bound(self) -> str:
+        """What the producers of a bounded queue take turns by."""
+        return f"{self.meta}/bound"
+
+    @property
+    def control(self) -> str:
+        """The operator's wishes."""
+        return f"{self.meta}/control"
+
+    @property
+    def dead(self) -> str:
+        """The queue of dead letters."""
+        return f"{self.path}-dead"
+
+    def item(self, name: str) -> str:
+        """The znode of an item."""
+        return join(self.path, name)
+
+    def lock(self, name: str) -> str:
+        """The znode that says that an item is being worked on; needs a lock path."""
+        if self.lock_path is None:
+            raise ValueError("this queue has no lock path")
+        return join(self.lock_path, name)

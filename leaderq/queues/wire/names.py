@@ -1,0 +1,183 @@
+"""How Curator 5.x names the items of its queues, byte for byte (pure).
+
+===========  ===============================  ====================================================
+kind         name (n: ten digits)             order
+===========  ===============================  ====================================================
+plain        ``queue-``\\ n                    by number
+id           ``queue-|id|``\\ n                by number; the id takes no part
+priority     ``queue-``\\ P\\ n, P 9 characters  by priority, lower first, then by number
+delay        ``queue-|``\\ hex ms\\ ``|``\\ n     by due time, then by number (Curator: no order among equal times)
+simple       ``qn-``\\ n                       by number
+===========  ===============================  ====================================================
+
+The server appends n, a signed 32-bit counter of the znodes ever created there: ten digits, or a minus sign and ten digits once
+it has run over. What Java requeues in a priority or delay queue is named plain ``queue-``\\ n, and has lost its priority or its
+due time; like Curator we let it go before all others.
+
+Names that begin otherwise are *foreign*: nobody consumes or deletes them. Source: ``DistributedQueue``, ``DistributedIdQueue``,
+``DistributedPriorityQueue``, ``DistributedDelayQueue``, ``SimpleDistributedQueue`` of Apache Curator 5.9.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from leaderq.errors import ConfigurationError
+from leaderq.queues.wire.kinds import Kind
+
+ITEM_PREFIX = "queue-"
+SIMPLE_PREFIX = "qn-"
+MIN_PRIORITY, MAX_PRIORITY = -(2**31), 2**31 - 1
+LAST_SEQUENCE = 2**31 - 1
+_SEPARATOR = "|"
+_SEQUENCE = re.compile(r"-?\d{10}$")
+_PRIORITY = re.compile(r"queue-[01][0-9A-F]{8}\d{10}$")
+_DUE = re.compile(r"queue-\|([0-9A-F]{8,16})\|-?\d{10}$")
+_MAX_DUE_MS = 2**63 - 1
+
+
+def prefix_for(kind: Kind, *, id: str | None = None, priority: int | None = None, due_ms: int | None = None) -> str:
+    """What a new item's name begins with; the server appends the number.
+
+    :raises ConfigurationError: an id, priority or time that Curator's format cannot carry.
+    """
+    if kind is Kind.ID:
+        return f"{ITEM_PREFIX}{_SEPARATOR}{fixed_id(id)}{_SEPARATOR}"
+    if kind is Kind.PRIORITY:
+        return ITEM_PREFIX + _priority_text(priority)
+    if kind is Kind.DELAY:
+        return f"{ITEM_PREFIX}{_SEPARATOR}{_due_text(due_ms)}{_SEPARATOR}"
+    return SIMPLE_PREFIX if kind is Kind.SIMPLE else ITEM_PREFIX
+
+
+def fixed_id(id: str | None) -> str:
+    """The id as it stands in a name: ``/`` and ``|`` become ``_``.
+
+    :raises ConfigurationError: it is empty, or holds characters that ZooKeeper refuses in a name.
+    """
+    if not id:
+        raise ConfigurationError(f"an item of an id queue needs an id, and {id!r} is none")
+    fixed = id.replace("/", "_").replace(_SEPARATOR, "_")
+    bad = sorted({char for char in fixed if _is_refused(char)})
+    if bad:
+        raise ConfigurationError(f"id {id!r} holds {', '.join(map(ascii, bad))}, which ZooKeeper does not accept in a name")
+    return fixed
+
+
+def is_item(kind: Kind, name: str) -> bool:
+    """Whether a child of the queue's path is an item of it; everything else is foreign and left alone."""
+    return name.startswith(SIMPLE_PREFIX if kind is Kind.SIMPLE else ITEM_PREFIX)
+
+
+def sequence_of(name: str) -> int:
+    """The number that the server gave; 0 for a name without one."""
+    found = _SEQUENCE.search(name)
+    return int(found[0]) if found else 0
+
+
+def prefix_of(name: str) -> str:
+    """The name without the server's number: what to requeue an item under, so that it keeps its id, priority or due time."""
+    found = _SEQUENCE.search(name)
+    return name[: found.start()] if found else name
+
+
+def id_of(name: str) -> str:
+    """The fixed id in the name of an item of an id queue: what stands between the first two ``|``, else the whole name."""
+    parts = name.split(_SEPARATOR, 2)
+    return parts[1] if len(parts) == 3 else name
+
+
+def priority_of(name: str) -> int | None:
+    """The priority in a name; ``None`` for one without (requeued by Java)."""
+    if not _PRIORITY.match(name):
+        return None
+    value = int(name[7:15], 16)
+    return value - 2**32 if name[6] == "0" else value
+
+
+def due_ms_of(name: str) -> int:
+    """When an item of a delay queue is due, in ms since the epoch; 0, that is now, for a name that does not say."""
+    parts = name.rsplit(_SEPARATOR, 2)
+    try:
+        return int(parts[1], 16) if len(parts) == 3 else 0
+    except ValueError:
+        return 0
+
+
+def sort_key(kind: Kind) -> Callable[[str], Any]:
+    """The key by which the items of a queue go, as ``sorted`` takes it."""
+    return _SORT_KEYS[kind]
+
+
+def kind_of(names: Iterable[str]) -> Kind | None:
+    """Which recipe put these items, as far as names tell; ``None`` if there is no item among them.
+
+    An id queue whose ids all look like hexadecimal times cannot be told from a delay queue, and is taken for one.
+    """
+    found = {_kind_of_one(name) for name in names} - {None}
+    if not found:
+        return None
+    if Kind.SIMPLE in found and len(found) > 1:
+        raise ConfigurationError("items of a simple queue and of another recipe lie under one path; say which kind is meant")
+    for kind in (Kind.ID, Kind.DELAY, Kind.PRIORITY, Kind.SIMPLE):  # Java's requeued items of any kind look plain
+        if kind in found:
+            return kind
+    return Kind.PLAIN
+
+
+def _kind_of_one(name: str) -> Kind | None:
+    if name.startswith(SIMPLE_PREFIX):
+        return Kind.SIMPLE
+    if not name.startswith(ITEM_PREFIX):
+        return None
+    if _DUE.match(name):
+        return Kind.DELAY
+    if name.count(_SEPARATOR) >= 2:
+        return Kind.ID
+    return Kind.PRIORITY if _PRIORITY.match(name) else Kind.PLAIN
+
+
+def _priority_text(priority: int | None) -> str:
+    if isinstance(priority, bool) or not isinstance(priority, int) or not MIN_PRIORITY <= priority <= MAX_PRIORITY:
+        raise ConfigurationError(f"priority {priority!r} is no whole number from {MIN_PRIORITY} to {MAX_PRIORITY}")
+    return f"{'1' if priority >= 0 else '0'}{priority & 0xFFFFFFFF:08X}"
+
+
+def _due_text(due_ms: int | None) -> str:
+    if isinstance(due_ms, bool) or not isinstance(due_ms, int) or not 0 < due_ms <= _MAX_DUE_MS:
+        raise ConfigurationError(f"due time {due_ms!r} is no number of milliseconds since 1970, above 0")
+    return f"{due_ms:08X}"
+
+
+def _is_refused(char: str) -> bool:
+    code = ord(char)
+    return code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
+
+
+def _sequence_key(name: str) -> tuple[int, str]:
+    return sequence_of(name), name
+
+
+def _id_key(name: str) -> str:
+    """As Curator: the name with the id cut out."""
+    parts = name.split(_SEPARATOR, 2)
+    return parts[0] + parts[2] if len(parts) == 3 else name
+
+
+def _delay_key(name: str) -> tuple[int, int, str]:
+    return due_ms_of(name), sequence_of(name), name
+
+
+def _by_name(name: str) -> str:
+    return name
+
+
+_SORT_KEYS: dict[Kind, Callable[[str], Any]] = {
+    Kind.PLAIN: _by_name,
+    Kind.ID: _id_key,
+    Kind.PRIORITY: _by_name,
+    Kind.DELAY: _delay_key,
+    Kind.SIMPLE: _sequence_key,
+}

@@ -1,0 +1,107 @@
+"""What an item's znode holds, byte for byte as Curator 5.x writes it (pure), and what of ours rides behind it.
+
+::
+
+    int32 BE  0x00010001
+    repeated: u8 0x01, int32 BE length (0 or more), the bytes of one item
+    u8 0x02
+    (leaderq only) anything: a note
+
+One znode may hold any number of items, none too. Curator does not look at what follows the ``0x02``, and writes it again
+unchanged when it requeues; there leaderq keeps its :class:`~leaderq.queues.wire.note.Note` (attempts, when first put), so that it
+travels with the item, also through Java's hands. A znode whose data begins with ``1f 8b`` is one gzip member around all this
+(Curator's option since 5.8.0); it is always understood, and written when asked for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from leaderq.errors import CorruptItem
+from leaderq.queues.wire.note import Note
+
+VERSION = 0x00010001
+_VERSION = struct.Struct(">I")
+_ITEM = struct.Struct(">Bi")
+_ITEM_CODE, _END_CODE = 1, 2
+_END = bytes((_END_CODE,))
+_GZIP = b"\x1f\x8b"
+FRAME_BYTES = _VERSION.size + len(_END)
+"""Bytes of a frame without items."""
+ITEM_BYTES = _ITEM.size
+"""Bytes that each item takes beside its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The items of one znode, and the note that leaderq left behind them."""
+
+    items: Sequence[bytes]
+    note: Note | None = None
+
+
+def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool = False) -> bytes:
+    """The data of a znode that holds these items."""
+    parts = [_VERSION.pack(VERSION)]
+    for item in items:
+        parts += (_ITEM.pack(_ITEM_CODE, len(item)), item)
+    parts.append(_END)
+    if note is not None:
+        parts.append(note.packed())
+    return compressed(b"".join(parts)) if compress else b"".join(parts)
+
+
+def decode(data: bytes) -> Payload:
+    """What a znode's data says.
+
+    :raises CorruptItem: wrong version, unknown code, negative length, or an end too early; the message says at which byte.
+    """
+    data = plain(data)
+    if len(data) < FRAME_BYTES:
+        raise CorruptItem(f"an item of {len(data)} bytes is shorter than the shortest frame ({FRAME_BYTES} bytes)")
+    (version,) = _VERSION.unpack_from(data)
+    if version != VERSION:
+        raise CorruptItem(f"an item begins with {data[:4].hex()}, and Curator's frame with {VERSION:08x}")
+    items: list[bytes] = []
+    at = _VERSION.size
+    while True:
+        if at >= len(data):
+            raise CorruptItem(f"an item of {len(data)} bytes ends without the code {_END_CODE:#04x}")
+        if data[at] == _END_CODE:
+            return Payload(items, Note.read(data[at + 1 :]))
+        at = _read_item(data, at, items)
+
+
+def _read_item(data: bytes, at: int, items: list[bytes]) -> int:
+    if data[at] != _ITEM_CODE:
+        raise CorruptItem(f"unknown code {data[at]:#04x} at byte {at} of an item")
+    if at + _ITEM.size > len(data):
+        raise CorruptItem(f"an item of {len(data)} bytes ends within the length at byte {at + 1}")
+    length: int = _ITEM.unpack_from(data, at)[1]
+    begin = at + _ITEM.size
+    if length < 0 or begin + length > len(data):
+        raise CorruptItem(f"length {length} at byte {at + 1} of an item, and {len(data) - begin} bytes follow")
+    items.append(data[begin : begin + length])
+    return begin + length
+
+
+def compressed(data: bytes) -> bytes:
+    """As Curator compresses: one gzip member; equal data gives equal bytes."""
+    return gzip.compress(data, mtime=0)
+
+
+def plain(data: bytes) -> bytes:
+    """The data out of its gzip member, if it is in one.
+
+    :raises CorruptItem: it begins as gzip and is none.
+    """
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as exc:
+        raise CorruptItem(f"an item begins as gzip and cannot be decompressed: {exc}") from exc
