@@ -94,12 +94,17 @@ def compressed(data: bytes) -> bytes:
     return gzip.compress(data, mtime=0)
 
 
+def is_compressed(data: bytes) -> bool:
+    """Whether it is a gzip member."""
+    return data.startswith(_GZIP)
+
+
 def plain(data: bytes) -> bytes:
     """The data out of its gzip member, if it is in one.
 
     :raises CorruptItem: it begins as gzip and is none.
     """
-    if not data.startswith(_GZIP):
+    if not is_compressed(data):
         return data
     try:
         return gzip.decompress(data)
