@@ -10,8 +10,8 @@ delay        ``queue-|``\\ hex ms\\ ``|``\\ n     by due time, then by number (C
 simple       ``qn-``\\ n                       by number
 ===========  ===============================  ====================================================
 
-The server appends n, a signed 32-bit counter of the znodes ever created there: ten digits, or a minus sign and ten digits once
-it has run over. What Java requeues in a priority or delay queue is named plain ``queue-``\\ n, and has lost its priority or its
+The server appends n, a signed 32-bit counter of the znodes ever created there, as ``%010d`` writes it: ten digits or, once it has
+run over, a minus sign and nine or ten of them. What Java requeues in a priority or delay queue is named plain ``queue-``\\ n, and has lost its priority or its
 due time; like Curator we let it go before all others.
 
 Names that begin otherwise are *foreign*: nobody consumes or deletes them. Source: ``DistributedQueue``, ``DistributedIdQueue``,
@@ -32,10 +32,14 @@ SIMPLE_PREFIX = "qn-"
 MIN_PRIORITY, MAX_PRIORITY = -(2**31), 2**31 - 1
 LAST_SEQUENCE = 2**31 - 1
 _SEPARATOR = "|"
-_SEQUENCE = re.compile(r"-?\d{10}$")
-_PRIORITY = re.compile(r"queue-[01][0-9A-F]{8}\d{10}$")
-_DUE = re.compile(r"queue-\|([0-9A-F]{8,16})\|-?\d{10}$")
+# The dash that ends "queue-" or "qn-" is no minus sign.
+_SEQUENCE = re.compile(r"(?:(?<!^queue)(?<!^qn)-[0-9]{9,10}|[0-9]{10})$")
+_TAIL = r"(?:[0-9]{10}|-[0-9]{9,10})"
+_PRIORITY = re.compile(rf"{ITEM_PREFIX}(?:1[0-7]|0[89A-F])[0-9A-F]{{7}}{_TAIL}").fullmatch
+_DUE = re.compile(rf"{ITEM_PREFIX}\|([0-9A-F]{{8,15}})\|({_TAIL})").fullmatch
+_JAVA_HEX = re.compile(r"[+-]?[0-9A-Fa-f]+").fullmatch
 _MAX_DUE_MS = 2**63 - 1
+_LAST = 2**63
 
 
 def prefix_for(kind: Kind, *, id: str | None = None, priority: int | None = None, due_ms: int | None = None) -> str:
@@ -73,13 +77,13 @@ def is_item(kind: Kind, name: str) -> bool:
 
 def sequence_of(name: str) -> int:
     """The number that the server gave; 0 for a name without one."""
-    found = _SEQUENCE.search(name)
+    found = _SEQUENCE.search(name, max(0, len(name) - 11))
     return int(found[0]) if found else 0
 
 
 def prefix_of(name: str) -> str:
     """The name without the server's number: what to requeue an item under, so that it keeps its id, priority or due time."""
-    found = _SEQUENCE.search(name)
+    found = _SEQUENCE.search(name, max(0, len(name) - 11))
     return name[: found.start()] if found else name
 
 
@@ -91,7 +95,7 @@ def id_of(name: str) -> str:
 
 def priority_of(name: str) -> int | None:
     """The priority in a name; ``None`` for one without (requeued by Java)."""
-    if not _PRIORITY.match(name):
+    if not _PRIORITY(name):
         return None
     value = int(name[7:15], 16)
     return value - 2**32 if name[6] == "0" else value
@@ -100,10 +104,10 @@ def priority_of(name: str) -> int | None:
 def due_ms_of(name: str) -> int:
     """When an item of a delay queue is due, in ms since the epoch; 0, that is now, for a name that does not say."""
     parts = name.rsplit(_SEPARATOR, 2)
-    try:
-        return int(parts[1], 16) if len(parts) == 3 else 0
-    except ValueError:
+    if len(parts) < 3 or not _JAVA_HEX(parts[1]):  # Python's int() would take more: "0x10", "1_0", " 1"
         return 0
+    due_ms = int(parts[1], 16)
+    return due_ms if -_MAX_DUE_MS - 1 <= due_ms <= _MAX_DUE_MS else 0
 
 
 def sort_key(kind: Kind) -> Callable[[str], Any]:
@@ -132,11 +136,11 @@ def _kind_of_one(name: str) -> Kind | None:
         return Kind.SIMPLE
     if not name.startswith(ITEM_PREFIX):
         return None
-    if _DUE.match(name):
+    if _DUE(name):
         return Kind.DELAY
     if name.count(_SEPARATOR) >= 2:
         return Kind.ID
-    return Kind.PRIORITY if _PRIORITY.match(name) else Kind.PLAIN
+    return Kind.PRIORITY if _PRIORITY(name) else Kind.PLAIN
 
 
 def _priority_text(priority: int | None) -> str:
@@ -156,8 +160,11 @@ def _is_refused(char: str) -> bool:
     return code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
 
 
-def _sequence_key(name: str) -> tuple[int, str]:
-    return sequence_of(name), name
+def _simple_key(name: str) -> int:
+    try:
+        return int(name[len(SIMPLE_PREFIX) :])
+    except ValueError:
+        return _LAST  # as Curator, to whom letters come after digits
 
 
 def _id_key(name: str) -> str:
@@ -166,18 +173,18 @@ def _id_key(name: str) -> str:
     return parts[0] + parts[2] if len(parts) == 3 else name
 
 
-def _delay_key(name: str) -> tuple[int, int, str]:
-    return due_ms_of(name), sequence_of(name), name
-
-
-def _by_name(name: str) -> str:
-    return name
+def _delay_key(name: str) -> int:
+    """By due time, then by number, in one whole number: a million tuples would take three times as long to compare."""
+    found = _DUE(name)
+    if found:
+        return (int(found[1], 16) << 32) + int(found[2])
+    return (due_ms_of(name) << 32) + sequence_of(name)
 
 
 _SORT_KEYS: dict[Kind, Callable[[str], Any]] = {
-    Kind.PLAIN: _by_name,
+    Kind.PLAIN: str,
     Kind.ID: _id_key,
-    Kind.PRIORITY: _by_name,
+    Kind.PRIORITY: str,
     Kind.DELAY: _delay_key,
-    Kind.SIMPLE: _sequence_key,
+    Kind.SIMPLE: _simple_key,
 }

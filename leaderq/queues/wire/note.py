@@ -33,10 +33,11 @@ class Note:
 
     def packed(self) -> bytes:
         """The bytes that follow the frame."""
-        said = {name: value for name, value in asdict(self).items() if value not in (None, False)}
+        said = {name: value for name, value in asdict(self).items() if value != _DEFAULTS[name]}
         if self.error is not None:
             said["error"] = self.error[:MAX_TEXT]
-        return _MARK + json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+        # The text of an error may hold what is no text (the bytes of a file's name, as surrogates): then a "?" stands there.
+        return _MARK + json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
     @classmethod
     def read(cls, data: bytes) -> Note | None:
@@ -45,13 +46,13 @@ class Note:
             return None
         try:
             said = json.loads(data[len(_MARK) :])
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
-        return (
-            cls(**{name: said[name] for name in _TYPES if isinstance(said.get(name), _TYPES[name])})
-            if isinstance(said, dict)
-            else None
-        )
+        return cls(**{name: said[name] for name in _TYPES if _fits(name, said.get(name))}) if isinstance(said, dict) else None
+
+
+def _fits(name: str, value: Any) -> bool:
+    return isinstance(value, _TYPES[name]) and (name == "raw" or not isinstance(value, bool))
 
 
 _TYPES: dict[str, Any] = {
@@ -64,3 +65,4 @@ _TYPES: dict[str, Any] = {
     "died_ms": int,
     "raw": bool,
 }
+_DEFAULTS = asdict(Note())

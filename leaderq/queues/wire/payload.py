@@ -30,15 +30,17 @@ _ITEM = struct.Struct(">Bi")
 _ITEM_CODE, _END_CODE = 1, 2
 _END = bytes((_END_CODE,))
 _GZIP = b"\x1f\x8b"
+_SINGLE = _VERSION.pack(VERSION) + bytes((_ITEM_CODE,))
+_SINGLE_BYTES = _VERSION.size + _ITEM.size + len(_END)
 FRAME_BYTES = _VERSION.size + len(_END)
 """Bytes of a frame without items."""
 ITEM_BYTES = _ITEM.size
 """Bytes that each item takes beside its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Payload:
-    """The items of one znode, and the note that leaderq left behind them."""
+    """The items of one znode, and the note that leaderq left behind them. A value: not to be changed."""
 
     items: Sequence[bytes]
     note: Note | None = None
@@ -48,7 +50,8 @@ def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool =
     """The data of a znode that holds these items."""
     parts = [_VERSION.pack(VERSION)]
     for item in items:
-        parts += (_ITEM.pack(_ITEM_CODE, len(item)), item)
+        parts.append(_ITEM.pack(_ITEM_CODE, len(item)))
+        parts.append(item)
     parts.append(_END)
     if note is not None:
         parts.append(note.packed())
@@ -60,6 +63,9 @@ def decode(data: bytes) -> Payload:
 
     :raises CorruptItem: wrong version, unknown code, negative length, or an end too early; the message says at which byte.
     """
+    if data.startswith(_SINGLE) and data.endswith(_END):  # nearly all znodes hold one item and no note
+        if int.from_bytes(data[5:9], "big") == len(data) - _SINGLE_BYTES:
+            return Payload([data[9:-1]])
     data = plain(data)
     if len(data) < FRAME_BYTES:
         raise CorruptItem(f"an item of {len(data)} bytes is shorter than the shortest frame ({FRAME_BYTES} bytes)")
