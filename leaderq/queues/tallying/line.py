@@ -1,0 +1,147 @@
+"""The groups of a tally, from their submission to their outcome: what is sent next, and what becomes of what failed (pure).
+
+No lock, no thread, no clock: :class:`~leaderq.queues.tallying.tally.Tally` calls it under its lock, and does what it says.
+
+A group waits in ``waiting``, is sent in a batch of ``flight``, and is done; or it comes back. What comes back:
+
+* a batch that was *certainly* not applied is undone, its groups wait again, at the front, and may get another number;
+* a *doubtful* one (sent without an answer) is kept whole in ``again`` until the tally has been read: applied, it is done; not applied, it
+  is sent again unchanged, under its number, so that whichever copy reaches the servers first is the only one applied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from leaderq.queues.tallying.batch import Batch, Fate, packed
+from leaderq.queues.tallying.group import Group
+
+_PACE_BYTES = 2048
+"""With two multis under way, each further one must be worth it: small batches gather while the servers are busy."""
+
+
+@dataclass(slots=True)
+class Reckoning:
+    """What reading the tally told of the doubtful batches."""
+
+    applied: list[Batch] = field(default_factory=list)
+    lost: list[Batch] = field(default_factory=list)
+    """The count itself was lost: nobody can know whether these were applied."""
+
+
+class Line:
+    """See the module."""
+
+    def __init__(self, *, max_ops: int, max_bytes: int, window: int) -> None:
+        self.waiting: deque[Group] = deque()
+        self.flight: deque[Batch] = deque()
+        self.again: deque[Batch] = deque()
+        self.number = 0
+        """Of the next new batch."""
+        self.is_halted = True
+        """Nothing is sent: not open yet, or in trouble."""
+        self._max_ops = max_ops
+        self._max_bytes = max_bytes
+        self._window = window
+
+    def next_batch(self) -> Batch | None:
+        """What to send now; it counts as under way."""
+        under_way = len(self.flight)
+        if self.is_halted or under_way >= self._window:
+            return None
+        if self.again:
+            batch = self.again.popleft()
+        else:
+            if under_way > 1 and self._is_meagre(under_way):
+                return None
+            groups = packed(self.waiting, self._max_ops, self._max_bytes)
+            if not groups:
+                return None
+            batch = Batch(self.number, groups)
+            self.number += 1
+        batch.fate = batch.error = None
+        self.flight.append(batch)
+        return batch
+
+    def _is_meagre(self, under_way: int) -> bool:
+        waiting = self.waiting
+        return len(waiting) < 16 * under_way and sum(group.size for group in waiting) < _PACE_BYTES * under_way
+
+    def take_applied(self) -> list[Batch]:
+        """The batches at the head of the flight that were applied; any other answer halts the line."""
+        done: list[Batch] = []
+        flight = self.flight
+        while flight and flight[0].fate is Fate.APPLIED:
+            done.append(flight.popleft())
+        return done
+
+    def take_failed(self) -> list[Batch]:
+        """All that is under way, once the line is halted and all of it is answered; else nothing yet."""
+        if not self.is_halted or any(batch.fate is None for batch in self.flight):
+            return []
+        failed = list(self.flight)
+        self.flight.clear()
+        return failed
+
+    def blame(self, failed: list[Batch]) -> Batch | None:
+        """The batch that ZooKeeper refused by its content, if that is what happened. All that was under way waits again then, for
+        none of it was applied: what follows a refused one needs a version that the tally did not come to."""
+        first = failed[0]
+        is_certain = first.was_looked_at or not first.is_doubtful
+        if first.fate is not Fate.REFUSED or not is_certain or any(one.fate is Fate.UNKNOWN for one in failed):
+            return None
+        self._undo([*failed, *self.again])
+        self.again.clear()
+        return first
+
+    def set_aside(self, failed: list[Batch]) -> None:
+        """Keep what is doubtful until the tally is read, with what stands before it; all behind that waits again."""
+        batches = [*failed, *self.again]
+        keep = 1 + max((position for position, batch in enumerate(batches) if batch.is_doubtful), default=-1)
+        self.again = deque(batches[:keep])
+        self._undo(batches[keep:])
+
+    def reckon(self, version: int, *, is_anew: bool) -> Reckoning:
+        """The tally was read: it stands at ``version``. ``is_anew``: it is not the znode that it was; its count began again."""
+        batches = list(self.again)
+        self.again.clear()
+        left = [batch for batch in batches if batch.number >= version]
+        is_off = bool(left) and left[0].number > version
+        is_foreign = any(batch.number < version and not batch.is_doubtful for batch in batches)  # somebody else wrote
+        if is_anew or is_off or is_foreign:
+            lost = [batch for batch in batches if batch.is_doubtful]
+            self._undo([batch for batch in batches if not batch.is_doubtful])
+            self.number = version
+            return Reckoning(lost=lost)
+        self.again.extend(left)
+        self.number = left[-1].number + 1 if left else version
+        return Reckoning(applied=[batch for batch in batches if batch.number < version])
+
+    def drop(self, group: Group) -> bool:
+        """It is not to be sent any more; whether it was waiting."""
+        try:
+            self.waiting.remove(group)
+        except ValueError:
+            return False
+        return True
+
+    def empty(self) -> tuple[list[Batch], list[Group]]:
+        """Give up everything: the batches sent at some time, and the groups that were not."""
+        batches, groups = [*self.flight, *self.again], list(self.waiting)
+        self.flight.clear()
+        self.again.clear()
+        self.waiting.clear()
+        self.is_halted = True
+        return batches, groups
+
+    def _undo(self, batches: Iterable[Batch]) -> None:
+        batches = list(batches)
+        if not batches:
+            return
+        groups = [group for batch in batches for group in batch.groups]
+        for group in groups:
+            group.is_begun = False
+        self.waiting.extendleft(reversed(groups))
+        self.number = batches[0].number
