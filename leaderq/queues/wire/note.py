@@ -48,7 +48,9 @@ class Note:
             said = json.loads(data[len(_MARK) :])
         except (ValueError, RecursionError):
             return None
-        return cls(**{name: said[name] for name in _TYPES if _fits(name, said.get(name))}) if isinstance(said, dict) else None
+        if not isinstance(said, dict):
+            return None
+        return cls(**{name: said[name] for name in _TYPES if _fits(name, said.get(name))})
 
 
 def _fits(name: str, value: Any) -> bool:

@@ -32,6 +32,9 @@ _END = bytes((_END_CODE,))
 _GZIP = b"\x1f\x8b"
 _SINGLE = _VERSION.pack(VERSION) + bytes((_ITEM_CODE,))
 _SINGLE_BYTES = _VERSION.size + _ITEM.size + len(_END)
+_GZIP_WINDOW = 31  # zlib's word for a gzip header and its checksum
+MAX_PLAIN_BYTES = 64 * 1024 * 1024
+"""Bytes that may come out of one znode's gzip; a megabyte of it could hold a thousand times as much, and fill the memory."""
 FRAME_BYTES = _VERSION.size + len(_END)
 """Bytes of a frame without items."""
 ITEM_BYTES = _ITEM.size
@@ -63,9 +66,9 @@ def decode(data: bytes) -> Payload:
 
     :raises CorruptItem: wrong version, unknown code, negative length, or an end too early; the message says at which byte.
     """
-    if data.startswith(_SINGLE) and data.endswith(_END):  # nearly all znodes hold one item and no note
-        if int.from_bytes(data[5:9], "big") == len(data) - _SINGLE_BYTES:
-            return Payload([data[9:-1]])
+    # Nearly all znodes hold one item and no note.
+    if data.startswith(_SINGLE) and data.endswith(_END) and int.from_bytes(data[5:9], "big") == len(data) - _SINGLE_BYTES:
+        return Payload([data[9:-1]])
     data = plain(data)
     if len(data) < FRAME_BYTES:
         raise CorruptItem(f"an item of {len(data)} bytes is shorter than the shortest frame ({FRAME_BYTES} bytes)")
@@ -106,13 +109,24 @@ def is_compressed(data: bytes) -> bool:
 
 
 def plain(data: bytes) -> bytes:
-    """The data out of its gzip member, if it is in one.
+    """The data out of its gzip members, if it is in such; as in Java, what follows them and is none is ignored.
 
-    :raises CorruptItem: it begins as gzip and is none.
+    :raises CorruptItem: it begins as gzip and is none, ends too early, or holds more than :data:`MAX_PLAIN_BYTES`.
     """
-    if not is_compressed(data):
+    if not data.startswith(_GZIP):
         return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as exc:
-        raise CorruptItem(f"an item begins as gzip and cannot be decompressed: {exc}") from exc
+    parts: list[bytes] = []
+    left = MAX_PLAIN_BYTES
+    while data.startswith(_GZIP):
+        member = zlib.decompressobj(wbits=_GZIP_WINDOW)
+        try:
+            parts.append(member.decompress(data, left + 1))
+        except zlib.error as exc:
+            raise CorruptItem(f"an item begins as gzip and cannot be decompressed: {exc}") from exc
+        left -= len(parts[-1])
+        if left < 0:
+            raise CorruptItem(f"an item begins as gzip and holds more than {MAX_PLAIN_BYTES} bytes")
+        if not member.eof:
+            raise CorruptItem("an item begins as gzip and ends too early")
+        data = member.unused_data
+    return b"".join(parts)
