@@ -1,0 +1,165 @@
+"""Makes items ours, many in one multi.
+
+First they are read (one multiRead), then claimed *as read*: with a lock path by ``Create(lock)`` and ``Check(item, version)``, else by
+``Delete(item, version)``. So nobody ever works on data that was not there at the moment of the claim, and a lock never stands for an
+item that is gone. Both go through the hold's tally: a lost reply neither loses an item (Curator's F2) nor leaves a lock that nobody
+knows of (F6).
+
+A multi is all or none. If one item is somebody else's, all are looked at again, those taken are left out, and the rest is tried
+again. After some rounds the rest is given back: somebody competes for the same ones, and a listing is due.
+
+What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its note says so): left to rest;
+*unreadable*: claimed all the same, so that it can be set aside; *connection lost*: the tally finds out; *session over* with a lock path:
+nothing is ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from typing import Any
+
+from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, NodeExists, NoNode, ZooKeeperError
+from leaderq.queues.consuming.claim import Claim, Hold
+from leaderq.queues.consuming.operations import claiming, now_ms
+from leaderq.queues.wire.payload import decode
+from leaderq.zookeeper import GetData, Session
+
+log = logging.getLogger(__name__)
+
+ROUNDS = 3
+_LOOK_S = 0.5
+
+
+@dataclass
+class Claimed:
+    """What came of trying to claim some names. ``resting``: until when, in ms. ``gone``: deleted by others. ``locked``: others work on
+    them. ``again``: nothing is known of them, or they changed."""
+
+    claims: list[Claim] = field(default_factory=list)
+    resting: dict[str, int] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    locked: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
+
+
+class Claiming:
+    """One batch on its way. Driven by the engine's thread: :meth:`advance` never waits, :meth:`finish` does."""
+
+    def __init__(self, session: Session, hold: Hold, names: Sequence[str], is_stopped: Callable[[], bool]) -> None:
+        self._session = session
+        self._hold = hold
+        self._names = list(names)
+        self._is_stopped = is_stopped
+        self._found = Claimed()
+        self._reading: Future[Any] | None = self._read(self._names)
+        self._wanted: list[Claim] = []
+        self._taking: Future[list[Any] | None] | None = None
+
+    def advance(self) -> None:
+        """Send the claim as soon as the data is there."""
+        if self._reading is not None and self._reading.done():
+            self._submit()
+
+    def finish(self) -> Claimed:
+        """Wait for the outcome."""
+        if self._reading is not None:
+            self._wait(self._reading)
+            self._submit()
+        for _ in range(ROUNDS):
+            if self._taking is None:
+                break
+            error = self._wait(self._taking)
+            if error is None:
+                self._found.claims = self._wanted
+                return self._found
+            self._refused(error)
+        self._found.again += [claim.name for claim in self._wanted]
+        return self._found
+
+    # -- inside ---------------------------------------------------------------------------------------------------------
+
+    def _read(self, names: Sequence[str]) -> Future[Any]:
+        places = self._hold.places
+        return self._session.multi_read_async([GetData(places.item(name)) for name in names])
+
+    def _submit(self) -> None:
+        """Judge what was read, and send the claim."""
+        answer, self._reading = self._reading, None
+        if answer is None:
+            return
+        if not answer.done() or answer.cancelled() or answer.exception() is not None:
+            self._found.again += self._names
+            return
+        now = now_ms()
+        for name, result in zip(self._names, answer.result(), strict=True):
+            if isinstance(result, LeaderqError):
+                (self._found.gone if isinstance(result, NoNode) else self._found.again).append(name)
+                continue
+            claim = _claim(name, result[0], result[1], self._hold)
+            if (until := claim.note.not_before_ms or 0) > now:
+                self._found.resting[name] = until
+            else:
+                self._wanted.append(claim)
+        self._take()
+
+    def _take(self) -> None:
+        self._taking = None
+        if self._wanted:
+            self._taking = self._hold.tally.submit([op for claim in self._wanted for op in claiming(claim)])
+
+    def _refused(self, error: BaseException) -> None:
+        """Leave out what is somebody else's, and try again with the rest."""
+        if isinstance(error, ConnectionLost) or not isinstance(error, ZooKeeperError) or error.index is None:
+            log.debug("nothing could be claimed: %s", error)
+            self._taking = None
+            return
+        per_item = 2 if self._hold.is_locking else 1
+        culprit = self._wanted[error.index // per_item].name
+        fates = self._fates()
+        fates.setdefault(culprit, self._found.locked if isinstance(error, NodeExists) else self._found.again)
+        for name, fate in fates.items():
+            fate.append(name)
+        self._wanted = [claim for claim in self._wanted if claim.name not in fates]
+        self._take()
+
+    def _fates(self) -> dict[str, list[str]]:
+        """Which of the wanted ones are gone, changed, or locked; each with the list that it belongs to."""
+        places, found = self._hold.places, self._found
+        names = [claim.name for claim in self._wanted]
+        paths = [places.item(name) for name in names]
+        if self._hold.is_locking:
+            paths += [places.lock(name) for name in names]
+        answer = self._session.multi_read_async([GetData(path) for path in paths])
+        if self._wait(answer) is not None:
+            return {}
+        found_at: list[Any] = answer.result()
+        items, locks = found_at[: len(names)], found_at[len(names) :]
+        fates = {name: found.locked for name, lock in zip(names, locks, strict=False) if not isinstance(lock, NoNode)}
+        for claim, item in zip(self._wanted, items, strict=True):
+            if isinstance(item, NoNode):
+                fates[claim.name] = found.gone
+            elif isinstance(item, LeaderqError) or item[1].version != claim.stat.version:
+                fates.setdefault(claim.name, found.again)
+        return fates
+
+    def _wait(self, future: Future[Any]) -> BaseException | None:
+        """The future's error, once it is settled; stops waiting when the queue is being closed."""
+        while True:
+            try:
+                return future.exception(_LOOK_S)
+            except FutureTimeout:
+                if self._is_stopped() and future.cancel():
+                    return ConnectionLost("the queue is being closed")
+
+
+def _claim(name: str, data: bytes, stat: Any, hold: Hold) -> Claim:
+    claim = Claim(name, data, stat, hold)
+    try:
+        claim.payload = decode(data)
+    except CorruptItem as exc:
+        claim.error = exc
+    return claim

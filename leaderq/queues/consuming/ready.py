@@ -1,0 +1,158 @@
+"""Items that are ours and not begun yet, in order; and how many of them there should be.
+
+Claiming ahead hides the way to the servers and back: hundreds of items in one multi. But what is claimed ahead waits for *this* consumer,
+and without a lock path it is lost if the process dies. So it begins with one item for each worker, doubles as long as the workers use
+up what they got within :data:`AHEAD_S`, and falls back when they do not.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.queues.consuming.claim import Claim
+
+AHEAD_S = 0.2
+"""What is claimed ahead should keep the workers busy no longer than this, in seconds."""
+MAX_AHEAD = 500
+"""Items claimed ahead, at most."""
+
+
+class Ready:
+    """Shared by the engine's thread and the workers (or those who take); every wait is bounded by its caller.
+
+    ``key``: the order of names. ``may_begin``: whether anything may be handed out now; asked under the lock, so it must not block.
+    ``wanted``: called when more is wanted. ``slack``: how many may still be handed out after something more urgent has come.
+    """
+
+    def __init__(
+        self, key: Callable[[str], Any], may_begin: Callable[[], bool], wanted: Callable[[], object], *, slack: int = 0
+    ) -> None:
+        self._key = key
+        self._is_allowed = may_begin
+        self._wanted = wanted
+        self._slack = slack
+        self._since_refresh = 0
+        self._is_overtaken = False
+        self._changed = threading.Condition()
+        self._heap: list[tuple[Any, str, Claim]] = []
+        self._takers = 0
+        self._is_closed = False
+        self._target = 1
+        self._given_s = now_s()
+        self._given = 0
+        self._first_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more will come."""
+        return self._is_closed
+
+    @property
+    def takers(self) -> int:
+        """How many wait for an item now."""
+        return self._takers
+
+    @property
+    def first_key(self) -> Any:
+        """The order of the first one; ``None`` if there is none."""
+        with self._changed:
+            return self._heap[0][0] if self._heap else None
+
+    def put(self, claims: Iterable[Claim]) -> None:
+        """These are ours now."""
+        with self._changed:
+            if not self._heap:
+                self._first_s = now_s()
+            for claim in claims:
+                heapq.heappush(self._heap, (self._key(claim.name), claim.name, claim))
+            self._changed.notify_all()
+
+    def take(self, most: int, timeout_s: float | None, *, is_fit: Callable[[Claim], bool] | None = None) -> list[Claim]:
+        """The next ones, at most so many; none when ``timeout_s`` is over, or when it is closed and used up.
+
+        ``is_fit``: what does not fit is given alone.
+        """
+        with self._changed:
+            self._takers += 1
+            if not self._heap:
+                self._wanted()
+            try:
+                self._changed.wait_for(lambda: self._is_closed or (bool(self._heap) and self._may_begin()), timeout_s)
+            finally:
+                self._takers -= 1
+            found: list[Claim] = []
+            while self._heap and len(found) < most and self._may_begin():
+                if found and is_fit is not None and not (is_fit(found[0]) and is_fit(self._heap[0][2])):
+                    break
+                found.append(heapq.heappop(self._heap)[2])
+            self._given += len(found)
+            self._since_refresh += len(found)
+            self._first_s = now_s()
+            if len(self._heap) <= self._target // 2:
+                self._wanted()
+            return found
+
+    def overtaken(self, name: str) -> None:
+        """A name has come into the queue: nothing that goes after it is handed out before :meth:`refreshed`, but for the slack."""
+        if self._heap and self._key(name) < self._heap[0][0]:
+            self._is_overtaken = True
+
+    def refreshed(self) -> None:
+        """What overtook is among those ready now, or was nothing."""
+        with self._changed:
+            self._is_overtaken, self._since_refresh = False, 0
+            self._changed.notify_all()
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether something that goes before all that are ready may be claimed."""
+        return self._is_overtaken
+
+    def _may_begin(self) -> bool:
+        return self._is_allowed() and not (self._is_overtaken and self._since_refresh >= self._slack)
+
+    def nudge(self) -> None:
+        """What ``may_begin`` says may have changed."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def drain(self, is_wanted: Callable[[Claim], bool] = lambda claim: True) -> list[Claim]:
+        """Take out all that are to be given back, or are not ours any more."""
+        with self._changed:
+            out = [claim for _, _, claim in self._heap if is_wanted(claim)]
+            self._heap = [entry for entry in self._heap if not is_wanted(entry[2])]
+            heapq.heapify(self._heap)
+            return out
+
+    def close(self) -> None:
+        """Nobody waits any more; what is there may still be taken."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    # -- how far ahead --------------------------------------------------------------------------------------------------
+
+    def appetite(self, workers: int) -> int:
+        """How many to have ready, judged by how fast they went since this was asked last."""
+        now = now_s()
+        passed_s = now - self._given_s
+        if self._given >= self._target and passed_s < AHEAD_S:
+            self._target = min(MAX_AHEAD, self._target * 2)
+        elif passed_s >= AHEAD_S:
+            self._target = max(1, min(MAX_AHEAD, round(self._given * AHEAD_S / passed_s) or 1, self._target * 2))
+        else:
+            return max(self._target, workers)
+        self._given_s, self._given = now, 0
+        return max(self._target, workers)
+
+    def idle_s(self) -> float:
+        """How long nothing has been handed out although something could have been (seconds); 0.0 if nothing is ready."""
+        with self._changed:
+            return now_s() - self._first_s if self._heap else 0.0
