@@ -87,9 +87,8 @@ class ConfluentDrain:
             self._warm_up(began + settings.open_timeout_s)
         except KafkaAway as exc:
             self.close()
-            raise ServersUnreachable(
-                "Kafka", settings.address, waited_s=now_s() - began, remedy=self._heard.remedy()
-            ) from exc
+            waited_s, remedy = now_s() - began, self._heard.remedy()
+            raise ServersUnreachable("Kafka", settings.address, waited_s=waited_s, remedy=remedy) from exc
         except BaseException:
             self.close()
             raise
@@ -224,9 +223,7 @@ class ConfluentDrain:
         for where, rows in polled.items():
             self._next[where] = max(rows[-1].offset + 1, self._next.get(where, 0))
         if not self._stash:  # all that came before the news of an end is given
-            self._next.update(
-                {where: max(end, self._next[where]) for where, end in self._ends.items() if where in self._next}
-            )
+            self._next |= {at: max(end, self._next[at]) for at, end in self._ends.items() if at in self._next}
             self._ends.clear()
         return polled
 
@@ -308,9 +305,7 @@ class ConfluentDrain:
 
     def commit(self, offsets: Offsets, note: str) -> Saving:
         """Begin to store offsets."""
-        kind = self._confluent.TopicPartition
-        named = [kind(where.topic, where.number, offset, note) for where, offset in offsets.items()]
-        return self._commits.save(partial(self._commit, self._consumer, named))
+        return self._commits.save(partial(self._commit, self._consumer, self._named(offsets, note)))
 
     def _commit(self, consumer: Any, named: list[Any]) -> None:
         """On the thread of the commits."""
@@ -338,9 +333,9 @@ class ConfluentDrain:
                 raise self._error(one.error, doing)
         return {Partition(one.topic, one.partition): one.offset for one in answer if one.offset >= 0}
 
-    def _named(self, offsets: Mapping[Partition, int]) -> list[Any]:
+    def _named(self, offsets: Mapping[Partition, int], *note: str) -> list[Any]:
         kind = self._confluent.TopicPartition
-        return [kind(where.topic, where.number, offset) for where, offset in sorted(offsets.items())]
+        return [kind(where.topic, where.number, offset, *note) for where, offset in sorted(offsets.items())]
 
     # ---- errors and the end -------------------------------------------------------------------------------------------------
 
