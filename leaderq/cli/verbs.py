@@ -20,6 +20,7 @@ _VERBS = {
     "pause": ("pause", "Begin no new work, without a change of leader."),
     "resume": ("resume", "End a pause."),
     "dead": ("dead.group", "Look at records set aside as dead letters, and replay them."),
+    "queue": ("queue.group", "Look into ZooKeeper queues, fill, drain and repair them."),
     "config": ("config", "Show settings and where they come from."),
     "doctor": ("doctor", "Find out what is missing or unreachable."),
     "servers": ("servers", "Run ZooKeeper and Kafka here, for trying things."),

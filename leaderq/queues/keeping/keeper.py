@@ -8,7 +8,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.queues.keeping import control
 from leaderq.queues.keeping.browsing import Browsed, browse
 from leaderq.queues.keeping.letters import DeadLetters
-from leaderq.queues.keeping.overview import Overview, look, overview
+from leaderq.queues.keeping.overview import Overview, is_there, look, overview
 from leaderq.queues.keeping.perseverance import PATIENCE_S, answered
 from leaderq.queues.keeping.purging import Purged, purge
 from leaderq.queues.keeping.survey import Survey, sequence_after
@@ -43,6 +43,10 @@ class Keeper:
         """The number that the next item will get; it ends at 2^31 - 1. 0 if the path is not there."""
         stat = self._stat()
         return sequence_after(stat) if stat else 0
+
+    def is_there(self) -> bool:
+        """Whether there is a znode at its path, or side data of it."""
+        return is_there(self._session, self.places, patience_s=self._patience_s)
 
     def overview(self) -> Overview | None:
         """All about it; ``None`` if there is nothing at its path nor beside it."""

@@ -17,11 +17,10 @@ from leaderq.queues.keeping.perseverance import PATIENCE_S, answered
 from leaderq.queues.places import Places
 from leaderq.queues.wire.names import ITEM_PREFIX, SIMPLE_PREFIX, prefix_of, sequence_of
 from leaderq.queues.wire.note import Note
-from leaderq.queues.wire.payload import compressed, decode, encode
+from leaderq.queues.wire.payload import compressed, decode, encode, is_compressed
 from leaderq.zookeeper import Create, Delete, Session
 from leaderq.zookeeper.paths import join
 
-_GZIP = b"\x1f\x8b"
 _LIST_S = 60.0
 
 
@@ -135,7 +134,7 @@ def restored(name: str, data: bytes) -> bytes:
         return data
     kept = None if note.enqueued_ms is None else Note(enqueued_ms=note.enqueued_ms)
     back = encode(payload.items, kept)
-    return compressed(back) if data.startswith(_GZIP) else back
+    return compressed(back) if is_compressed(data) else back
 
 
 def _by_death(name: str) -> tuple[int, str]:

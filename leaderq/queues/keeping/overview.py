@@ -50,16 +50,7 @@ def overview(
 
     :raises ConfigurationError: no kind was told, and the names are those of several.
     """
-    reads = [GetData(path) for path in (places.path, places.dead, places.control, places.members)]
-    if places.lock_path is not None:
-        reads.append(GetData(places.lock_path))
-    answers = answered(session, lambda: session.multi_read(reads), patience_s)
-    found: list[tuple[bytes, Stat] | None] = []
-    for answer in answers:
-        if isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
-            raise answer
-        found.append(answer if isinstance(answer, tuple) else None)
-    queue, dead, control, members, *locks = found
+    queue, dead, control, members, *locks = _znodes(session, places, patience_s)
     if queue is None and dead is None and control is None and members is None:
         return None
     seen = survey([], kind) if queue is None else look(session, places.path, kind, patience_s)
@@ -77,6 +68,11 @@ def overview(
         foreign=tuple(seen.foreign),
         shards=tuple(seen.shards),
     )
+
+
+def is_there(session: Session, places: Places, *, patience_s: float = PATIENCE_S) -> bool:
+    """Whether there is anything of a queue, be it only its dead letters, an operator's wish or its members' place."""
+    return any(found is not None for found in _znodes(session, Places(places.path), patience_s))
 
 
 def look(session: Session, path: str, kind: Kind | None, patience_s: float = PATIENCE_S) -> Survey:
@@ -99,6 +95,18 @@ def queues_below(session: Session, path: str, *, patience_s: float = PATIENCE_S)
     for name in sorted(names | known):
         if name in known or (not _is_side_data(name) and _has_items(session, join(path, name), patience_s)):
             yield join(path, name)
+
+
+def _znodes(session: Session, places: Places, patience_s: float) -> list[tuple[bytes, Stat] | None]:
+    """The queue's path, its dead letters', control, members', and the lock path if one is known; ``None`` for one that is not there."""
+    paths = [places.path, places.dead, places.control, places.members, places.lock_path]
+    reads = [GetData(path) for path in paths if path is not None]
+    found: list[tuple[bytes, Stat] | None] = []
+    for answer in answered(session, lambda: session.multi_read(reads), patience_s):
+        if isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
+            raise answer
+        found.append(answer if isinstance(answer, tuple) else None)
+    return found
 
 
 def _is_side_data(name: str) -> bool:

@@ -1,0 +1,118 @@
+"""What the verbs about queues share: their options, and the queue that they are about."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from leaderq.cli.connecting import open_session
+from leaderq.cli.options import CONNECTION, Given
+from leaderq.cli.quiet import quiet
+from leaderq.errors import ConfigurationError, NoNode
+
+if TYPE_CHECKING:
+    from leaderq.queues.keeping import Keeper
+    from leaderq.queues.wire.kinds import Kind
+    from leaderq.zookeeper import Session
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SECTIONS = CONNECTION
+_KINDS = ("plain", "id", "priority", "delay", "simple")
+
+
+def option(name: str, *names: str, **attributes: Any) -> Callable[[F], F]:
+    """An option of a verb about queues, with its variable."""
+    variable = "LEADERQ_QUEUE_" + name.removeprefix("--").replace("-", "_").upper()
+    return click.option(name, *names, envvar=variable, show_envvar=True, **attributes)
+
+
+def switch(name: str, *names: str, help: str) -> Callable[[F], F]:
+    """An option without a value."""
+    return option(name, *names, is_flag=True, help=help)
+
+
+def _as_kind(ctx: click.Context, param: click.Parameter, value: str | None) -> Kind | None:
+    from leaderq.queues.wire.kinds import Kind  # not needed for --help
+
+    return None if value is None else Kind(value)
+
+
+def _as_path(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    from leaderq.zookeeper.paths import validated_path
+
+    if value is None:
+        return None
+    return validated_path(value.rstrip("/") or "/")
+
+
+def _as_queue(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    path = _as_path(ctx, param, value)
+    if path is None or path == "/":
+        raise click.BadParameter("'/' is no queue; name a path such as /orders", ctx, param)
+    return path
+
+
+queue_argument: Callable[[F], F] = click.argument("path", metavar="PATH", callback=_as_queue)
+root_argument: Callable[[F], F] = click.argument("path", metavar="PATH", callback=_as_path)
+kind_option: Callable[[F], F] = option(
+    "--kind",
+    type=click.Choice(_KINDS),
+    callback=_as_kind,
+    help="which recipe the queue is of, if the names of its items should not decide",
+)
+lock_path_option: Callable[[F], F] = option(
+    "--lock-path",
+    metavar="PATH",
+    callback=_as_path,
+    help="where its consumers lock items; give it if they have one",
+)
+yes_option: Callable[[F], F] = switch("--yes", help="really do it; needed")
+
+
+def limit_option(text: str, default: int | None = None) -> Callable[[F], F]:
+    """``--limit``."""
+    return option("--limit", type=click.IntRange(min=1), metavar="N", default=default, show_default=True, help=text)
+
+
+def needs_yes(yes: bool, what: str) -> None:
+    """Refuse to destroy anything that was not meant; before there is a connection."""
+    if not yes:
+        raise ConfigurationError(f"{what}; give --yes if that is what you want")
+
+
+@contextmanager
+def keeping(
+    given: Given, path: str, kind: Kind | None = None, lock_path: str | None = None, *, may_be_new: bool = False
+) -> Iterator[tuple[Session, Keeper]]:
+    """A session, and the queue in an operator's hands.
+
+    :raises ConfigurationError: there is nothing at ``path``, unless it ``may_be_new``.
+    """
+    settings = given.load().settings
+    quiet()
+    from leaderq.queues.keeping import Keeper
+    from leaderq.queues.places import Places
+
+    with open_session(settings) as session:
+        keeper = Keeper(session, Places(path, lock_path), kind)
+        if not may_be_new and not keeper.is_there():
+            raise ConfigurationError(missing(session, path))
+        if lock_path is not None and session.exists(lock_path) is None:
+            click.echo(f"nobody has ever used the lock path {lock_path}", err=True)
+        yield session, keeper
+
+
+def missing(session: Session, path: str) -> str:
+    """What to say of a path that is not there."""
+    parent, _, name = path.rpartition("/")
+    try:
+        near = difflib.get_close_matches(name, session.children(parent or "/"), n=1)
+    except NoNode:
+        near = []
+    hint = f"did you mean {parent}/{near[0]}?" if near else "leaderq queue ls lists those below a path"
+    return f"there is no queue at {path} on {session.address}; {hint}"

@@ -1,0 +1,182 @@
+"""How items and queues are shown (pure): to people on one line each, to programs whole."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from leaderq.cli.writing import duration
+
+if TYPE_CHECKING:
+    from leaderq.queues.keeping import Browsed, Letter, Overview
+    from leaderq.queues.wire.kinds import Kind
+
+QUEUE_HEADINGS = ("QUEUE", "KIND", "DEPTH", "HELD", "DEAD", "NEXT", "CONSUMERS", "OLDEST", "REMARKS")
+LETTER_HEADINGS = ("NAME", "DIED", "ATTEMPTS", "REASON", "ERROR", "ITEM")
+_WIDEST = 60
+_WARN_FROM = 2**31 - 2**27
+
+
+def json_value(data: bytes) -> str | dict[str, str]:
+    """Text if it is UTF-8, else ``{"base64": ...}``."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def iso(at_ms: int | None) -> str | None:
+    """ISO 8601 in UTC; ``None`` if unknown, or beyond what a calendar holds."""
+    moment = _moment(at_ms)
+    return moment.isoformat(timespec="milliseconds") if moment else None
+
+
+def local(at_ms: int | None) -> str | None:
+    """As a person's clock shows it; ms since the epoch where no calendar reaches."""
+    moment = _moment(at_ms)
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" if moment else at_ms if at_ms is None else f"{at_ms} ms"
+
+
+def brief(data: bytes) -> str:
+    """At most some sixty characters on one line that do no harm to a terminal."""
+    try:
+        text = data[: 4 * _WIDEST].decode(errors="strict" if len(data) <= 4 * _WIDEST else "ignore")
+    except UnicodeDecodeError:
+        return _cut(f"(hexadecimal) {data[:_WIDEST].hex(' ')}")
+    if len(data) > 4 * _WIDEST and not text:
+        return _cut(f"(hexadecimal) {data[:_WIDEST].hex(' ')}")
+    return _cut(
+        "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text), len(text) < len(data) // 4
+    )
+
+
+def item_cell(items: Sequence[bytes] | None, problem: str | None) -> str:
+    """What a znode holds, in one cell."""
+    if items is None:
+        return f"(corrupt: {_cut(problem or '')})"
+    if not items:
+        return "(no item)"
+    more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
+    return brief(items[0]) + more
+
+
+def item_headings(kind: Kind | None, *, with_locks: bool) -> tuple[str, ...]:
+    """The headings of a table of items; see :func:`item_row`."""
+    return ("NAME", *_key_heading(kind), "ENQUEUED", "ATTEMPT", *(("HELD",) if with_locks else ()), "BYTES", "ITEM")
+
+
+def item_row(one: Browsed, kind: Kind | None, *, with_locks: bool) -> tuple[Any, ...]:
+    """An item as a row. ATTEMPT is the one it is waiting for, or in: one more than it has failed."""
+    key = () if not _key_heading(kind) or kind is None else (_key_cell(one, kind),)
+    held = ("yes" if one.is_locked else None,) if with_locks else ()
+    size = None if one.items is None else sum(map(len, one.items))
+    return (one.name, *key, local(one.enqueued_ms), one.attempt + 1, *held, size, item_cell(one.items, one.problem))
+
+
+def item_json(one: Browsed, kind: Kind | None) -> dict[str, Any]:
+    """An item as JSON says it; corrupt ones have no ``values``, but their ``data``."""
+    said: dict[str, Any] = {"name": one.name, **key_json(one, kind), "enqueued": iso(one.enqueued_ms)}
+    said["attempt"] = one.attempt + 1
+    if one.is_locked is not None:
+        said["held"] = one.is_locked
+    if one.items is None:
+        return {**said, "corrupt": one.problem, "data": json_value(one.data)}
+    return {**said, "values": [json_value(item) for item in one.items]}
+
+
+def key_json(one: Browsed, kind: Kind | None) -> dict[str, Any]:
+    """Id, priority or due time, as the kind has one."""
+    if kind is None or not (heading := _key_heading(kind)):
+        return {}
+    key = one.key(kind)
+    if heading[0] == "DUE":
+        return {"due": iso(key if isinstance(key, int) else None), "due_ms": key}
+    return {heading[0].lower(): key}
+
+
+def letter_row(letter: Letter) -> tuple[Any, ...]:
+    """A dead letter as a row."""
+    note, found = letter.note, letter.found
+    error = None if note.error is None else _cut(" ".join(note.error.split()))
+    return (letter.name, local(letter.died_ms), note.attempt, note.reason, error, item_cell(found.items, found.problem))
+
+
+def letter_json(letter: Letter) -> dict[str, Any]:
+    """A dead letter as JSON says it."""
+    note, found = letter.note, letter.found
+    said = {
+        "name": letter.name,
+        "died": iso(letter.died_ms),
+        "attempts": note.attempt,
+        "reason": note.reason,
+        "error": note.error,
+        "origin": note.origin,
+        "enqueued": iso(note.enqueued_ms),
+        "raw": note.raw,
+    }
+    if found.items is None:
+        return {**said, "corrupt": found.problem, "data": json_value(found.data)}
+    return {**said, "values": [json_value(item) for item in found.items]}
+
+
+def queue_row(seen: Overview, now_ms: float) -> tuple[Any, ...]:
+    """A queue as a row."""
+    kind = "sharder" if seen.shards else seen.kind.value if seen.kind else None
+    age = None if seen.oldest_ms is None else duration(max(0.0, now_ms - seen.oldest_ms) / 1000)
+    remarks = "; ".join(_remarks(seen)) or None
+    return (seen.path, kind, seen.depth, seen.held, seen.dead, seen.next_sequence, seen.consumers, age, remarks)
+
+
+def queue_json(seen: Overview) -> dict[str, Any]:
+    """A queue as JSON says it."""
+    return {
+        "queue": seen.path,
+        "kind": "sharder" if seen.shards else seen.kind.value if seen.kind else None,
+        "depth": seen.depth,
+        "held": seen.held,
+        "dead": seen.dead,
+        "next_sequence": seen.next_sequence,
+        "consumers": seen.consumers,
+        "oldest": iso(seen.oldest_ms),
+        "paused": seen.is_paused,
+        "foreign": list(seen.foreign),
+        "shards": list(seen.shards),
+    }
+
+
+def _remarks(seen: Overview) -> list[str]:
+    said = []
+    if seen.is_paused:
+        said.append("paused")
+    if not seen.exists:
+        said.append("its path is not there")
+    if seen.shards:
+        said.append(f"{len(seen.shards)} queues below it")
+    if seen.foreign:
+        said.append(f"{len(seen.foreign)} foreign: {_cut(', '.join(seen.foreign), width=30)}")
+    if seen.next_sequence >= _WARN_FROM:
+        said.append("its numbers run out at 2147483647")
+    return said
+
+
+def _key_heading(kind: Kind | None) -> tuple[str, ...]:
+    heading = {"id": "ID", "priority": "PRIORITY", "delay": "DUE"}.get(kind.value if kind else "")
+    return (heading,) if heading else ()
+
+
+def _key_cell(one: Browsed, kind: Kind) -> Any:
+    key = one.key(kind)
+    return local(key) if kind.value == "delay" and isinstance(key, int) else key
+
+
+def _moment(at_ms: int | None) -> datetime | None:
+    try:
+        return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _cut(text: str, is_longer: bool = False, *, width: int = _WIDEST) -> str:
+    return text if len(text) <= width and not is_longer else text[: width - 1] + "…"
