@@ -8,6 +8,15 @@ import pytest
 
 from leaderq import Candidate, Session, connect
 from leaderq.events import Event, EventBus
+from leaderq.term import Reason
+
+
+def conclude_and_close(candidate: Candidate) -> None:
+    """As a runner does at its end; a candidate that is only closed waits for the term it has given out to be concluded."""
+    tenure = candidate._campaign.tenure
+    if tenure is not None:
+        candidate.conclude(tenure.term, Reason.WITHDRAWN, timeout_s=1.0)
+    candidate.close(timeout_s=1.0)
 
 
 class Electorate:
@@ -37,7 +46,7 @@ class Electorate:
 
     def close(self) -> None:
         for candidate in self._candidates:
-            candidate.close(timeout_s=1.0)
+            conclude_and_close(candidate)
         for session in self._sessions:
             session.close(1.0)
 

@@ -44,6 +44,7 @@ class Leader:
         assert self.candidate.conclude(self.term, Reason.WITHDRAWN)
 
     def close(self) -> None:
+        self.candidate.conclude(self.term, Reason.WITHDRAWN, timeout_s=1.0)
         self.candidate.close(timeout_s=1.0)
         self.session.close(1.0)
 

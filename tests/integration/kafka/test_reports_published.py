@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -24,19 +25,15 @@ def place(znode_root: str) -> Layout:
 @pytest.fixture
 def stand(zookeeper_server: Any, place: Layout) -> Iterator[Callable[[str], tuple[Candidate, Session]]]:
     """Put up a candidate with a session of its own."""
-    made: list[tuple[Candidate, Session]] = []
+    with ExitStack() as made:
 
-    def begin(name: str) -> tuple[Candidate, Session]:
-        session = connect(zookeeper_server.address, timeout_s=4.0)
-        candidate = Candidate(session, "c", id=name, root=place.root, events=EventBus())
-        made.append((candidate, session))
-        candidate.stand()
-        return candidate, session
+        def begin(name: str) -> tuple[Candidate, Session]:
+            session = made.enter_context(connect(zookeeper_server.address, timeout_s=4.0))
+            candidate = made.enter_context(Candidate(session, "c", id=name, root=place.root, events=EventBus()))
+            candidate.stand()
+            return candidate, session
 
-    yield begin
-    for candidate, session in made:
-        candidate.close(timeout_s=1.0)
-        session.close(1.0)
+        yield begin
 
 
 def won(candidate: Candidate) -> Term:
