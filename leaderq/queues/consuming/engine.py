@@ -42,12 +42,14 @@ from leaderq.zookeeper import Session, SessionState
 
 log = logging.getLogger(__name__)
 
+START_S = 10.0
 STUCK_S = 1.0
 GRACE_S = 0.05
 DEPTH = 3
 MAX_BATCH = 250
 _STEAL = 32
 _AFTER_ERROR_S = 0.5
+_AFTER_LOSS_S = 0.1
 
 
 class Engine:
@@ -78,11 +80,20 @@ class Engine:
     # -- its life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin; returns when this consumer stands among the others. Raises what prevents that."""
+        """Begin; returns when this consumer stands among the others. Raises what prevents that; a connection that breaks only
+        does so after :data:`START_S`."""
         self._session.add_listener(self._heard)
+        end = now_s() + START_S
         try:
-            self._session.ensure_path(self._places.path)
-            self._enter()
+            while True:
+                try:
+                    self._session.ensure_path(self._places.path)
+                    self._enter()
+                    break
+                except ConnectionLost:
+                    if now_s() >= end:
+                        raise
+                    self.is_closing.wait(_AFTER_LOSS_S)
         except BaseException:
             self._session.remove_listener(self._heard)
             raise
@@ -156,7 +167,7 @@ class Engine:
             except ConnectionLost as exc:
                 log.debug("queue %s: %s", self._places.path, exc)
                 self._looking.spoil()
-                self._woken.wait(_AFTER_ERROR_S)
+                self._woken.wait(_AFTER_LOSS_S)
             except Exception:
                 log.exception("queue %s: something went wrong; the consumer goes on", self._places.path)
                 self._looking.spoil()
@@ -201,8 +212,9 @@ class Engine:
             name = part.claim.name
             if error is not None:
                 log.warning("item %s could not be %s: %s", name, part.what, error)
-                part.claim.is_settled = False
                 self._looking.spoil()
+                if self._free_lock(part, error):
+                    continue
             elif part.what == "kept":
                 continue
             elif part.what == "requeued" and (created := part.created(results)) is not None:
@@ -212,6 +224,19 @@ class Engine:
                 continue
             freed.append(name)
         self._waiting.drop(freed)
+
+    def _free_lock(self, part: Part, error: LeaderqError) -> bool:
+        """An item that was deleted behind our back, or may not be written: its lock must not stand for as long as our session."""
+        claim = part.claim
+        if (
+            part.what == "given back"
+            or not claim.hold.is_locking
+            or not self.is_ours(claim)
+            or isinstance(error, ConnectionLost)
+        ):
+            return False
+        self.settle([judging.given_back(claim)])
+        return True
 
     # -- standing among the consumers -----------------------------------------------------------------------------------
 
@@ -267,7 +292,7 @@ class Engine:
         ready, takers = len(self.ready), self.ready.takers
         if self.ready.is_overtaken:
             return 1
-        if not takers and (not self._workers or self.ready.idle_s() > STUCK_S):
+        if not takers and (not self._workers or self.ready.busy_s() > STUCK_S):
             return 0
         lock_less_pull = not self._workers and not self._places.lock_path
         target = takers if lock_less_pull else self.ready.appetite(max(self._workers, takers))
@@ -310,10 +335,11 @@ class Engine:
         if found.locked:
             self._looking.hold(found.locked)
         if found.claims:
-            self.ready.put(found.claims)
+            self._looking.heed()  # what came meanwhile may go before these
+            self.ready.put(found.claims, before=self._waiting.first_key(now_ms()))
 
     def _give_back_if_stuck(self, hold: Hold) -> None:
-        if hold.is_locking and self.ready and not self.ready.takers and self.ready.idle_s() > STUCK_S:
+        if hold.is_locking and self.ready.has_unbegun and self.ready.busy_s() > STUCK_S:
             claims = self.ready.drain()
             log.info("queue %s: the consumer is slow; %d items claimed ahead go back", self._places.path, len(claims))
             self._give_back(claims)
@@ -331,7 +357,7 @@ class Engine:
                 wait_s = min(wait_s, max(0.0, (due - now_ms()) / 1000))
             if self._steal_at is not None:
                 wait_s = min(wait_s, max(0.0, self._steal_at - now_s()))
-        if self.ready and not self.ready.takers:
+        if self.ready.has_unbegun and not self.ready.takers:
             wait_s = min(wait_s, STUCK_S)
         if wait_s > 0 and not self._finished and not self._looking.has_news:
             self._woken.wait(wait_s)

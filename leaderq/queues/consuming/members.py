@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 
-from leaderq.errors import LeaderqError, NoNode
+from leaderq.errors import LeaderqError, NodeExists, NoNode
 from leaderq.queues.consuming.claim import Hold
 from leaderq.queues.consuming.waiting import Share, share_of
 from leaderq.queues.places import Places
@@ -30,11 +31,12 @@ class Members:
         self._stirred = stirred
         self._tally: Tally | None = None
         self._is_stale = True
+        self._mark: tuple[int | None, str] | None = None
         self.share: Share | None = None
 
     def enter(self) -> Hold:
         """Stand among the consumers, and be able to claim. Raises what the session raises."""
-        places, mark = self._places, uuid.uuid4().hex
+        places, mark = self._places, self._mark_of_session()
         member = f"{places.members}/{mark}"
         if places.lock_path is not None:
             tally = Tally(self._session, member, ephemeral=True, data=self._name.encode())
@@ -42,13 +44,22 @@ class Members:
             self._session.ensure_path(places.lock_path)
         else:
             if self._tally is None:
-                self._tally = Tally(self._session, f"{places.tallies}/{mark}")
-                self._tally.open()
+                tally = Tally(self._session, f"{places.tallies}/{mark}")
+                tally.open()
+                self._tally = tally
             tally = self._tally
             self._session.ensure_path(places.members)
-            self._session.create(member, self._name.encode(), ephemeral=True)
+            with suppress(NodeExists):  # by a former try whose answer was lost
+                self._session.create(member, self._name.encode(), ephemeral=True)
         self._is_stale = True
         return Hold(places, tally, member)
+
+    def _mark_of_session(self) -> str:
+        """The same for all tries within one session: a lost answer must not leave a member behind that nobody is."""
+        session_id = self._session.id
+        if self._mark is None or self._mark[0] != session_id:
+            self._mark = (session_id, uuid.uuid4().hex)
+        return self._mark[1]
 
     def is_standing(self, hold: Hold, session_id: int | None) -> bool:
         """Whether the member entered in the session of this id still is one, as far as is known."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -39,12 +40,13 @@ class Ready:
         self._is_overtaken = False
         self._changed = threading.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
+        self._runs: dict[int, deque[Claim]] = {}
         self._takers = 0
         self._is_closed = False
         self._target = 1
         self._given_s = now_s()
         self._given = 0
-        self._first_s = 0.0
+        self._taken_s = now_s()
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -65,13 +67,13 @@ class Ready:
         with self._changed:
             return self._heap[0][0] if self._heap else None
 
-    def put(self, claims: Iterable[Claim]) -> None:
-        """These are ours now."""
+    def put(self, claims: Iterable[Claim], *, before: Any = None) -> None:
+        """These are ours now. ``before``: the order of what waits to be claimed, if anything does."""
         with self._changed:
-            if not self._heap:
-                self._first_s = now_s()
             for claim in claims:
                 heapq.heappush(self._heap, (self._key(claim.name), claim.name, claim))
+            if before is not None and self._heap and before < self._heap[0][0]:
+                self._is_overtaken = True
             self._changed.notify_all()
 
     def take(self, most: int, timeout_s: float | None, *, is_fit: Callable[[Claim], bool] | None = None) -> list[Claim]:
@@ -94,7 +96,7 @@ class Ready:
                 found.append(heapq.heappop(self._heap)[2])
             self._given += len(found)
             self._since_refresh += len(found)
-            self._first_s = now_s()
+            self._taken_s = now_s()
             if len(self._heap) <= self._target // 2:
                 self._wanted()
             return found
@@ -118,15 +120,33 @@ class Ready:
     def _may_begin(self) -> bool:
         return self._is_allowed() and not (self._is_overtaken and self._since_refresh >= self._slack)
 
+    def take_run(self, most: int, timeout_s: float | None) -> deque[Claim]:
+        """As :meth:`take`; what the thread that took it has not popped yet may still be taken back by :meth:`drain`."""
+        run = deque(self.take(most, timeout_s))
+        if len(run) > 1:
+            self._runs[threading.get_ident()] = run
+        return run
+
     def nudge(self) -> None:
         """What ``may_begin`` says may have changed."""
         with self._changed:
             self._changed.notify_all()
 
     def drain(self, is_wanted: Callable[[Claim], bool] = lambda claim: True) -> list[Claim]:
-        """Take out all that are to be given back, or are not ours any more."""
+        """Take out all that are to be given back, or are not ours any more; those in a run whose turn has not come, too."""
+        out: list[Claim] = []
+        for run in list(self._runs.values()):
+            while run:
+                try:
+                    claim = run.pop()
+                except IndexError:  # its worker was quicker
+                    break
+                if not is_wanted(claim):
+                    run.append(claim)
+                    break
+                out.append(claim)
         with self._changed:
-            out = [claim for _, _, claim in self._heap if is_wanted(claim)]
+            out += [claim for _, _, claim in self._heap if is_wanted(claim)]
             self._heap = [entry for entry in self._heap if not is_wanted(entry[2])]
             heapq.heapify(self._heap)
             return out
@@ -152,7 +172,11 @@ class Ready:
         self._given_s, self._given = now, 0
         return max(self._target, workers)
 
-    def idle_s(self) -> float:
-        """How long nothing has been handed out although something could have been (seconds); 0.0 if nothing is ready."""
-        with self._changed:
-            return now_s() - self._first_s if self._heap else 0.0
+    def busy_s(self) -> float:
+        """How long nobody has come for anything (seconds)."""
+        return 0.0 if self._takers else now_s() - self._taken_s
+
+    @property
+    def has_unbegun(self) -> bool:
+        """Whether anything is ours that nobody has begun."""
+        return bool(self._heap) or any(self._runs.values())

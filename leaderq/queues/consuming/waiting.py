@@ -33,7 +33,7 @@ class Waiting:
     def __init__(self, kind: Kind) -> None:
         self._key = sort_key(kind)
         self._is_timed = kind is Kind.DELAY
-        self._listed: list[str] = []
+        self._listed: tuple[str, ...] = ()
         self._at = 0
         self._added: list[tuple[Any, str]] = []
         self._resting: list[tuple[int, str]] = []
@@ -55,7 +55,7 @@ class Waiting:
             there = set(kept)
             self._rests = {name: until for name, until in self._rests.items() if name in there}
             kept = [name for name in kept if name not in self._rests]
-        self._listed = sorted(kept, key=self._key)
+        self._listed = tuple(sorted(kept, key=self._key))  # of plain strings, so the garbage collector leaves it alone
         self._at = 0
         self._added, self._others, self._gone = [], [], set()
         self._resting = [(until, name) for name, until in self._rests.items()]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -88,9 +89,9 @@ class Workers(Generic[T]):
         ready, is_batch = self._desk.ready, self._plan.consume_batch is not None
         while True:
             if is_batch:
-                run = ready.take(self._plan.batch_items, _WAIT_S, is_fit=_is_first_try)
+                run = deque(ready.take(self._plan.batch_items, _WAIT_S, is_fit=_is_first_try))
             else:
-                run = ready.take(1 if self._desk.strict_order else self._run_length(), _WAIT_S)
+                run = ready.take_run(1 if self._desk.strict_order else self._run_length(), _WAIT_S)
             if run:
                 self._dispatch(run)
             elif ready.is_closed:
@@ -99,7 +100,7 @@ class Workers(Generic[T]):
     def _run_length(self) -> int:
         return max(1, min(MAX_RUN, int(RUN_S / max(self._average_s, 1e-6)), len(self._desk.ready) // len(self.threads)))
 
-    def _dispatch(self, run: list[Claim]) -> None:
+    def _dispatch(self, run: deque[Claim]) -> None:
         executor: Executor | None = self._plan.executor
         if executor is None:
             self._work(run)
@@ -108,23 +109,26 @@ class Workers(Generic[T]):
             executor.submit(self._work, run).result()
         except BaseException:  # refused, or shut down: neither may end this thread, nor lose the items
             log.exception("the executor refused work; the items are given back")
-            self._desk.settle([judging.given_back(claim) for claim in run if not claim.is_settled])
+            self._desk.settle([judging.given_back(claim) for claim in _popped(run)])
             self._desk.is_closing.wait(_REFUSED_S)
 
-    def _work(self, run: list[Claim]) -> None:
-        began = now_s()
-        ours = [claim for claim in run if self._desk.is_ours(claim)]
-        parts: list[Part] = [judging.given_back(claim) for claim in run if claim not in ours] if len(ours) < len(run) else []
+    def _work(self, run: deque[Claim]) -> None:
+        began, count = now_s(), len(run)
         if self._plan.consume_batch is not None:
-            parts += self._work_together(ours, self._plan.consume_batch)
-        else:
-            for claim in ours:
-                parts.append(self._work_on(claim))
-                if now_s() - began > RUN_S:
-                    self._settle(parts)
-                    parts = []
+            claims = list(_popped(run))
+            parts = [judging.given_back(claim) for claim in claims if not self._desk.is_ours(claim)]
+            self._settle(
+                parts + self._work_together([one for one in claims if self._desk.is_ours(one)], self._plan.consume_batch)
+            )
+            return
+        parts = []
+        for claim in _popped(run):
+            parts.append(self._work_on(claim) if self._desk.is_ours(claim) else judging.given_back(claim))
+            if now_s() - began > RUN_S:
+                self._settle(parts)
+                parts = []
         self._settle(parts)
-        self._average_s += 0.2 * ((now_s() - began) / len(run) - self._average_s)
+        self._average_s += 0.2 * ((now_s() - began) / count - self._average_s)
 
     def _settle(self, parts: list[Part]) -> None:
         for part in parts:
@@ -205,6 +209,15 @@ class Workers(Generic[T]):
                 continue
             return parts + [judging.done(claim) for claim in good]
         return parts
+
+
+def _popped(run: deque[Claim]) -> Iterator[Claim]:
+    """What is left of a run, one at a time: the engine may take back what has not come yet."""
+    while True:
+        try:
+            yield run.popleft()
+        except IndexError:
+            return
 
 
 def _is_first_try(claim: Claim) -> bool:

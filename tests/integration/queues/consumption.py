@@ -1,0 +1,97 @@
+"""Queues filled by hand and consumed, for the tests of consuming."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from leaderq.queues.consumer import ConsumePlan
+from leaderq.queues.consuming import Consuming
+from leaderq.queues.places import Places
+from leaderq.queues.wire.kinds import Kind
+from leaderq.queues.wire.names import prefix_for
+from leaderq.queues.wire.payload import encode
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session
+
+PATH, LOCKS = "/q", "/q-locks"
+
+
+def fill(session: Session, values: Sequence[bytes], kind: Kind = Kind.PLAIN, path: str = PATH, **name: Any) -> list[str]:
+    """Put each value in a znode of its own, all in one multi; gives their names."""
+    session.ensure_path(path)
+    prefix = prefix_for(kind, **name)
+    made = session.multi([Create(f"{path}/{prefix}", encode([value]), sequential=True) for value in values])
+    return [one.rpartition("/")[2] for one in made]
+
+
+class Seen:
+    """A consumer that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, value: Any) -> None:
+        with self._lock:
+            self.values.append(value)
+
+    def wait_for(self, count: int, timeout_s: float = 10.0) -> list[Any]:
+        """All values, once there are so many."""
+        eventually(lambda: len(self.values) >= count, timeout_s=timeout_s)
+        return list(self.values)
+
+
+class Held:
+    """A consumer that notes what it is given and then waits to be released."""
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+        self.entered = threading.Event()
+        self.released = threading.Event()
+
+    def __call__(self, value: Any) -> None:
+        self.seen(value)
+        self.entered.set()
+        assert self.released.wait(30)
+
+
+class Flaky:
+    """Fails so often on each value that contains ``bad``."""
+
+    def __init__(self, failures: int) -> None:
+        self.left = failures
+        self.seen = Seen()
+
+    def __call__(self, value: Any) -> None:
+        self.seen(value)
+        if b"bad" in value and self.left:
+            self.left -= 1
+            raise ValueError("not this one")
+
+
+@contextmanager
+def consuming(
+    session: Session,
+    consumer: Callable[[Any], object] | None = None,
+    *,
+    lock: bool = True,
+    kind: Kind = Kind.PLAIN,
+    **plan: Any,
+) -> Any:
+    """A started consumption, closed at the end; with ``lock``, under the common lock path."""
+    one: Consuming[bytes] = Consuming(
+        session, Places(PATH, LOCKS if lock else None), kind, ConsumePlan(consumer=consumer, **plan)
+    )
+    one.start()
+    try:
+        yield one
+    finally:
+        one.close(10.0)
+
+
+def is_empty(session: Session, path: str = PATH) -> bool:
+    """Whether the queue holds nothing."""
+    return not session.children(path)
