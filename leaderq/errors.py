@@ -7,6 +7,7 @@ they arrive here as the ``__cause__`` of one of these.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -196,3 +197,18 @@ class QueueEmpty(LeaderqError):
 
 class QueueClosed(LeaderqError):
     """The queue was closed by its owner, or never started."""
+
+
+class PutsFailed(LeaderqError):
+    """Of several items put, some were not stored, or nobody knows whether they were.
+
+    ``stored`` is the number of those stored; ``failed`` of those not; ``failures`` are the first of the latter, each with its error:
+    ``ConnectionLost`` if the outcome is unknown, any other if it was certainly not stored.
+    """
+
+    def __init__(self, *, stored: int, failed: int, failures: Sequence[tuple[object, BaseException]]) -> None:
+        self.stored = stored
+        self.failed = failed
+        self.failures = tuple(failures)
+        first = f"; the first: {type(failures[0][1]).__name__}: {failures[0][1]}" if failures else ""
+        super().__init__(f"{failed} items of {stored + failed} were not stored, or not certainly{first}")

@@ -1,1 +1,39 @@
-"""ZooKeeper queues on Curator's znodes."""
+"""ZooKeeper queues on Curator's znodes: the same names and bytes, so that Java processes may share them.
+
+Begin with :class:`DistributedQueue`. What differs from Curator: writes whose answer is lost are neither lost nor doubled, requests
+carry many items, a crash is noticed at once, failed items are retried with a back-off and set aside in the end.
+"""
+
+from __future__ import annotations
+
+from leaderq.queues.blocking import BlockingQueueConsumer
+from leaderq.queues.builder import QueueBuilder
+from leaderq.queues.consumer import QueueConsumer
+from leaderq.queues.consuming import Item
+from leaderq.queues.delay_queue import DistributedDelayQueue
+from leaderq.queues.id_queue import DistributedIdQueue
+from leaderq.queues.priority_queue import DistributedPriorityQueue
+from leaderq.queues.putting import PutListener
+from leaderq.queues.queue import DistributedQueue
+from leaderq.queues.retrying import ErrorMode, RetryPolicy
+from leaderq.queues.serializers import BYTES, JSON, TEXT, QueueSerializer
+from leaderq.queues.simple import SimpleDistributedQueue
+
+__all__ = [
+    "BYTES",
+    "JSON",
+    "TEXT",
+    "BlockingQueueConsumer",
+    "DistributedDelayQueue",
+    "DistributedIdQueue",
+    "DistributedPriorityQueue",
+    "DistributedQueue",
+    "ErrorMode",
+    "Item",
+    "PutListener",
+    "QueueBuilder",
+    "QueueConsumer",
+    "QueueSerializer",
+    "RetryPolicy",
+    "SimpleDistributedQueue",
+]

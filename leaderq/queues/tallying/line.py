@@ -18,8 +18,10 @@ from dataclasses import dataclass, field
 from leaderq.queues.tallying.batch import Batch, Fate, packed
 from leaderq.queues.tallying.group import Group
 
-_PACE_BYTES = 2048
-"""With two multis under way, each further one must be worth it: small batches gather while the servers are busy."""
+_PACE = 16
+"""With two multis or more under way, each further one must have so many groups for each of them, or be large: small batches gather
+while the servers are busy."""
+_LARGE_BYTES = 4096
 
 
 @dataclass(slots=True)
@@ -67,7 +69,7 @@ class Line:
 
     def _is_meagre(self, under_way: int) -> bool:
         waiting = self.waiting
-        return len(waiting) < 16 * under_way and sum(group.size for group in waiting) < _PACE_BYTES * under_way
+        return bool(waiting) and len(waiting) < _PACE * under_way and waiting[-1].size < _LARGE_BYTES
 
     def take_applied(self) -> list[Batch]:
         """The batches at the head of the flight that were applied; any other answer halts the line."""

@@ -35,6 +35,7 @@ from __future__ import annotations
 import logging
 import struct
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -54,6 +55,7 @@ from leaderq.errors import (
 from leaderq.queues.tallying.batch import Batch, Fate
 from leaderq.queues.tallying.group import MARGIN_BYTES, FutureGroup, Group, estimated_bytes, refusal, validated
 from leaderq.queues.tallying.line import Line
+from leaderq.queues.tallying.standing import standing, take_away
 from leaderq.zookeeper import Create, Operation, Session, SessionState
 from leaderq.zookeeper.answers import failed_future
 from leaderq.zookeeper.batches import MAX_BYTES, MAX_OPS, WINDOW
@@ -64,7 +66,6 @@ log = logging.getLogger(__name__)
 _MAX_REPAIRS = 3
 _LOOK_S = 0.5
 _REST_S = (0.05, 1.0)
-_LEAST_S = 0.1
 
 
 class Tally:
@@ -140,24 +141,8 @@ class Tally:
         self._finish(QueueClosed("the queue was closed before this was sent"))
         self._session.remove_listener(self._heard)
         if self._is_open and not was_over:
-            self._take_away(deadline)
+            take_away(self._session, self.path, deadline)
         return is_clean
-
-    def _take_away(self, deadline: float) -> None:
-        left_s = _LEAST_S
-        while self._session.state is SessionState.CONNECTED:
-            try:
-                self._session.delete(self.path, timeout_s=max(_LEAST_S, left_s))
-                return
-            except NoNode:
-                return
-            except LeaderqError as exc:
-                left_s = deadline - now_s()
-                if left_s <= 0 or not isinstance(exc, ConnectionLost):
-                    break
-                self._woken.clear()
-                self._woken.wait(min(_LEAST_S, left_s))
-        log.debug("%s is left behind", self.path)
 
     # -- submitting -----------------------------------------------------------------------------------------------------
 
@@ -211,6 +196,17 @@ class Tally:
             was_waiting = self._line.drop(group)
         self._count_down([group])
         return was_waiting
+
+    def withdraw_those(self, wanted: Callable[[Group], bool]) -> list[Group]:
+        """As :meth:`withdraw`, for all that are ``wanted``; gives those given up."""
+        with self._lock:
+            found = [group for group in self._line.waiting if not group.is_begun and wanted(group)]
+            for group in found:
+                group.is_withdrawn = True
+            if found:
+                self._line.waiting = deque(group for group in self._line.waiting if not group.is_withdrawn)
+        self._count_down(found)
+        return found
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything submitted is settled; whether it was, in ``timeout_s``."""
@@ -332,12 +328,13 @@ class Tally:
     def _recover(self) -> None:
         """Find out what was applied, however long the servers are away."""
         rest_s = _REST_S[0]
+        over = SessionExpired("the session of this consumer is over", path=self.path)
         while self._end is None:
             self._woken.clear()
             if self._session.state is SessionState.CLOSED:
                 self._finish(SessionClosed("the session was closed by its owner"))
             elif self._is_ephemeral_over():
-                self._finish(SessionExpired("the session of this consumer is over", path=self.path))
+                self._finish(over)
             elif self._session.state is not SessionState.CONNECTED:
                 self._woken.wait(_LOOK_S)
             elif self._reconciled():
@@ -348,19 +345,12 @@ class Tally:
 
     def _reconciled(self) -> bool:
         try:
-            self._session.sync(self.path)
-            stat = self._session.exists(self.path)
-            if stat is None and not self.is_ephemeral:
-                self._session.ensure_path(parent_of(self.path))
-                self._session.create(self.path, self._data)
-                stat = self._session.exists(self.path)
+            stat = standing(self._session, self.path, remake=None if self.is_ephemeral else self._data)
         except LeaderqError as exc:
             level = logging.DEBUG if isinstance(exc, ConnectionLost | NodeExists) else logging.WARNING
             log.log(level, "%s cannot be read for now: %s", self.path, exc)
             return False
-        if stat is None or (self.is_ephemeral and stat.ephemeral_owner != self._owner):
-            if not self.is_ephemeral:
-                return False
+        if stat is None or stat.ephemeral_owner != self._owner:
             self._finish(SessionExpired("the session of this consumer is over", path=self.path))
             return True
         with self._lock:

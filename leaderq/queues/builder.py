@@ -1,0 +1,117 @@
+"""Curator's ``QueueBuilder``, for those who come from there; the constructors take the same as keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, Generic, TypeVar
+
+from leaderq.queues.consumer import QueueConsumer
+from leaderq.queues.delay_queue import DistributedDelayQueue
+from leaderq.queues.id_queue import DistributedIdQueue
+from leaderq.queues.priority_queue import DistributedPriorityQueue
+from leaderq.queues.queue import DistributedQueue
+from leaderq.queues.retrying import ErrorMode, RetryPolicy
+from leaderq.queues.serializers import BYTES, QueueSerializer
+from leaderq.zookeeper import AnyClient
+
+T = TypeVar("T")
+
+
+class QueueBuilder(Generic[T]):
+    """``QueueBuilder.builder(client, consumer, TEXT, "/queue").lock_path("/locks").build_queue()``.
+
+    One builder can build several queues. What each setting means: :class:`~leaderq.queues.recipe.Recipe`. Unlike Curator's, puts wait
+    until they are stored, unless :meth:`put_in_background` is called.
+    """
+
+    def __init__(
+        self,
+        client: AnyClient,
+        consumer: Callable[[T], object] | QueueConsumer[T] | None,
+        serializer: QueueSerializer[T],
+        path: str,
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._keywords: dict[str, Any] = {"consumer": consumer, "serializer": serializer}
+
+    @classmethod
+    def builder(
+        cls,
+        client: AnyClient,
+        consumer: Callable[[T], object] | QueueConsumer[T] | None = None,
+        serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
+        path: str = "",
+    ) -> QueueBuilder[T]:
+        """A builder of queues at ``path``; without a consumer they only put, and give items on request."""
+        return QueueBuilder(client, consumer, serializer, path)
+
+    def lock_path(self, path: str) -> QueueBuilder[T]:
+        """Mark items being worked on there, so that a crash does not lose them."""
+        return self._set("lock_path", path)
+
+    def max_items(self, count: int) -> QueueBuilder[T]:
+        """Let puts wait while the queue holds so many."""
+        return self._set("max_items", count)
+
+    def put_in_background(self, wanted: bool = True) -> QueueBuilder[T]:
+        """Let puts return before the item is stored."""
+        return self._set("put_in_background", wanted)
+
+    def final_flush_s(self, seconds: float) -> QueueBuilder[T]:
+        """How long a close waits."""
+        return self._set("final_flush_s", seconds)
+
+    def executor(self, executor: Executor) -> QueueBuilder[T]:
+        """Where the consumer runs; give :meth:`concurrency` as well."""
+        return self._set("executor", executor)
+
+    def concurrency(self, count: int) -> QueueBuilder[T]:
+        """How many items are worked on at a time."""
+        return self._set("concurrency", count)
+
+    def consume_batch(self, consumer: Callable[[Sequence[T]], object], batch_items: int = 100) -> QueueBuilder[T]:
+        """Consume lists of up to so many values, in place of a consumer of single ones."""
+        return self._set("consume_batch", consumer)._set("batch_items", batch_items)
+
+    def error_mode(self, mode: ErrorMode) -> QueueBuilder[T]:
+        """What becomes of an item whose consumer raised."""
+        return self._set("error_mode", mode)
+
+    def retry(self, policy: RetryPolicy) -> QueueBuilder[T]:
+        """How often and how soon it is tried again."""
+        return self._set("retry", policy)
+
+    def compress(self, wanted: bool = True) -> QueueBuilder[T]:
+        """Write items as gzip."""
+        return self._set("compress", wanted)
+
+    def linger_s(self, seconds: float) -> QueueBuilder[T]:
+        """Let puts gather for so long."""
+        return self._set("linger_s", seconds)
+
+    def name(self, name: str) -> QueueBuilder[T]:
+        """The name in logs and of threads."""
+        return self._set("name", name)
+
+    def build_queue(self) -> DistributedQueue[T]:
+        """A :class:`~leaderq.queues.DistributedQueue`, not started."""
+        return DistributedQueue(self._client, self._path, **self._keywords)
+
+    def build_id_queue(self) -> DistributedIdQueue[T]:
+        """A :class:`~leaderq.queues.DistributedIdQueue`, not started."""
+        return DistributedIdQueue(self._client, self._path, **self._keywords)
+
+    def build_priority_queue(self, min_items_before_refresh: int = 0) -> DistributedPriorityQueue[T]:
+        """A :class:`~leaderq.queues.DistributedPriorityQueue`, not started."""
+        more = {**self._keywords, "min_items_before_refresh": min_items_before_refresh}
+        return DistributedPriorityQueue(self._client, self._path, **more)
+
+    def build_delay_queue(self) -> DistributedDelayQueue[T]:
+        """A :class:`~leaderq.queues.DistributedDelayQueue`, not started."""
+        return DistributedDelayQueue(self._client, self._path, **self._keywords)
+
+    def _set(self, name: str, value: Any) -> QueueBuilder[T]:
+        self._keywords[name] = value
+        return self

@@ -1,0 +1,211 @@
+"""Puts into a queue that may hold ``max_items`` znodes and no more, tight among all producers that go this way.
+
+One thread sends one multi at a time: ``SetData(bound, version)``, then as many creates as there is room for. The bound (a znode beside the
+queue) is read *before* the number of the queue's children. So if the version still fits when the multi is applied, no other producer has
+put anything since the children were counted, and the room is real; consumers can only have made more. If it does not fit, somebody
+else was first: nothing was stored, and it is tried again. The number comes with the queue's ``Stat``: the children are never listed.
+
+While there is no room a persistent watch on the queue tells when to count again. Java producers do not know the bound: they are not
+held back by it, and what they put counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, QueueClosed
+from leaderq.queues.places import Places
+from leaderq.queues.tallying import Tally
+from leaderq.queues.tallying.group import Group, estimated_bytes
+from leaderq.zookeeper import GetData, Operation, Session, SetData, Stat, Subscription
+
+log = logging.getLogger(__name__)
+_MAX_PUTS = 500
+_MAX_BYTES = 512 * 1024
+_LOOK_S = 1.0  # news come by a watch; this is for those that got lost
+_POLL_S = 0.1
+_CALM_S = 0.005
+
+
+class _Guarded(Group):
+    """Puts that share a guard: stored together or not at all."""
+
+    __slots__ = ("error", "is_over", "puts", "results")
+
+    def __init__(self, operations: Sequence[Operation], size: int, puts: list[Group]) -> None:
+        super().__init__(operations, size)
+        self.puts = puts
+        self.results: list[Any] | None = None
+        self.error: LeaderqError | None = None
+        self.is_over = threading.Event()
+
+    def heard(self, results: list[Any] | None, error: LeaderqError | None) -> None:
+        self.results, self.error = results, error
+        self.is_over.set()
+
+
+class Bounding:
+    """A :class:`~leaderq.queues.putting.ways.Way`; see the module."""
+
+    def __init__(self, tally: Tally, session: Session, places: Places, max_items: int, *, name: str) -> None:
+        self._tally = tally
+        self._session = session
+        self._places = places
+        self._max_items = max_items
+        self._lock = threading.Lock()
+        self._woken = threading.Event()
+        self._waiting: deque[Group] = deque()
+        self._is_closed = False
+        self._version = 0
+        self._room = 0
+        self._watch: Subscription | None = None
+        self._thread = threading.Thread(target=self._run, name=f"leaderq-{name}-bound", daemon=True)
+        self._thread.start()
+
+    def send(self, groups: Sequence[Group]) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._waiting.extend(groups)
+                self._woken.set()
+                return
+        _fail(groups, QueueClosed("the queue was closed before this was sent"))
+
+    def withdraw(self, group: Group) -> bool:
+        with self._lock:
+            try:
+                self._waiting.remove(group)
+            except ValueError:
+                return False
+            group.is_withdrawn = True
+            return True
+
+    def withdraw_those(self, wanted: Callable[[Group], bool]) -> list[Group]:
+        with self._lock:
+            found = [group for group in self._waiting if wanted(group)]
+            self._waiting = deque(group for group in self._waiting if not wanted(group))
+            return found
+
+    def hurry(self) -> None:
+        """It does not linger."""
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            left, self._waiting = list(self._waiting), deque()
+            self._woken.set()
+        _fail(left, QueueClosed("the queue was closed before there was room for this"))
+        if threading.current_thread() is not self._thread:
+            self._thread.join(1.0)
+
+    # -- its thread -----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            self._woken.clear()
+            if not self._waiting:
+                self._stop_watching()
+                self._woken.wait()
+                continue
+            try:
+                if self._room <= 0:
+                    self._room = self._counted()
+                if self._room <= 0:
+                    self._await_room()
+                    continue
+                self._turn()
+            except LeaderqError as exc:
+                log.log(self._gravity(exc), "%s cannot be counted for now: %s", self._places.path, exc)
+                self._room = 0
+                self._woken.wait(_POLL_S)
+        self._stop_watching()
+
+    def _gravity(self, error: LeaderqError) -> int:
+        return logging.DEBUG if isinstance(error, ConnectionLost) or self._is_closed else logging.WARNING
+
+    def _counted(self) -> int:
+        bound, queue = self._session.multi_read([GetData(self._places.bound), GetData(self._places.path)])
+        if isinstance(bound, NoNode):
+            self._session.ensure_path(self._places.bound)
+            return self._counted()
+        for answer in (bound, queue):
+            if isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
+                raise answer
+        self._version = _stat(bound).version
+        return self._max_items - (0 if isinstance(queue, NoNode) else _stat(queue).num_children)
+
+    def _await_room(self) -> None:
+        if self._watch is None:
+            try:
+                self._watch = self._session.watch_node(self._places.path, lambda _: self._woken.set())
+                return  # something may have happened before the watch stood: count again
+            except ConnectionLost:
+                raise
+            except LeaderqError as exc:  # a server before 3.6
+                log.debug("no watch on %s: %s", self._places.path, exc)
+        self._woken.wait(_POLL_S if self._watch is None else _LOOK_S)
+
+    def _stop_watching(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def _turn(self) -> None:
+        """Send one multi, and see what became of it."""
+        group = self._taken()
+        if group is None:
+            return
+        self._tally.send([group])
+        group.is_over.wait()  # the tally tells each group: at its own close at the latest
+        error = group.error
+        if error is None:
+            self._version += 1
+            self._room = self._room - len(group.puts) if group.results is not None else 0
+            for position, put in enumerate(group.puts, 1):
+                put.settle(None if group.results is None else [group.results[position]])
+            return
+        self._room = 0
+        is_guard = getattr(error, "index", None) == 0
+        if is_guard and isinstance(error, BadVersion | NoNode):
+            self._give_back(group.puts)
+            self._woken.wait(random.random() * _CALM_S)  # several producers that meet here should not meet again at once
+        elif len(group.puts) > 1 and not isinstance(error, ConnectionLost | QueueClosed):
+            for put in group.puts:
+                put.is_alone = True
+            self._give_back(group.puts)
+        else:
+            _fail(group.puts, error)
+
+    def _taken(self) -> _Guarded | None:
+        guard = SetData(self._places.bound, b"", self._version)
+        size = estimated_bytes([guard], len(self._session.chroot.encode()))
+        puts: list[Group] = []
+        with self._lock:
+            while self._waiting and len(puts) < min(self._room, _MAX_PUTS):
+                head = self._waiting[0]
+                if puts and (size + head.size > _MAX_BYTES or head.is_alone or puts[-1].is_alone):
+                    break
+                puts.append(self._waiting.popleft())
+                size += head.size
+        return _Guarded([guard, *(op for put in puts for op in put.operations)], size, puts) if puts else None
+
+    def _give_back(self, puts: list[Group]) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._waiting.extendleft(reversed(puts))
+                return
+        _fail(puts, QueueClosed("the queue was closed before there was room for this"))
+
+
+def _stat(answer: Any) -> Stat:
+    stat: Stat = answer[1]
+    return stat
+
+
+def _fail(groups: Sequence[Group], error: LeaderqError) -> None:
+    for group in groups:
+        group.settle(error=error)
