@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+WORKERS ?= 3
 
 .PHONY: demo test lint unit faults bench servers clean
 
 demo: $(READY)
 	@$(BIN)/leaderq demo
 
+# Tests wait more than they compute: three workers keep two cores busy. Plain pytest runs them one after the other.
 test: lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
@@ -12,6 +13,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Without the plugin every test on a server would fail for an unknown fixture, which says nothing of the cause."""
     if not config.pluginmanager.has_plugin("leaderq"):
         raise pytest.UsageError("leaderq is not installed in this environment; run: pip install -e '.[dev]' (or: make test)")
+    # A shell without job control lets what it starts in the background ignore Ctrl-C, and so would all that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

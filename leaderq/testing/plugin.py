@@ -182,11 +182,23 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist has no terminal; it tells its controller where the logs are."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["leaderq_logs"] = session.config.stash[_KEEPER].folders
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear from a worker of pytest-xdist that has ended; one that crashed says nothing."""
+    node.config.stash[_KEEPER].folders += getattr(node, "workeroutput", {}).get("leaderq_logs", [])
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Say where the logs are."""
-    keeper = config.stash[_KEEPER]
-    if keeper.has_kept:
-        terminalreporter.write_line(f"server logs of failed tests: {keeper.path}")
+    for folder in config.stash[_KEEPER].folders:
+        terminalreporter.write_line(f"server logs of failed tests: {folder}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -208,7 +220,8 @@ class _LogKeeper:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.has_kept = False
+        self.folders: list[str] = []
+        """Where logs were kept: here, or by workers of this session."""
         self._held: dict[str, bytes] = {}
 
     def hold(self, server: Server, error: BaseException) -> None:
@@ -221,10 +234,11 @@ class _LogKeeper:
             return
         for server in registry.started_servers():
             held |= {path.name: path.read_bytes() for path in server.log_paths if path.exists()}
-        for name, content in held.items():
+        if held and not self.folders:
             self.path.mkdir(parents=True, exist_ok=True)
+            self.folders.append(str(self.path))
+        for name, content in held.items():
             (self.path / name).write_bytes(content)
-            self.has_kept = True
 
 
 _KEEPER = pytest.StashKey[_LogKeeper]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,27 @@ def test_one(zookeeper_server):
     assert {path.name for path in folder.iterdir()} == {"zookeeper.log", "own.log"}
     assert "binding to port" in (folder / "own.log").read_text()
     assert f"server logs of failed tests: {folder}" in done.stdout
+
+
+def test_with_workers_each_has_its_own_server_and_the_logs_it_kept_are_named(tmp_path: Path) -> None:
+    pytest.importorskip("xdist")
+    done = run_pytest(
+        tmp_path,
+        """
+import os, pytest
+@pytest.mark.parametrize("n", range(2))
+def test_one(zookeeper_server, n):
+    assert zookeeper_server.address == "told", os.environ["PYTEST_XDIST_WORKER"]
+""",
+        *("-n", "2", "--dist", "each"),
+    )
+    assert "4 failed" in outcome(done), done.stdout
+    kept = {
+        line.rpartition(": ")[2] for line in done.stdout.splitlines() if line.startswith("server logs of failed tests: ")
+    }
+    assert kept == {str(folder) for folder in (tmp_path / "logs").iterdir()}
+    assert [folder[-4:] for folder in sorted(kept, key=lambda folder: folder[-1])] == ["-gw0", "-gw1"]
+    assert len(set(re.findall(r"assert '(127\.0\.0\.1:\d+)' == 'told'", done.stdout))) == 2
 
 
 def test_logs_are_not_kept_for_an_error_that_was_expected(tmp_path: Path) -> None:
