@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from leaderq.cli.queue.dead import dead
+from leaderq.cli.queue.drain import drain
 from leaderq.cli.queue.ls import ls
 from leaderq.cli.queue.pause import pause
 from leaderq.cli.queue.peek import peek
@@ -19,5 +20,5 @@ def queue() -> None:
     """Look into ZooKeeper queues of any of Curator's recipes, and work on them."""
 
 
-for _verb in (ls, peek, purge, dead, requeue, pause, resume):
+for _verb in (ls, peek, drain, purge, dead, requeue, pause, resume):
     queue.add_command(_verb)

@@ -141,6 +141,7 @@ def queue_json(seen: Overview) -> dict[str, Any]:
         "consumers": seen.consumers,
         "oldest": iso(seen.oldest_ms),
         "paused": seen.is_paused,
+        "aside": seen.aside,
         "foreign": list(seen.foreign),
         "shards": list(seen.shards),
     }
@@ -152,6 +153,8 @@ def _remarks(seen: Overview) -> list[str]:
         said.append("paused")
     if not seen.exists:
         said.append("its path is not there")
+    if seen.aside:
+        said.append(f"{seen.aside} in the hands of a drain, which goes on or died (drain again)")
     if seen.shards:
         said.append(f"{len(seen.shards)} queues below it")
     if seen.foreign:

@@ -15,6 +15,7 @@ What happens on each failure:
 from __future__ import annotations
 
 from leaderq.queues.keeping.browsing import Browsed
+from leaderq.queues.keeping.draining import Draining
 from leaderq.queues.keeping.keeper import Keeper
 from leaderq.queues.keeping.letters import DeadLetters, Letter, Moved
 from leaderq.queues.keeping.overview import Overview, overview, queues_below
@@ -24,6 +25,7 @@ from leaderq.queues.keeping.survey import Survey, survey
 __all__ = [
     "Browsed",
     "DeadLetters",
+    "Draining",
     "Keeper",
     "Letter",
     "Moved",

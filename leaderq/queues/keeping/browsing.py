@@ -79,8 +79,8 @@ def browse(
     framed: bool = True,
     lock_path: str | None = None,
     patience_s: float = PATIENCE_S,
-) -> Iterator[Browsed]:
-    """Read these children of ``path``, in this order; those that are gone by then are left out.
+) -> Iterator[list[Browsed]]:
+    """Read these children of ``path``, in this order, a batch at a time; those that are gone by then are left out.
 
     Memory: one batch of items beside the names, about 1 MB unless they grow all of a sudden.
     """
@@ -89,7 +89,7 @@ def browse(
         batch = names[at : at + size]
         at += len(batch)
         found = _read_batch(session, path, batch, framed, lock_path, patience_s)
-        yield from found
+        yield found
         read_bytes = sum(len(one.data) for one in found) or 1
         size = max(1, min(_MOST, 2 * size, len(batch) * _BYTES // read_bytes))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
-from leaderq.errors import ConfigurationError
 from leaderq.queues.keeping import control
 from leaderq.queues.keeping.browsing import Browsed, browse
+from leaderq.queues.keeping.draining import Draining
 from leaderq.queues.keeping.letters import DeadLetters
-from leaderq.queues.keeping.overview import Overview, is_there, look, overview
+from leaderq.queues.keeping.overview import Overview, is_there, look, overview, refuse_sharder
 from leaderq.queues.keeping.perseverance import PATIENCE_S, answered
 from leaderq.queues.keeping.purging import Purged, purge
 from leaderq.queues.keeping.survey import Survey, sequence_after
@@ -66,11 +67,7 @@ class Keeper:
 
         :raises ConfigurationError: as :meth:`detect`; or the path is that of a sharder, whose queues are below it.
         """
-        seen = self._own()
-        for shown, one in enumerate(self._read(seen)):
-            if shown == limit:
-                return
-            yield one
+        return islice(self._each(self._own()), limit)
 
     def purge(self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None) -> Purged:
         """Delete the items that lie there now; with a lock path those being worked on stay, unless ``held_too``.
@@ -85,6 +82,10 @@ class Keeper:
         return purge(
             self._session, places, seen.items, held_too=held_too, on_progress=on_progress, patience_s=self._patience_s
         )
+
+    def drain(self) -> Draining:
+        """Empty it with care; see :class:`~leaderq.queues.keeping.draining.Draining`."""
+        return Draining(self._session, self.places, self._kind, patience_s=self._patience_s)
 
     def pause(self) -> bool:
         """Ask all consumers of leaderq, those to come too, to begin no new item; whether that is news."""
@@ -103,16 +104,12 @@ class Keeper:
 
     def _own(self) -> Survey:
         seen = self.detect()
-        if seen.shards:
-            raise ConfigurationError(
-                f"{self.places.path} is the path of a sharder with {len(seen.shards)} queues below it; "
-                f"name one of them, as {self.places.item(seen.shards[0])}"
-            )
+        refuse_sharder(seen, self.places)
         return seen
 
-    def _read(self, seen: Survey) -> Iterator[Browsed]:
+    def _each(self, seen: Survey) -> Iterator[Browsed]:
         is_framed = seen.kind is not Kind.SIMPLE
-        return browse(
+        batches = browse(
             self._session,
             self.places.path,
             seen.items,
@@ -120,3 +117,4 @@ class Keeper:
             lock_path=self.places.lock_path if is_framed else None,
             patience_s=self._patience_s,
         )
+        return (one for batch in batches for one in batch)

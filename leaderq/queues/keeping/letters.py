@@ -93,8 +93,8 @@ class DeadLetters:
     def browse(self, names: Iterable[str] | None = None) -> Iterator[Letter]:
         """Read these letters, or all, in this order; one that is not there is left out."""
         wanted = self.names() if names is None else list(names)
-        for found in browse(self._session, self._places.dead, wanted, patience_s=self._patience_s):
-            yield Letter(found)
+        for batch in browse(self._session, self._places.dead, wanted, patience_s=self._patience_s):
+            yield from map(Letter, batch)
 
     def requeue(self, letters: Iterable[Letter], *, on_progress: Callable[[int], None] | None = None) -> Moved:
         """Send them back to the queue, at the tail of their kind: with their id, priority or due time, their first time of putting, and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leaderq.errors import LeaderqError, NoNode
+from leaderq.errors import ConfigurationError, LeaderqError, NoNode
 from leaderq.queues.keeping.control import wants_pause
 from leaderq.queues.keeping.perseverance import PATIENCE_S, answered
 from leaderq.queues.keeping.survey import Survey, sequence_after, survey
@@ -26,7 +26,8 @@ class Overview:
 
     ``depth``: items, those being worked on included; ``held``: how many these are, ``None`` without a lock path; ``consumers``: those
     of leaderq; ``oldest_ms``: when the oldest item's znode was made; ``next_sequence``: the number the next item gets, 0 too if the
-    path is not there (``exists``), as a container that the servers took away when it was empty.
+    path is not there (``exists``), as a container that the servers took away when it was empty; ``aside``: what a drain that goes on, or
+    died, has in hand.
     """
 
     path: str
@@ -39,8 +40,14 @@ class Overview:
     consumers: int = 0
     is_paused: bool = False
     oldest_ms: int | None = None
+    aside: int = 0
     foreign: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
+
+
+def drained_of(places: Places) -> str:
+    """Where a drain sets items aside."""
+    return f"{places.meta}/drained"
 
 
 def overview(
@@ -50,8 +57,8 @@ def overview(
 
     :raises ConfigurationError: no kind was told, and the names are those of several.
     """
-    queue, dead, control, members, *locks = _znodes(session, places, patience_s)
-    if queue is None and dead is None and control is None and members is None:
+    queue, dead, control, members, drained, *locks = _znodes(session, places, patience_s)
+    if queue is dead is control is members is drained is None:
         return None
     seen = survey([], kind) if queue is None else look(session, places.path, kind, patience_s)
     return Overview(
@@ -65,6 +72,7 @@ def overview(
         consumers=_children(members),
         is_paused=control is not None and wants_pause(control[0]),
         oldest_ms=_oldest_ms(session, places, seen, patience_s),
+        aside=_children(drained),
         foreign=tuple(seen.foreign),
         shards=tuple(seen.shards),
     )
@@ -83,6 +91,18 @@ def look(session: Session, path: str, kind: Kind | None, patience_s: float = PAT
         return survey([], kind)
 
 
+def refuse_sharder(seen: Survey, places: Places) -> None:
+    """Raise if what was seen is no queue but the queues of a ``QueueSharder``.
+
+    :raises ConfigurationError: that is so.
+    """
+    if seen.shards:
+        raise ConfigurationError(
+            f"{places.path} is the path of a sharder with {len(seen.shards)} queues below it; "
+            f"name one of them, as {places.item(seen.shards[0])}"
+        )
+
+
 def queues_below(session: Session, path: str, *, patience_s: float = PATIENCE_S) -> Iterator[str]:
     """The paths of what look like queues among the children of ``path``: those with items, and those with side data of leaderq.
 
@@ -98,8 +118,9 @@ def queues_below(session: Session, path: str, *, patience_s: float = PATIENCE_S)
 
 
 def _znodes(session: Session, places: Places, patience_s: float) -> list[tuple[bytes, Stat] | None]:
-    """The queue's path, its dead letters', control, members', and the lock path if one is known; ``None`` for one that is not there."""
-    paths = [places.path, places.dead, places.control, places.members, places.lock_path]
+    """The queue's path, its dead letters, control, members, what a drain set aside, and the lock path if one is known; ``None`` for
+    what is not there."""
+    paths = [places.path, places.dead, places.control, places.members, drained_of(places), places.lock_path]
     reads = [GetData(path) for path in paths if path is not None]
     found: list[tuple[bytes, Stat] | None] = []
     for answer in answered(session, lambda: session.multi_read(reads), patience_s):

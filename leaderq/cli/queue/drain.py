@@ -1,0 +1,126 @@
+"""``leaderq queue drain``: the items of a queue go to standard output."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from leaderq.cli.options import Given, Verb, json_option, takes_settings
+from leaderq.cli.queue.options import (
+    SECTIONS,
+    keeping,
+    kind_option,
+    limit_option,
+    lock_path_option,
+    needs_yes,
+    queue_argument,
+    switch,
+    yes_option,
+)
+from leaderq.cli.queue.output import ItemWriter
+from leaderq.cli.queue.progress import progress
+from leaderq.errors import ConfigurationError
+from leaderq.exits import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaderq.queues.keeping import Draining
+    from leaderq.queues.wire.kinds import Kind
+
+_WAIT_S = 60.0
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@queue_argument
+@kind_option
+@lock_path_option
+@limit_option("drain N items at most, those that go first")
+@switch("--follow", help="when it is empty, wait for more, until Ctrl-C")
+@switch("--null", help="end each item with a NUL instead of a line end")
+@switch("--base64", "as_base64", help="write each item in base64")
+@yes_option
+@json_option
+def drain(
+    given: Given,
+    path: str,
+    kind: Kind | None,
+    lock_path: str | None,
+    limit: int | None,
+    follow: bool,
+    null: bool,
+    as_base64: bool,
+    yes: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Write the items at PATH to standard output, one a line and in their order, and take them out of the queue.
+
+    All of them: also items of a delay queue that are not due, those that wait after a failure, and those of a paused queue. If
+    consumers have a lock path, give it: what they are working on then stays. What cannot be read stays too, unless written as JSON.
+    --json writes one object a znode, with name, id, priority or due time; leaderq queue put --from-json takes these again.
+
+    An item is deleted only after it was written and flushed. Meanwhile it is set aside, where no consumer sees it. If the reader goes
+    away, or at Ctrl-C, what was not written goes back to its place. After kill -9 it stays set aside (queue ls says so) until the next
+    drain, which writes it; a few hundred items may then be written a second time. One drain of a queue at a time.
+
+    \b
+    Examples:
+      leaderq queue drain /orders --lock-path /orders-locks --yes > orders.txt
+      leaderq queue drain /orders --json --limit 1000 --yes | jq -r .values[]
+      leaderq queue drain /orders --follow --yes | ./handle-each-line
+    """
+    if sum((null, as_base64, as_json)) > 1 and not (null and as_base64 and not as_json):
+        raise ConfigurationError("--json stands alone: it needs neither --null nor --base64")
+    needs_yes(yes, f"this takes the items at {path} out of the queue")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with keeping(given, path, kind, lock_path) as (_, keeper):
+        writer = ItemWriter(as_json=as_json, as_base64=as_base64, null=null)
+        drained = _Drained(writer, corrupt_too=as_json)
+        is_shown = not (follow or sys.stdout.isatty())
+        total = min(limit or 2**31, keeper.depth())
+        try:
+            with keeper.drain() as draining, progress(total, "draining", wanted=is_shown) as on_progress:
+                drained.run(draining, limit, on_progress)
+                while follow and drained.count != limit:
+                    draining.settle()
+                    draining.await_items(_WAIT_S)
+                    drained.run(draining, limit and limit - drained.count, on_progress)
+        except KeyboardInterrupt:
+            if not follow:
+                raise
+        finally:
+            drained.sum_up(path)
+            if drained.count != limit and not follow and (left := keeper.depth()):
+                click.echo(f"{left} left there: held by consumers, put since, foreign, or not to be read", err=True)
+    return ExitCode.OK
+
+
+class _Drained:
+    """How many so far."""
+
+    def __init__(self, writer: ItemWriter, *, corrupt_too: bool) -> None:
+        self.count = 0
+        self._writer = writer
+        self._corrupt_too = corrupt_too
+
+    def run(self, draining: Draining, limit: int | None, on_progress: Callable[[int], None]) -> None:
+        for batch in draining.batches(limit, corrupt_too=self._corrupt_too):
+            self._writer.kind = draining.kind
+            for one in batch:
+                self._writer.write(one)
+                draining.keep(one)
+                self.count += 1
+            on_progress(len(batch))
+
+    def sum_up(self, path: str) -> None:
+        """The last line; also of a drain that was interrupted."""
+        click.echo(f"{self.count} drained from {path}", err=True)
+        if self._writer.ambiguous:
+            click.echo(
+                f"{self._writer.ambiguous} of their values hold what ends a value; --json or --base64 tells them apart",
+                err=True,
+            )
