@@ -99,13 +99,17 @@ class Tenure:
         return {Trust.NONE: Signal.LEASE_OVER, Trust.LATE: Signal.LATE, Trust.FULL: None}[trust]
 
     def renew(self, at_s: float) -> None:
-        """Send a renewal: touch the own znode with what it holds already."""
+        """Send a renewal: an acknowledged write that holds only if the own znode stands.
+
+        A multi of one check is a transaction of the quorum like any other, and changes nothing. Writing to the znode would use up the
+        one-shot data watch of a Java ``LeaderLatch`` behind us, which sets it again only when it looks at its place anew.
+        """
         with self._lock:
             self._lease = self._lease.sent(at_s)
         if not self._own_watch_set:
             self._watch_own()
-        touch = self._session.set_async(self.node, str(self._record.candidate).encode())
-        touch.add_done_callback(lambda reply: self._renewed(reply, at_s))
+        renewal = self._session.multi_async([Check(self.node)])
+        renewal.add_done_callback(lambda reply: self._renewed(reply, at_s))
 
     def announce(self, stage: Stage) -> None:
         """Publish the stage in the ``term`` record, fenced; it also counts as a renewal."""

@@ -207,10 +207,6 @@ def run(zookeeper_server: Any, layout: Layout, tmp_path: Path) -> Iterator[Calla
         candidate.stop()
 
 
-@pytest.mark.xfail(
-    reason="leaderq.election renews by SetData on the candidate's znode, which uses up the one-shot watch of a Java latch behind it;"
-    " a multi of one Check renews as well (Tenure.renew, Line.claim)"
-)
 def test_leaders_are_killed_and_frozen_on_both_sides_and_never_lead_together(
     run: Callable[[str], CandidateProcess], mortal_peer: JavaPeer, zookeeper_server: Any, layout: Layout, tmp_path: Path
 ) -> None:
