@@ -1,0 +1,143 @@
+"""What a taker of a simple queue knows of it: which items are left, which of those it has read, which of those it claims (pure).
+
+The list of a queue is used up before it is asked for again, for whatever is put later goes behind it. Items are read some way ahead
+of the claims; what was read says nothing about who will have the item.
+
+Who takes first has it, so takers that all begin at the head of one list are in each other's way. A lone taker never notices anybody,
+and takes the head, always. A taker that found an item gone gives way: it takes one of the first :attr:`Stock.spread` items, by
+chance, twice as many after each such find, :data:`WIDEST` at most, and fewer again while nobody is in its way. It passes over the head
+:data:`WIDEST` times in a row at most.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from leaderq.queues.wire.kinds import Kind
+from leaderq.queues.wire.names import is_item, sort_key
+
+WIDEST = 64
+"""Items at the head that takers in each other's way spread over, at most."""
+_AHEAD, _FIRST_AHEAD = 100, 16
+_AHEAD_BYTES = 256 * 1024
+_ITEM_BYTES = 80  # its metadata in the answer
+_NARROWING = 0.93
+_order = sort_key(Kind.SIMPLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An item that was read: its name, what it holds, and the version of that."""
+
+    name: str
+    data: bytes
+    version: int
+
+
+def _place(held: Held) -> int:
+    place: int = _order(held.name)
+    return place
+
+
+class Stock:
+    """See the module. Not thread-safe: its owner's lock guards it."""
+
+    def __init__(self, chance: random.Random | None = None) -> None:
+        self._chance = chance or random.Random()
+        self._unread: deque[str] = deque()
+        self._read: list[Held] = []
+        self._claimed: set[str] = set()
+        self._passed = 0
+        self._typical_bytes = 0.0
+        self.spread = 1.0
+        """How many items at the head it chooses from; 1: it takes the first."""
+
+    def __len__(self) -> int:
+        """Items believed to be left."""
+        return len(self._unread) + len(self._read)
+
+    def listed(self, names: Iterable[str]) -> None:
+        """The queue was listed: these are its children, foreign ones too."""
+        items = [name for name in names if is_item(Kind.SIMPLE, name) and name not in self._claimed]
+        self._unread = deque(sorted(items, key=_order))
+        self._read.clear()
+
+    def forget(self) -> None:
+        """Nothing known is true any more."""
+        self._unread.clear()
+        self._read.clear()
+
+    def first(self) -> str | None:
+        """The name at the head."""
+        if self._read and not (self._unread and _order(self._unread[0]) < _place(self._read[0])):
+            return self._read[0].name
+        return self._unread[0] if self._unread else None
+
+    def drop(self, name: str) -> None:
+        """This one is gone."""
+        if self._unread and self._unread[0] == name:
+            self._unread.popleft()
+        else:
+            self._read = [held for held in self._read if held.name != name]
+
+    def next_unread(self, wanted: int) -> list[str]:
+        """What to read next, if ``wanted`` items are to be claimed."""
+        fits = int(_AHEAD_BYTES / self._typical_bytes) if self._typical_bytes else _FIRST_AHEAD
+        count = max(1, min(max(wanted, _AHEAD), fits))
+        return [self._unread[at] for at in range(min(count, len(self._unread)))]
+
+    def learned(self, names: Sequence[str], found: Sequence[Held | None]) -> None:
+        """These, of :meth:`next_unread`, were read; ``None``: it is gone. Does nothing if much has changed meanwhile."""
+        if [self._unread[at] for at in range(min(len(names), len(self._unread)))] != names:
+            return
+        is_mixed = bool(self._read)
+        for held in found:
+            self._unread.popleft()
+            if held is not None:
+                self._read.append(held)
+                self._typical_bytes = max(len(held.data) + _ITEM_BYTES, self._typical_bytes * _NARROWING)
+        if is_mixed:
+            self._read.sort(key=_place)
+
+    def pick(self, wanted: int) -> list[Held]:
+        """Up to ``wanted`` items to claim, in their order; none if something must be read first."""
+        if not self._read:
+            return []
+        start = self._chance.randrange(min(int(self.spread), len(self._read)))
+        if start and self._passed >= WIDEST:
+            start = 0
+        self._passed = self._passed + 1 if start else 0
+        picked = self._read[start : start + wanted]
+        del self._read[start : start + wanted]
+        self._claimed.update(held.name for held in picked)
+        return picked
+
+    def taken(self, held: Held) -> None:
+        """It is ours."""
+        self._claimed.discard(held.name)
+        self.spread = max(1.0, self.spread * _NARROWING)
+
+    def missed(self, held: Held) -> None:
+        """Somebody else was quicker, as perhaps with all that was read ahead: it is read again, which costs less than to find out."""
+        self._claimed.discard(held.name)
+        self.spread = min(float(WIDEST), self.spread * 2)
+        self._unread.extendleft(one.name for one in reversed(self._read))
+        self._read.clear()
+
+    def give_back(self, held: Held, *, is_changed: bool = False) -> None:
+        """It was not claimed after all; ``is_changed``: and must be read again."""
+        self._claimed.discard(held.name)
+        if is_changed:
+            self._unread.extendleft(one.name for one in reversed(self._read))
+            self._read.clear()
+            self._unread.appendleft(held.name)
+        else:
+            insort(self._read, held, key=_place)
+
+    def let_go(self, held: Held) -> None:
+        """Nobody knows what became of the claim."""
+        self._claimed.discard(held.name)

@@ -1,0 +1,499 @@
+"""Simple queues on a real server: Curator's own tests of them, and beyond: lost replies, reaped paths, several takers."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    NoNode,
+    NotConnected,
+    NotEmpty,
+    QueueClosed,
+    QueueEmpty,
+    SessionClosed,
+    TooLarge,
+)
+from leaderq.queues.simple import SimpleDistributedQueue
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session, SessionState, connect, end_session
+
+PING, GET_CHILDREN, MULTI, MULTI_READ, CLOSE = 11, 8, 14, 22, -11
+Open = Callable[..., Session]
+
+
+@pytest.fixture
+def opened(zookeeper_server: Any, znode_root: str) -> Iterator[Open]:
+    """Sessions below the test's own root, by default straight on the server."""
+    made: list[Session] = []
+
+    def open_one(address: str | None = None, timeout_s: float = 10.0) -> Session:
+        made.append(connect((address or zookeeper_server.address) + znode_root, timeout_s=timeout_s))
+        return made[-1]
+
+    yield open_one
+    for session in made:
+        session.close(timeout_s=2.0)
+
+
+@pytest.fixture
+def session(opened: Open) -> Session:
+    return opened()
+
+
+@pytest.fixture
+def queue(session: Session) -> Iterator[SimpleDistributedQueue]:
+    with SimpleDistributedQueue(session, "/queue") as one:
+        yield one
+
+
+@pytest.fixture
+def other(opened: Open) -> Iterator[SimpleDistributedQueue]:
+    """The same queue, in a session of its own."""
+    with SimpleDistributedQueue(opened(), "/queue") as one:
+        yield one
+
+
+def numbered(count: int) -> list[bytes]:
+    return [str(number).encode() for number in range(count)]
+
+
+def opcode(request: bytes) -> int:
+    return int(struct.unpack_from("!i", request, 4)[0]) if len(request) >= 8 else 0
+
+
+# -- equivalents of Curator's TestSimpleDistributedQueue --------------------------------------------------------------------
+
+
+def test_an_item_offered_can_be_removed(queue):
+    queue.offer(b"hello")
+    assert queue.remove() == b"hello"
+
+
+def test_an_item_offered_by_one_client_can_be_removed_by_another(queue, other):
+    queue.offer(b"hello")
+    assert other.remove() == b"hello"
+
+
+def test_an_item_offered_by_one_client_can_be_taken_by_another(queue, other):
+    queue.offer(b"hello")
+    assert other.take() == b"hello"
+
+
+def test_removing_from_an_empty_queue_is_an_error(queue):
+    with pytest.raises(QueueEmpty, match="/queue"):
+        queue.remove()
+
+
+def test_polling_an_empty_queue_gives_nothing_when_the_time_is_up(queue):
+    assert queue.poll(timeout_s=0.2) is None
+    assert queue.poll() is None
+    assert queue.take(timeout_s=0.1) is None
+
+
+@pytest.mark.parametrize(("offered", "removed"), [(10, 2), (1000, 1000)])
+def test_items_are_removed_in_the_order_they_were_offered(queue, other, offered, removed):
+    queue.offer_many(numbered(offered))
+    assert [other.remove() for _ in range(removed)] == numbered(offered)[:removed]
+
+
+def test_the_element_of_an_empty_queue_is_an_error(queue):
+    with pytest.raises(QueueEmpty):
+        queue.element()
+    assert queue.peek() is None
+
+
+@pytest.mark.parametrize(("offered", "removed"), [(1, 0), (10, 5), (1000, 999)])
+def test_the_element_is_what_would_be_removed_next(queue, other, offered, removed):
+    queue.offer_many(numbered(offered))
+    for _ in range(removed):
+        other.remove()
+    assert other.element() == numbered(offered)[removed]
+    assert queue.element() == other.peek() == other.remove()
+
+
+def test_an_element_that_all_are_removed_before_is_an_error(queue, other):
+    queue.offer_many(numbered(10))
+    for _ in range(10):
+        other.remove()
+    with pytest.raises(QueueEmpty):
+        queue.element()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_taker_waits_for_an_item_and_is_woken(queue, other, times):
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(times):
+            taken = pool.submit(other.take)
+            eventually(taken.running)
+            queue.offer(b"%d" % number)
+            assert taken.result(10) == b"%d" % number
+
+
+def test_a_path_that_is_reaped_all_the_time_stops_nobody(queue, other, opened):
+    """CURATOR-308; here it is reaped not every 100 ms, but whenever it is empty."""
+    reaper = opened()
+    stop = threading.Event()
+    reaped = []
+
+    def reap() -> None:
+        while not stop.is_set():
+            with contextlib.suppress(NoNode, NotEmpty):
+                reaper.delete("/queue")
+                reaped.append(1)
+
+    thread = threading.Thread(target=reap)
+    thread.start()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            taken = pool.submit(lambda: [other.take(timeout_s=30) for _ in range(20)])
+            for item in numbered(20):
+                queue.offer(item)
+                eventually(lambda: reaper.exists("/queue") is None, interval_s=0.001)
+            assert taken.result(30) == numbered(20)
+    finally:
+        stop.set()
+        thread.join()
+    assert len(reaped) > 10
+
+
+# -- the wire ---------------------------------------------------------------------------------------------------------------
+
+
+def test_znodes_are_named_and_filled_as_curators(queue, session):
+    queue.offer_many([b"\x00raw", b""])
+    assert sorted(session.children("/queue")) == ["qn-0000000000", "qn-0000000001"]
+    assert session.get("/queue/qn-0000000000")[0] == b"\x00raw"
+    assert queue.poll_many(5) == [b"\x00raw", b""]
+
+
+def test_foreign_children_are_left_alone(queue, session):
+    session.ensure_path("/queue/foreign")
+    session.create("/queue/queue-", sequential=True)
+    queue.offer(b"mine")
+    assert queue.poll() == b"mine"
+    assert queue.poll() is None
+    assert queue.peek() is None
+    assert len(session.children("/queue")) == 2
+
+
+def test_an_item_that_was_rewritten_is_given_as_it_stands(queue, other, session):
+    queue.offer_many([b"a", b"b"])
+    assert other.poll() == b"a"  # and has read b
+    session.set("/queue/qn-0000000001", b"B")
+    assert other.poll() == b"B"
+
+
+def test_a_name_that_came_to_stand_for_another_item_gives_the_new_one(queue, other, session):
+    queue.offer_many([b"a", b"old", b"old"])
+    assert other.poll() == b"a"  # and has read the others
+    assert queue.poll_many(5) == [b"old", b"old"]
+    session.delete("/queue")
+    queue.offer_many([b"x", b"new"])
+    assert queue.poll() == b"x"
+    assert other.poll() == b"new"
+    assert other.poll() is None
+
+
+def test_nothing_of_ours_is_left_below_the_path_or_beside_it(session):
+    with SimpleDistributedQueue(session, "/queue") as queue:
+        queue.offer(b"a")
+        assert queue.poll() == b"a"
+        assert len(session.children("/queue-meta/tallies")) == 2
+    assert session.children("/queue-meta/tallies") == []
+    assert session.children("/queue") == []
+
+
+def test_a_kazoo_client_serves_as_well(zookeeper_server, znode_root):
+    client = KazooClient(zookeeper_server.address)
+    client.start()
+    try:
+        with SimpleDistributedQueue(client, f"{znode_root}/queue") as queue:
+            queue.offer(b"a")
+            assert queue.take() == b"a"
+    finally:
+        client.stop()
+        client.close()
+
+
+# -- several takers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_lone_taker_keeps_the_order_over_many_lists(queue, other):
+    got = []
+    for start in range(0, 600, 200):
+        queue.offer_many(numbered(600)[start : start + 200])
+        got += [other.poll() for _ in range(150)]
+    got += [other.poll() for _ in range(150)]
+    assert got == numbered(600)
+
+
+@pytest.mark.parametrize("at_once", [1, 7])
+def test_each_item_goes_to_one_of_many_takers(queue, opened, at_once):
+    queue.offer_many(numbered(800))
+    takers = [SimpleDistributedQueue(opened(), "/queue") for _ in range(4)]
+
+    def drain(taker: SimpleDistributedQueue) -> list[bytes]:
+        got: list[bytes] = []
+        while some := taker.poll_many(at_once):
+            got += some
+        return got
+
+    with ThreadPoolExecutor(8) as pool:
+        shares = list(pool.map(drain, takers * 2))  # two threads each
+    assert sorted(item for share in shares for item in share) == sorted(numbered(800))
+    for taker in takers:
+        assert taker.close()
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------------
+
+
+def scenario(queue: SimpleDistributedQueue) -> list[bytes]:
+    """Offers and takes of every kind; gives what was taken, in order."""
+    got = []
+    queue.offer(b"0")
+    queue.offer_many([b"1", b"2", b"3"])
+    assert queue.peek() == b"0"
+    got.append(queue.take())
+    got += queue.poll_many(2, timeout_s=30)
+    queue.offer(b"4")
+    got.append(queue.poll(timeout_s=30))
+    got.append(queue.take(timeout_s=30))
+    assert queue.poll(timeout_s=0.01) is None
+    return got
+
+
+class Nth:
+    """True of the n-th request that does something."""
+
+    def __init__(self, nth: int) -> None:
+        self.left = nth
+        self.seen = 0
+
+    def __call__(self, request: bytes) -> bool:
+        if opcode(request) in (PING, CLOSE, 0):
+            return False
+        self.seen += 1
+        self.left -= 1
+        return self.left == 0
+
+
+def patiently(ask: Callable[[], Any]) -> Any:
+    """Reads that break tell their caller so; asking again is up to it."""
+    while True:
+        try:
+            return ask()
+        except ConnectionLost:
+            eventually(lambda: True, interval_s=0.01)
+
+
+class Patient(SimpleDistributedQueue):
+    def peek(self) -> bytes | None:
+        return patiently(super().peek)
+
+    def poll_many(self, max_items: int, timeout_s: float | None = None) -> list[bytes]:
+        return patiently(lambda: super(Patient, self).poll_many(max_items, timeout_s))
+
+
+def test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once(zookeeper_server, fault_proxy, opened):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=30.0)
+    nth = 0
+    while True:
+        nth += 1
+        rule = Nth(nth)
+        before = proxy.dropped
+        proxy.drop_reply_to(rule)
+        with Patient(session, f"/queue{nth}") as queue:
+            assert scenario(queue) == numbered(5), f"reply {nth}"
+        proxy.heal()
+        eventually(lambda: session.state is SessionState.CONNECTED)
+        assert session.children(f"/queue{nth}") == []
+        if proxy.dropped == before:
+            break
+    assert nth > 20  # or the points were not enumerated
+
+
+def test_an_item_is_taken_once_although_the_session_ends_while_it_is(zookeeper_server, fault_proxy, opened, znode_root):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=10.0)
+    with SimpleDistributedQueue(session, "/queue") as queue, ThreadPoolExecutor(1) as pool:
+        queue.offer_many(numbered(3))
+        assert queue.poll() == b"0"
+        credentials = session.credentials
+        proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
+        taken = pool.submit(queue.take)
+        eventually(lambda: proxy.dropped == 1)
+        assert credentials is not None
+        end_session(zookeeper_server.address, credentials)
+        assert taken.result(30) == b"1"
+        assert queue.take(timeout_s=30) == b"2"
+
+
+def test_a_taker_waits_through_an_outage(zookeeper_server, fault_proxy, opened, queue):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=10.0)
+    with SimpleDistributedQueue(session, "/queue") as far, ThreadPoolExecutor(1) as pool:
+        assert far.poll() is None
+        taken = pool.submit(far.take)
+        proxy.refuse()
+        eventually(lambda: session.state is SessionState.SUSPENDED)
+        queue.offer(b"a")
+        assert not taken.done()
+        with pytest.raises(ConnectionLost):
+            far.poll(timeout_s=0.05)
+        proxy.heal()
+        assert taken.result(30) == b"a"
+
+
+def test_an_offer_without_a_connection_is_known_not_to_be_stored(zookeeper_server, fault_proxy, opened, queue):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=10.0)
+    for is_used in (False, True):
+        with SimpleDistributedQueue(session, "/queue") as far:
+            if is_used:
+                far.offer(b"first")
+            proxy.refuse()
+            eventually(lambda: session.state is SessionState.SUSPENDED)
+            with pytest.raises(NotConnected):
+                far.offer(b"a", timeout_s=0.1)
+            proxy.heal()
+            eventually(lambda: session.state is SessionState.CONNECTED)
+            far.offer(b"b", timeout_s=30)
+    assert queue.poll_many(10) == [b"b", b"first", b"b"]
+
+
+def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(
+    zookeeper_server, fault_proxy, opened, queue
+):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=10.0)
+    with SimpleDistributedQueue(session, "/queue") as far:
+        far.offer(b"first")
+        proxy.freeze_direction("to_client")
+        with pytest.raises(ConnectionLost) as caught:
+            far.offer(b"second", timeout_s=0.1)
+        assert not isinstance(caught.value, NotConnected)
+        proxy.heal()
+        far.offer(b"third")
+    assert queue.poll_many(10) == [b"first", b"second", b"third"]
+
+
+def test_an_item_claimed_for_a_caller_whose_time_was_up_goes_to_the_next(zookeeper_server, fault_proxy, opened):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=30.0)
+    with SimpleDistributedQueue(session, "/queue") as queue:
+        queue.offer_many(numbered(4))
+        assert queue.poll() == b"0"
+        proxy.freeze_direction("to_client")
+        with pytest.raises(ConnectionLost, match="next who asks"):
+            queue.poll(timeout_s=0.01)
+        proxy.heal()
+        eventually(lambda: len(session.children("/queue")) == 2)
+        assert queue.take(timeout_s=30) == b"1"
+        assert queue.take(timeout_s=30) == b"2"
+
+
+def test_an_item_claimed_for_nobody_goes_back_to_its_place(zookeeper_server, fault_proxy, opened, queue):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=30.0)
+    queue.offer_many(numbered(4))
+    with SimpleDistributedQueue(session, "/queue") as far:
+        assert far.poll() == b"0"
+        proxy.freeze_direction("to_client")
+        with pytest.raises(ConnectionLost):
+            far.poll_many(2, timeout_s=0.01)
+        proxy.heal()
+        assert far.close(timeout_s=30)
+    assert queue.poll_many(5) == numbered(4)[1:]
+
+
+# -- its end ----------------------------------------------------------------------------------------------------------------
+
+
+def test_closing_wakes_who_waits(session):
+    queue = SimpleDistributedQueue(session, "/queue")
+    with ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(queue.take)
+        eventually(taken.running)
+        assert queue.close()
+        with pytest.raises(QueueClosed):
+            taken.result(10)
+    for ask in (queue.poll, queue.take, queue.peek, queue.element, queue.remove, lambda: queue.offer(b"")):
+        with pytest.raises(QueueClosed):
+            ask()
+    assert queue.close()
+
+
+def test_a_closed_session_ends_every_wait(opened):
+    session = opened()
+    with SimpleDistributedQueue(session, "/queue") as queue, ThreadPoolExecutor(1) as pool:
+        assert queue.poll() is None
+        taken = pool.submit(queue.take)
+        eventually(taken.running)
+        session.close()
+        with pytest.raises(SessionClosed):
+            taken.result(10)
+        with pytest.raises(SessionClosed):
+            queue.offer(b"a")
+
+
+def test_an_item_that_is_too_large_is_refused_and_nothing_is_sent(queue):
+    with pytest.raises(TooLarge) as caught:
+        queue.offer_many([b"small", b"x" * 1_100_000])
+    assert caught.value.size > caught.value.limit
+    assert queue.poll() is None
+    queue.offer(b"x" * 1_000_000)
+    assert queue.poll() == b"x" * 1_000_000
+
+
+@pytest.mark.parametrize("item", ["text", 1, None])
+def test_what_is_no_bytes_is_refused(queue, item):
+    with pytest.raises(TypeError, match="takes bytes"):
+        queue.offer(item)
+
+
+def test_a_queue_needs_a_path_of_its_own(session):
+    for path in ("/", "queue", "/a//b"):
+        with pytest.raises(ConfigurationError):
+            SimpleDistributedQueue(session, path)
+    with pytest.raises(ConfigurationError):
+        SimpleDistributedQueue(session, "/queue").poll_many(0)
+
+
+def test_large_items_are_read_few_at_a_time(queue, other):
+    items = [bytes([number]) * 200_000 for number in range(12)]
+    queue.offer_many(items)
+    assert [other.poll() for _ in items] == items
+
+
+def test_a_backlog_is_listed_once(queue, other, session):
+    """10,000 items listed each time would be 10 GB; here it is two lists and the reads."""
+    session.ensure_path("/queue")
+    outcomes = session.multi_batches([[Create("/queue/qn-", b"x", sequential=True)] for _ in range(3000)], timeout_s=60)
+    assert not any(isinstance(one, LeaderqError) for one in outcomes)
+    sent: list[int] = []
+    send = type(other._session)._send
+
+    def counting(self: Session, request: Any, *rest: Any) -> Any:
+        sent.append(request.type)
+        return send(self, request, *rest)
+
+    other._session._send = counting.__get__(other._session)
+    got = 0
+    while some := other.poll_many(100):
+        got += len(some)
+    assert got == 3000
+    assert sent.count(GET_CHILDREN) == 2
+    assert sent.count(MULTI) <= 31
