@@ -19,7 +19,8 @@ class Backlog:
     def __init__(self, max_items: int = MAX_ITEMS, max_bytes: int = MAX_BYTES) -> None:
         self._max_items = max_items
         self._max_bytes = max_bytes
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._waiters = 0
         self._is_closed = False
         self.items = 0
@@ -32,7 +33,7 @@ class Backlog:
 
         :raises QueueClosed: closed before there was room.
         """
-        with self._changed:
+        with self._lock:
             if not (at_once or self._may_enter(items, size)):
                 self._waiters += 1
                 try:
@@ -49,7 +50,7 @@ class Backlog:
 
     def leave(self, items: int, size: int) -> None:
         """These are settled."""
-        with self._changed:
+        with self._lock:
             self.items -= items
             self._bytes -= size
             if self._waiters:

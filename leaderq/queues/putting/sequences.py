@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
+from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
 WARN_FROM = LAST_SEQUENCE // 10 * 9
@@ -25,11 +26,11 @@ class Sequences:
         self.has_warned = False
 
     def saw(self, made: str) -> None:
-        """A znode was made under this name."""
+        """A znode was made at this path."""
         self._seen += 1
         if self._seen % _EVERY != 1 or self.has_warned:
             return
-        number = sequence_of(made)
+        number = sequence_of(name_of(made))
         if number < 0 or number >= WARN_FROM:
             self.has_warned = True
             log.warning(

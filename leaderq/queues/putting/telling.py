@@ -55,7 +55,7 @@ class Teller:
     @property
     def is_here(self) -> bool:
         """Whether this is the thread of the listeners."""
-        return threading.current_thread() is self._thread
+        return self._thread is not None and threading.current_thread() is self._thread
 
     def tell(self, news: Callable[[PutListener], None], then: Callable[[], None]) -> None:
         """Call ``news`` with every listener, and then ``then``."""
