@@ -25,6 +25,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -43,6 +44,8 @@ PROXIED = "PROXIED"
 """The listener of ``kafka_broker`` whose clients are sent to ``kafka_fault_proxy``."""
 
 _session_servers: list[Server] = []
+_before_kafka: weakref.WeakKeyDictionary[Server, LeasedPort] = weakref.WeakKeyDictionary()
+"""Ports for a proxy before a broker, which it gives to clients that come through one."""
 
 
 @pytest.fixture(scope="session")
@@ -60,17 +63,7 @@ def zookeeper_ensemble(pytestconfig: pytest.Config) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Any]:
     """A Kafka broker for the session."""
-    from leaderq.testing import provision
-    from leaderq.testing.ports import lease_port
-
-    if provision.runs_from_jars("Kafka"):
-        before = lease_port()
-        pytestconfig.stash[_BEFORE_KAFKA] = before
-        way_in = {"listeners": {PROXIED: "PLAINTEXT"}, "advertised": {PROXIED: before.address}}
-        yield from _for_the_session(pytestconfig, "kafka_server", **way_in)
-        before.release()
-    else:
-        yield from _for_the_session(pytestconfig, "kafka_server")
+    yield from serve_kafka(pytestconfig)
 
 
 @pytest.fixture(scope="session")
@@ -108,15 +101,35 @@ def fault_proxy() -> Iterator[Callable[[str], FaultProxy]]:
 
 
 @pytest.fixture
-def kafka_fault_proxy(kafka_broker: Any, pytestconfig: pytest.Config) -> Iterator[FaultProxy]:
+def kafka_fault_proxy(kafka_broker: Any) -> Iterator[FaultProxy]:
     """A fault proxy before the broker of the session, which sends its clients through the proxy."""
     from leaderq.testing.fault_proxy import FaultProxy
 
-    port = pytestconfig.stash.get(_BEFORE_KAFKA, None)
+    port = _before_kafka.get(kafka_broker)
     if port is None:
         pytest.skip("Kafka is given or in a container; a proxy can stand only before one that runs from jars")
     with FaultProxy(kafka_broker.address_of(PROXIED), port=port) as proxy:
         yield proxy
+
+
+def serve_kafka(config: pytest.Config) -> Iterator[Server]:
+    """What ``kafka_broker`` does, for a fixture of that name with another scope.
+
+    A broker that is killed looks through all its partitions when it starts again: tests that kill one are better off with one that
+    has not held the topics of a whole session.
+    """
+    from leaderq.testing import provision
+    from leaderq.testing.ports import lease_port
+
+    if not provision.runs_from_jars("Kafka"):
+        yield from _for_the_session(config, "kafka_server")
+        return
+    before = lease_port()
+    way_in = {"listeners": {PROXIED: "PLAINTEXT"}, "advertised": {PROXIED: before.address}}
+    for server in _for_the_session(config, "kafka_server", **way_in):
+        _before_kafka[server] = before
+        yield server
+    before.release()
 
 
 def _for_the_session(config: pytest.Config, kind: str, **options: Any) -> Iterator[Server]:
@@ -242,4 +255,3 @@ class _LogKeeper:
 
 
 _KEEPER = pytest.StashKey[_LogKeeper]()
-_BEFORE_KAFKA: pytest.StashKey[LeasedPort] = pytest.StashKey()

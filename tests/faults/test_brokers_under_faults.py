@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cluster import Cluster, Nemesis
 from feeding import Feeder
+from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from stores import HandledFiles, OutputTopic
 from verdicts import exactly_once, repeated_at_changes_only
 

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Make, Member, Output, ProducerContract
 
 from leaderq.errors import KafkaFenced, MissingPiece

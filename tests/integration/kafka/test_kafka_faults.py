@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from driving import Driver, Recorder
+from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 
 from leaderq.config.kafka_security import KafkaSecurity
 from leaderq.errors import AccessRefused

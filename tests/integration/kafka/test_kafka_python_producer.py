@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka import KafkaConsumer
+from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Member, ProducerContract
 
 from leaderq.kafka.clients.client_options import consumer_options

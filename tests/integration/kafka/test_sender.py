@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Output
 
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
