@@ -18,7 +18,7 @@ import org.apache.curator.framework.recipes.queue.QueueConsumer;
 import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 
 /**
- * {@code queue HANDLE CLIENT KIND PATH [consume=true] [lock=PATH] [threads=N] [min=N] [max=N] [mode=DELETE] [background=false]}, then
+ * {@code queue HANDLE CLIENT KIND PATH [consume=true] [fail=TIMES] [held=true] [lock=PATH] [threads=N] [min=N] [max=N] [mode=DELETE] [background=false]}, then
  * {@code put HANDLE HEX [id, priority or due ms]}, {@code put-multi HANDLE ID,... [...]}, {@code put-numbers HANDLE FIRST COUNT},
  * {@code flush}, {@code remove}, {@code fail}, {@code hold}, {@code step}, {@code release}, {@code close}; and
  * {@code simple HANDLE CLIENT PATH} with {@code offer}, {@code poll HANDLE [MS]}, {@code peek}, {@code element}, {@code remove-first}, {@code take}.
@@ -138,6 +138,12 @@ final class Queues {
     private static Running running(Peer peer, List<String> arguments) throws Exception {
         boolean consumes = Boolean.parseBoolean(Peer.option(arguments, "consume", "false"));
         Consumer consumer = consumes ? new Consumer(peer, arguments.get(0)) : null;
+        if (consumes) {
+            consumer.failNext(Integer.parseInt(Peer.option(arguments, "fail", "0")));
+            if (Boolean.parseBoolean(Peer.option(arguments, "held", "false"))) {
+                consumer.hold();
+            }
+        }
         int threads = Integer.parseInt(Peer.option(arguments, "threads", "1"));
         ExecutorService pool = threads > 1 ? Executors.newFixedThreadPool(threads) : null;
         CuratorFramework client = peer.find(arguments.get(1), CuratorFramework.class);

@@ -1,0 +1,75 @@
+"""Our side of a queue that Java shares: recipe classes by their kind, and what a consumer of theirs saw."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from leaderq import Session
+from leaderq.queues import (
+    DistributedDelayQueue,
+    DistributedIdQueue,
+    DistributedPriorityQueue,
+    DistributedQueue,
+)
+from leaderq.queues.wire.kinds import Kind
+from leaderq.testing import eventually
+
+RECIPES: dict[Kind, Any] = {
+    Kind.PLAIN: DistributedQueue,
+    Kind.ID: DistributedIdQueue,
+    Kind.PRIORITY: DistributedPriorityQueue,
+    Kind.DELAY: DistributedDelayQueue,
+}
+PAST_S = 1_700_000_000
+
+
+def recipe(kind: Kind, session: Session, path: str, **options: Any) -> Any:
+    """A queue of ours, to be used in a ``with`` block."""
+    return RECIPES[kind](session, path, **options)
+
+
+def put(queue: Any, value: Any, rank: int, *, is_multi: bool = False) -> None:
+    """Put with a rank: the lower the sooner, in queues that have an order of their own; the id in those that have ids."""
+    putting = queue.put_multi if is_multi else queue.put
+    kind = queue.KIND
+    if kind is Kind.ID:
+        putting(value, f"id/{rank}")
+    elif kind is Kind.PRIORITY:
+        putting(value, rank)
+    elif kind is Kind.DELAY:
+        putting(value, due=PAST_S + rank)
+    else:
+        putting(value)
+
+
+def java_how(kind: Kind, rank: int) -> Any:
+    """The same rank as Java's ``put`` takes it."""
+    return {Kind.ID: f"id/{rank}", Kind.PRIORITY: rank, Kind.DELAY: (PAST_S + rank) * 1000}.get(kind, "")
+
+
+class Seen:
+    """A consumer that keeps what it was given; ``failures`` times it raises, and ``work_s`` is what an item costs it."""
+
+    def __init__(self, *, failures: int = 0, work_s: float = 0.0) -> None:
+        self.values: list[bytes] = []
+        self.failed: list[bytes] = []
+        self._failures = failures
+        self._work_s = work_s
+        self._lock = threading.Lock()
+
+    def __call__(self, value: bytes) -> None:
+        if self._work_s:
+            time.sleep(self._work_s)  # the work
+        with self._lock:
+            if self._failures:
+                self._failures -= 1
+                self.failed.append(value)
+                raise RuntimeError("told to fail")
+            self.values.append(value)
+
+    def await_items(self, count: int, *, timeout_s: float = 20.0) -> list[bytes]:
+        """What was consumed, once there are ``count``."""
+        eventually(lambda: len(self.values) >= count, timeout_s=timeout_s, message=f"{count} items consumed by us")
+        return list(self.values)

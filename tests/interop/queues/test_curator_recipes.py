@@ -1,0 +1,231 @@
+"""Every recipe, Java at one end and ours at the other."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from curator_ours import Seen, java_how, put, recipe
+from java_peer import JavaClient, JavaPeer
+
+from leaderq import Session
+from leaderq.queues import ErrorMode, RetryPolicy, SimpleDistributedQueue
+from leaderq.queues.wire import names
+from leaderq.queues.wire.kinds import Kind
+from leaderq.testing import eventually
+
+KINDS = [Kind.PLAIN, Kind.ID, Kind.PRIORITY, Kind.DELAY]
+RANKED = [Kind.PRIORITY, Kind.DELAY]
+RANKS = [3, 1, 2, 0, 1]
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
+with_and_without_lock = pytest.mark.parametrize("locks", [False, True], ids=["no-lock", "lock"])
+
+
+def sharing(root: str, locks: bool) -> tuple[str, str | None]:
+    """The path of the queue, and the lock path if there is to be one."""
+    return f"{root}/q", f"{root}/locks" if locks else None
+
+
+def for_java(lock_path: str | None, **more: object) -> dict[str, Any]:
+    """Options of a queue of Java's."""
+    return {**({"lock": lock_path} if lock_path else {}), **more}
+
+
+def expected(kind: Kind) -> list[bytes]:
+    """Items numbered as they are put with RANKS, in the order they have to come out in."""
+    numbers = range(len(RANKS))
+    return [b"%d" % number for number in (sorted(numbers, key=lambda n: RANKS[n]) if kind in RANKED else numbers)]
+
+
+@each_kind
+@with_and_without_lock
+def test_java_puts_and_we_consume_in_order(
+    java: JavaClient, session: Session, znode_root: str, kind: Kind, locks: bool
+) -> None:
+    path, lock_path = sharing(znode_root, locks)
+    producer = java.queue(kind.value, path, **for_java(lock_path))
+    for number, rank in enumerate(RANKS):
+        producer.put(b"%d" % number, java_how(kind, rank))
+    producer.close()
+    seen = Seen()
+    with recipe(kind, session, path, lock_path=lock_path, consumer=seen):
+        assert seen.await_items(len(RANKS)) == expected(kind)
+        eventually(lambda: not session.children(path))
+    if lock_path:
+        assert session.children(lock_path) == []
+
+
+@each_kind
+@with_and_without_lock
+def test_we_put_and_java_consumes_in_order(
+    java: JavaClient, session: Session, znode_root: str, kind: Kind, locks: bool
+) -> None:
+    path, lock_path = sharing(znode_root, locks)
+    with recipe(kind, session, path, lock_path=lock_path) as producer:
+        for number, rank in enumerate(RANKS):
+            put(producer, b"%d" % number, rank)
+        consumer = java.queue(kind.value, path, **for_java(lock_path, consume=True))
+        got = consumer.await_items(len(RANKS))
+        # Curator promises no order among equal due times.
+        ranks = [RANKS[int(item)] for item in got]
+        assert (
+            (ranks, sorted(got)) == (sorted(RANKS), sorted(expected(kind))) if kind is Kind.DELAY else got == expected(kind)
+        )
+        eventually(lambda: producer.depth() == 0)
+        consumer.close()
+
+
+@pytest.mark.parametrize("kind", [Kind.PLAIN, Kind.PRIORITY, Kind.DELAY], ids=lambda kind: kind.value)
+def test_several_items_in_one_znode_go_both_ways(java: JavaClient, session: Session, znode_root: str, kind: Kind) -> None:
+    several = [b"a", b"", b"c" * 10_000]
+    consumer = java.queue(kind.value, f"{znode_root}/theirs", consume=True)
+    with recipe(kind, session, f"{znode_root}/theirs") as ours:
+        put(ours, several, 1, is_multi=True)
+        put(ours, [], 1, is_multi=True)
+        assert consumer.await_items(3) == several
+        eventually(lambda: ours.depth() == 0)
+    consumer.close()
+    producer = java.queue(kind.value, f"{znode_root}/ours")
+    producer.put_multi(several, java_how(kind, 1))
+    producer.put_multi([], java_how(kind, 1))
+    producer.close()
+    seen = Seen()
+    with recipe(kind, session, f"{znode_root}/ours", consumer=seen) as ours:
+        assert seen.await_items(3) == several
+        eventually(lambda: ours.depth() == 0)
+
+
+@each_kind
+def test_many_items_put_at_once_are_each_a_znode_for_java(
+    java: JavaClient, session: Session, znode_root: str, kind: Kind
+) -> None:
+    values = [b"%04d" % number for number in range(1000)]
+    consumer = java.queue(kind.value, znode_root, consume=True, threads=4)
+    with recipe(kind, session, znode_root) as ours:
+        if kind is Kind.ID:
+            ours.put_many((value, "id") for value in values)
+        else:
+            ours.put_many(values, **{Kind.PRIORITY: {"priority": 5}, Kind.DELAY: {"delay_s": 0.0}}.get(kind, {}))
+        assert sorted(consumer.await_items(1000)) == values
+    consumer.close()
+
+
+def test_gzip_goes_both_ways(java_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str) -> None:
+    zipping = java_peer.connect(zookeeper_server.address, gzip=True)
+    text = b"again and " * 200
+    consumer = zipping.queue("plain", f"{znode_root}/theirs", consume=True)
+    with recipe(Kind.PLAIN, session, f"{znode_root}/theirs", compress=True) as ours:
+        ours.put(text)
+        assert consumer.await_items(1) == [text]
+    consumer.close()
+    producer = zipping.queue("plain", f"{znode_root}/ours")
+    producer.put(text)
+    producer.close()
+    seen = Seen()
+    with recipe(Kind.PLAIN, session, f"{znode_root}/ours", consumer=seen):
+        assert seen.await_items(1) == [text]
+    zipping.close()
+
+
+def test_each_side_removes_by_id_what_the_other_has_put(java: JavaClient, session: Session, znode_root: str) -> None:
+    theirs = java.queue("id", znode_root, consume=False)
+    with recipe(Kind.ID, session, znode_root) as ours:
+        ours.put(b"1", "a/b|c")
+        ours.put(b"2", "other")
+        assert theirs.remove("a_b_c") == 1, "Curator wants the id as it stands in the name"
+        theirs.put(b"3", "a/b|c")
+        assert ours.remove("a/b|c") == 1
+        assert ours.depth() == 1
+    theirs.close()
+
+
+@each_kind
+def test_what_we_requeue_keeps_its_place_for_java(java: JavaClient, session: Session, znode_root: str, kind: Kind) -> None:
+    path, lock_path = sharing(znode_root, True)
+    failing = Seen(failures=1)
+    with recipe(kind, session, path, lock_path=lock_path) as producer:
+        put(producer, b"poison", 5)
+    (former,) = session.children(path)
+    patient = RetryPolicy(backoff_s=60)  # ours leaves it alone meanwhile; Java does not know of that
+    with recipe(
+        kind, session, path, lock_path=lock_path, consumer=failing, error_mode=ErrorMode.REQUEUE, retry=patient
+    ) as ours:
+        eventually(lambda: failing.failed == [b"poison"] and former not in session.children(path))
+        ours.pause()
+        put(ours, b"before", 1)
+        put(ours, b"behind", 9)
+        assert any(names.prefix_of(name) == names.prefix_of(former) for name in session.children(path))
+    consumer = java.queue(kind.value, path, lock=lock_path, consume=True)
+    in_order = [b"before", b"poison", b"behind"] if kind in RANKED else [b"poison", b"before", b"behind"]
+    assert consumer.await_items(3) == in_order
+    consumer.close()
+    assert failing.values == []
+
+
+def test_attempts_and_age_are_kept_through_the_hands_of_java(
+    java_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
+) -> None:
+    path, lock_path = sharing(znode_root, True)
+    with recipe(Kind.PLAIN, session, path, lock_path=lock_path) as ours:
+        ours.put(b"x")
+        first = ours.take(10)
+        first.requeue()
+    java = java_peer.connect(zookeeper_server.address)
+    failing = java.queue("plain", path, lock=lock_path, consume=True, fail=1_000_000)
+    eventually(lambda: len(failing.events("failed")) >= 3, message="Java requeues it again and again")
+    failing.close()
+    java.close()  # Curator interrupts its consumer when it closes, and leaves its lock behind until its session ends
+    with recipe(Kind.PLAIN, session, path, lock_path=lock_path) as ours, ours.take(10) as again:
+        assert (again.value, again.attempt, again.enqueued) == (b"x", 2, first.enqueued)
+        assert again.name != first.name
+
+
+class TestSimple:
+    """SimpleDistributedQueue."""
+
+    def test_items_go_both_ways_in_order(self, java: JavaClient, session: Session, znode_root: str) -> None:
+        theirs = java.simple(znode_root)
+        ours = SimpleDistributedQueue(session, znode_root)
+        values = [b"", b"a", b"\x00\xff" * 500]
+        for value in values:
+            ours.offer(value)
+        assert theirs.peek() == b""
+        assert [theirs.poll() for _ in range(4)] == [*values, None]
+        for value in values:
+            theirs.offer(value)
+        assert ours.peek() == b""
+        assert ours.element() == b""
+        assert [ours.poll() for _ in range(4)] == [*values, None]
+        assert ours.close()
+
+    def test_who_waits_is_woken_by_the_other(self, java: JavaClient, session: Session, znode_root: str) -> None:
+        theirs = java.simple(znode_root)
+        ours = SimpleDistributedQueue(session, znode_root)
+        taking = theirs.taking()
+        ours.offer(b"for you")
+        assert taking.result(20) == [b"for you".hex()]
+        answer = java.peer.ask("poll", theirs.handle, 20_000)
+        ours.offer(b"and again")
+        assert answer.result(20) == [b"and again".hex()]
+        theirs.offer(b"for us")
+        assert ours.take(20) == b"for us"
+        assert ours.close()
+
+    def test_both_take_from_one_queue_and_each_item_goes_once(
+        self, java: JavaClient, session: Session, znode_root: str
+    ) -> None:
+        ours, theirs = SimpleDistributedQueue(session, znode_root), java.simple(znode_root)
+        values = [b"%05d" % number for number in range(600)]
+        ours.offer_many(values)
+        got: dict[str, list[bytes]] = {"java": [], "ours": []}
+        for turn in itertools.cycle(got):
+            item = theirs.poll() if turn == "java" else ours.poll()
+            if item is None:
+                break
+            got[turn].append(item)
+        rest = list(iter(ours.poll, None))
+        assert sorted([*got["java"], *got["ours"], *rest]) == values
+        assert got["java"]
+        assert got["ours"]
+        assert ours.close()
