@@ -47,7 +47,7 @@ STUCK_S = 1.0
 GRACE_S = 0.05
 DEPTH = 3
 MAX_BATCH = 250
-_STEAL = 32
+_STEAL = 64
 _AFTER_ERROR_S = 0.5
 _AFTER_LOSS_S = 0.1
 
@@ -72,6 +72,7 @@ class Engine:
         self._underway: deque[Claiming] = deque()
         self._underway_names = 0
         self._steal_at: float | None = None
+        self._is_stealing = False
         self.is_closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"leaderq-queue-{name}", daemon=True)
         self.on_state: Callable[[SessionState], object] | None = None
@@ -314,15 +315,21 @@ class Engine:
         return names
 
     def _steal(self, wanted: int) -> list[str]:
-        """What is others' share: look whether it still lies there after a moment, then take it."""
-        if self._steal_at is None:
-            self._steal_at = now_s() + GRACE_S
-        elif now_s() >= self._steal_at:
-            self._steal_at = None
+        """What is others' share: look whether it still lies there after a moment; then take it, until there is none left."""
+        if not self._is_stealing:
+            if self._steal_at is None:
+                self._steal_at = now_s() + GRACE_S
+            if now_s() < self._steal_at:
+                return []
             self._looking.look()
-            names = self._waiting.take(wanted, now_ms(), self._members.share)
-            return names or self._waiting.take_of_others(min(wanted, _STEAL))
-        return []
+            if names := self._waiting.take(wanted, now_ms(), self._members.share):
+                self._steal_at = None
+                return names
+            self._is_stealing = True
+        names = self._waiting.take_of_others(min(wanted, _STEAL))
+        if not self._waiting.has_others:
+            self._is_stealing, self._steal_at = False, None
+        return names
 
     def _claimed(self, found: Claimed) -> None:
         self._underway_names = max(

@@ -23,12 +23,17 @@ from leaderq.queues.consuming.waiting import Waiting
 from leaderq.queues.places import Places
 from leaderq.queues.wire.kinds import Kind
 from leaderq.queues.wire.names import is_item
-from leaderq.zookeeper import Session, Subscription, WatchEvent, WatchKind
+from leaderq.zookeeper import Session, Stat, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
 log = logging.getLogger(__name__)
 
 SCAN_S = 10.0
+
+
+def creates(stat: Stat) -> int:
+    """How many children a znode has ever had; the next one's number. ZooKeeper tells twice that, less those it has now."""
+    return (stat.cversion + stat.num_children) // 2
 
 
 class Looking:
@@ -58,11 +63,22 @@ class Looking:
         self._locks_stale = False
         self._foreign: set[str] = set()
         self._looked_s = 0.0
+        self._made_at_look, self._made_since = -1, 0
 
     @property
     def is_stale(self) -> bool:
-        """Whether the queue has to be listed again before it is known to hold nothing."""
-        return self._is_stale or now_s() >= self._looked_s + SCAN_S
+        """Whether the queue has to be listed again before it is known to hold nothing. Asks the servers from time to time."""
+        if not self._is_stale and now_s() >= self._looked_s + SCAN_S:
+            self._is_stale = not self._has_heard_all()
+            self._looked_s = now_s()
+        return self._is_stale
+
+    def _has_heard_all(self) -> bool:
+        """Whether every znode ever made in the queue was in the listing, or has been told of since."""
+        if self._names is None:
+            return False
+        stat = self._session.exists(self._places.path)
+        return stat is not None and creates(stat) == self._made_at_look + self._made_since
 
     @property
     def has_news(self) -> bool:
@@ -87,16 +103,24 @@ class Looking:
             self._watch_names()
         self._is_stale, self._locks_stale = False, False  # before reading: what comes meanwhile makes it stale again
         self._news.clear()
+        self._made_since = 0
         self._looked_s = now_s()
         try:
             names = self._list()
         except BaseException:
             self._is_stale = True
             raise
+        if self._names is not None:
+            self._count_made()
         items = [name for name in names if is_item(self._kind, name)]
         if len(items) < len(names):
             self._tell_foreign(set(names).difference(items))
         self._waiting.replace(items, self._held)
+
+    def _count_made(self) -> None:
+        # What is made between the listing and this is counted twice; then the next scan lists again, and all is well.
+        stat = self._session.exists(self._places.path)
+        self._made_at_look = creates(stat) if stat is not None else -1
 
     def _list(self) -> list[str]:
         """The children of the queue; sets ``_held`` to those that are locked by others."""
@@ -171,9 +195,13 @@ class Looking:
                 self._changed(event)
             return
         name = name_of(event.path)
-        if parent_of(event.path) != self._places.path or not is_item(self._kind, name):
+        if parent_of(event.path) != self._places.path:
+            return
+        if not is_item(self._kind, name):
+            self._made_since += event.kind is WatchKind.CREATED
             return
         if event.kind is WatchKind.CREATED:
+            self._made_since += 1
             self._news.append(event)
             self._created(name)
             self._stirred()
