@@ -1,0 +1,422 @@
+"""Putting on the real server: stored once, in order, told to whom it concerns, whatever happens on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from producing import MULTI, PATH, at_every_point, numbered, opcode, sessions, stored
+
+from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
+from leaderq.queues import BYTES, JSON, TEXT, DistributedIdQueue, DistributedQueue, PutListener
+from leaderq.queues.putting.backlog import Backlog
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.zookeeper import Session, SessionState, end_session
+
+Open = Callable[..., Session]
+
+
+@pytest.fixture
+def opened() -> Iterator[Open]:
+    with sessions() as open_one:
+        yield open_one
+
+
+@pytest.fixture
+def straight(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open) -> Session:
+    return opened(zookeeper_server.address + znode_root)
+
+
+@pytest.fixture
+def proxy(zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]) -> FaultProxy:
+    return fault_proxy(zookeeper_server.address)
+
+
+@pytest.fixture
+def proxied(proxy: FaultProxy, straight: Session, znode_root: str, opened: Open) -> Session:
+    return opened(proxy.address + znode_root, timeout_s=8.0)
+
+
+class Ledger(PutListener):
+    """Notes what it hears."""
+
+    def __init__(self) -> None:
+        self.completed: list[Any] = []
+        self.multis: list[Any] = []
+        self.failed: list[tuple[Sequence[Any], LeaderqError]] = []
+
+    def put_completed(self, item: Any) -> None:
+        self.completed.append(item)
+
+    def put_multi_completed(self, items: Sequence[Any]) -> None:
+        self.multis.append(list(items))
+
+    def put_failed(self, items: Sequence[Any], error: LeaderqError) -> None:
+        self.failed.append((list(items), error))
+
+
+class Picky:
+    """A serializer that refuses one value."""
+
+    def serialize(self, value: bytes) -> bytes:
+        if value == b"bad":
+            raise ValueError("not this one")
+        return value
+
+    def deserialize(self, data: bytes) -> bytes:
+        return data
+
+
+def cut_off(proxy: FaultProxy, session: Session) -> None:
+    proxy.refuse()
+    eventually(lambda: session.state is not SessionState.CONNECTED)
+
+
+# -- what is stored ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_would(straight: Session) -> None:
+    with DistributedQueue(straight, PATH, serializer=TEXT) as queue:
+        assert queue.put("hello")
+        assert queue.put_multi(["a", "b"])
+        assert queue.put_multi([])
+        assert queue.put_many(["", "x"]) == 2
+        names = sorted(straight.children(PATH))
+        assert names == [f"queue-{number:010}" for number in range(5)]
+        data = [straight.get(f"{PATH}/{name}")[0].hex() for name in names]
+        assert data == [
+            "00010001010000000568656c6c6f02",
+            "0001000101000000016101000000016202",
+            "0001000102",
+            "00010001010000000002",
+            "0001000101000000017802",
+        ]
+
+
+def test_any_iterable_is_streamed_in_order_and_memory_is_bounded(straight: Session) -> None:
+    most = 0
+
+    def stream(queue: DistributedQueue[bytes]) -> Iterator[bytes]:
+        nonlocal most
+        for item in numbered(20_000):
+            most = max(most, queue._putter.unsettled)
+            yield item
+
+    with DistributedQueue(straight, PATH) as queue:
+        assert queue.put_many(stream(queue)) == 20_000
+        assert queue.put_many(numbered(1000, 20_000)) == 1000
+        assert most <= 8192
+    assert stored(straight) == numbered(21_000)
+
+
+def test_compressed_items_are_one_gzip_member_each(straight: Session) -> None:
+    with DistributedQueue(straight, PATH, compress=True) as queue:
+        queue.put(b"x" * 1000)
+        (name,) = straight.children(PATH)
+        data = straight.get(f"{PATH}/{name}")[0]
+        assert len(data) < 100
+        assert gzip.decompress(data).startswith(bytes.fromhex("00010001"))
+        item = queue.take(10)
+        assert item is not None
+        assert item.value == b"x" * 1000
+
+
+def test_lingering_puts_are_sent_together_and_hurried_by_a_flush(straight: Session) -> None:
+    with DistributedQueue(straight, PATH, linger_s=60.0, put_in_background=True) as queue:
+        for item in numbered(10):
+            queue.put(item)
+        assert straight.children(PATH) == []
+        assert queue.flush_puts(10)
+        assert stored(straight) == numbered(10)
+        queue.put(b"last")
+    assert stored(straight)[-1] == b"last"
+    with DistributedQueue(straight, "/q2", linger_s=0.01) as queue:
+        assert queue.put(b"waits for it")
+
+
+def test_a_kazoo_client_will_do_and_stays_the_callers(
+    zookeeper_server: ZooKeeperServer, straight: Session, znode_root: str
+) -> None:
+    client = KazooClient(zookeeper_server.address + znode_root)
+    client.start()
+    try:
+        with DistributedQueue(client, PATH) as queue:
+            assert queue.put(b"a")
+        assert client.connected
+        assert len(client.get_children(PATH)) == 1
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_what_cannot_be_used_is_refused_all_at_once(straight: Session) -> None:
+    with pytest.raises(ConfigurationError, match=r"max_items=0.*final_flush_s=-1"):
+        DistributedQueue(straight, PATH, max_items=0, final_flush_s=-1)
+    with pytest.raises(ConfigurationError, match="znodes of their own"):
+        DistributedQueue(straight, PATH, lock_path=PATH)
+    with pytest.raises(ConfigurationError, match=r"holds '\|'"):
+        DistributedIdQueue(straight, "/a|b")
+    with pytest.raises(ConfigurationError, match="absolute"):
+        DistributedQueue(straight, "q")
+
+
+# -- failures reach whom they concern ---------------------------------------------------------------------------------------
+
+
+def test_an_oversized_item_is_refused_at_the_put_with_its_size_and_the_limit(straight: Session) -> None:
+    with DistributedQueue(straight, PATH) as queue:
+        for put in (queue.put, lambda item: queue.put_multi([item])):
+            with pytest.raises(TooLarge) as caught:
+                put(b"x" * 2_000_000)
+            assert caught.value.size > 2_000_000
+            assert caught.value.limit < 1 << 20
+        assert queue.put(b"x" * 1_000_000)
+        assert queue.flush_puts(0)
+
+
+def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_raised(straight: Session) -> None:
+    with DistributedQueue(straight, PATH, serializer=Picky(), final_flush_s=60.0) as queue:
+        for put in (queue.put, lambda item: queue.put_multi([b"a", item])):
+            with pytest.raises(ValueError, match="not this one"):
+                put(b"bad")
+        assert queue.flush_puts(0)
+        with pytest.raises(PutsFailed) as caught:
+            queue.put_many([b"a", b"bad", b"x" * 2_000_000, b"b"])
+        assert (caught.value.stored, caught.value.failed) == (2, 2)
+        kinds = {item[:3]: type(error) for item, error in caught.value.failures}
+        assert kinds == {b"bad": ValueError, b"xxx": TooLarge}
+        assert queue.flush_puts(0)
+    assert stored(straight) == [b"a", b"b"]
+
+
+def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(straight: Session) -> None:
+    ledger, deaf = Ledger(), Ledger()
+
+    class Broken(PutListener):
+        def put_completed(self, item: Any) -> None:
+            if item == b"0":
+                queue.put(b"by a listener")
+            raise ValueError("a listener that fails")
+
+    with DistributedQueue(straight, PATH, put_in_background=True) as queue:
+        for listener in (Broken(), ledger, deaf):
+            queue.add_put_listener(listener)
+        queue.remove_put_listener(deaf)
+        queue.put(b"0")
+        queue.put_multi([b"1", b"2"])
+        queue.put_many([b"3", b"4"])
+        assert queue.flush_puts(10)
+        assert queue.flush_puts(10)
+    assert ledger.completed == [b"0", b"3", b"4", b"by a listener"]
+    assert ledger.multis == [[b"1", b"2"]]
+    assert (ledger.failed, deaf.completed) == ([], [])
+
+
+def test_failures_in_the_background_reach_listeners_or_else_the_flush_and_the_close(straight: Session, caplog: Any) -> None:
+    ledger = Ledger()
+    queue = DistributedQueue(straight, PATH, serializer=Picky(), put_in_background=True)
+    queue.start()
+    assert queue.put_many([b"a", b"bad", b"b"]) == 2
+    with pytest.raises(PutsFailed, match="not this one"):
+        queue.flush_puts(10)
+    assert "not this one" in caplog.text
+    assert queue.flush_puts(10)
+    straight.close()
+    queue.put(b"lost")
+    with pytest.raises(PutsFailed) as caught:
+        queue.close()
+    assert caught.value.failed == 1
+    queue.add_put_listener(ledger)
+    queue.close()
+
+
+def test_a_failure_after_the_end_of_the_session_is_told_to_listeners(straight: Session) -> None:
+    ledger = Ledger()
+    queue = DistributedQueue(straight, PATH, put_in_background=True)
+    queue.start()
+    queue.add_put_listener(ledger)
+    straight.close()
+    queue.put(b"lost")
+    queue.close()
+    ((items, error),) = ledger.failed
+    assert items == [b"lost"]
+    assert "closed" in str(error)
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_whichever_reply_is_lost_each_item_is_stored_once_in_order(
+    straight: Session, proxy: FaultProxy, proxied: Session, background: bool
+) -> None:
+    def scenario(point: int) -> None:
+        path = f"/q{point}"
+        with DistributedQueue(proxied, path, put_in_background=background) as queue:
+            for item in numbered(3):
+                assert queue.put(item)
+            assert queue.put_multi(numbered(2, 3))
+            assert queue.put_many(numbered(5, 5)) == 5
+            assert queue.flush_puts(20)
+        assert stored(straight, path) == numbered(10)
+        eventually(lambda: straight.children(f"{path}-meta/tallies") == [])
+
+    assert at_every_point(proxy, scenario, proxied) >= (10 if background else 14)
+
+
+def test_a_queue_deleted_by_hand_is_made_again_by_the_next_put(straight: Session) -> None:
+    with DistributedQueue(straight, PATH) as queue:
+        queue.put(b"a")
+        for item in queue.browse():
+            straight.delete(f"{PATH}/{item.name}")
+        straight.delete(PATH)
+        assert queue.put(b"b")
+        assert stored(straight) == [b"b"]
+
+
+@pytest.mark.parametrize("fault", ["cut", "black_hole", "refuse"])
+def test_nothing_is_lost_doubled_or_reordered_when_connections_end(
+    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
+) -> None:
+    session = opened(proxy.address + znode_root, timeout_s=2.0)
+    with DistributedQueue(session, PATH, put_in_background=True) as queue:
+        for turn in range(6):
+            queue.put_many(numbered(300, 300 * turn))
+            if turn % 2:
+                getattr(proxy, fault)()
+                if fault != "cut":
+                    eventually(lambda: session.state is not SessionState.CONNECTED)
+                proxy.heal()
+        assert queue.flush_puts(30)
+    assert stored(straight) == numbered(1800)
+
+
+def test_puts_outlive_the_end_of_the_session(
+    zookeeper_server: ZooKeeperServer, straight: Session, proxy: FaultProxy, proxied: Session
+) -> None:
+    with DistributedQueue(proxied, PATH) as queue, ThreadPoolExecutor(1) as pool:
+        queue.put(b"0")
+        proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
+        waiting = pool.submit(queue.put_many, numbered(3, 1))
+        eventually(lambda: proxy.dropped == 1)
+        if proxied.credentials is not None:
+            end_session(zookeeper_server.address, proxied.credentials)
+        assert waiting.result(30) == 3
+        assert queue.put(b"4")
+    assert stored(straight) == numbered(5)
+
+
+# -- time-outs and closing ------------------------------------------------------------------------------------------------------
+
+
+def test_a_put_that_could_not_be_sent_in_time_gives_false_and_is_never_stored(
+    straight: Session, proxy: FaultProxy, proxied: Session
+) -> None:
+    with DistributedQueue(proxied, PATH) as queue:
+        queue.put(b"before")
+        cut_off(proxy, proxied)
+        outcomes = []
+        for _ in range(5):
+            try:
+                outcomes.append(queue.put(b"in vain", timeout_s=0.1))
+            except ConnectionLost:  # sent at the very moment the connection was lost
+                outcomes.append(None)
+        assert outcomes[1:] == [False] * 4
+        assert queue.put_many(numbered(3), timeout_s=0.1) == 0
+        proxy.heal()
+        assert queue.put(b"after")
+        assert queue.flush_puts(10)
+    assert [item for item in stored(straight) if item != b"in vain"] == [b"before", b"after"]
+    assert len(stored(straight)) == 2 + (outcomes[0] is None)
+
+
+def test_a_put_that_was_sent_and_not_answered_in_time_says_that_the_outcome_is_unknown(
+    straight: Session, proxy: FaultProxy, proxied: Session
+) -> None:
+    ledger = Ledger()
+    with DistributedQueue(proxied, PATH) as queue:
+        queue.add_put_listener(ledger)
+        proxy.freeze_direction("to_client")
+        with pytest.raises(ConnectionLost, match="may have been stored"):
+            queue.put(b"a", timeout_s=0.3)
+        with pytest.raises(PutsFailed) as caught:
+            queue.put_many([b"b"], timeout_s=0.3)
+        assert isinstance(caught.value.failures[0][1], ConnectionLost)
+        proxy.heal()
+        assert queue.flush_puts(20)
+    assert stored(straight) == ledger.completed == [b"a", b"b"]
+
+
+def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(
+    straight: Session, proxy: FaultProxy, proxied: Session
+) -> None:
+    with DistributedQueue(proxied, PATH, put_in_background=True) as queue, ThreadPoolExecutor(1) as pool:
+        queue._putter._backlog = Backlog(max_items=10)
+        cut_off(proxy, proxied)
+        for item in numbered(10):
+            queue.put(item)
+        assert not queue.put(b"in vain", timeout_s=0.05)
+        waiting = pool.submit(queue.put, b"10")
+        assert not queue.flush_puts(0.05)
+        proxy.heal()
+        assert waiting.result(20)
+        assert queue.flush_puts(20)
+    assert stored(straight) == numbered(11)
+
+
+def test_closing_wakes_whoever_waits_and_is_bounded_although_the_servers_are_away(
+    straight: Session, proxy: FaultProxy, proxied: Session
+) -> None:
+    queue = DistributedQueue(proxied, PATH, final_flush_s=0.2)
+    queue.start()
+    queue.put(b"a")
+    cut_off(proxy, proxied)
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(queue.put, item) for item in numbered(4)]
+        eventually(lambda: queue._putter.unsettled == 4)
+        queue.close()
+        assert all(isinstance(one.exception(10), QueueClosed | ConnectionLost) for one in waiting)
+    with pytest.raises(QueueClosed):
+        queue.put(b"late")
+    with pytest.raises(QueueClosed):
+        queue.start()
+    queue.close()
+
+
+def test_a_queue_that_was_not_started_says_so(straight: Session) -> None:
+    queue = DistributedQueue(straight, PATH)
+    for act in (lambda: queue.put(b"a"), lambda: queue.put_many([b"a"]), lambda: queue.take(0)):
+        with pytest.raises(QueueClosed, match="not started"):
+            act()
+    queue.close()
+
+
+def test_closing_gives_puts_in_the_background_their_time(straight: Session, proxy: FaultProxy, proxied: Session) -> None:
+    queue = DistributedQueue(proxied, PATH, put_in_background=True, final_flush_s=30.0)
+    queue.start()
+    cut_off(proxy, proxied)
+    queue.put_many(numbered(5))
+    healing = threading.Thread(target=proxy.heal)
+    with contextlib.ExitStack() as stack:
+        healing.start()
+        stack.callback(healing.join)
+        queue.close()
+    assert stored(straight) == numbered(5)
+
+
+def test_many_threads_put_at_once_and_each_keeps_its_order(straight: Session) -> None:
+    with DistributedQueue(straight, PATH, serializer=JSON) as queue, ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(lambda me=me: [queue.put([me, turn]) for turn in range(50)]) for me in range(8)]:
+            assert all(done.result(60))
+        found = [item.items for item in queue.browse()]
+    values = [JSON.deserialize(items[0]) for items in found if items]
+    for me in range(8):
+        assert [turn for one, turn in values if one == me] == list(range(50))
+    assert len(values) == 400
+    assert BYTES.serialize(b"x") == b"x"
