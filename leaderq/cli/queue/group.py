@@ -10,6 +10,7 @@ from leaderq.cli.queue.ls import ls
 from leaderq.cli.queue.pause import pause
 from leaderq.cli.queue.peek import peek
 from leaderq.cli.queue.purge import purge
+from leaderq.cli.queue.put import put
 from leaderq.cli.queue.requeue import requeue
 from leaderq.cli.queue.resume import resume
 from leaderq.cli.verbs import Verbs
@@ -20,5 +21,5 @@ def queue() -> None:
     """Look into ZooKeeper queues of any of Curator's recipes, and work on them."""
 
 
-for _verb in (ls, peek, drain, purge, dead, requeue, pause, resume):
+for _verb in (ls, put, peek, drain, purge, dead, requeue, pause, resume):
     queue.add_command(_verb)

@@ -55,6 +55,7 @@ from leaderq.zookeeper.paths import join
 
 _LOOK_S = 0.5
 _CLOSE_S = 5.0
+_PART_BYTES = 256 * 1024
 _THEIRS = (NoNode, BadVersion, NodeExists)
 _LEFT = (NotEmpty, TooLarge)
 """What has children, or leaves no room in a request for what we need beside it."""
@@ -141,8 +142,7 @@ class Draining:
 
     def settle(self) -> None:
         """Delete now what is to be deleted."""
-        groups = [[Delete(join(self._aside, name))] for name in self._kept]
-        self._refuse(self._errors(self._tally.submit_all(groups)))
+        self._refuse(self._errors(self._tally.submit_all(self._deletion())))
         self._kept.clear()
 
     def await_items(self, timeout_s: float) -> None:
@@ -167,20 +167,30 @@ class Draining:
 
     def _set_aside(self, found: Sequence[Browsed]) -> list[Browsed]:
         """Take these; gives those that we got. What was kept before is deleted in the same requests."""
-        done = list(self._kept)
-        groups: list[Sequence[Operation]] = [[Delete(join(self._aside, name))] for name in done]
         self._open = {one.name: one for one in found}  # whoever is interrupted while waiting must put back these
-        errors = self._errors(self._tally.submit_all([*groups, *(self._taking(one) for one in found)]))
+        parts = list(_parts(found))
+        kept = self._deletion()
+        futures = self._tally.submit_all([*kept, *([op for one in part for op in self._taking(one)] for part in parts)])
+        errors = self._errors(futures)
+        self._refuse(errors[: len(kept)])
         self._kept.clear()
-        self._refuse(errors[: len(done)])
-        for one, error in zip(found, errors[len(done) :], strict=True):
+        for part, error in zip(parts, errors[len(kept) :], strict=True):
+            if error is not None:
+                self._set_aside_each(part)
+        return list(self._open.values())
+
+    def _set_aside_each(self, part: Sequence[Browsed]) -> None:
+        """Not all of these can be had."""
+        for one, error in zip(part, self._errors(self._tally.submit_all(map(self._taking, part))), strict=True):
             if error is not None:
                 del self._open[one.name]
                 if isinstance(error, _LEFT):
                     self.left += 1
                 elif not isinstance(error, _THEIRS):
                     raise error
-        return list(self._open.values())
+
+    def _deletion(self) -> list[Sequence[Operation]]:
+        return [[Delete(join(self._aside, name)) for name in self._kept]] if self._kept else []
 
     def _taking(self, one: Browsed) -> Sequence[Operation]:
         copy, item = Create(join(self._aside, one.name), one.data), Delete(self._places.item(one.name), one.version)
@@ -247,3 +257,17 @@ class Draining:
             return f" by process {self._session.get(join(self._drains, name))[0].decode(errors='replace')}"
         except NoNode:
             return ""
+
+
+def _parts(found: Sequence[Browsed]) -> Iterator[list[Browsed]]:
+    """So many as surely fit in a request."""
+    part: list[Browsed] = []
+    size = 0
+    for one in found:
+        if part and size + len(one.data) > _PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += len(one.data)
+    if part:
+        yield part

@@ -9,7 +9,7 @@ from leaderq.queues.keeping import control
 from leaderq.queues.keeping.browsing import Browsed, browse
 from leaderq.queues.keeping.draining import Draining
 from leaderq.queues.keeping.letters import DeadLetters
-from leaderq.queues.keeping.overview import Overview, is_there, look, overview, refuse_sharder
+from leaderq.queues.keeping.overview import Overview, is_there, look, names_at, overview, refuse_sharder
 from leaderq.queues.keeping.perseverance import PATIENCE_S, answered
 from leaderq.queues.keeping.purging import Purged, purge
 from leaderq.queues.keeping.survey import Survey, sequence_after
@@ -59,6 +59,10 @@ class Keeper:
         :raises ConfigurationError: the names are those of several kinds, and none was told.
         """
         return look(self._session, self.places.path, self._kind, self._patience_s)
+
+    def names(self) -> list[str]:
+        """The names of all children, in no order; none if the path is not there."""
+        return names_at(self._session, self.places.path, self._patience_s)
 
     def browse(self, limit: int | None = None) -> Iterator[Browsed]:
         """The items that lie there now, in the order in which they go, ``limit`` of them at most; nothing is taken.

@@ -85,10 +85,15 @@ def is_there(session: Session, places: Places, *, patience_s: float = PATIENCE_S
 
 def look(session: Session, path: str, kind: Kind | None, patience_s: float = PATIENCE_S) -> Survey:
     """List a queue's children and tell them apart; a path that is gone has none."""
+    return survey(names_at(session, path, patience_s), kind)
+
+
+def names_at(session: Session, path: str, patience_s: float = PATIENCE_S) -> list[str]:
+    """The names of the children of a path, none if it is gone."""
     try:
-        return survey(answered(session, lambda: session.children(path, timeout_s=LIST_S), patience_s), kind)
+        return answered(session, lambda: session.children(path, timeout_s=LIST_S), patience_s)
     except NoNode:
-        return survey([], kind)
+        return []
 
 
 def refuse_sharder(seen: Survey, places: Places) -> None:

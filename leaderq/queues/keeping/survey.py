@@ -56,7 +56,7 @@ def agreed(told: Kind | None, found: Kind | None, path: str) -> Kind | None:
     """
     if told is None or found is None or told is found:
         return told or found
-    looks_plain = found is Kind.PLAIN and told in (Kind.ID, Kind.PRIORITY, Kind.DELAY)
+    looks_plain = found is Kind.PLAIN and told in (Kind.PRIORITY, Kind.DELAY)
     if looks_plain or (found is Kind.DELAY and told is Kind.ID):
         return told
     raise ConfigurationError(f"the items below {path} are those of a {found.value} queue, and {told.value} was given")

@@ -1,0 +1,214 @@
+"""``leaderq queue put``: items from arguments or standard input go into a queue."""
+
+from __future__ import annotations
+
+import signal
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from leaderq.cli.options import Given, Verb, json_option, takes_settings
+from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
+from leaderq.cli.queue.options import SECTIONS, keeping, kind_option, option, queue_argument, switch
+from leaderq.cli.queue.progress import progress
+from leaderq.cli.writing import write_json
+from leaderq.errors import ConfigurationError
+from leaderq.exits import ExitCode
+
+if TYPE_CHECKING:
+    from leaderq.cli.queue.entries import Source
+    from leaderq.cli.queue.storing import Refusals, Store
+    from leaderq.queues.keeping import Keeper
+    from leaderq.queues.wire.kinds import Kind
+
+Batches = Iterable[list[bytes]]
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@queue_argument
+@click.argument("items", nargs=-1, metavar="[ITEM]...")
+@kind_option
+@option("--id", metavar="ID", help="the id of the items, for an id queue")
+@option("--priority", type=int, metavar="N", help="the priority of the items, for a priority queue; lower goes first")
+@option(
+    "--delay-s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="how long after it was read an item is due, for a delay queue",
+)
+@option("--multi", type=click.IntRange(min=1), metavar="N", default=1, help="put N items in one znode")
+@switch("--null", help="items on standard input end with a NUL instead of a line end")
+@switch("--base64", "as_base64", help="items are in base64")
+@switch("--from-json", "objects", help="each line is an object as leaderq queue drain --json writes it")
+@json_option
+def put(
+    given: Given,
+    path: str,
+    items: tuple[str, ...],
+    kind: Kind | None,
+    id: str | None,
+    priority: int | None,
+    delay_s: float | None,
+    multi: int,
+    null: bool,
+    as_base64: bool,
+    objects: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Put ITEMs, or without any the lines of standard input, into the queue at PATH, in their order.
+
+    The kind of the queue is told by what lies in it. For an empty or new one it is told by --id, --priority or --delay-s, or by --kind;
+    else it is a plain one. Each line is an item, an empty one too. All are stored when this ends with 0, each once, even if the
+    connection breaks. Interrupted or killed, the first ones are stored, without gaps: as many as it says, or as leaderq queue ls shows by
+    NEXT.
+
+    \b
+    Examples:
+      leaderq queue put /orders first second
+      leaderq queue put /orders < orders.txt
+      leaderq queue put /jobs --priority -5 urgent
+      leaderq queue drain /old --json --yes | leaderq queue put /new --from-json
+    """
+    with_keys = [
+        name for name, value in (("--id", id), ("--priority", priority), ("--delay-s", delay_s)) if value is not None
+    ]
+    _check(with_keys, multi=multi, null=null, as_base64=as_base64, objects=objects, has_items=bool(items))
+    wanted = _wanted(kind, with_keys)
+
+    def keys() -> Keys:
+        return Keys(id, priority, None if delay_s is None else max(1, int((time.time() + delay_s) * 1000)))
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with keeping(given, path, wanted, may_be_new=True) as (session, keeper), _input(items, null) as (batches, on_stored):
+        from leaderq.cli.queue.storing import Refusals, store_for
+
+        refusals = Refusals(lambda text: click.echo(text, err=True))
+        store = store_for(
+            session, keeper.places, _kind(keeper, wanted, with_keys, is_told=kind is not None, objects=objects), on_stored
+        )
+        try:
+            try:
+                _run(store, refusals, _entries(batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects))
+            finally:
+                store.close()
+        finally:
+            if as_json:
+                write_json({"stored": store.stored, "refused": refusals.count})
+            not_put = f"; {refusals.count} refused" if refusals.count else ""
+            what = "stored" if multi == 1 else f"znodes of up to {multi} items stored"
+            click.echo(f"{store.stored} {what} in {path}{not_put}", err=True)
+    return ExitCode.FAILED if refusals.count else ExitCode.OK
+
+
+def _check(with_keys: list[str], *, multi: int, null: bool, as_base64: bool, objects: bool, has_items: bool) -> None:
+    problems = []
+    if len(with_keys) > 1:
+        problems.append(f"{' and '.join(with_keys)} are for different kinds of queue; give one of them")
+    if objects and (with_keys or multi > 1 or null or as_base64):
+        problems.append("--from-json stands alone: the lines say everything")
+    if null and has_items:
+        problems.append("--null is for standard input, and items were given as arguments")
+    if problems:
+        raise ConfigurationError(*problems)
+
+
+def _wanted(kind: Kind | None, with_keys: list[str]) -> Kind | None:
+    from leaderq.queues.wire.kinds import Kind
+
+    if not with_keys:
+        return kind
+    implied = {"--id": Kind.ID, "--priority": Kind.PRIORITY, "--delay-s": Kind.DELAY}[with_keys[0]]
+    if kind is not None and kind is not implied:
+        raise ConfigurationError(f"{with_keys[0]} is for {implied.value} queues, and --kind {kind.value} was given")
+    return implied
+
+
+def _kind(keeper: Keeper, wanted: Kind | None, with_keys: list[str], *, is_told: bool, objects: bool) -> Kind:
+    """As told, if what lies there agrees; else as what lies there tells."""
+    from leaderq.queues.keeping.overview import refuse_sharder
+    from leaderq.queues.keeping.survey import agreed, survey
+    from leaderq.queues.wire.kinds import Kind
+
+    path = keeper.places.path
+    names = keeper.names()
+    refuse_sharder(survey(names, Kind.PLAIN), keeper.places)
+    found = survey(names).kind
+    if with_keys and not is_told and found is Kind.PLAIN:
+        raise ConfigurationError(
+            f"the items below {path} are those of a plain queue, and {with_keys[0]} was given; if they are what Java has requeued, "
+            f"say so with --kind"
+        )
+    kind = agreed(wanted, found, path)
+    if kind is None:
+        click.echo(f"nothing lies at {path} yet: taken for a plain queue (--kind says otherwise)", err=True)
+        return Kind.PLAIN
+    needed = {Kind.ID: "--id", Kind.PRIORITY: "--priority", Kind.DELAY: "--delay-s"}.get(kind)
+    if needed and needed not in with_keys and not objects:
+        raise ConfigurationError(f"{path} is of the kind {kind.value}: give {needed}")
+    return kind
+
+
+@contextmanager
+def _input(items: tuple[str, ...], null: bool) -> Iterator[tuple[Batches, Callable[[int], None]]]:
+    """What to put, and what to tell of what is stored; shows a bar if the end is known."""
+    if items:
+        with progress(len(items), "storing") as on_stored:
+            yield [[item.encode("utf-8", "surrogateescape") for item in items]], on_stored
+        return
+    if sys.stdin.isatty():
+        click.echo("one item a line; Ctrl-D ends", err=True)
+    with progress(_stdin_bytes(), "storing") as on_read:
+        yield pieces(cast("Source", sys.stdin.buffer), b"\0" if null else b"\n", on_read), lambda _: None
+
+
+def _stdin_bytes() -> int | None:
+    try:
+        found = Path(f"/dev/fd/{sys.stdin.fileno()}").stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _entries(
+    batches: Batches, refusals: Refusals, keys: Callable[[], Keys], multi: int, *, as_base64: bool, as_objects: bool
+) -> Iterator[Entry | None]:
+    """What is to be put, and ``None`` where nothing more has come so far."""
+    read = from_json if as_objects else _from_base64 if as_base64 else _as_it_is
+
+    def parsed() -> Iterator[Any]:
+        for one in numbered(batches):
+            try:
+                yield None if one is None else read(*one)
+            except BadEntry as exc:
+                refusals.note(one[0] if one else 0, exc)
+
+    return parsed() if as_objects else grouped(parsed(), multi, keys)
+
+
+def _from_base64(number: int, text: bytes) -> tuple[int, bytes]:
+    return number, from_base64(text)
+
+
+def _as_it_is(number: int, piece: bytes) -> tuple[int, bytes]:
+    return number, piece
+
+
+def _run(store: Store, refusals: Refusals, entries: Iterator[Entry | None]) -> None:
+    from leaderq.cli.queue.storing import REFUSED
+
+    for entry in entries:
+        if entry is None:
+            store.pause()
+            continue
+        try:
+            store.put(entry)
+        except REFUSED as exc:
+            refusals.note(entry.number, exc)
+    store.finish()
