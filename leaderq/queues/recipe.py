@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
 from leaderq.queues.blocking import BlockingQueueConsumer
 from leaderq.queues.consumer import ConsumePlan, QueueConsumer
-from leaderq.queues.consuming import Consuming, Item
+from leaderq.queues.consuming import Consuming, Item, Warden
 from leaderq.queues.keeping import Browsed, DeadLetters, Keeper, Purged
 from leaderq.queues.places import Places
 from leaderq.queues.putting import PutListener, Putter
@@ -114,6 +114,7 @@ class Recipe(Generic[T]):
         self._keeper = Keeper(self._session, places, self.KIND)
         self._lock = threading.Lock()
         self._consuming: Consuming[T] | None = None
+        self._warden = Warden(self._session, places, self.KIND) if lock_path is not None else None
         self._is_started = self._is_closed = self._is_paused = False
 
     @property
@@ -141,6 +142,8 @@ class Recipe(Generic[T]):
                 return
             self._putter.start()
             self._is_started = True
+            if self._warden is not None:
+                self._warden.start()
             if self._plan.consumer is not None or self._plan.consume_batch is not None:
                 self._begin()
 
@@ -155,6 +158,8 @@ class Recipe(Generic[T]):
                 return
             self._is_closed = True
             consuming = self._consuming
+            if self._warden is not None:
+                self._warden.close()
         if isinstance(self._plan.consumer, BlockingQueueConsumer):
             self._plan.consumer.close()
         try:

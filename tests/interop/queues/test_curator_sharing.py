@@ -83,7 +83,6 @@ def holder(zookeeper_server: Any) -> Iterator[Callable[..., subprocess.Popen[str
         process.stdout.close()
 
 
-@pytest.mark.xfail(reason="the recipes start no Warden yet (leaderq.queues.recipe); with one started by hand this passes")
 def test_java_on_an_idle_queue_is_woken_after_a_consumer_of_ours_was_killed(
     java: JavaClient, session: Session, znode_root: str, holder: Callable[..., subprocess.Popen[str]]
 ) -> None:
