@@ -36,6 +36,7 @@ from leaderq.queues.simple.stock import Held
 from leaderq.queues.simple.taker import Taker
 from leaderq.queues.tallying import Tally
 from leaderq.queues.wire.names import SIMPLE_PREFIX
+from leaderq.queues.wire.shards import beside
 from leaderq.zookeeper import AnyClient, Create, as_session
 from leaderq.zookeeper.paths import join, validated_path
 
@@ -65,7 +66,7 @@ class SimpleDistributedQueue:
         self.path = validated_path(path)
         if path == "/":
             raise ConfigurationError("a queue needs a path of its own; '/' is no place for one")
-        tallies, mark = Places(path).tallies, uuid.uuid4()
+        tallies, mark = Places(beside(path)).tallies, uuid.uuid4()
         self._stirring = Stirring(self._session, path)
         self._offers = Tally(self._session, f"{tallies}/offers-{mark}")
         self._opened = OpenedAtUse(self._offers, self._stirring)
@@ -79,6 +80,9 @@ class SimpleDistributedQueue:
 
     def __repr__(self) -> str:
         return f"SimpleDistributedQueue({self.path!r})"
+
+    def start(self) -> None:
+        """Nothing: it begins at its first use. For whoever starts queues of all kinds, a sharder above all."""
 
     # -- offering -------------------------------------------------------------------------------------------------------
 

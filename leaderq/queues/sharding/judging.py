@@ -1,0 +1,87 @@
+"""Which shards are put into, which are retired or removed, and whether one more is needed (pure).
+
+=========  ======================================================================================================
+a shard    is
+=========  ======================================================================================================
+fit        put into: since it is new, or came down to half of ``new_queue_threshold``
+full       put into only if none is fit: since it reached ``new_queue_threshold``
+retired    put into only if there is no other: marked by somebody, or it has numbered ``rotate_at`` items
+removable  retired, and seen empty for ``retire_grace_s``
+=========  ======================================================================================================
+
+All are consumed. One more is needed when none is fit and there are fewer than ``max_queues`` that are not retired. Every process
+judges for itself, and comes to the same; the leader of the latch alone acts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from leaderq.queues.sharding.policies import QueueSharderPolicies
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """What was seen of one: its items, the number of the next, whether it is marked as retired, and how long it was seen empty."""
+
+    name: str
+    items: int
+    next_sequence: int = 0
+    is_marked: bool = False
+    empty_for_s: float = 0.0
+    was_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Names of shards, each in one of the first three; and what the leader has to do."""
+
+    fit: tuple[str, ...]
+    full: tuple[str, ...]
+    retired: tuple[str, ...]
+    needs_one_more: bool
+    is_at_most: bool
+    """None is fit, and there may be no more."""
+    to_mark: tuple[str, ...]
+    to_remove: tuple[str, ...]
+
+    @property
+    def choice(self) -> tuple[str, ...]:
+        """Those to put into."""
+        return self.fit or self.full or self.retired
+
+
+def judge(shards: Iterable[Shard], policies: QueueSharderPolicies) -> Judgement:
+    """See the module."""
+    fit: list[str] = []
+    full: list[str] = []
+    retired: list[Shard] = []
+    for shard in shards:
+        if shard.is_marked or shard.next_sequence >= policies.rotate_at:
+            retired.append(shard)
+        elif is_full(shard, policies):
+            full.append(shard.name)
+        else:
+            fit.append(shard.name)
+    there_may_be_more = len(fit) + len(full) < policies.max_queues
+    return Judgement(
+        fit=tuple(fit),
+        full=tuple(full),
+        retired=tuple(shard.name for shard in retired),
+        needs_one_more=not fit and there_may_be_more,
+        is_at_most=not fit and not there_may_be_more,
+        to_mark=tuple(shard.name for shard in retired if not shard.is_marked),
+        to_remove=tuple(shard.name for shard in retired if _is_removable(shard, policies)),
+    )
+
+
+def is_full(shard: Shard, policies: QueueSharderPolicies) -> bool:
+    """Whether it is, or was and has not come down to the half."""
+    if shard.items >= policies.new_queue_threshold:
+        return True
+    return shard.was_full and shard.items > policies.new_queue_threshold // 2
+
+
+def _is_removable(shard: Shard, policies: QueueSharderPolicies) -> bool:
+    return shard.is_marked and shard.items == 0 and shard.empty_for_s >= policies.retire_grace_s

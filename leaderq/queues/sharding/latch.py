@@ -1,0 +1,121 @@
+"""A place in the line that Curator's ``LeaderLatch`` stands in, for Java and Python sharders alike.
+
+Who is authoritative: the children of the latch's path. Each is ``_c_<uuid4>-latch-<number>``, ephemeral, its data an id; whose text
+after the last ``latch-`` comes first leads. As in Java no child is left out, so whatever else is put there takes part, and may keep
+everybody from leading for ever: that is said in the log.
+
+A candidate's znode is ours if it carries our mark *and* belongs to our present session. On each failure:
+
+* **answer to its creation lost**: the mark finds it again at the next look; surplus ones are deleted;
+* **session expired**: a new znode under a new mark; what is left of the old session goes with it, or is deleted;
+* **the path vanished** (a container that was empty): it is made again;
+* **no connection**: :meth:`Latch.look` raises, and nobody must think that they lead.
+
+Leading is known to the past only. Whatever a leader writes is fenced by ``Check(latch.node)`` in the same multi: the znode's name is
+used once, and goes with the session.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+
+from leaderq.errors import LeaderqError, NoNode
+from leaderq.zookeeper import Session, WatchEvent
+from leaderq.zookeeper.paths import join
+
+log = logging.getLogger(__name__)
+
+_BASE = "latch-"
+
+
+def order(name: str) -> str:
+    """What a child's turn goes by: Curator's ``LockInternals`` compares just this, as text."""
+    return name.rpartition(_BASE)[2]
+
+
+class Latch:
+    """See the module. Not thread-safe: one thread uses it. ``stirred`` is called on a ZooKeeper thread when the line has changed."""
+
+    def __init__(self, session: Session, path: str, stirred: Callable[[], object], *, id: str = "") -> None:
+        self._session = session
+        self._path = path
+        self._stirred = stirred
+        self._id = id.encode()
+        self._mark = str(uuid.uuid4())
+        self._warned: set[str] = set()
+        self.node: str | None = None
+        """The path of our znode, as last seen."""
+
+    def look(self) -> bool:
+        """Stand in the line, and say whether we are its first.
+
+        :raises ConnectionLost: that could not be found out.
+        """
+        names = self._names()
+        own = self._own(names)
+        if own is None:
+            self._enlist()
+            names = self._names()
+            own = self._own(names)
+        self.node = None if own is None else join(self._path, own)
+        line = sorted(names, key=order)
+        self._warn_of_strangers(line)
+        return own is not None and line[0] == own
+
+    def leave(self, timeout_s: float) -> None:
+        """Give the place up. What cannot be deleted in ``timeout_s`` goes with the session."""
+        try:
+            for name in self._session.children(self._path, timeout_s=timeout_s):
+                if self._mark in name:
+                    self._delete(name)
+        except LeaderqError as exc:
+            log.debug("the place in the line of %s was not given up: %s", self._path, exc)
+
+    def _names(self) -> list[str]:
+        try:
+            return self._session.children(self._path, watch=self._on_watch)
+        except NoNode:
+            self._session.ensure_path(self._path)
+            return self._session.children(self._path, watch=self._on_watch)
+
+    def _own(self, names: list[str]) -> str | None:
+        """Our znode among these; those that are not (any more) are deleted on the way."""
+        session_id = self._session.id  # before the reading: what is read in a newer session is not ours
+        mine: str | None = None
+        for name in sorted((name for name in names if self._mark in name), key=order):
+            stat = self._session.exists(join(self._path, name))
+            if stat is None:
+                continue
+            if mine is None and stat.ephemeral_owner == session_id and session_id is not None:
+                mine = name
+            else:
+                self._delete(name)
+        return mine
+
+    def _enlist(self) -> None:
+        if self.node is not None:  # that one belonged to a session that is over, or was deleted
+            self._mark = str(uuid.uuid4())
+            self.node = None
+        prefix = join(self._path, f"_c_{self._mark}-{_BASE}")
+        self._session.create(prefix, self._id, ephemeral=True, sequential=True)
+
+    def _delete(self, name: str) -> None:
+        try:
+            self._session.delete(join(self._path, name))
+        except NoNode:
+            log.debug("%s went by itself", name)
+
+    def _warn_of_strangers(self, line: list[str]) -> None:
+        for name in line:
+            if _BASE not in name and name not in self._warned:
+                self._warned.add(name)
+                log.warning(
+                    "%s in %s is no candidate; if it stands before them all, nobody leads, in Java neither: delete it",
+                    name,
+                    self._path,
+                )
+
+    def _on_watch(self, _event: WatchEvent) -> None:
+        self._stirred()
