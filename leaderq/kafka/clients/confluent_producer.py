@@ -113,7 +113,7 @@ class ConfluentProducer:
                     raise KafkaAway(f"Kafka {self._settings.address!r} accepts no messages at the moment") from exc
                 self._call("producing", self._producer.poll, 0.05)
             except self._confluent.KafkaException as exc:
-                raise self._translated(exc, f"producing to {topic!r}") from exc
+                raise self._translated(self._fatal() or exc, f"producing to {topic!r}") from exc
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -184,10 +184,25 @@ class ConfluentProducer:
         except self._confluent.KafkaException as exc:
             raise self._to_raise(exc, doing) from exc
         except SystemError as exc:
-            # A fatal error is raised from within whatever serves callbacks, even between two callbacks, which confuses Python.
-            if not isinstance(exc.__cause__, self._confluent.KafkaException):
+            # A fatal error is raised from within whatever serves callbacks, even between two callbacks: that confuses Python, and
+            # the second callback may make it forget what was raised.
+            told = exc.__cause__ if isinstance(exc.__cause__, self._confluent.KafkaException) else self._fatal()
+            if told is None:
                 raise
-            raise self._to_raise(exc.__cause__, doing) from exc.__cause__
+            raise self._to_raise(told, doing) from told
+
+    def _fatal(self) -> Any:
+        """What has ended this client for good, if anything has; asked within a transaction.
+
+        Some calls say only that there was a fatal error. One to begin a transaction says which; within one it is refused anyway.
+        """
+        if self._began_s is None:
+            return None
+        try:
+            self._producer.begin_transaction()
+        except self._confluent.KafkaException as exc:
+            return exc if exc.args[0].fatal() else None
+        return None
 
     def _to_raise(self, exc: Any, doing: str) -> LeaderqError:
         found = self._translated(exc, doing)

@@ -84,6 +84,26 @@ class TestConfluentProducer(ProducerContract):
         zombie.close()
         assert capfd.readouterr() == ("", "")
 
+    @pytest.mark.parametrize("confused", [False, True])
+    def test_a_producer_fenced_between_two_messages_says_so_at_the_next(
+        self, make_producer: Make, output: Output, confused: bool
+    ) -> None:
+        zombie: Any = make_producer()
+        zombie.begin()
+        make_producer()
+        zombie.produce(Message(output.topic, b"zombie's"))
+        eventually(lambda: zombie._fatal() is not None, message="the client has heard, and nobody has asked it")
+        if confused:  # what Python makes of an error raised between two callbacks, if the second has swallowed it
+
+            def lost(*_: object) -> None:
+                raise SystemError("returned NULL without setting an exception")
+
+            with pytest.raises(KafkaFenced, match="newer"):
+                zombie._call("producing", lost)
+        else:
+            with pytest.raises(KafkaFenced, match="newer"):
+                zombie.produce(Message(output.topic, b"zombie's next"))
+
 
 def test_a_library_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
