@@ -1,0 +1,404 @@
+"""Sharders on a real server: Curator's own tests of them, and beyond: starting at once, leaders that go, rotation, strangers."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from leaderq.errors import ConfigurationError, ConnectionLost, QueueClosed
+from leaderq.queues import DistributedQueue, SimpleDistributedQueue
+from leaderq.queues.sharding import QueueSharder, QueueSharderPolicies, sharder
+from leaderq.queues.wire.shards import is_shard, new_shard_name
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session, connect, end_session
+
+Open = Callable[[], Session]
+Make = Callable[..., QueueSharder[Any]]
+CANDIDATE = re.compile(r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-latch-\d{10}")
+
+
+@pytest.fixture
+def opened(zookeeper_server: Any, znode_root: str) -> Iterator[Open]:
+    made: list[Session] = []
+
+    def open_one() -> Session:
+        made.append(connect(zookeeper_server.address + znode_root, timeout_s=10.0))
+        return made[-1]
+
+    yield open_one
+    for session in made:
+        session.close(timeout_s=2.0)
+
+
+@pytest.fixture
+def session(opened: Open) -> Session:
+    return opened()
+
+
+@pytest.fixture
+def sharder_of(session: Session) -> Iterator[Make]:
+    """Sharders of simple queues at ``/jobs``, closed after the test."""
+    made: list[QueueSharder[Any]] = []
+
+    def make(
+        by: Session | None = None, allocator: Any = SimpleDistributedQueue, *, id: str = "", **policies: Any
+    ) -> QueueSharder[Any]:
+        chosen = QueueSharderPolicies(**{"threshold_check_s": 0.05, **policies})
+        made.append(QueueSharder(by or session, allocator, "/jobs", "/jobs-leader", chosen, id=id))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def shards(session: Session) -> list[str]:
+    return [name for name in session.children("/jobs") if is_shard(name)]
+
+
+def depths(session: Session) -> list[int]:
+    stats = [session.exists(f"/jobs/{name}") for name in shards(session)]
+    return [stat.num_children for stat in stats if stat is not None]
+
+
+# -- equivalents of Curator's TestQueueSharder ------------------------------------------------------------------------------
+
+
+def test_items_are_spread_evenly_over_as_many_shards_as_they_need(sharder_of, session):
+    """The threshold is looked at now and then, so a shard is filled somewhat above it; never much below."""
+    one = sharder_of(allocator=DistributedQueue, new_queue_threshold=100, threshold_check_s=0.01, max_queues=50)
+    one.start()
+    for number in range(100):
+        known = one.shard_count
+        for _ in range(10):
+            one.get_queue().put(b"%d" % number)
+        if min(depths(session)) >= 100:
+            eventually(lambda known=known: one.shard_count > known)
+    found = sorted(depths(session))
+    assert sum(found) == 1000
+    assert all(depth >= 90 for depth in found[1:])  # the last one may just have been made
+    assert 5 <= len(found) <= 11
+
+
+def test_two_sharders_come_to_the_same_shards(sharder_of, opened, session):
+    first = sharder_of(new_queue_threshold=10, max_queues=5)
+    second = sharder_of(opened(), new_queue_threshold=10, max_queues=5)
+    first.start()
+    second.start()
+    for number in range(200):
+        (first, second)[number % 2].get_queue().offer(b"x")
+    eventually(lambda: first.shard_count == 5)
+    eventually(lambda: sorted(first.queue_paths) == sorted(second.queue_paths))
+    assert len(shards(session)) == 5
+
+
+def test_items_over_several_shards_are_all_consumed_and_a_new_sharder_finds_the_same_shards(sharder_of, session):
+    lock = threading.Lock()
+    consumed: list[bytes] = []
+
+    def consume(item: bytes) -> None:
+        with lock:
+            consumed.append(item)
+
+    one = sharder_of()
+    one.start()
+    for _ in range(3):
+        session.create(f"/jobs/{new_shard_name()}")
+    eventually(lambda: one.shard_count == 4)
+    paths = one.queue_paths
+    for number in range(8):
+        one.get_queue().offer(b"%d" % number)
+    taken = [item for queue in one._queues.values() for item in queue.poll_many(8)]
+    assert sorted(taken) == [b"%d" % number for number in range(8)]
+    one.close()
+    framed = sharder_of(allocator=lambda client, path: DistributedQueue(client, path, consumer=consume))
+    framed.start()
+    assert sorted(framed.queue_paths) == sorted(paths)
+    for number in range(8):
+        framed.get_queue().put(b"%d" % number)
+    eventually(lambda: sorted(consumed) == [b"%d" % number for number in range(8)])
+
+
+# -- the wire ---------------------------------------------------------------------------------------------------------------
+
+
+def test_shards_and_candidates_are_named_as_curators_and_nothing_else_is_below_the_root(sharder_of, session):
+    one = sharder_of(id="host 7")
+    one.start()
+    one.get_queue().offer(b"a")
+    assert all(map(is_shard, session.children("/jobs")))
+    (candidate,) = session.children("/jobs-leader")
+    assert CANDIDATE.fullmatch(candidate)
+    data, stat = session.get(f"/jobs-leader/{candidate}")
+    assert data == b"host 7"
+    assert stat.ephemeral_owner == session.id
+    one.close()
+    assert session.children("/jobs-leader") == []
+    assert len(shards(session)) == 1
+
+
+def test_foreign_children_are_told_of_and_left_alone(sharder_of, session, caplog):
+    session.ensure_path("/jobs/stranger")
+    session.create("/jobs/queue-", sequential=True)
+    one = sharder_of()
+    with caplog.at_level(logging.WARNING, logger="leaderq"):
+        one.start()
+        one.get_queue().offer(b"a")
+    assert len(one.queue_paths) == 1
+    assert caplog.text.count("stranger") == 1
+    assert len(session.children("/jobs")) == 3
+
+
+# -- who makes shards -------------------------------------------------------------------------------------------------------
+
+
+def test_sharders_that_start_at_once_make_one_shard(sharder_of, opened, session):
+    many = [sharder_of(opened()) for _ in range(6)]
+    together = threading.Barrier(6)
+
+    def start(one: QueueSharder[Any]) -> list[str]:
+        together.wait()
+        one.start()
+        return one.queue_paths
+
+    with ThreadPoolExecutor(6) as pool:
+        known = list(pool.map(start, many))
+    assert len(shards(session)) == 1
+    assert all(paths == known[0] for paths in known)
+    eventually(lambda: sum(one.is_leader for one in many) == 1)
+
+
+def test_a_shard_of_another_process_is_taken_up_at_once(sharder_of, opened, session):
+    one = sharder_of(threshold_check_s=1000.0)
+    one.start()
+    session.create(f"/jobs/{new_shard_name()}")
+    eventually(lambda: one.shard_count == 2)
+    session.delete(one.queue_paths[0])
+    eventually(lambda: one.shard_count == 1)
+
+
+def test_when_the_leader_goes_another_makes_the_shards(sharder_of, opened, session):
+    by = opened()
+    first = sharder_of(by, new_queue_threshold=5)
+    first.start()
+    second = sharder_of(new_queue_threshold=5)
+    second.start()
+    eventually(lambda: first.is_leader and not second.is_leader)
+    by.close()
+    eventually(lambda: second.is_leader)
+    for _ in range(5):
+        second.get_queue().offer(b"x")
+    eventually(lambda: second.shard_count == 2)
+
+
+def test_a_candidate_whose_session_ended_stands_again(sharder_of, opened, session, zookeeper_server):
+    by = opened()
+    one = sharder_of(by, threshold_check_s=1000.0)
+    one.start()
+    first = by.id
+    end_session(zookeeper_server.address, by.credentials)
+    eventually(lambda: by.id not in (None, first), timeout_s=30)
+    eventually(lambda: one.is_leader, timeout_s=30)
+    (candidate,) = session.children("/jobs-leader")
+    assert session.exists(f"/jobs-leader/{candidate}").ephemeral_owner == by.id
+
+
+def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
+    """Any candidate before ours leads; while it does, we add nothing, but use what is there."""
+    session.ensure_path("/jobs-leader")
+    java = opened()
+    theirs = java.create("/jobs-leader/_c_6f1b1a0e-9a51-4d7a-8e36-0123456789ab-latch-", ephemeral=True, sequential=True)
+    session.ensure_path(f"/jobs/{new_shard_name()}")
+    one = sharder_of(new_queue_threshold=1)
+    one.start()
+    one.get_queue().offer(b"a")
+    eventually(lambda: one._judgement.needs_one_more)
+    assert not one.is_leader
+    assert one.shard_count == 1
+    java.delete(theirs)
+    eventually(lambda: one.shard_count == 2)
+
+
+def test_where_nobody_can_lead_one_makes_the_first_shard_all_the_same(sharder_of, opened, session, monkeypatch, caplog):
+    monkeypatch.setattr(sharder, "FIRST_SHARD_S", 0.2)
+    session.ensure_path("/jobs-leader/000")
+    many = [sharder_of(opened()) for _ in range(3)]
+    monkeypatch.setattr(type(session), "timeout_s", 0.1)
+    with ThreadPoolExecutor(3) as pool, caplog.at_level(logging.WARNING, logger="leaderq"):
+        list(pool.map(lambda one: one.start(), many))
+    assert len(shards(session)) == 1
+    assert "000 in /jobs-leader is no candidate" in caplog.text
+
+
+def test_an_allocator_that_fails_fails_the_start_and_leaves_the_line(sharder_of, opened, session):
+    class Broken(SimpleDistributedQueue):
+        def start(self) -> None:
+            raise ValueError("no")
+
+    one = sharder_of(allocator=Broken)
+    with pytest.raises(ValueError, match="no"):
+        one.start()
+    assert session.children("/jobs-leader") == []
+    with pytest.raises(QueueClosed, match="not started"):
+        one.get_queue()
+
+
+def test_lost_replies_make_no_second_shard_and_no_second_candidate(
+    zookeeper_server, fault_proxy, znode_root, session, sharder_of
+):
+    proxy = fault_proxy(zookeeper_server.address)
+    with connect(proxy.address + znode_root, timeout_s=30.0) as far:
+        for nth in range(1, 14):
+            left = [nth]
+
+            def is_nth(request: bytes, left: list[int] = left) -> bool:
+                left[0] -= request[4:8] not in (b"\x00\x00\x00\x0b", b"\xff\xff\xff\xf5")
+                return left[0] == 0
+
+            proxy.drop_reply_to(is_nth)
+            one = QueueSharder(far, SimpleDistributedQueue, f"/jobs{nth}", f"/leader{nth}", QueueSharderPolicies())
+            one.start()
+            proxy.heal()
+            assert len(session.children(f"/jobs{nth}")) == 1
+            eventually(lambda one=one: one.is_leader)
+            assert len(session.children(f"/leader{nth}")) == 1
+            one.close()
+
+
+# -- how many, and which ----------------------------------------------------------------------------------------------------
+
+
+def test_full_shards_are_put_into_only_while_there_is_no_other(sharder_of):
+    one = sharder_of(new_queue_threshold=10, max_queues=2)
+    one.start()
+    (first,) = one._queues.values()
+    first.offer_many([b"x"] * 10)
+    eventually(lambda: one.shard_count == 2)
+    eventually(lambda: len(one._judgement.full) == 1)
+    assert all(one.get_queue() is not first for _ in range(50))
+    one.get_queue().offer_many([b"x"] * 10)
+    eventually(lambda: len(one._judgement.full) == 2)
+    eventually(lambda: any(one.get_queue() is first for _ in range(50)))
+    assert one.shard_count == 2
+    first.poll_many(6)
+    eventually(lambda: one._judgement.fit)
+    assert all(one.get_queue() is first for _ in range(50))
+
+
+def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_of, opened, session):
+    one = sharder_of(retire_grace_s=0.05)
+    other = sharder_of(opened(), retire_grace_s=0.05)
+    one.start()
+    other.start()
+    (old,) = one.queue_paths
+    queue = other.get_queue()
+    queue.offer_many([b"a", b"b"])
+    other.retire(old)
+    eventually(lambda: one.shard_count == other.shard_count == 2)
+    eventually(lambda: one._judgement.retired and other._judgement.retired)
+    assert all(path.get_queue().path != old for path in (one, other) for _ in range(20))
+    assert queue.poll_many(5) == [b"a", b"b"]
+    eventually(lambda: one.shard_count == other.shard_count == 1, timeout_s=20)
+    assert session.exists(old) is None
+    eventually(lambda: session.children("/jobs-meta/retired") == [])
+    with pytest.raises(QueueClosed):
+        queue.offer(b"late")
+    with pytest.raises(ConfigurationError, match="no shard"):
+        one.retire(old)
+
+
+def test_a_shard_that_has_numbered_too_many_is_rotated_and_nothing_is_lost(sharder_of, session):
+    one = sharder_of(rotate_at=30, retire_grace_s=0.05, threshold_check_s=0.02)
+    one.start()
+    begun = one.queue_paths
+    got: list[bytes] = []
+    for number in range(200):
+        eventually(lambda number=number: _offered(one, b"%d" % number))
+        for queue in list(one._queues.values()):
+            got += _polled(queue)
+    eventually(lambda: one.shard_count == 1 and not set(begun) & set(one.queue_paths), timeout_s=20)
+    for queue in list(one._queues.values()):
+        got += queue.poll_many(500)
+    assert sorted(got) == sorted(b"%d" % number for number in range(200))
+    stat = session.exists(one.queue_paths[0])
+    assert stat is not None
+
+
+def _offered(one: QueueSharder[Any], item: bytes) -> bool:
+    """``QueueClosed``: the shard was removed between asking for it and using it; ask for another."""
+    try:
+        one.get_queue().offer(item)
+    except QueueClosed:
+        return False
+    return True
+
+
+def _polled(queue: Any) -> list[bytes]:
+    try:
+        return list(queue.poll_many(500))
+    except QueueClosed:
+        return []
+
+
+def test_a_retired_shard_that_is_put_into_after_all_stays_until_that_is_consumed(sharder_of, session):
+    one = sharder_of(retire_grace_s=0.05, threshold_check_s=1000.0)
+    one.start()
+    (old,) = one.queue_paths
+    session.create(f"{old}/qn-", b"java's", sequential=True)
+    one.retire(old)
+    eventually(lambda: old.rpartition("/")[2] in one._judgement.retired)
+    one._board.remove(old.rpartition("/")[2], one._latch.node)
+    assert session.exists(old) is not None
+    assert one._queues[old.rpartition("/")[2]].poll() == b"java's"
+
+
+# -- its life ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sharder_may_be_closed_twice_and_not_started_again(sharder_of):
+    one = sharder_of()
+    one.start()
+    one.start()
+    queue = one.get_queue()
+    one.close()
+    one.close()
+    with pytest.raises(QueueClosed):
+        queue.offer(b"a")
+    with pytest.raises(QueueClosed):
+        one.get_queue()
+    with pytest.raises(QueueClosed):
+        one.start()
+
+
+def test_a_start_without_servers_says_so(zookeeper_server, fault_proxy, znode_root):
+    proxy = fault_proxy(zookeeper_server.address)
+    with connect(proxy.address + znode_root, timeout_s=10.0) as far:
+        proxy.refuse()
+        one = QueueSharder(far, SimpleDistributedQueue, "/jobs", "/leader")
+        with pytest.raises(ConnectionLost):
+            one.start(timeout_s=0.3)
+        proxy.heal()
+        one.start(timeout_s=30)
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("queue_path", "leader_path"), [("/a", "/a"), ("/a", "/a/b"), ("/a/b", "/a"), ("/", "/a"), ("a", "/b")]
+)
+def test_paths_that_lie_in_each_other_are_refused(session, queue_path, leader_path):
+    with pytest.raises(ConfigurationError):
+        QueueSharder(session, SimpleDistributedQueue, queue_path, leader_path)
+
+
+def test_a_great_backlog_written_by_others_is_seen_without_listing_it(sharder_of, session):
+    one = sharder_of(new_queue_threshold=1000)
+    one.start()
+    (path,) = one.queue_paths
+    session.multi_batches([[Create(f"{path}/qn-", b"x", sequential=True)] for _ in range(1500)], timeout_s=60)
+    eventually(lambda: one.shard_count == 2)
