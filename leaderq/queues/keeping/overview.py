@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from leaderq.errors import ConfigurationError, LeaderqError, NoNode
 from leaderq.queues.keeping.control import wants_pause
 from leaderq.queues.keeping.perseverance import PATIENCE_S, answered
-from leaderq.queues.keeping.survey import Survey, sequence_after, survey
+from leaderq.queues.keeping.survey import DEAD, META, Survey, is_side_data_of_shard, sequence_after, survey
 from leaderq.queues.places import Places
 from leaderq.queues.wire.kinds import Kind
 from leaderq.queues.wire.names import kind_of, sequence_of
@@ -17,7 +17,6 @@ from leaderq.zookeeper.paths import join
 
 LIST_S = 60.0
 """A million names take some seconds to come."""
-_META, _DEAD = "-meta", "-dead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def queues_below(session: Session, path: str, *, patience_s: float = PATIENCE_S)
     :raises NoNode: there is no ``path``.
     """
     names = set(answered(session, lambda: session.children(path, timeout_s=LIST_S), patience_s))
-    known = {name.removesuffix(end) for name in names for end in (_META, _DEAD) if name.endswith(end)} - {""}
+    known = {name.removesuffix(end) for name in names for end in (META, DEAD) if name.endswith(end)} - {""}
     for name in sorted(names | known):
         if name in known or (not _is_side_data(name) and _has_items(session, join(path, name), patience_s)):
             yield join(path, name)
@@ -136,14 +135,14 @@ def _znodes(session: Session, places: Places, patience_s: float) -> list[tuple[b
 
 
 def _is_side_data(name: str) -> bool:
-    return any(name.endswith(end) and name != end for end in (_META, _DEAD))
+    return any(name.endswith(end) and name != end for end in (META, DEAD))
 
 
 def _has_items(session: Session, path: str, patience_s: float) -> bool:
     try:
         children = answered(session, lambda: session.children(path, timeout_s=LIST_S), patience_s)
-        items = [name for name in children if kind_of([name]) is not None]
-        stat = answered(session, lambda: session.exists(join(path, items[0])), patience_s) if items else None
+        item = next((name for name in children if kind_of([name]) and not is_side_data_of_shard(name)), None)
+        stat = answered(session, lambda: session.exists(join(path, item)), patience_s) if item is not None else None
     except NoNode:
         return False
     return stat is not None and stat.ephemeral_owner == 0  # ephemeral ones of such names are locks

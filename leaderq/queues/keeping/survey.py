@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from leaderq.errors import ConfigurationError
 from leaderq.queues.wire.kinds import Kind
 from leaderq.queues.wire.names import is_item, kind_of, sort_key
+from leaderq.queues.wire.shards import is_shard
 from leaderq.zookeeper import Stat
 
-_SHARD = re.compile(r"queue-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+META, DEAD = "-meta", "-dead"
+"""How the paths end that belong to the queue whose path comes before; see ``places``."""
 _COUNTER = 2**32
 
 
@@ -32,7 +33,7 @@ def survey(names: Collection[str], kind: Kind | None = None) -> Survey:
     :raises ConfigurationError: no kind was told, and items of a simple queue and of another lie side by side.
     """
     shards = sorted(name for name in names if is_shard(name))
-    rest = [name for name in names if not is_shard(name)] if shards else names
+    rest = [name for name in names if not (is_shard(name) or is_side_data_of_shard(name))]
     found = kind or kind_of(rest)
     if found is None:
         return Survey(None, [], sorted(rest), shards)
@@ -41,9 +42,9 @@ def survey(names: Collection[str], kind: Kind | None = None) -> Survey:
     return Survey(found, items, foreign, shards)
 
 
-def is_shard(name: str) -> bool:
-    """Whether a child is a queue of a ``QueueSharder``."""
-    return _SHARD.fullmatch(name) is not None
+def is_side_data_of_shard(name: str) -> bool:
+    """Whether it belongs to a shard: it begins as an item does, and is none."""
+    return name.endswith((META, DEAD)) and is_shard(name.removesuffix(META).removesuffix(DEAD))
 
 
 def agreed(told: Kind | None, found: Kind | None, path: str) -> Kind | None:

@@ -182,7 +182,11 @@ def test_letters_are_shown_and_go_back_once_as_they_were(session, places):
     session.create(f"{places.dead}/stray")
     keeper = Keeper(session, places)
     first, second = keeper.letters.browse()
-    assert (first.note.reason, first.note.error, first.note.origin) == ("attempts", "KeyError: 'iban'", f"{urgent}0000000041")
+    assert (first.note.reason, first.note.error, first.note.origin) == (
+        "attempts",
+        "KeyError: 'iban'",
+        f"{urgent}0000000041",
+    )
     assert (first.note.attempt, first.died_ms, first.says("IBAN"), second.says("corrupt")) == (3, 9, True, True)
     assert keeper.letters.requeue([first, second]) == Moved(2)
     assert keeper.letters.requeue([first, second]) == Moved(0, gone=2)

@@ -1,0 +1,444 @@
+"""What an operator types about queues: ls, put, peek, drain, purge, dead, requeue, pause; also killed, interrupted, and into a pipe that
+nobody reads to its end."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from leaderq.cli import main
+from leaderq.queues.keeping import Keeper
+from leaderq.queues.places import Places
+from leaderq.queues.wire.note import Note
+from leaderq.queues.wire.payload import decode, encode
+from leaderq.testing import eventually
+from leaderq.testing.waiting import patience
+from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper.paths import parent_of
+
+
+class Done(NamedTuple):
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        assert self.code == 0, self.err
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Queue = Callable[..., Done]
+
+
+@pytest.fixture
+def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
+    with connect(zookeeper_server.address) as opened:
+        opened.ensure_path(znode_root)
+        yield opened
+
+
+@pytest.fixture
+def path(znode_root: str) -> str:
+    return f"{znode_root}/orders"
+
+
+@pytest.fixture
+def queue(
+    zookeeper_server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfdbinary: Any, session: Session
+) -> Iterator[Queue]:
+    """Run ``leaderq queue`` here; ``stdin`` is what it reads."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEADERQ_ZOOKEEPER", zookeeper_server.address)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments: str, stdin: bytes = b"") -> Done:
+        stream = SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20)
+        monkeypatch.setattr(sys, "stdin", stream)
+        capfdbinary.readouterr()
+        code = main(["queue", *arguments])
+        out, err = capfdbinary.readouterr()
+        return Done(code, out, err.decode())
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def begin(zookeeper_server: Any, environment: Any, folder: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Begin ``leaderq queue`` as a process; all are ended after the test."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+        settings = environment(zookeeper=zookeeper_server.address, session_timeout_s="2")
+        command = [sys.executable, "-m", "leaderq", "queue", *arguments]
+        process = subprocess.Popen(command, cwd=folder, env=settings, stderr=subprocess.PIPE, **streams)
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        process.kill()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    pass
+        process.wait()
+
+
+def values(session: Session, path: str) -> list[bytes]:
+    return [item for one in Keeper(session, Places(path)).browse() for item in one.items or ()]
+
+
+def bury(session: Session, path: str, *, count: int = 1, error: str = "KeyError: 'iban'") -> list[str]:
+    session.ensure_path(f"{path}-dead")
+    note = Note(
+        reason="attempts", error=error, origin="queue-0000000099", attempt=10, enqueued_ms=5, died_ms=1_790_000_000_000
+    )
+    return [
+        session.create(f"{path}-dead/queue-", encode([b"dead %d" % n], note), sequential=True)[-16:] for n in range(count)
+    ]
+
+
+def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
+    done = queue("put", path, "a", "", "ä\nb")
+    assert (done.code, done.out) == (0, b"")
+    assert done.err == f"nothing lies at {path} yet: taken for a plain queue (--kind says otherwise)\n3 stored in {path}\n"
+    assert queue("put", path, stdin=b"x\n\xff\r\n\ny").err == f"4 stored in {path}\n"
+    table = queue("ls", path).out.decode().splitlines()
+    assert table[0].split() == ["QUEUE", "KIND", "DEPTH", "HELD", "DEAD", "NEXT", "CONSUMERS", "OLDEST", "REMARKS"]
+    assert table[1].split()[:6] == [path, "plain", "7", "-", "0", "7"]
+    shown = queue("peek", path, "--limit", "3").out.decode().splitlines()
+    assert shown[0].split() == ["NAME", "ENQUEUED", "ATTEMPT", "BYTES", "ITEM"]
+    assert [line.split()[0] for line in shown[1:]] == [f"queue-{n:010d}" for n in range(3)]
+    assert shown[3].endswith(r"4      ä\nb")
+    rows = queue("peek", path, "--all", "--json").rows
+    assert [row["values"] for row in rows[2:5]] == [["ä\nb"], ["x"], [{"base64": "/w0="}]]
+    assert {row["attempt"] for row in rows} == {1}
+    done = queue("drain", path, "--yes", "--limit", "2")
+    assert (done.out, done.err) == (b"a\n\n", f"2 drained from {path}\n")
+    done = queue("drain", path, "--yes")
+    assert (done.code, done.out) == (0, "ä\nb\nx\n".encode() + b"\xff\r\n\ny\n")
+    assert "1 of their values hold what ends a value; --json or --base64 tells them apart" in done.err
+    assert queue("drain", path, "--yes").err == f"0 drained from {path}\n"
+    assert queue("peek", path).err == f"no items at {path}\n"
+
+
+def test_items_end_with_nul_or_are_in_base64_where_lines_will_not_do(queue, path):
+    assert queue("put", path, "--null", stdin=b"a\nb\0\0c").code == 0
+    assert queue("put", path, "--base64", "/wo=", "").code == 0
+    done = queue("drain", path, "--yes", "--null", "--limit", "3")
+    assert (done.out, len(done.err.splitlines())) == (b"a\nb\0\0c\0", 1)
+    assert queue("drain", path, "--yes", "--base64").out == b"/wo=\n\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "key"),
+    [
+        (["--id", "a/b"], "queue-|a_b|0000000000", {"id": "a_b"}),
+        (["--priority", "-5"], "queue-0FFFFFFFB0000000000", {"priority": -5}),
+        (["--kind", "simple"], "qn-0000000000", {}),
+        (["--kind", "plain"], "queue-0000000000", {}),
+    ],
+)
+def test_a_queue_goes_over_into_another_through_json_with_its_keys(queue, path, session, options, name, key):
+    assert queue("put", path, *options, "one", "two").code == 0
+    assert queue("put", path, "--base64", "/w==", *(options if key else [])).err == f"1 stored in {path}\n"
+    first, *_ = rows = queue("peek", path, "--json").rows
+    assert first["name"] == name
+    assert {each: first[each] for each in key} == key
+    moved = queue("put", f"{path}2", "--from-json", *options[:2][: 0 if key else 2], *kind_of(key), stdin=lines(rows))
+    assert moved.code == 0, moved.err
+    again = queue("drain", f"{path}2", "--json", "--yes").rows
+    assert [(row["name"], row["values"]) for row in again] == [(row["name"], row["values"]) for row in rows]
+    assert session.children(path) != []
+
+
+def kind_of(key: dict[str, Any]) -> list[str]:
+    return ["--kind", next(iter(key))] if key else []
+
+
+def lines(rows: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def test_delayed_items_are_shown_with_their_time_and_drained_all_the_same(queue, path):
+    assert queue("put", path, "--delay-s", "3600", "later").code == 0
+    assert queue("put", path, "--delay-s", "0", "now").code == 0
+    rows = queue("peek", path, "--json").rows
+    assert [row["values"] for row in rows] == [["now"], ["later"]]
+    assert 3_590_000 < rows[1]["due_ms"] - rows[0]["due_ms"] < 3_610_000
+    assert queue("peek", path).out.split()[1] == b"DUE"
+    assert queue("drain", path, "--yes").out == b"now\nlater\n"
+
+
+def test_several_items_share_a_znode_and_come_out_one_by_one(queue, path, session):
+    assert queue("put", path, "--multi", "2", stdin=b"a\nb\nc\n").err.endswith(
+        f"2 znodes of up to 2 items stored in {path}\n"
+    )
+    assert [row["values"] for row in queue("peek", path, "--json").rows] == [["a", "b"], ["c"]]
+    assert queue("peek", path).out.decode().splitlines()[1].endswith("a (and 1 more)")
+    assert queue("drain", path, "--yes").out == b"a\nb\nc\n"
+
+
+def test_lines_that_cannot_be_put_are_told_and_the_others_stored(queue, path, session):
+    bad = [b"[]", b"{", b'{"values": [1]}', b'{"values": ["a"], "priority": "x"}', b'{"corrupt": "x"}', b'{"value": "fine"}']
+    done = queue("put", path, "--from-json", stdin=b"\n".join(bad))
+    assert (done.code, done.out) == (1, b"")
+    assert [line.split(":")[0] for line in done.err.splitlines()[1:6]] == [f"item {n}" for n in range(1, 6)]
+    assert done.err.endswith(f"1 stored in {path}; 5 refused\n")
+    assert values(session, path) == [b"fine"]
+    done = queue("put", path, "--json", stdin=b"ok\n" + bytes(1_100_000).replace(b"\0", b"x") + b"\nok\n")
+    assert done.code == 1
+    assert "item 2: " in done.err
+    assert "the server accepts" in done.err
+    assert json.loads(done.out) == {"stored": 2, "refused": 1}
+    assert values(session, path) == [b"fine", b"ok", b"ok"]
+
+
+def test_queues_are_listed_below_a_path_with_what_is_odd_about_them(queue, path, session, znode_root):
+    assert queue("put", path, "a").code == 0
+    session.create(f"{path}/stray")
+    bury(session, f"{znode_root}/reaped", count=2)
+    assert queue("put", f"{znode_root}/prio", "--priority", "1", "a").code == 0
+    assert queue("pause", f"{znode_root}/prio").code == 0
+    session.ensure_path(f"{znode_root}/empty")
+    rows = {row["queue"].rpartition("/")[2]: row for row in queue("ls", znode_root, "--json").rows}
+    assert {name: (row["kind"], row["depth"], row["dead"]) for name, row in rows.items()} == {
+        "orders": ("plain", 1, 0),
+        "prio": ("priority", 1, 0),
+        "reaped": (None, 0, 2),
+    }
+    assert (rows["orders"]["foreign"], rows["prio"]["paused"]) == (["stray"], True)
+    table = queue("ls", znode_root).out.decode()
+    for said in ("1 foreign: stray", "paused", "its path is not there"):
+        assert said in table
+    assert queue("ls", f"{znode_root}/empty", "--json").rows[0]["depth"] == 0
+    assert queue("ls", f"{znode_root}/empty/").code == 0
+
+
+def test_a_sharder_shows_its_queues_and_is_neither_emptied_nor_filled(queue, path, session):
+    shard = f"{path}/queue-00000000-0000-4000-8000-000000000000"
+    session.ensure_path(shard)
+    assert queue("put", shard, "a").code == 0
+    rows = queue("ls", path, "--json").rows
+    assert [(row["queue"], row["kind"], row["depth"]) for row in rows] == [(path, "sharder", 0), (shard, "plain", 1)]
+    for arguments in (["put", path, "b"], ["purge", path, "--yes"], ["drain", path, "--yes"], ["peek", path]):
+        done = queue(*arguments)
+        assert (done.code, done.out) == (2, b"")
+        assert "is the path of a sharder with 1 queues below it; name one of them" in done.err
+    assert values(session, shard) == [b"a"]
+    bury(session, f"{path}-side/{shard[-42:]}")
+    assert [row["queue"] for row in queue("ls", parent_of(path), "--json").rows] == [path]
+
+
+def test_what_consumers_work_on_is_shown_and_left_alone(queue, path, session):
+    assert queue("put", path, "a", "b", "c").code == 0
+    session.ensure_path(f"{path}-locks")
+    session.create(f"{path}-locks/queue-0000000001", ephemeral=True)
+    locks = ["--lock-path", f"{path}-locks"]
+    assert [row["held"] for row in queue("peek", path, "--json", *locks).rows] == [False, True, False]
+    assert queue("ls", path, "--json", *locks).rows[0]["held"] == 1
+    done = queue("drain", path, "--yes", *locks)
+    assert (done.out, done.err.splitlines()[0]) == (b"a\nc\n", f"2 drained from {path}")
+    assert "1 left there: held by consumers" in done.err
+    assert session.children(f"{path}-locks") == ["queue-0000000001"]
+    done = queue("purge", path, "--yes", "--json", *locks)
+    assert json.loads(done.out) == {"deleted": 0, "held": 1, "gone": 0, "stuck": 0}
+    assert "--held-too deletes them" in done.err
+    assert queue("purge", path, "--yes", "--held-too", *locks).err == f"1 deleted from {path}\n"
+    assert "nobody has ever used the lock path" in queue("purge", path, "--yes", "--lock-path", f"{path}-lcks").err
+
+
+def test_corrupt_items_are_shown_and_leave_the_queue_only_as_json(queue, path, session):
+    assert queue("put", path, "a").code == 0
+    session.create(f"{path}/queue-", b"\xffodd", sequential=True)
+    assert "(corrupt: an item of 4 bytes is shorter" in queue("peek", path).out.decode()
+    done = queue("drain", path, "--yes")
+    assert (done.code, done.out) == (0, b"a\n")
+    assert "1 left there" in done.err
+    (row,) = queue("drain", path, "--yes", "--json").rows
+    assert row["data"] == {"base64": "/29kZA=="}
+    assert "shorter" in row["corrupt"]
+    assert session.children(path) == []
+
+
+def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, session):
+    names = bury(session, path, count=3)
+    bury(session, path, error="TimeoutError: bank away")
+    table = queue("dead", path, "--limit", "2").out.decode().splitlines()
+    assert table[0].split() == ["NAME", "DIED", "ATTEMPTS", "REASON", "ERROR", "ITEM"]
+    assert table[1].endswith("10        attempts  KeyError: 'iban'  dead 0")
+    assert len(table) == 3
+    rows = queue("dead", path, "--json", "--error", "BANK").rows
+    assert [(row["origin"], row["died"][:4], row["values"]) for row in rows] == [("queue-0000000099", "2026", ["dead 0"])]
+    assert queue("dead", path, "--error", "nothing").err == f"no dead letters of that kind of {path}\n"
+    assert queue("requeue", path, names[1]).err == f"1 sent back to {path}; 3 remain\n"
+    assert queue("requeue", path, "--error", "timeout", "--json").rows == [{"requeued": 1, "gone": 0, "remain": 2}]
+    assert values(session, path) == [b"dead 1", b"dead 0"]
+    name = session.children(path)[0]
+    assert decode(session.get(f"{path}/{name}")[0]).note == Note(enqueued_ms=5)
+    refused = queue("dead", path, "--drop")
+    assert (refused.code, Keeper(session, Places(path)).letters.count()) == (2, 2)
+    assert queue("dead", path, names[0], "--drop", "--yes").err == "1 dropped\n"
+    assert queue("requeue", path, "--all").err == f"1 sent back to {path}; 0 remain\n"
+    assert values(session, path)[2:] == [b"dead 2"]
+
+
+def test_consumers_are_paused_and_go_on(queue, path, session):
+    assert queue("put", path, "a").code == 0
+    keeper = Keeper(session, Places(path))
+    assert queue("pause", path).err == f"{path} is paused\n"
+    assert queue("pause", path).err == f"{path} is paused already\n"
+    assert keeper.is_paused()
+    assert queue("resume", path).err == f"{path} goes on\n"
+    assert queue("resume", path).err == f"{path} was not paused\n"
+    assert not keeper.is_paused()
+
+
+def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(queue, path, session):
+    assert queue("put", path, "a").code == 0
+    near = path[:-1]
+    mistakes: list[tuple[list[str], str]] = [
+        (["ls", near], f"there is no queue at {near}"),
+        (["peek", near], f"did you mean {path}?"),
+        (["drain", f"{near}/x/y", "--yes"], "there is no queue"),
+        (["purge", path], f"this deletes all items at {path}; give --yes"),
+        (["drain", path], "give --yes"),
+        (["dead", path, "nameless"], "there is no dead letter nameless"),
+        (["requeue", path], "say which letters"),
+        (["requeue", path, "x", "--all"], "give either NAMEs or --all"),
+        (["put", path, "--id", "x", "b"], "those of a plain queue, and --id was given"),
+        (["put", path, "--kind", "simple", "b"], "those of a plain queue, and simple was given"),
+        (["put", path, "--id", "x", "--priority", "1", "b"], "different kinds of queue"),
+        (["put", path, "--kind", "plain", "--priority", "1", "b"], "--priority is for priority queues"),
+        (["put", path, "--from-json", "--multi", "2"], "--from-json stands alone"),
+        (["drain", path, "--yes", "--json", "--null"], "--json stands alone"),
+        (["peek", "orders"], "must be absolute"),
+        (["purge", "/", "--yes"], "'/' is no queue"),
+        (["peek", path, "--kind", "fifo"], "'fifo' is not one of"),
+        (["pek", path], "did you mean 'peek'?"),
+    ]
+    for arguments, said in mistakes:
+        done = queue(*arguments)
+        assert (done.code, done.out) == (2, b""), done
+        assert said in done.err
+        assert done.err.startswith("leaderq: error: ")
+        assert done.err.count("\n") == 1
+    assert values(session, path) == [b"a"]
+
+
+def test_servers_that_are_not_there_are_told_in_bounded_time(queue, monkeypatch):
+    monkeypatch.setenv("LEADERQ_ZOOKEEPER", "127.0.0.1:1")
+    monkeypatch.setenv("LEADERQ_CONNECT_TIMEOUT_S", "1")
+    done = queue("ls", "/")
+    assert done.code == 3
+    assert "127.0.0.1:1" in done.err
+
+
+COUNT = 3000
+
+
+@pytest.fixture
+def filled(session: Session, path: str, queue: Queue) -> list[bytes]:
+    wanted = [b"%06d" % n + b"x" * 60 for n in range(COUNT)]
+    assert queue("put", path, stdin=b"\n".join(wanted)).code == 0
+    return wanted
+
+
+def test_a_drain_into_a_pipe_that_breaks_puts_back_what_was_not_written(begin, filled, path, session):
+    process = begin("drain", path, "--yes", stdout=subprocess.PIPE)
+    taken = [process.stdout.readline() for _ in range(5)]
+    process.stdout.close()
+    _, err = process.communicate(timeout=30 * patience())
+    assert (process.returncode, b"Traceback" in err) == (0, False), err
+    assert taken == [one + b"\n" for one in filled[:5]]
+    left = values(session, path)
+    assert 0 < len(left) <= COUNT - 5
+    assert left == filled[-len(left) :]
+    assert f"{COUNT - len(left)} drained".encode() in err
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_drain_that_is_interrupted_leaves_the_rest_in_its_place(begin, filled, path, session, told):
+    process = begin("drain", path, "--yes", stdout=subprocess.PIPE)  # nobody reads: it stands still when the pipe is full
+    eventually(lambda: 0 < len(session.children(path)) < COUNT - 200)
+    process.send_signal(told)
+    out, err = process.communicate(timeout=30 * patience())
+    assert (process.returncode, b"Traceback" in err) == (130, False), err
+    written = out.split(b"\n")[:-1]
+    left = values(session, path)
+    assert written + left == filled
+    assert err.splitlines()[0] == f"{len(written)} drained from {path}".encode()
+
+
+def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(begin, filled, path, session, queue):
+    process = begin("drain", path, "--yes", stdout=subprocess.PIPE)
+    eventually(lambda: 0 < len(session.children(path)) < COUNT - 200)
+    process.kill()
+    out, _ = process.communicate(timeout=30 * patience())
+    written = out.split(b"\n")[:-1]
+    (seen,) = queue("ls", path, "--json").rows
+    assert 0 < seen["aside"] <= 400
+    assert "in the hands of a drain, which goes on or died (drain again)" in queue("ls", path).out.decode()
+    rest = queue("drain", path, "--yes").out.splitlines()
+    assert written == filled[: len(written)]
+    assert rest == filled[-len(rest) :]
+    assert COUNT <= len(written) + len(rest) <= COUNT + 400
+    assert session.children(f"{path}-meta/drained") == []
+
+
+def test_two_drains_do_not_get_in_each_others_way(begin, filled, path, queue):
+    process = begin("drain", path, "--yes", "--follow", stdout=subprocess.PIPE)
+    assert process.stdout.readline() == filled[0] + b"\n"
+    second = queue("drain", path, "--yes", "--session-timeout-s", "2")
+    assert (second.code, second.out) == (1, b"")
+    assert f"{path} is being drained by process " in second.err
+
+
+def test_a_drain_that_follows_gives_out_what_comes_until_ctrl_c(begin, path, queue, session):
+    assert queue("put", path, "a").code == 0
+    process = begin("drain", path, "--yes", "--follow", stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"a\n"
+    assert queue("put", path, "b", "c", "--kind", "plain").code == 0
+    assert [process.stdout.readline(), process.stdout.readline()] == [b"b\n", b"c\n"]
+    eventually(lambda: session.children(f"{path}-meta/drained") == [])
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30 * patience())
+    assert (process.returncode, err.decode()) == (0, f"3 drained from {path}\n")
+
+
+def test_items_are_stored_as_they_come_and_a_put_that_is_stopped_says_how_many(begin, path, session):
+    process = begin("put", path, stdin=subprocess.PIPE)
+    process.stdin.write(b"a\nb\nc")
+    process.stdin.flush()
+    eventually(lambda: values(session, path) == [b"a", b"b"])
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30 * patience())
+    assert (process.returncode, b"Traceback" in err) == (130, False), err
+    assert err.decode().endswith(f"2 stored in {path}\n")
+    assert values(session, path) == [b"a", b"b"]
+
+
+def test_a_put_that_is_killed_has_stored_the_first_ones_without_a_gap(begin, path, session, tmp_path):
+    wanted = [b"%06d" % n for n in range(60_000)]
+    (tmp_path / "items").write_bytes(b"\n".join(wanted))
+    with (tmp_path / "items").open("rb") as items:
+        process = begin("put", path, stdin=items)
+        eventually(lambda: len(session.children(path)) > 100)
+        process.kill()
+        process.wait()
+    found = values(session, path)
+    assert found == wanted[: len(found)]
+    assert Keeper(session, Places(path)).next_sequence() == len(found)
