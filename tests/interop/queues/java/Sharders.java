@@ -7,7 +7,8 @@ import org.apache.curator.framework.recipes.queue.QueueSharderPolicies;
 
 /**
  * {@code sharder HANDLE CLIENT PATH LEADER_PATH [threshold=N] [max=N] [check=MS] [consume=true] [lock=PATH]}, then {@code shard-put HANDLE HEX},
- * {@code shards HANDLE}, {@code close-sharder HANDLE}. Shards are plain queues; the lock path is common to all of them.
+ * {@code shards HANDLE}, {@code close-sharder HANDLE}. Shards are plain queues; each has its locks below the
+ * lock path, in a folder of its name.
  */
 final class Sharders {
     private Sharders() {}
@@ -43,7 +44,7 @@ final class Sharders {
                 peer.find(arguments.get(1), CuratorFramework.class),
                 (client, path) -> {
                     QueueBuilder<byte[]> builder = QueueBuilder.builder(client, consumer, new Raw(), path).putInBackground(false);
-                    return (lock.isEmpty() ? builder : builder.lockPath(lock)).buildQueue();
+                    return (lock.isEmpty() ? builder : builder.lockPath(lock + path.substring(path.lastIndexOf('/')))).buildQueue();
                 },
                 arguments.get(2),
                 arguments.get(3),
