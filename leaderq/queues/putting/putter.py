@@ -14,7 +14,8 @@ What happens on each failure:
 * **a bounded queue is full**: the put waits for room, without polling or listing;
 * **a put in the background fails**: listeners hear of it; if there are none it is logged, and raised by the next flush or the close;
 * **too much is on its way**: further puts wait (8192 znodes, 32 MiB), so memory stays bounded while the servers are away;
-* **close**: puts that wait for room, or for the servers, are given ``final_flush_s``; then they fail with ``QueueClosed``. It never hangs.
+* **close**: a put that somebody waits for, and that cannot be sent at once, raises ``QueueClosed``; those in the background are given
+  ``final_flush_s``, and fail then. It never hangs.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
 _START_S = 15.0
 _CLOSE_S = 2.0
+_GRACE_S = 0.25
+"""Puts that somebody waits for fail if they are not sent so soon after the close: for want of room, or of a connection."""
 _CHUNK = 256
 _ENOUGH = 500
 
@@ -148,6 +151,7 @@ class Putter(Generic[T]):
         if way is None:
             return
         deadline = now_s() + self._final_flush_s
+        self._backlog.wait_empty(min(_GRACE_S, self._final_flush_s))
         for put in way.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is not None):
             put.settle(error=QueueClosed("the queue was closed before this was sent"))
         way.hurry()
@@ -187,11 +191,16 @@ class Putter(Generic[T]):
         many = Many()
         try:
             self._stream(pairs, chunk, many, deadline)
-        finally:
-            left = many.wait(None if deadline is None else max(0.0, deadline - now_s()))
-            if left:
-                many.forget(self._give_up(many))
-                left = many.wait(0)
+        except Exception:  # of the iterable, or closed meanwhile: what was taken from it is seen through
+            many.wait(None if deadline is None else max(0.0, deadline - now_s()))
+            raise
+        except BaseException:  # Ctrl-C
+            self._give_up(many)
+            raise
+        left = many.wait(None if deadline is None else max(0.0, deadline - now_s()))
+        if left:
+            many.forget(self._give_up(many))
+            left = many.wait(0)
         if left or many.failed:
             unknown = [(None, ConnectionLost(f"{left} items were sent, and not answered in time"))] if left else []
             raise PutsFailed(stored=many.stored, failed=many.failed + left, failures=[*many.failures, *unknown])
@@ -231,7 +240,8 @@ class Putter(Generic[T]):
         return True
 
     def _give_up(self, many: Many) -> int:
-        puts = self._open_way().withdraw_those(lambda put: isinstance(put, Put) and put.waiter is many)
+        way = self._way
+        puts = way.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is many) if way is not None else []
         for put in puts:
             self._backlog.leave(1, put.size)
         return len(puts)

@@ -126,6 +126,8 @@ class Tally:
             self._is_open = True
             self._line.is_halted = False
         self._session.add_listener(self._heard)
+        if self._is_ephemeral_over():  # between the reading and the listening
+            self._heard(SessionState.LOST)
         self._pump()
 
     @property

@@ -1,0 +1,186 @@
+"""The pieces of the put path and of the recipes that need no server."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from leaderq import queues
+from leaderq.errors import ConfigurationError, PutsFailed, QueueClosed
+from leaderq.queues import BlockingQueueConsumer
+from leaderq.queues.delay_queue import due_ms
+from leaderq.queues.putting.backlog import Backlog
+from leaderq.queues.putting.put import KEPT_FAILURES, Many, Put
+from leaderq.queues.putting.sequences import WARN_FROM, Sequences
+from leaderq.queues.putting.telling import PutListener, Teller
+from leaderq.testing import eventually
+
+
+def test_the_public_names_are_these():
+    wanted = """BYTES JSON TEXT BlockingQueueConsumer DistributedDelayQueue DistributedIdQueue DistributedPriorityQueue
+        DistributedQueue ErrorMode Item PutListener QueueBuilder QueueConsumer QueueSerializer RetryPolicy SimpleDistributedQueue"""
+    assert set(wanted.split()) <= set(queues.__all__)
+    assert all(hasattr(queues, name) for name in queues.__all__)
+
+
+def test_a_backlog_lets_in_as_many_as_fit_and_one_that_never_fits_when_it_is_alone():
+    backlog = Backlog(max_items=2, max_bytes=100)
+    assert backlog.enter(1, 1000)
+    assert not backlog.enter(1, 1, 0.0)
+    assert backlog.enter(1, 1, at_once=True)
+    backlog.leave(1, 1000)
+    assert backlog.enter(1, 99)
+    assert not backlog.enter(1, 0, 0.0)
+    assert not backlog.wait_empty(0)
+    backlog.leave(2, 100)
+    assert backlog.wait_empty(0)
+
+
+def test_whoever_waits_to_enter_a_backlog_is_woken_by_room_and_by_its_end():
+    backlog = Backlog(max_items=1)
+    backlog.enter(1, 1)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(backlog.enter, 1, 1) for _ in range(2)]
+        eventually(lambda: backlog._waiters == 2)
+        backlog.leave(1, 1)
+        eventually(lambda: any(one.done() for one in waiting))
+        backlog.close()
+        eventually(lambda: all(one.done() for one in waiting))
+    outcomes = [one.exception() for one in waiting]
+    assert sorted(type(error).__name__ for error in outcomes) == ["NoneType", "QueueClosed"]
+    with pytest.raises(QueueClosed):
+        backlog.enter(1, 1)
+
+
+@pytest.mark.parametrize("number, warns", [(0, False), (WARN_FROM - 1, False), (WARN_FROM, True), (-5, True)])
+def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, warns: bool):
+    sequences = Sequences("/q")
+    for _ in range(5000):
+        sequences.saw(f"/q/queue-{number:010}")
+    assert caplog.text.count("has come to number") == warns
+    assert sequences.has_warned is warns
+
+
+def test_most_numbers_are_not_even_looked_at(caplog: Any):
+    sequences = Sequences("/q")
+    sequences.saw("/q/queue-0000000000")
+    for _ in range(1023):
+        sequences.saw("/q/queue-2147483647")
+    assert not sequences.has_warned
+    sequences.saw("/q/queue-2147483647")
+    assert sequences.has_warned
+
+
+def test_listeners_are_told_in_order_on_one_thread_although_one_of_them_fails():
+    teller, heard, threads = Teller("t"), [], set()
+
+    class Good(PutListener):
+        def put_completed(self, item: Any) -> None:
+            heard.append(item)
+            threads.add(threading.current_thread())
+            assert teller.is_here
+
+    class Bad(PutListener):
+        def put_completed(self, item: Any) -> None:
+            raise ValueError("bad listener")
+
+    done: list[int] = []
+    good = Good()
+    for listener in (Bad(), good):
+        teller.add(listener)
+    for number in range(100):
+        teller.tell(
+            lambda listener, number=number: listener.put_completed(number), lambda number=number: done.append(number)
+        )
+    teller.remove(good)
+    teller.stop(10)
+    assert heard == done == list(range(100))
+    assert len(threads) == 1
+    assert not teller.is_here
+    Teller("unused").stop(0)
+
+
+def test_many_failures_are_counted_and_the_first_are_kept():
+    many = Many()
+    many.expect(3)
+    put = Put("/q/queue-", b"", 0, lambda *_: None, ["v"])
+    many.heard(put, None)
+    assert many.wait(0) == 2
+    many.heard(put, QueueClosed("x"))
+    many.forget(1)
+    assert many.wait(0) == 0
+    for number in range(2 * KEPT_FAILURES):
+        many.fail(number, ValueError(number))
+    assert (many.stored, many.failed, len(many.failures)) == (1, 2 * KEPT_FAILURES + 1, KEPT_FAILURES)
+    error = PutsFailed(stored=1, failed=2, failures=[("v", ValueError("why"))])
+    assert str(error) == "2 items of 3 were not stored, or not certainly; the first: ValueError: why"
+
+
+def test_due_times_are_rounded_to_milliseconds_and_only_one_is_given():
+    moment = datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)
+    assert due_ms(delay_s=None, due=moment, now_s=0) == 1_700_000_000_000
+    assert due_ms(delay_s=None, due=1.2345, now_s=0) == 1234
+    assert due_ms(delay_s=1.5, due=None, now_s=10.0) == 11_500
+    assert due_ms(delay_s=None, due=None, now_s=10.0) == 10_000
+    for delay_s, due in ((1.0, 1.0), (-0.1, None), (float("nan"), None)):
+        with pytest.raises(ConfigurationError):
+            due_ms(delay_s=delay_s, due=due, now_s=0)
+
+
+def consuming(consumer: BlockingQueueConsumer[Any], pool: ThreadPoolExecutor, *values: Any) -> list[Any]:
+    futures = []
+    for count, value in enumerate(values, 1):
+        futures.append(pool.submit(consumer.consume, value))
+        eventually(lambda count=count: consumer.size() == count)
+    return futures
+
+
+def test_a_thread_ends_what_it_took_first_and_others_what_was_taken_first():
+    consumer: BlockingQueueConsumer[str] = BlockingQueueConsumer()
+    with ThreadPoolExecutor(3) as pool, ThreadPoolExecutor(1) as other:
+        futures = consuming(consumer, pool, "a", "b", "c")
+        assert consumer.items() == ["a", "b", "c"]
+        assert other.submit(consumer.take, 10).result() == "a"
+        assert [consumer.take(10), consumer.take(10)] == ["b", "c"]
+        consumer.task_done()
+        eventually(futures[1].done)
+        consumer.task_failed(ValueError("c failed"))
+        assert isinstance(futures[2].exception(10), ValueError)
+        assert not futures[0].done()
+        consumer.task_done()
+        assert futures[0].result(10) is None
+
+
+def test_a_full_blocking_consumer_waits_and_refuses_nothing():
+    consumer: BlockingQueueConsumer[str] = BlockingQueueConsumer(capacity=1)
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(consumer.consume, value) for value in "ab"]
+        eventually(lambda: consumer.size() == 1)
+        drained: list[str] = []
+        while len(drained) < 2:
+            consumer.drain_to(drained)
+        assert sorted(drained) == ["a", "b"]
+        consumer.task_done()
+        consumer.task_done()
+        assert [future.result(10) for future in futures] == [None, None]
+    with pytest.raises(ConfigurationError):
+        BlockingQueueConsumer(capacity=0)
+
+
+def test_closing_a_blocking_consumer_wakes_all_who_wait():
+    consumer: BlockingQueueConsumer[str] = BlockingQueueConsumer(capacity=1)
+    with ThreadPoolExecutor(3) as pool:
+        futures = [pool.submit(consumer.consume, value) for value in "ab"]
+        eventually(lambda: consumer.size() == 1)
+        consumer.take(10)
+        eventually(lambda: consumer.size() == 1)
+        consumer.close()
+        assert all(isinstance(future.exception(10), QueueClosed) for future in futures)
+        for act in (consumer.take, consumer.task_done):
+            with pytest.raises(QueueClosed):
+                act()
+        assert isinstance(pool.submit(consumer.consume, "late").exception(10), QueueClosed)
