@@ -111,6 +111,21 @@ def test_a_career_built_on_ad_billing_stands_under_its_own_name(tmp_path: Path, 
     assert career_name(names["NightlyBilling"]) == "nightly-billing"  # type: ignore[arg-type]
 
 
+@pytest.mark.timeout(200)
+def test_the_queues_example_does_what_its_readme_says(reader: Read) -> None:
+    _install, servers, mailer, put, ls, put_bad, dead = commands(EXAMPLES / "queues" / "README.rst")
+    user = reader(EXAMPLES / "queues")
+    user.starts_servers(servers)
+    anna = user.opens(mailer)
+    anna.wait_for("anna waits for mails")
+    user.types(put)
+    anna.wait_for("anna sends 'hello carol'")
+    assert "/mail" in user.types(ls)
+    user.types(put_bad)
+    eventually(lambda: "nobody lives at 'bad address'" in user.types(dead), timeout_s=30)
+    assert anna.interrupt() == 0
+
+
 def test_the_demo_runs_the_files_of_the_example() -> None:
     from leaderq.cli.demo import ad_billing
 
