@@ -1,0 +1,169 @@
+"""A drain on real znodes: beside consumers, through lost answers, when its session ends, and what it leaves behind."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from leaderq.errors import LeaderqError, RequestRefused
+from leaderq.queues import DistributedQueue
+from leaderq.queues.keeping import Draining, Keeper
+from leaderq.queues.places import Places
+from leaderq.queues.wire.payload import encode
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session, connect
+
+MULTI = 14
+Put = Callable[[int], list[bytes]]
+
+
+@pytest.fixture
+def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
+    with connect(zookeeper_server.address) as opened:
+        opened.ensure_path(f"{znode_root}/q")
+        opened.ensure_path(f"{znode_root}/locks")
+        yield opened
+
+
+@pytest.fixture
+def places(znode_root: str) -> Places:
+    return Places(f"{znode_root}/q", f"{znode_root}/locks")
+
+
+@pytest.fixture
+def put(session: Session, places: Places) -> Put:
+    def make(count: int) -> list[bytes]:
+        items = [b"%04d" % n for n in range(count)]
+        session.multi_batches(
+            [[Create(f"{places.path}/queue-", encode([one]), sequential=True)] for one in items], timeout_s=60
+        )
+        return items
+
+    return make
+
+
+def drained(draining: Draining, limit: int | None = None) -> list[bytes]:
+    out: list[bytes] = []
+    for batch in draining.batches(limit):
+        for one in batch:
+            out += one.items or ()
+            draining.keep(one)
+    return out
+
+
+def aside(session: Session, places: Places) -> list[str]:
+    return session.children(f"{places.meta}/drained")
+
+
+@pytest.mark.parametrize("is_locking", [False, True])
+def test_a_lost_answer_to_any_of_its_multis_loses_and_doubles_nothing(
+    zookeeper_server, fault_proxy, session, places, put, is_locking
+):
+    where = places if is_locking else Places(places.path)
+    for nth in range(1, 8):
+        wanted = put(600)
+        proxy = fault_proxy(zookeeper_server.address)
+        with connect(proxy.address, timeout_s=4.0) as cut:
+            seen = iter(range(nth))
+
+            def is_nth(request: bytes, seen: Iterator[int] = seen) -> bool:
+                is_multi = len(request) >= 8 and struct.unpack_from("!i", request, 4)[0] == MULTI
+                return is_multi and next(seen, None) is None
+
+            proxy.drop_reply_to(is_nth)
+            with Keeper(cut, where).drain() as draining:
+                assert drained(draining) == wanted
+        assert proxy.dropped == 1, nth
+        assert (session.children(places.path), aside(session, places), session.children(places.lock_path or "")) == (
+            [],
+            [],
+            [],
+        )
+
+
+def test_what_was_not_kept_goes_back_to_its_place_with_its_data(session, places, put):
+    wanted = put(40)
+    before = [(one.name, one.data) for one in Keeper(session, places).browse()]
+    with pytest.raises(ZeroDivisionError), Keeper(session, places).drain() as draining:
+        batch = next(draining.batches())
+        assert len(batch) == len(aside(session, places)) == 16
+        draining.keep(batch[0])
+        draining.keep(batch[2])
+        raise ZeroDivisionError
+    assert [(one.name, one.data) for one in Keeper(session, places).browse()] == [before[1], *before[3:]]
+    assert aside(session, places) == []
+    with Keeper(session, places).drain() as draining:
+        assert drained(draining, limit=3) == [wanted[1], *wanted[3:5]]
+        assert drained(draining) == wanted[5:]
+
+
+def test_consumers_and_a_drain_share_a_queue_without_loss_or_double(session, zookeeper_server, places, put):
+    wanted = put(1500)
+    consumed: list[bytes] = []
+    with connect(zookeeper_server.address) as theirs:
+        queue = DistributedQueue(theirs, places.path, lock_path=places.lock_path, consumer=consumed.append)
+        with queue, Keeper(session, places).drain() as draining:
+            out: list[bytes] = []
+
+            def is_empty() -> bool:
+                out.extend(drained(draining))
+                return queue.depth() == 0
+
+            eventually(is_empty, timeout_s=60)
+    assert sorted(out + consumed) == wanted
+    assert aside(session, places) == []
+
+
+def test_a_drain_whose_session_ends_writes_nothing_more_and_the_next_one_finds_all(session, zookeeper_server, places, put):
+    wanted = put(50)
+    with connect(zookeeper_server.address, timeout_s=4.0) as lost:
+        draining = Keeper(lost, places, patience_s=5.0).drain()
+        with pytest.raises(LeaderqError), draining:
+            batch = next(draining.batches())
+            lost.replace("the test wants it")
+            with Keeper(session, places).drain() as next_one:
+                assert drained(next_one) == wanted
+            for one in batch:
+                draining.keep(one)
+    assert (session.children(places.path), aside(session, places)) == ([], [])
+
+
+def test_one_drains_at_a_time_and_another_waits_until_it_is_done_or_gives_up(session, zookeeper_server, places, put):
+    wanted = put(3)
+    with connect(zookeeper_server.address, timeout_s=4.0) as second:
+        with Keeper(session, places).drain():
+            with pytest.raises(RequestRefused, match=r"is being drained by process .*; one at a time"):
+                Keeper(second, places).drain().__enter__()
+            out: list[bytes] = []
+
+            def wait_and_drain() -> None:
+                with Keeper(second, places).drain() as draining:
+                    out.extend(drained(draining))
+
+            waiting = threading.Thread(target=wait_and_drain)
+            waiting.start()
+            eventually(lambda: len(session.children(f"{places.meta}/drains")) == 2)
+        waiting.join(30)
+    assert out == wanted
+
+
+def test_a_name_that_is_there_again_is_not_overwritten_by_what_was_set_aside(session, places):
+    session.ensure_path(f"{places.meta}/drained")
+    session.create(f"{places.meta}/drained/queue-0000000000", encode([b"old"]))
+    session.create(f"{places.path}/queue-", encode([b"new"]), sequential=True)
+    with Keeper(session, places).drain() as draining:
+        assert drained(draining) == [b"new", b"old"]
+
+
+def test_a_drain_is_woken_by_what_comes(session, places, put):
+    put(2)
+    with Keeper(session, places).drain() as draining:
+        assert len(drained(draining)) == 2
+        draining.settle()
+        threading.Timer(0.2, lambda: put(1)).start()
+        draining.await_items(30)
+        assert drained(draining) == [b"0000"]

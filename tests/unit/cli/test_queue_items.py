@@ -1,0 +1,156 @@
+"""How the verbs about queues read items and show them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
+from leaderq.cli.queue.output import ItemWriter
+from leaderq.cli.queue.showing import brief, item_json, item_row, json_value, local, queue_row
+from leaderq.cli.queue.streaming import write_long_table
+from leaderq.errors import ConfigurationError
+from leaderq.queues.keeping import Browsed, Overview
+from leaderq.queues.keeping.browsing import read
+from leaderq.queues.wire.kinds import Kind
+from leaderq.queues.wire.payload import encode
+from leaderq.zookeeper import Stat
+
+STAT = Stat(0, 0, 1_700_000_000_000, 0, 4, 0, 0, 0, 0, 0, 0)
+
+
+class Trickle:
+    """A stream that gives a few bytes at a time."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self._source, self._size = io.BytesIO(data), size
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self._source.read(self._size)
+
+
+def item(name: str, *values: bytes) -> Browsed:
+    return read(name, encode(values), STAT)
+
+
+@given(values=st.lists(st.binary().filter(lambda one: b"\n" not in one)), size=st.integers(1, 9))
+def test_lines_are_what_they_were_however_they_come(values, size):
+    data = b"".join(value + b"\n" for value in values)
+    assert [one for batch in pieces(Trickle(data, size), b"\n") for one in batch] == values
+
+
+def test_the_last_item_needs_no_end_and_a_line_without_end_is_refused():
+    assert list(pieces(io.BytesIO(b"a\n\nb"), b"\n")) == [[b"a", b""], [b"b"]]
+    assert list(pieces(io.BytesIO(b"a\0\n\0"), b"\0")) == [[b"a", b"\n"]]
+    with pytest.raises(ConfigurationError, match="item 2 is longer than 4194304 bytes"):
+        list(pieces(io.BytesIO(b"a\n" + bytes(5 << 20)), b"\n"))
+
+
+def test_values_share_znodes_across_what_comes_at_a_time_and_pauses_are_told():
+    batches = [[b"a", b"b", b"c"], [b"d"], [b"e"]]
+    entries = list(grouped(numbered(batches), 2, Keys))
+    assert entries == [
+        Entry(1, (b"a", b"b"), Keys()),
+        None,
+        Entry(3, (b"c", b"d"), Keys()),
+        None,
+        None,
+        Entry(5, (b"e",), Keys()),
+    ]
+
+
+def test_what_one_verb_writes_the_other_reads():
+    for kind, name, keys in (
+        (Kind.ID, "queue-|x|0000000001", Keys(id="x")),
+        (Kind.PRIORITY, "queue-0FFFFFFFB0000000001", Keys(priority=-5)),
+        (Kind.DELAY, "queue-|18BCFE56800|0000000001", Keys(due_ms=1_700_000_000_000)),
+        (Kind.PLAIN, "queue-0000000001", Keys()),
+    ):
+        said = json.dumps(item_json(item(name, b"text", b"\xff", b""), kind))
+        assert from_json(7, said.encode()) == Entry(7, (b"text", b"\xff", b""), keys)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{", "is not JSON"),
+        (b'"a"', "is no JSON object"),
+        (b"{}", 'has neither "values", a list, nor "value"'),
+        (b'{"values": "a"}', "nor"),
+        (b'{"values": [null]}', "neither text nor"),
+        (b'{"values": [{"base64": "?"}]}', "is not base64"),
+        (b'{"value": "a", "priority": true}', 'has a "priority" that is no whole number'),
+        (b'{"value": "a", "id": 3}', 'has a "id" that is no text'),
+        (b'{"corrupt": "x", "data": ""}', "was a corrupt item"),
+    ],
+)
+def test_a_line_that_is_no_item_says_why(line, said):
+    with pytest.raises(BadEntry, match=said):
+        from_json(1, line)
+
+
+def test_base64_is_taken_exactly():
+    assert from_base64(b"/wo=") == b"\xff\n"
+    with pytest.raises(BadEntry):
+        from_base64(b"/w o=")
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"plain", "plain"),
+        ("ä\n\t\x1b[31m".encode(), r"ä\n\t\x1b[31m"),
+        (b"\xff\x00", "(hexadecimal) ff 00"),
+        (b"", ""),
+        (b"x" * 60, "x" * 60),
+        (b"x" * 61, "x" * 59 + "…"),
+        ("ä".encode() * 500, "ä" * 59 + "…"),
+        (b"\xff" * 500, "(hexadecimal) " + "ff " * 15 + "…"),
+    ],
+)
+def test_an_item_is_shown_on_one_short_line_that_harms_no_terminal(data, shown):
+    assert brief(data) == shown
+
+
+def test_values_are_text_where_they_are_some_and_marked_where_not():
+    assert json_value("ä".encode()) == "ä"
+    assert json_value(b"\xff") == {"base64": "/w=="}
+
+
+def test_times_that_no_calendar_holds_are_shown_as_numbers():
+    far = item("queue-|7FFFFFFFFFFFFFFF|0000000001", b"a")
+    assert item_row(far, Kind.DELAY, with_locks=False)[1] == "9223372036854775807 ms"
+    said = item_json(far, Kind.DELAY)
+    assert (said["due"], said["due_ms"]) == (None, 9223372036854775807)
+    assert local(None) is None
+
+
+def test_a_queue_near_the_end_of_its_numbers_says_so():
+    row = queue_row(Overview("/q", True, Kind.PLAIN, 1, next_sequence=2**31 - 5, oldest_ms=0), 61_000)
+    assert row[7:] == ("1 m 1 s", "its numbers run out at 2147483647")
+
+
+def test_the_writer_counts_what_a_reader_will_take_for_several():
+    out = io.BytesIO()
+    writer = ItemWriter(as_json=False, as_base64=False, null=False, stream=out)
+    writer.write(item("queue-0000000001", b"a\nb", b"c"))
+    writer.write(item("queue-0000000002"))
+    assert (out.getvalue(), writer.ambiguous) == (b"a\nb\nc\n", 1)
+
+
+def test_a_long_table_is_as_wide_as_its_first_rows_and_written_as_it_comes(capsys):
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for n in range(150):
+            if n == 120:
+                assert capsys.readouterr().out.count("\n") > 110
+            yield n, "x" * (n // 100 * 9)
+
+    assert write_long_table(("N", "X"), rows()) == 150
+    assert write_long_table(("N",), []) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "149  xxxxxxxxx"
