@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """A znode's metadata. ``ephemeral_owner`` is the id of the owning session, 0 for a persistent znode.
 
     ``version`` counts data writes since the znode was created, and starts at 0 again when it is deleted and created anew:

@@ -225,7 +225,7 @@ def _read_strings(buffer: bytes, offset: int) -> tuple[list[str], int]:
 
 
 def _read_stat(buffer: bytes, offset: int) -> tuple[Stat, int]:
-    return Stat(*_STAT.unpack_from(buffer, offset)), offset + _STAT.size
+    return Stat._make(_STAT.unpack_from(buffer, offset)), offset + _STAT.size
 
 
 def _read_failed(buffer: bytes, offset: int) -> tuple[Failed, int]:
