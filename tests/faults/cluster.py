@@ -13,6 +13,7 @@ from leaderq.election import Operator, View
 from leaderq.testing import eventually
 from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.fault_proxy import FaultProxy
+from leaderq.testing.waiting import patience
 
 CAREERS = Path(__file__).parent / "careers"
 NAMES = ("a", "b", "c")
@@ -37,7 +38,9 @@ class Cluster:
     ) -> None:
         self._target, self._kafka, self._environment = target, kafka, dict(environment)
         self._session_timeout_s = session_timeout_s
-        self._arguments = ["--root", root, "--cool-off-s", "0.2", *arguments]
+        # Who is started while the broker is away waits for it as long as the test does.
+        waiting = ["--connect-timeout-s", str(PATIENCE_S * patience())]
+        self._arguments = ["--root", root, "--cool-off-s", "0.2", *waiting, *arguments]
         self.proxies = {name: proxy(zookeeper) for name in NAMES}
         self.candidates: dict[str, CandidateProcess] = {}
         self.session = connect(zookeeper)

@@ -38,6 +38,7 @@ class Zombie:
         leader = self._cluster.candidates[view.leader]
         wish = self._hold / view.leader
         wish.touch()
+        self._feeder.feed(SHARE).join()  # what was fed before may all have been handled by now
         self._cluster.eventually((self._hold / f"{view.leader}.held").exists, "the leader is in the middle of a batch")
         self._cluster.proxies[view.leader].black_hole()
         os.kill(leader.worker_pid, signal.SIGSTOP)

@@ -52,13 +52,13 @@ def test_a_lag_is_seen_to_shrink_at_the_pace_the_career_allows(
         arguments=["--root", root],
         environment=environment(),
     ):
-        first = eventually(lambda: (seen := drain()).get("rate_per_s") and seen, timeout_s=30)
+        first = eventually(lambda: (seen := drain()).get("rate_per_s") and seen, timeout_s=30, interval_s=0.5)
         assert (first["fresh"], first["term"], first["group"]) == (True, 1, topic)
         assert set(first["partitions"]) == {f"{topic}-0", f"{topic}-1"}
         assert 0 < first["lag"] < 800
         assert first["catch_up_s"] > 0
         assert sum(row["end"] for row in first["partitions"].values()) == 800
-        later = eventually(lambda: (seen := drain())["lag"] < first["lag"] and seen, timeout_s=30)
+        later = eventually(lambda: (seen := drain())["lag"] < first["lag"] and seen, timeout_s=30, interval_s=0.5)
         # Never beyond the limit: a second's worth at first, and 40 in each second between the two reports.
         assert first["lag"] - later["lag"] <= 40 * (later["at"] - first["at"]) + 40 + 20
         saved = sum(committed(kafka_broker.address, topic, topic).values())

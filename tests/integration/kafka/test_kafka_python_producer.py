@@ -30,7 +30,7 @@ class KafkaPythonMember(Member):
             self.consumer.poll(timeout_ms=100)
             return len(self.consumer.assignment()) == 4
 
-        eventually(joined, message="the consumer is a member")
+        eventually(joined, timeout_s=20, message="the consumer is a member")
 
     def metadata(self) -> Any:
         return self.consumer.group_metadata()
