@@ -43,7 +43,7 @@ def theirs(java: JavaClient, znode_root: str) -> Callable[..., JavaSharder]:
 
 
 @pytest.mark.xfail(
-    reason="a shard's side data lie at <shard>-meta, in the sharder's queue path, where Java takes every child for a shard and puts into it;"
+    reason="side data of a shard lie at <shard>-meta, in the sharder's queue path, where Java takes every child for a shard;"
     " they have to lie beside the sharder's path (leaderq.queues.places)"
 )
 def test_each_side_takes_up_the_shards_of_the_other_and_nothing_else(
@@ -85,10 +85,12 @@ def test_what_one_side_puts_into_any_shard_is_consumed_once_by_either(
 
 
 def test_both_stand_in_one_latch_and_one_of_them_leads(
-    ours: Callable[..., Ours], theirs: Callable[..., JavaSharder], java: JavaClient, znode_root: str
+    ours: Callable[..., Ours], theirs: Callable[..., JavaSharder], java: JavaClient, session: Session, znode_root: str
 ) -> None:
     javas = theirs()
+    eventually(lambda: len(session.children(f"{znode_root}/latch")) == 1, message="Java stands in the latch")
     with ours() as sharder:
+        eventually(lambda: len(session.children(f"{znode_root}/latch")) == 2)
         onlooker = java.latch(f"{znode_root}/latch", "onlooker")
         eventually(lambda: onlooker.participants == {"", "ours", "onlooker"})
         assert onlooker.leader == "", "Java, which came first"
