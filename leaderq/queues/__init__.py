@@ -17,6 +17,7 @@ from leaderq.queues.putting import PutListener
 from leaderq.queues.queue import DistributedQueue
 from leaderq.queues.retrying import ErrorMode, RetryPolicy
 from leaderq.queues.serializers import BYTES, JSON, TEXT, QueueSerializer
+from leaderq.queues.sharding import QueueAllocator, QueueSharder, QueueSharderPolicies
 from leaderq.queues.simple import SimpleDistributedQueue
 
 __all__ = [
@@ -31,9 +32,12 @@ __all__ = [
     "ErrorMode",
     "Item",
     "PutListener",
+    "QueueAllocator",
     "QueueBuilder",
     "QueueConsumer",
     "QueueSerializer",
+    "QueueSharder",
+    "QueueSharderPolicies",
     "RetryPolicy",
     "SimpleDistributedQueue",
 ]

@@ -9,12 +9,16 @@
     <path>-meta/control             persistent: an operator's wish that consumers pause
     <path>-dead/<item>              dead letters, named and framed as items of the same kind
     <lock path>/<item name>         ephemeral: being worked on (Curator's own format)
+
+Of a shard, ``<root>/queue-<uuid>``, they lie beside the sharder's root: below ``<root>-side/`` (see
+:func:`~leaderq.queues.wire.shards.beside`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from leaderq.queues.wire.shards import beside
 from leaderq.zookeeper.paths import join
 
 
@@ -28,7 +32,7 @@ class Places:
     @property
     def meta(self) -> str:
         """What all side data is below."""
-        return f"{self.path}-meta"
+        return f"{beside(self.path)}-meta"
 
     @property
     def members(self) -> str:
@@ -53,7 +57,7 @@ class Places:
     @property
     def dead(self) -> str:
         """The queue of dead letters."""
-        return f"{self.path}-dead"
+        return f"{beside(self.path)}-dead"
 
     def item(self, name: str) -> str:
         """The znode of an item."""

@@ -13,6 +13,7 @@ from leaderq import queues
 from leaderq.errors import ConfigurationError, PutsFailed, QueueClosed
 from leaderq.queues import BlockingQueueConsumer
 from leaderq.queues.delay_queue import due_ms
+from leaderq.queues.places import Places
 from leaderq.queues.putting.backlog import Backlog
 from leaderq.queues.putting.put import KEPT_FAILURES, Many, Put
 from leaderq.queues.putting.sequences import WARN_FROM, Sequences
@@ -22,9 +23,22 @@ from leaderq.testing import eventually
 
 def test_the_public_names_are_these():
     wanted = """BYTES JSON TEXT BlockingQueueConsumer DistributedDelayQueue DistributedIdQueue DistributedPriorityQueue
-        DistributedQueue ErrorMode Item PutListener QueueBuilder QueueConsumer QueueSerializer RetryPolicy SimpleDistributedQueue"""
-    assert set(wanted.split()) <= set(queues.__all__)
+        DistributedQueue ErrorMode Item PutListener QueueAllocator QueueBuilder QueueConsumer QueueSerializer QueueSharder
+        QueueSharderPolicies RetryPolicy SimpleDistributedQueue"""
+    assert sorted(wanted.split()) == sorted(queues.__all__)
     assert all(hasattr(queues, name) for name in queues.__all__)
+
+
+def test_side_data_lie_beside_a_queue_and_for_a_shard_beside_its_sharder():
+    places = Places("/jobs", "/locks")
+    assert (places.meta, places.dead, places.lock("queue-1")) == ("/jobs-meta", "/jobs-dead", "/locks/queue-1")
+    name = "queue-0b0a3c55-6f5c-4c39-8f1c-000000000001"
+    shard = Places(f"/jobs/{name}")
+    assert (shard.path, shard.item("queue-1")) == (f"/jobs/{name}", f"/jobs/{name}/queue-1")
+    assert shard.members == f"/jobs-side/{name}-meta/members"
+    assert (shard.tallies, shard.dead) == (f"/jobs-side/{name}-meta/tallies", f"/jobs-side/{name}-dead")
+    with pytest.raises(ValueError, match="no lock path"):
+        shard.lock("queue-1")
 
 
 def test_a_backlog_lets_in_as_many_as_fit_and_one_that_never_fits_when_it_is_alone():
