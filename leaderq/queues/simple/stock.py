@@ -1,12 +1,12 @@
 """What a taker of a simple queue knows of it: which items are left, which of those it has read, which of those it claims (pure).
 
-The list of a queue is used up before it is asked for again, for whatever is put later goes behind it. Items are read some way ahead
+The list of a queue is used up before it is asked for again, for whatever is put later goes behind it. Items are read in blocks, ahead
 of the claims; what was read says nothing about who will have the item.
 
-Who takes first has it, so takers that all begin at the head of one list are in each other's way. A lone taker never notices anybody,
-and takes the head, always. A taker that found an item gone gives way: it takes one of the first :attr:`Stock.spread` items, by
-chance, twice as many after each such find, :data:`WIDEST` at most, and fewer again while nobody is in its way. It passes over the head
-:data:`WIDEST` times in a row at most.
+Who takes first has it, so takers that all begin at the head of one list are in each other's way. A lone taker never notices anybody:
+its blocks begin at the head, always. A taker that found an item gone gives way: it leaves its block, and the next begins at one of
+the first :attr:`Stock.spread` items, by chance. That is twice as many after each such find, :data:`WIDEST` at most, and fewer again
+with each item that it gets. So takers soon work on blocks of their own. No head is passed over more than :data:`PATIENCE` times in a row.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from leaderq.queues.wire.kinds import Kind
 from leaderq.queues.wire.names import is_item, sort_key
 
-WIDEST = 64
+WIDEST = 1024
 """Items at the head that takers in each other's way spread over, at most."""
-_AHEAD, _FIRST_AHEAD = 100, 16
+PATIENCE = 32
+"""How often a taker passes over the head before it goes there."""
+_AHEAD, _FIRST_AHEAD, _LEAST_AHEAD, _MOST_AHEAD = 100, 16, 8, 800
 _AHEAD_BYTES = 256 * 1024
 _ITEM_BYTES = 80  # its metadata in the answer
-_NARROWING = 0.93
+_NARROWING = 0.98
+_FORGETTING = 0.93
 _order = sort_key(Kind.SIMPLE)
 
 
@@ -49,12 +53,14 @@ class Stock:
     def __init__(self, chance: random.Random | None = None) -> None:
         self._chance = chance or random.Random()
         self._unread: deque[str] = deque()
+        self._start = 0  # where in there the next block begins
         self._read: list[Held] = []
         self._claimed: set[str] = set()
         self._passed = 0
         self._typical_bytes = 0.0
+        self._stretch = 1  # blocks are longer after one that was all gone
         self.spread = 1.0
-        """How many items at the head it chooses from; 1: it takes the first."""
+        """How many items at the head a block may begin at; 1: at the first."""
 
     def __len__(self) -> int:
         """Items believed to be left."""
@@ -78,41 +84,47 @@ class Stock:
         return self._unread[0] if self._unread else None
 
     def drop(self, name: str) -> None:
-        """This one is gone."""
+        """This one, at the head, is gone."""
         if self._unread and self._unread[0] == name:
             self._unread.popleft()
         else:
             self._read = [held for held in self._read if held.name != name]
 
     def next_unread(self, wanted: int) -> list[str]:
-        """What to read next, if ``wanted`` items are to be claimed."""
+        """The next block, if ``wanted`` items are to be claimed."""
+        if not self._unread:
+            return []
+        self._start = self._chance.randrange(min(int(self.spread), len(self._unread)))
+        if self._start and self._passed >= PATIENCE:
+            self._start = 0
         fits = int(_AHEAD_BYTES / self._typical_bytes) if self._typical_bytes else _FIRST_AHEAD
-        count = max(1, min(max(wanted, _AHEAD), fits))
-        return [self._unread[at] for at in range(min(count, len(self._unread)))]
+        sought = _AHEAD if self.spread < 2 else min(_AHEAD, max(_LEAST_AHEAD, int(self.spread) // 4))
+        count = max(1, min(max(wanted, sought), fits)) * self._stretch
+        return list(islice(self._unread, self._start, self._start + count))
 
     def learned(self, names: Sequence[str], found: Sequence[Held | None]) -> None:
-        """These, of :meth:`next_unread`, were read; ``None``: it is gone. Does nothing if much has changed meanwhile."""
-        if [self._unread[at] for at in range(min(len(names), len(self._unread)))] != names:
+        """The block was read; ``None``: that item is gone. Does nothing if much has changed meanwhile."""
+        start = self._start
+        if list(islice(self._unread, start, start + len(names))) != names:
             return
+        self._unread.rotate(-start)
+        for _ in names:
+            self._unread.popleft()
+        self._unread.rotate(start)
+        self._passed = self._passed + 1 if start else 0
+        self._stretch = 1 if any(found) else min(2 * self._stretch, _MOST_AHEAD // _AHEAD)
         is_mixed = bool(self._read)
         for held in found:
-            self._unread.popleft()
             if held is not None:
                 self._read.append(held)
-                self._typical_bytes = max(len(held.data) + _ITEM_BYTES, self._typical_bytes * _NARROWING)
+                self._typical_bytes = max(len(held.data) + _ITEM_BYTES, self._typical_bytes * _FORGETTING)
         if is_mixed:
             self._read.sort(key=_place)
 
     def pick(self, wanted: int) -> list[Held]:
         """Up to ``wanted`` items to claim, in their order; none if something must be read first."""
-        if not self._read:
-            return []
-        start = self._chance.randrange(min(int(self.spread), len(self._read)))
-        if start and self._passed >= WIDEST:
-            start = 0
-        self._passed = self._passed + 1 if start else 0
-        picked = self._read[start : start + wanted]
-        del self._read[start : start + wanted]
+        picked = self._read[:wanted]
+        del self._read[:wanted]
         self._claimed.update(held.name for held in picked)
         return picked
 
@@ -122,22 +134,27 @@ class Stock:
         self.spread = max(1.0, self.spread * _NARROWING)
 
     def missed(self, held: Held) -> None:
-        """Somebody else was quicker, as perhaps with all that was read ahead: it is read again, which costs less than to find out."""
+        """Somebody else was quicker, and is likely to be at the rest of the block too."""
         self._claimed.discard(held.name)
         self.spread = min(float(WIDEST), self.spread * 2)
-        self._unread.extendleft(one.name for one in reversed(self._read))
-        self._read.clear()
+        self._leave([])
 
     def give_back(self, held: Held, *, is_changed: bool = False) -> None:
         """It was not claimed after all; ``is_changed``: and must be read again."""
         self._claimed.discard(held.name)
         if is_changed:
-            self._unread.extendleft(one.name for one in reversed(self._read))
-            self._read.clear()
-            self._unread.appendleft(held.name)
+            self._leave([held.name])
         else:
             insort(self._read, held, key=_place)
 
     def let_go(self, held: Held) -> None:
         """Nobody knows what became of the claim."""
         self._claimed.discard(held.name)
+
+    def _leave(self, more: Sequence[str]) -> None:
+        """What was read is unread again, in its place, which is not far from the head."""
+        again = [*(held.name for held in self._read), *more]
+        self._read.clear()
+        if again:
+            again += [self._unread.popleft() for _ in range(min(2 * WIDEST, len(self._unread)))]
+            self._unread.extendleft(sorted(again, key=_order, reverse=True))

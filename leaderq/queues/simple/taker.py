@@ -3,8 +3,8 @@
 Who is authoritative: the znodes; whoever deletes one has the item. Deletions go through a tally, so that "I did it" and "somebody
 else did" are told apart although an answer was lost.
 
-States of an item, as seen from here: *listed*, *read*, *claimed* (its deletion is on its way), *taken*; or *late*: claimed for a caller
-whose time was up, found to be ours afterwards, and kept for the next who asks. A caller's wait ends with an item, with nothing to be
+States of an item, as seen from here: *listed*, *read*, *claimed* (its deletion is on its way), *taken*; or *spare*: claimed ahead, or for
+a caller whose time was up, and kept for the next who asks. A caller's wait ends with an item, with nothing to be
 had, or with an error; never with an item that nobody gets.
 
 Names read in one *life* of the queue's znode say nothing about the next: when it is deleted, or the connection is away so that its
@@ -39,7 +39,7 @@ _LONGEST_S = 60.0
 class Taker:
     """One object's taking end. Thread-safe."""
 
-    def __init__(self, session: Session, path: str, tally: Tally, stirring: Stirring) -> None:
+    def __init__(self, session: Session, path: str, tally: Tally, stirring: Stirring, *, claim_ahead: int = 0) -> None:
         self._session = session
         self._path = path
         self._tally = tally
@@ -48,7 +48,8 @@ class Taker:
         self._lock = stirring.lock
         self._looking = threading.Lock()  # one thread at a time asks the server what there is
         self._stock = Stock()
-        self._late: deque[Held] = deque()
+        self._claim_ahead = claim_ahead
+        self._spare: deque[Held] = deque()
         self._life = 0
         self._is_watched = False
         session.add_listener(self._heard)
@@ -65,10 +66,10 @@ class Taker:
             problem: LeaderqError | None = None
             try:
                 self._opened.open(deadline)
-                taken = self._take_late(wanted)
-                picked = [] if taken else self._pick(wanted, is_watching, deadline)
+                taken = self._take_spare(wanted)
+                picked = [] if taken else self._pick(wanted + self._claim_ahead, is_watching, deadline)
                 if picked:
-                    taken = self._claim(picked, max(deadline, now_s() + grace_s))
+                    taken = self._share(self._claim(picked, max(deadline, now_s() + grace_s)), wanted)
                 if taken:
                     return taken
                 if picked:
@@ -89,6 +90,8 @@ class Taker:
         with self._looking:
             while True:
                 with self._lock:
+                    if self._spare:
+                        return self._spare[0].data
                     name = self._stock.first()
                 if name is None:
                     if not self._list(is_watching=False, deadline=now_s()):
@@ -105,8 +108,8 @@ class Taker:
         self._session.remove_listener(self._heard)
         is_clean = self._tally.close(timeout_s)
         with self._lock:
-            left = list(self._late)
-            self._late.clear()
+            left = list(self._spare)
+            self._spare.clear()
         return is_clean, left
 
     # -- what there is --------------------------------------------------------------------------------------------------
@@ -162,42 +165,51 @@ class Taker:
 
     # -- whose it is ----------------------------------------------------------------------------------------------------
 
-    def _take_late(self, wanted: int) -> list[bytes]:
+    def _take_spare(self, wanted: int) -> list[bytes]:
         with self._lock:
-            return [self._late.popleft().data for _ in range(min(wanted, len(self._late)))]
+            return [self._spare.popleft().data for _ in range(min(wanted, len(self._spare)))]
 
-    def _claim(self, picked: list[Held], deadline: float) -> list[bytes]:
+    def _share(self, got: list[Held], wanted: int) -> list[bytes]:
+        """The caller's share; the rest is spare."""
+        with self._lock:
+            if len(got) > wanted:
+                self._spare.extend(got[wanted:])
+                self._stirring.stir()
+        return [held.data for held in got[:wanted]]
+
+    def _claim(self, picked: list[Held], deadline: float) -> list[Held]:
         """Those of these that we got.
 
         :raises ConnectionLost: none so far, and there are some of which nothing is known by ``deadline``.
         """
         deletions = [(Delete(join(self._path, held.name), held.version),) for held in picked]
         left = deque(zip(picked, self._tally.submit_all(deletions), strict=True))
-        taken: list[bytes] = []
+        got: list[Held] = []
         problem: LeaderqError | None = None
         try:
-            while left:
+            while left and problem is None:
                 held, future = left[0]
                 try:
                     future.result(min(max(0.0, deadline - now_s()), threading.TIMEOUT_MAX))
-                    taken.append(held.data)
+                    got.append(held)
                 except FutureTimeout:
-                    problem = ConnectionLost(
-                        f"no answer in time; what was claimed of {self._path} goes to the next who asks"
-                    )
+                    problem = ConnectionLost(f"no answer in time; what is claimed of {self._path} goes to the next who asks")
                     break
-                except (NoNode, BadVersion):
-                    pass
+                except (NoNode, BadVersion) as exc:
+                    log.debug("item %s of %s went to somebody else, or has changed: %s", held.name, self._path, exc)
                 except LeaderqError as exc:
                     problem = exc
                 left.popleft()
                 self._settled(held, future)
-        finally:  # whatever ends the wait, an interruption too
+        except BaseException:  # an interruption must not take items with it
+            self._share(got, 0)
+            raise
+        finally:
             for held, future in left:
                 self._put_by(held, future)
-        if problem is not None and not taken:
+        if problem is not None and not got:
             raise problem
-        return taken
+        return got
 
     def _settled(self, held: Held, future: Future[Any]) -> None:
         error = future.exception()
@@ -224,7 +236,7 @@ class Taker:
         self._settled(held, future)
         if future.exception() is None:
             with self._lock:
-                self._late.append(held)
+                self._spare.append(held)
                 self._stirring.stir()
 
     # -- what happened --------------------------------------------------------------------------------------------------

@@ -419,6 +419,30 @@ def test_an_item_claimed_for_nobody_goes_back_to_its_place(zookeeper_server, fau
     assert queue.poll_many(5) == numbered(4)[1:]
 
 
+def test_items_claimed_ahead_come_in_order_and_the_rest_goes_back(session, queue):
+    queue.offer_many(numbered(50))
+    with SimpleDistributedQueue(session, "/queue", claim_ahead=7) as ahead:
+        assert [ahead.take() for _ in range(12)] == numbered(12)
+        assert len(session.children("/queue")) == 34
+        assert ahead.peek() == b"12"
+    assert queue.poll_many(50) == numbered(50)[12:]
+
+
+def test_items_claimed_ahead_are_taken_once_whichever_reply_is_lost(zookeeper_server, fault_proxy, opened):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=30.0)
+    for nth in range(1, 20):
+        queue = SimpleDistributedQueue(session, f"/ahead{nth}", claim_ahead=3)
+        proxy.drop_reply_to(Nth(nth))
+        queue.offer_many(numbered(10))
+        got = [queue.take(timeout_s=30) for _ in range(6)]
+        assert queue.close(timeout_s=30)
+        proxy.heal()
+        eventually(lambda: session.state is SessionState.CONNECTED)
+        with Patient(session, f"/ahead{nth}") as after:
+            assert got + after.poll_many(10) == numbered(10)
+
+
 # -- its end ----------------------------------------------------------------------------------------------------------------
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leaderq.queues.simple.stock import WIDEST, Held, Stock
+from leaderq.queues.simple.stock import PATIENCE, WIDEST, Held, Stock
 
 
 def names(*numbers: int) -> list[str]:
@@ -65,45 +65,84 @@ def test_items_found_gone_are_left_out():
     assert stock.first() == names(1)[0]
 
 
+def picked_one(stock: Stock) -> Held:
+    while not (picked := stock.pick(1)):
+        read(stock)
+    return picked[0]
+
+
 def test_who_finds_an_item_gone_gives_way_and_reads_again():
     stock = filled(300)
-    (first,) = stock.pick(1)
-    stock.missed(first)
+    stock.missed(picked_one(stock))
     assert stock.spread == 2
     assert stock.pick(1) == []
-    assert stock.next_unread(1)[0] == names(1)[0]
+    assert stock.first() == names(1)[0]
+    assert stock.next_unread(1)[0] in names(1, 2)
 
 
 def test_the_spread_has_a_limit_and_goes_back_to_the_head_while_nobody_is_in_the_way():
-    stock = filled(2000)
+    stock = filled(3000)
     for _ in range(20):
-        stock.missed((stock.pick(1) or (read(stock) and stock.pick(1)))[0])
+        stock.missed(picked_one(stock))
     assert stock.spread == WIDEST
-    read(stock)
-    for _ in range(200):
-        stock.taken((stock.pick(1) or (read(stock) and stock.pick(1)))[0])
+    for _ in range(500):
+        stock.taken(picked_one(stock))
     assert stock.spread == 1
+    for _ in range(200):  # the block in hand, and then
+        stock.taken(picked_one(stock))
     head = stock.first()
-    assert (stock.pick(1) or (read(stock) and stock.pick(1)))[0].name == head
+    assert picked_one(stock).name == head
 
 
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000))
 def test_the_head_is_not_passed_over_for_ever_and_nothing_far_behind_it_is_taken(seed):
-    stock = filled(400, seed)
+    stock = Stock(random.Random(seed))
+    stock.listed(names(*range(4000)))
     passed = 0
-    while len(stock) > 150:
+    while len(stock) > WIDEST + 100:
         stock.spread = float(WIDEST)
         head = stock.first()
-        picked = stock.pick(1)
-        if not picked:
-            read(stock)
-            continue
-        passed = 0 if picked[0].name == head else passed + 1
-        assert passed <= WIDEST
-        stock.taken(picked[0])
+        block = stock.next_unread(1)
+        assert block[0] < names(4000 - len(stock) + WIDEST)[0]  # so many were taken; then the spread
+        passed = 0 if block[0] == head else passed + 1
+        assert passed <= PATIENCE
+        stock.learned(block, [held(name) for name in block])
+        while one := stock.pick(1):
+            stock.taken(one[0])
 
 
-@given(st.lists(st.sampled_from(["pick", "taken", "missed", "back", "changed", "read", "list"]), max_size=60), st.integers())
+def test_takers_in_each_others_way_soon_work_on_blocks_of_their_own():
+    """Eight takers take turns; each knows only the list, and what it finds gone."""
+    there = set(names(*range(8000)))
+    takers = [Stock(random.Random(seed)) for seed in range(8)]
+    for stock in takers:
+        stock.listed(there)
+    misses = 0
+    got: list[str] = []
+    while there and any(map(len, takers)):
+        for stock in takers:
+            picked = stock.pick(1)
+            if not picked:
+                asked = stock.next_unread(1)
+                stock.learned(asked, [held(name) if name in there else None for name in asked])
+                continue
+            if picked[0].name in there:
+                there.discard(picked[0].name)
+                got.append(picked[0].name)
+                stock.taken(picked[0])
+            else:
+                misses += 1
+                stock.missed(picked[0])
+    assert sorted(got) == names(*range(8000))
+    assert misses < 800
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(["pick", "taken", "missed", "back", "changed", "read", "list"]), max_size=60),
+    st.integers(0, 9999),
+)
 def test_whatever_happens_no_item_is_handed_out_twice_or_forgotten(steps, seed):
     stock = filled(150, seed)
     there = set(names(*range(150)))
@@ -157,4 +196,4 @@ def test_what_was_read_while_much_changed_is_read_again():
     stock.missed(one)
     stock.learned(asked, [held(name) for name in asked])
     assert stock.pick(1) == []
-    assert stock.next_unread(1)[0] == names(1)[0]
+    assert stock.first() == names(1)[0]
