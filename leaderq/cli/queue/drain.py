@@ -94,8 +94,8 @@ def drain(
                 raise
         finally:
             drained.sum_up(path)
-            if drained.count != limit and not follow and (left := keeper.depth()):
-                click.echo(f"{left} left there: held by consumers, put since, foreign, or not to be read", err=True)
+        if drained.count != limit and not follow and (left := keeper.depth()):
+            click.echo(f"{left} left there: held by consumers, put since, foreign, or not to be read", err=True)
     return ExitCode.OK
 
 

@@ -162,6 +162,8 @@ def _input(items: tuple[str, ...], null: bool) -> Iterator[tuple[Batches, Callab
         with progress(len(items), "storing") as on_stored:
             yield [[item.encode("utf-8", "surrogateescape") for item in items]], on_stored
         return
+    if sys.stdin is None:
+        raise ConfigurationError("no items were given, and standard input is closed")
     if sys.stdin.isatty():
         click.echo("one item a line; Ctrl-D ends", err=True)
     with progress(_stdin_bytes(), "storing") as on_read:

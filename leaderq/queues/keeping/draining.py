@@ -54,6 +54,7 @@ from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
 _LOOK_S = 0.5
+_LOOK_AGAIN_S = 1.0
 _CLOSE_S = 5.0
 _PART_BYTES = 256 * 1024
 _THEIRS = (NoNode, BadVersion, NodeExists)
@@ -149,12 +150,16 @@ class Draining:
         """Return when something has come into the queue, or gone from it, or after ``timeout_s``."""
         woken = threading.Event()
         try:
-            if not self._session.children(self._places.path, lambda _event: woken.set(), timeout_s=LIST_S):
-                woken.wait(timeout_s)
-            else:  # held by consumers, or left: come again after a while
-                woken.wait(min(timeout_s, 1.0))
-        except (ConnectionLost, NoNode):
-            woken.wait(min(timeout_s, 1.0))
+            watch = self._session.watch_node(self._places.path, lambda _event: woken.set())
+        except ConnectionLost:
+            woken.wait(min(timeout_s, _LOOK_S))
+            return
+        try:
+            stat = answered(self._session, lambda: self._session.exists(self._places.path), self._patience_s)
+            # What lies there all the same is held by consumers, or foreign: no news will come when a lock is let go.
+            woken.wait(min(timeout_s, _LOOK_AGAIN_S) if stat is not None and stat.num_children else timeout_s)
+        finally:
+            watch.close()
 
     # -- inside ---------------------------------------------------------------------------------------------------------
 
@@ -245,12 +250,15 @@ class Draining:
         own = self._tally.path.rpartition("/")[2]
         deadline = now_s() + self._session.timeout_s + 1
         while True:
-            others = [name for name in self._session.children(self._drains) if name != own]
+            others = [name for name in self._drainers() if name != own]
             if not others:
                 return
             if now_s() >= deadline:
                 raise RequestRefused(f"{self._places.path} is being drained{self._by(others[0])}; one at a time")
             threading.Event().wait(_LOOK_S)
+
+    def _drainers(self) -> list[str]:
+        return answered(self._session, lambda: self._session.children(self._drains), self._patience_s)
 
     def _by(self, name: str) -> str:
         try:

@@ -118,6 +118,22 @@ def test_consumers_and_a_drain_share_a_queue_without_loss_or_double(session, zoo
     assert aside(session, places) == []
 
 
+def test_consumers_that_stand_by_get_what_a_drain_puts_back(session, zookeeper_server, places, put):
+    consumed: list[bytes] = []
+    with connect(zookeeper_server.address) as theirs:
+        queue = DistributedQueue(theirs, places.path, lock_path=places.lock_path, consumer=consumed.append)
+        with queue:
+            first = put(40)
+            eventually(lambda: consumed == first)
+            queue.pause()
+            wanted = put(40)
+            with Keeper(session, places).drain() as draining:
+                next(draining.batches())
+            assert aside(session, places) == []
+            queue.resume()
+            eventually(lambda: consumed == first + wanted)
+
+
 def test_a_drain_whose_session_ends_writes_nothing_more_and_the_next_one_finds_all(session, zookeeper_server, places, put):
     wanted = put(50)
     with connect(zookeeper_server.address, timeout_s=4.0) as lost:
