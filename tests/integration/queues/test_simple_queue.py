@@ -425,7 +425,7 @@ def test_items_claimed_ahead_come_in_order_and_the_rest_goes_back(session, queue
         assert [ahead.take() for _ in range(12)] == numbered(12)
         assert len(session.children("/queue")) == 34
         assert ahead.peek() == b"12"
-    assert queue.poll_many(50) == numbered(50)[12:]
+    assert queue.poll_many(50) + queue.poll_many(50) == numbered(50)[12:]
 
 
 def test_items_claimed_ahead_are_taken_once_whichever_reply_is_lost(zookeeper_server, fault_proxy, opened):
