@@ -7,7 +7,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,18 +86,15 @@ def put(
         return Keys(id, priority, None if delay_s is None else max(1, int((time.time() + delay_s) * 1000)))
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with keeping(given, path, wanted, may_be_new=True) as (session, keeper), _input(items, null) as (batches, on_stored):
+    with keeping(given, path, wanted, may_be_new=True) as (session, keeper):
         from leaderq.cli.queue.storing import Refusals, store_for
 
+        known = _kind(keeper, wanted, with_keys, is_told=kind is not None, objects=objects)
         refusals = Refusals(lambda text: click.echo(text, err=True))
-        store = store_for(
-            session, keeper.places, _kind(keeper, wanted, with_keys, is_told=kind is not None, objects=objects), on_stored
-        )
+        store = store_for(session, keeper.places, known)
         try:
-            try:
+            with _input(items, null) as batches, closing(store):
                 _run(store, refusals, _entries(batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects))
-            finally:
-                store.close()
         finally:
             if as_json:
                 write_json({"stored": store.stored, "refused": refusals.count})
@@ -115,6 +112,8 @@ def _check(with_keys: list[str], *, multi: int, null: bool, as_base64: bool, obj
         problems.append("--from-json stands alone: the lines say everything")
     if null and has_items:
         problems.append("--null is for standard input, and items were given as arguments")
+    if not has_items and sys.stdin is None:
+        problems.append("no items were given, and standard input is closed")
     if problems:
         raise ConfigurationError(*problems)
 
@@ -156,18 +155,15 @@ def _kind(keeper: Keeper, wanted: Kind | None, with_keys: list[str], *, is_told:
 
 
 @contextmanager
-def _input(items: tuple[str, ...], null: bool) -> Iterator[tuple[Batches, Callable[[int], None]]]:
-    """What to put, and what to tell of what is stored; shows a bar if the end is known."""
+def _input(items: tuple[str, ...], null: bool) -> Iterator[Batches]:
+    """What to put; shows a bar if it is a file."""
     if items:
-        with progress(len(items), "storing") as on_stored:
-            yield [[item.encode("utf-8", "surrogateescape") for item in items]], on_stored
+        yield [[item.encode("utf-8", "surrogateescape") for item in items]]
         return
-    if sys.stdin is None:
-        raise ConfigurationError("no items were given, and standard input is closed")
     if sys.stdin.isatty():
         click.echo("one item a line; Ctrl-D ends", err=True)
-    with progress(_stdin_bytes(), "storing") as on_read:
-        yield pieces(cast("Source", sys.stdin.buffer), b"\0" if null else b"\n", on_read), lambda _: None
+    with progress(_stdin_bytes(), "bytes read") as on_read:
+        yield pieces(cast("Source", sys.stdin.buffer), b"\0" if null else b"\n", on_read)
 
 
 def _stdin_bytes() -> int | None:

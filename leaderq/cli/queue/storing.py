@@ -43,10 +43,9 @@ class Store(Protocol):
 class FramedStore(PutListener):
     """Into all recipes but the simple one."""
 
-    def __init__(self, session: Session, places: Places, kind: Kind, on_progress: Callable[[int], None]) -> None:
+    def __init__(self, session: Session, places: Places, kind: Kind) -> None:
         self.stored = 0
         self._kind = kind
-        self._on_progress = on_progress
         self._failure: LeaderqError | None = None
         self._putter: Putter[bytes] = Putter(session, places, BYTES, put_in_background=True, final_flush_s=1.0)
         self._putter.start()
@@ -77,7 +76,6 @@ class FramedStore(PutListener):
     # On the thread of the listeners.
     def put_completed(self, item: Any) -> None:
         self.stored += 1
-        self._on_progress(1)
 
     def put_multi_completed(self, items: Sequence[Any]) -> None:
         self.put_completed(items)
@@ -93,10 +91,9 @@ class FramedStore(PutListener):
 class SimpleStore:
     """Into a simple queue: no frame, one value a znode."""
 
-    def __init__(self, session: Session, places: Places, on_progress: Callable[[int], None]) -> None:
+    def __init__(self, session: Session, places: Places) -> None:
         self.stored = 0
         self._queue = SimpleDistributedQueue(session, places.path)
-        self._on_progress = on_progress
         self._gathered: list[bytes] = []
 
     def put(self, entry: Entry) -> None:
@@ -111,7 +108,6 @@ class SimpleStore:
         if gathered:
             self._queue.offer_many(gathered, PATIENCE_S)
             self.stored += len(gathered)
-            self._on_progress(len(gathered))
 
     def finish(self) -> None:
         self.pause()
@@ -140,8 +136,6 @@ REFUSED = (TooLarge, ConfigurationError)
 """What is wrong with an entry, and not with the queue."""
 
 
-def store_for(session: Session, places: Places, kind: Kind, on_progress: Callable[[int], None]) -> Store:
+def store_for(session: Session, places: Places, kind: Kind) -> Store:
     """The way into a queue of this kind."""
-    return (
-        SimpleStore(session, places, on_progress) if kind is Kind.SIMPLE else FramedStore(session, places, kind, on_progress)
-    )
+    return SimpleStore(session, places) if kind is Kind.SIMPLE else FramedStore(session, places, kind)
