@@ -73,6 +73,7 @@ class QueueSharder(Generic[Q]):
         if queue_path == "/":
             raise ConfigurationError("a sharder needs a queue path of its own; '/' is no place for one")
         self._session = as_session(client)
+        self._is_lent = self._session is client
         self._allocator = allocator
         self._policies = policies or QueueSharderPolicies()
         self._stirred = threading.Event()
@@ -136,6 +137,8 @@ class QueueSharder(Generic[Q]):
             queues, self._queues = self._queues, {}
         for name, queue in queues.items():
             self._close(name, queue)
+        if not self._is_lent:
+            self._session.close()
 
     # -- what it gives --------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ class SimpleDistributedQueue:
         if claim_ahead < 0:
             raise ConfigurationError(f"claim_ahead={claim_ahead!r}: give 0 or more items")
         self._session = as_session(client)
+        self._is_lent = self._session is client
         self.path = validated_path(path)
         if path == "/":
             raise ConfigurationError("a queue needs a path of its own; '/' is no place for one")
@@ -180,6 +181,8 @@ class SimpleDistributedQueue:
         is_clean, left = self._taker.close(timeout_s)
         returned = self._give_back(left)
         is_clean = self._offers.close(max(0.1, deadline - now_s())) and is_clean
+        if not self._is_lent:
+            self._session.close()
         lost = [held.name for held, future in zip(left, returned, strict=True) if not _is_done_well(future)]
         if lost:
             log.error("items %s of %s were claimed for nobody and could not be put back", ", ".join(lost), self.path)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from leaderq.errors import ConfigurationError, ConnectionLost, QueueClosed
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
@@ -141,6 +142,19 @@ def test_shards_and_candidates_are_named_as_curators_and_nothing_else_is_below_t
     one.close()
     assert session.children("/jobs-leader") == []
     assert len(shards(session)) == 1
+
+
+def test_consumers_put_nothing_but_items_where_a_java_sharder_would_find_it(sharder_of, session):
+    consumed: list[bytes] = []
+
+    def allocate(client: Session, path: str) -> DistributedQueue[bytes]:
+        return DistributedQueue(client, path, consumer=consumed.append, lock_path=path.replace("/jobs/", "/locks/"))
+
+    one = sharder_of(allocator=allocate)
+    one.start()
+    one.get_queue().put(b"a")
+    eventually(lambda: consumed == [b"a"])
+    assert all(map(is_shard, session.children("/jobs")))
 
 
 def test_foreign_children_are_told_of_and_left_alone(sharder_of, session, caplog):
@@ -394,6 +408,19 @@ def test_a_start_without_servers_says_so(zookeeper_server, fault_proxy, znode_ro
 def test_paths_that_lie_in_each_other_are_refused(session, queue_path, leader_path):
     with pytest.raises(ConfigurationError):
         QueueSharder(session, SimpleDistributedQueue, queue_path, leader_path)
+
+
+def test_a_kazoo_client_serves_as_well(zookeeper_server, znode_root):
+    client = KazooClient(zookeeper_server.address + znode_root)
+    client.start()
+    try:
+        client.ensure_path("/")
+        with QueueSharder(client, SimpleDistributedQueue, "/jobs", "/leader") as one:
+            one.get_queue().offer(b"a")
+            assert one.get_queue().take() == b"a"
+    finally:
+        client.stop()
+        client.close()
 
 
 def test_a_great_backlog_written_by_others_is_seen_without_listing_it(sharder_of, session):

@@ -256,6 +256,29 @@ def test_each_item_goes_to_one_of_many_takers(queue, opened, at_once):
         assert taker.close()
 
 
+def test_each_item_goes_to_one_of_many_takers_that_wait(queue, opened):
+    takers = [SimpleDistributedQueue(opened(), "/queue") for _ in range(5)]
+    lock = threading.Lock()
+    got: list[bytes] = []
+
+    def take_all(taker: SimpleDistributedQueue) -> None:
+        while (item := taker.take()) != b"end":
+            with lock:
+                got.append(item)
+
+    with ThreadPoolExecutor(10) as pool:
+        for taker in takers * 2:
+            pool.submit(take_all, taker)
+        for number in range(60):
+            queue.offer(b"%d" % number)
+            if number % 3 == 0:  # each third comes to a queue that is empty
+                eventually(lambda number=number: len(got) == number + 1, interval_s=0.001)
+        queue.offer_many([b"end"] * 10)
+    assert sorted(got) == sorted(numbered(60))
+    for taker in takers:
+        assert taker.close()
+
+
 # -- faults -----------------------------------------------------------------------------------------------------------------
 
 
