@@ -6,7 +6,7 @@ item that is gone. Both go through the hold's tally: a lost reply neither loses 
 knows of (F6).
 
 A multi is all or none. If one item is somebody else's, all are looked at again, those taken are left out, and the rest is tried
-again. After some rounds the rest is given back: somebody competes for the same ones, and a listing is due.
+again. After some rounds the rest is left for the next attempt.
 
 What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its note says so): left to rest;
 *unreadable*: claimed all the same, so that it can be set aside; *connection lost*: the tally finds out; *session over* with a lock path:
@@ -69,14 +69,18 @@ class Claiming:
         if self._reading is not None:
             self._wait(self._reading)
             self._submit()
-        for _ in range(ROUNDS):
+        for round_left in reversed(range(ROUNDS)):
             if self._taking is None:
                 break
             error = self._wait(self._taking)
             if error is None:
                 self._found.claims = self._wanted
                 return self._found
-            self._refused(error)
+            self._taking = (
+                None  # nothing may be sent that is not waited for: it could succeed, and nobody would work on the items
+            )
+            if self._may_try_again(error) and round_left:
+                self._take()
         self._found.again += [claim.name for claim in self._wanted]
         return self._found
 
@@ -111,12 +115,11 @@ class Claiming:
         if self._wanted:
             self._taking = self._hold.tally.submit([op for claim in self._wanted for op in claiming(claim)])
 
-    def _refused(self, error: BaseException) -> None:
-        """Leave out what is somebody else's, and try again with the rest."""
+    def _may_try_again(self, error: BaseException) -> bool:
+        """Leave out what is somebody else's; whether it is worth trying with the rest."""
         if isinstance(error, ConnectionLost) or not isinstance(error, ZooKeeperError) or error.index is None:
             log.debug("nothing could be claimed: %s", error)
-            self._taking = None
-            return
+            return False
         per_item = 2 if self._hold.is_locking else 1
         culprit = self._wanted[error.index // per_item].name
         fates = self._fates()
@@ -124,7 +127,7 @@ class Claiming:
         for name, fate in fates.items():
             fate.append(name)
         self._wanted = [claim for claim in self._wanted if claim.name not in fates]
-        self._take()
+        return True
 
     def _fates(self) -> dict[str, list[str]]:
         """Which of the wanted ones are gone, changed, or locked; each with the list that it belongs to."""

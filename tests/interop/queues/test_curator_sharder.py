@@ -42,10 +42,6 @@ def theirs(java: JavaClient, znode_root: str) -> Callable[..., JavaSharder]:
     return make
 
 
-@pytest.mark.xfail(
-    reason="side data of a shard lie at <shard>-meta, in the sharder's queue path, where Java takes every child for a shard;"
-    " they have to lie beside the sharder's path (leaderq.queues.places)"
-)
 def test_each_side_takes_up_the_shards_of_the_other_and_nothing_else(
     ours: Callable[..., Ours], theirs: Callable[..., JavaSharder], session: Session, znode_root: str
 ) -> None:

@@ -64,10 +64,6 @@ def test_without_a_lock_path_each_item_goes_once_too(
     assert sorted([*javas.consumed, *seen.values]) == sorted(values)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="Claiming.finish sends a claim in its last round that it does not wait for: if that succeeds nobody works on the items",
-)
 @pytest.mark.parametrize("locks", [False, True], ids=["no-lock", "lock"])
 def test_both_put_and_both_consume_at_the_same_time_and_nothing_stays_behind(
     java: JavaClient, session: Session, znode_root: str, locks: bool
