@@ -4,8 +4,8 @@ Each item is first *set aside*: in one transaction its znode vanishes, so no con
 ``<path>-meta/drained``; with a lock path this happens under the item's lock, so that what a consumer works on is left alone. Only
 when its user has said that it is safe (:meth:`Draining.keep`) is the copy deleted.
 
-All of this goes through an ephemeral tally at ``<path>-meta/drains/<id>``: it is applied exactly once, in order, and not at all when the
-session is over. It also says that somebody drains: there is one at a time.
+All of this goes through an ephemeral tally, ``<path>-meta/drains/<host>:<pid>-<id>``: it is applied exactly once, in order, and not at
+all when the session is over. It also says that somebody drains: there is one at a time.
 
 What happens on each failure:
 
@@ -20,6 +20,7 @@ Drains everything, also items that are not due yet, and those that wait after a 
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -53,6 +54,8 @@ from leaderq.queues.wire.names import prefix_of
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
+log = logging.getLogger(__name__)
+
 _LOOK_S = 0.5
 _LOOK_AGAIN_S = 1.0
 _CLOSE_S = 5.0
@@ -84,8 +87,8 @@ class Draining:
         self._patience_s = patience_s
         self._aside = drained_of(places)
         self._drains = f"{places.meta}/drains"
-        who = f"{socket.gethostname()}:{os.getpid()}".encode()
-        self._tally = Tally(session, join(self._drains, uuid.uuid4().hex), ephemeral=True, data=who)
+        who = f"{socket.gethostname()}:{os.getpid()}"
+        self._tally = Tally(session, join(self._drains, f"{who}-{uuid.uuid4().hex}"), ephemeral=True)
         self._kept: list[str] = []
         self._open: dict[str, Browsed] = {}
 
@@ -107,9 +110,10 @@ class Draining:
             self._tally.flush(self._patience_s)  # or what is under way would be set aside after we looked
             self.settle()
             self._put_back(list(self._open))
-        except LeaderqError:
+        except LeaderqError as exc:
             if error is None:
                 raise
+            log.warning("%s: what was set aside stays at %s until the next drain: %s", self._places.path, self._aside, exc)
         finally:
             self._tally.close(_CLOSE_S)
 
@@ -254,17 +258,12 @@ class Draining:
             if not others:
                 return
             if now_s() >= deadline:
-                raise RequestRefused(f"{self._places.path} is being drained{self._by(others[0])}; one at a time")
+                who = others[0].rpartition("-")[0]
+                raise RequestRefused(f"{self._places.path} is being drained by {who}; one at a time")
             threading.Event().wait(_LOOK_S)
 
     def _drainers(self) -> list[str]:
         return answered(self._session, lambda: self._session.children(self._drains), self._patience_s)
-
-    def _by(self, name: str) -> str:
-        try:
-            return f" by process {self._session.get(join(self._drains, name))[0].decode(errors='replace')}"
-        except NoNode:
-            return ""
 
 
 def _parts(found: Sequence[Browsed]) -> Iterator[list[Browsed]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import platform
 import signal
 import subprocess
 import sys
@@ -404,7 +405,7 @@ def test_two_drains_do_not_get_in_each_others_way(begin, filled, path, queue):
     assert process.stdout.readline() == filled[0] + b"\n"
     second = queue("drain", path, "--yes", "--session-timeout-s", "2")
     assert (second.code, second.out) == (1, b"")
-    assert f"{path} is being drained by process " in second.err
+    assert f"{path} is being drained by {platform.node()}:{process.pid}; one at a time" in second.err
 
 
 def test_a_drain_that_follows_gives_out_what_comes_until_ctrl_c(begin, path, queue, session):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -152,7 +153,7 @@ def test_one_drains_at_a_time_and_another_waits_until_it_is_done_or_gives_up(ses
     wanted = put(3)
     with connect(zookeeper_server.address, timeout_s=4.0) as second:
         with Keeper(session, places).drain():
-            with pytest.raises(RequestRefused, match=r"is being drained by process .*; one at a time"):
+            with pytest.raises(RequestRefused, match=rf"is being drained by .*:{os.getpid()}; one at a time"):
                 Keeper(second, places).drain().__enter__()
             out: list[bytes] = []
 
