@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import os
+import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -310,6 +312,56 @@ def test_puts_outlive_the_end_of_the_session(
         assert waiting.result(30) == 3
         assert queue.put(b"4")
     assert stored(straight) == numbered(5)
+
+
+def weather(proxy: FaultProxy, session: Session, dice: random.Random, pause: threading.Event) -> None:
+    """One fault of the network, and its end."""
+    kind = dice.choice(["cut", "drop", "drop", "black_hole", "refuse", "freeze"])
+    if kind == "cut":
+        proxy.cut()
+    elif kind == "drop":
+        proxy.drop_replies(1)
+    elif kind == "freeze":
+        proxy.freeze_direction("to_client")
+    else:
+        getattr(proxy, kind)()
+    pause.wait(dice.random() * 0.3)
+    if kind != "drop":
+        proxy.heal()
+    pause.wait(dice.random() * 0.2)
+
+
+def test_a_storm_of_faults_loses_nothing_doubles_nothing_and_reorders_nothing(
+    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
+) -> None:
+    session = opened(proxy.address + znode_root, timeout_s=2.0)
+    dice, over = random.Random(int(os.environ.get("LEADERQ_TEST_SEED", "5"))), threading.Event()
+    queues: dict[str, DistributedQueue[bytes]] = {
+        "/foreground": DistributedQueue(session, "/foreground"),
+        "/background": DistributedQueue(session, "/background", put_in_background=True),
+        "/bounded": DistributedQueue(session, "/bounded", max_items=1_000_000),
+    }
+    counts: dict[str, int] = dict.fromkeys(queues, 0)
+
+    def produce(path: str) -> None:
+        while not over.is_set():
+            assert queues[path].put_many(numbered(20, counts[path])) == 20
+            counts[path] += 20
+            over.wait(0.005)
+
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(3) as pool:
+        for queue in queues.values():
+            stack.enter_context(queue)
+        producing = [pool.submit(produce, path) for path in queues]
+        for _ in range(12):
+            weather(proxy, session, dice, over)
+        proxy.heal()
+        over.set()
+        for one in producing:
+            one.result(60)
+        assert all(queue.flush_puts(30) for queue in queues.values())
+    for path, count in counts.items():
+        assert stored(straight, path) == numbered(count), path
 
 
 # -- time-outs and closing ------------------------------------------------------------------------------------------------------
