@@ -411,11 +411,10 @@ def test_paths_that_lie_in_each_other_are_refused(session, queue_path, leader_pa
 
 
 def test_a_kazoo_client_serves_as_well(zookeeper_server, znode_root):
-    client = KazooClient(zookeeper_server.address + znode_root)
+    client = KazooClient(zookeeper_server.address)
     client.start()
     try:
-        client.ensure_path("/")
-        with QueueSharder(client, SimpleDistributedQueue, "/jobs", "/leader") as one:
+        with QueueSharder(client, SimpleDistributedQueue, f"{znode_root}/jobs", f"{znode_root}/leader") as one:
             one.get_queue().offer(b"a")
             assert one.get_queue().take() == b"a"
     finally:
