@@ -18,8 +18,9 @@ States of the sharder: *new*; *started*, with one shard at least; *closed*. On e
 Rotation. ZooKeeper numbers a znode's children with 31 bits, and never begins anew while the znode lives. A shard that comes near the end
 (``rotate_at``), or that somebody retires with :meth:`QueueSharder.retire`, is marked: nothing more is put into it, it is consumed to its
 end, and the leader removes it when it was empty for ``retire_grace_s``. Java processes neither know nor heed the mark: they go on putting
-into such a shard, which then is never empty and stays; while they may do so between the last look and the removal, the put fails. So
-retire shards by hand only when no Java process uses the sharder.
+into such a shard, which then is never empty and stays; and one that puts right after the removal fails, in the background without a
+word. So retire shards by hand only when no Java process uses the sharder. What stood beside a shard that was removed (dead letters
+above all, below ``<queue path>-side``) stays.
 """
 
 from __future__ import annotations
@@ -143,7 +144,8 @@ class QueueSharder(Generic[Q]):
     # -- what it gives --------------------------------------------------------------------------------------------------
 
     def get_queue(self) -> Q:
-        """The queue of a shard to put into, by chance one of those that are not full. Ask again for the next put: it may be full then.
+        """The queue of a shard to put into, by chance one of those that are not full. Ask again for the next put: it may be full then, or
+        retired and removed, so that the put raises ``QueueClosed`` and another must be asked for.
 
         :raises QueueClosed: not started, or closed.
         """
