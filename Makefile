@@ -10,9 +10,10 @@ WORKERS ?= 3
 demo: $(READY)
 	@$(BIN)/leaderq demo
 
-# Tests wait more than they compute: three workers keep two cores busy. Plain pytest runs them one after the other.
+# Tests wait more than they compute: three workers keep two cores busy, and each may have to wait for the others, hence the patience.
+# Plain pytest runs them one after the other.
 test: lint
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	@LEADERQ_TEST_PATIENCE=$${LEADERQ_TEST_PATIENCE:-3} $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(READY)
 	@$(BIN)/ruff check .
