@@ -24,11 +24,19 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What an item's name says beside its number; which of them is needed depends on the kind of the queue."""
+    """What an item's name says beside its number; which of them is needed depends on the kind of the queue. ``is_bare``: it is known to
+    say nothing, as those that Java has requeued."""
 
     id: str | None = None
     priority: int | None = None
     due_ms: int | None = None
+    is_bare: bool = False
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of queue that has such a key."""
+        said = {"id": self.id, "priority": self.priority, "delay": self.due_ms}
+        return next((kind for kind, value in said.items() if value is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +126,13 @@ def from_json(number: int, line: bytes) -> Entry:
     values = said["values"] if "values" in said else [said["value"]] if "value" in said else None
     if not isinstance(values, list):
         raise BadEntry('has neither "values", a list, nor "value"')
-    keys = Keys(_typed(said, "id", str), _typed(said, "priority", int), _typed(said, "due_ms", int))
-    return Entry(number, tuple(_value(one) for one in values), keys)
+    return Entry(number, tuple(_value(one) for one in values), _keys(said))
+
+
+def _keys(said: dict[str, Any]) -> Keys:
+    if ("priority" in said and said["priority"] is None) or said.get("due_ms") == 0:
+        return Keys(is_bare=True)
+    return Keys(_typed(said, "id", str), _typed(said, "priority", int), _typed(said, "due_ms", int))
 
 
 def _typed(said: dict[str, Any], name: str, kind: type) -> Any:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -74,7 +75,7 @@ def put(
       leaderq queue put /orders first second
       leaderq queue put /orders < orders.txt
       leaderq queue put /jobs --priority -5 urgent
-      leaderq queue drain /old --json --yes | leaderq queue put /new --from-json
+      leaderq queue drain /old --json --yes > old.jsonl && leaderq queue put /new --from-json < old.jsonl
     """
     with_keys = [
         name for name, value in (("--id", id), ("--priority", priority), ("--delay-s", delay_s)) if value is not None
@@ -91,17 +92,24 @@ def put(
 
         known = _kind(keeper, wanted, with_keys, is_told=kind is not None, objects=objects)
         refusals = Refusals(lambda text: click.echo(text, err=True))
-        store = store_for(session, keeper.places, known)
+        store: Store | None = None
         try:
-            with _input(items, null) as batches, closing(store):
-                _run(store, refusals, _entries(batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects))
+            with _input(items, null) as batches:
+                first, entries = _first(_entries(batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects))
+                store = store_for(session, keeper.places, known or _kind_of(first, path))
+                with closing(store):
+                    _run(store, refusals, entries)
         finally:
-            if as_json:
-                write_json({"stored": store.stored, "refused": refusals.count})
-            not_put = f"; {refusals.count} refused" if refusals.count else ""
-            what = "stored" if multi == 1 else f"znodes of up to {multi} items stored"
-            click.echo(f"{store.stored} {what} in {path}{not_put}", err=True)
+            _sum_up(path, 0 if store is None else store.stored, refusals.count, multi, as_json)
     return ExitCode.FAILED if refusals.count else ExitCode.OK
+
+
+def _sum_up(path: str, stored: int, refused: int, multi: int, as_json: bool) -> None:
+    """The last line; also of a put that was interrupted."""
+    if as_json:
+        write_json({"stored": stored, "refused": refused})
+    what = "stored" if multi == 1 else f"znodes of up to {multi} items stored"
+    click.echo(f"{stored} {what} in {path}" + (f"; {refused} refused" if refused else ""), err=True)
 
 
 def _check(with_keys: list[str], *, multi: int, null: bool, as_base64: bool, objects: bool, has_items: bool) -> None:
@@ -129,8 +137,8 @@ def _wanted(kind: Kind | None, with_keys: list[str]) -> Kind | None:
     return implied
 
 
-def _kind(keeper: Keeper, wanted: Kind | None, with_keys: list[str], *, is_told: bool, objects: bool) -> Kind:
-    """As told, if what lies there agrees; else as what lies there tells."""
+def _kind(keeper: Keeper, wanted: Kind | None, with_keys: list[str], *, is_told: bool, objects: bool) -> Kind | None:
+    """As told, if what lies there agrees; else as what lies there tells; ``None`` if nothing does."""
     from leaderq.queues.keeping.overview import refuse_sharder
     from leaderq.queues.keeping.survey import agreed, survey
     from leaderq.queues.wire.kinds import Kind
@@ -145,12 +153,28 @@ def _kind(keeper: Keeper, wanted: Kind | None, with_keys: list[str], *, is_told:
             f"say so with --kind"
         )
     kind = agreed(wanted, found, path)
-    if kind is None:
-        click.echo(f"nothing lies at {path} yet: taken for a plain queue (--kind says otherwise)", err=True)
-        return Kind.PLAIN
-    needed = {Kind.ID: "--id", Kind.PRIORITY: "--priority", Kind.DELAY: "--delay-s"}.get(kind)
-    if needed and needed not in with_keys and not objects:
+    needed = {Kind.ID: "--id", Kind.PRIORITY: "--priority", Kind.DELAY: "--delay-s"}.get(kind) if kind else None
+    if kind and needed and needed not in with_keys and not objects:
         raise ConfigurationError(f"{path} is of the kind {kind.value}: give {needed}")
+    return kind
+
+
+def _first(entries: Iterator[Entry | None]) -> tuple[Entry | None, Iterator[Entry | None]]:
+    """The first one, and all."""
+    before: list[Entry | None] = []
+    for one in entries:
+        before.append(one)
+        if one is not None:
+            break
+    return (before[-1] if before else None), chain(before, entries)
+
+
+def _kind_of(first: Entry | None, path: str) -> Kind:
+    """The kind of a new queue, as the keys of its first item tell."""
+    from leaderq.queues.wire.kinds import Kind
+
+    kind = Kind(first.keys.kind) if first and first.keys.kind else Kind.PLAIN
+    click.echo(f"nothing lies at {path} yet: taken for a {kind.value} queue (--kind says otherwise)", err=True)
     return kind
 
 

@@ -11,10 +11,10 @@ from leaderq.queues import BYTES, PutListener, SimpleDistributedQueue
 from leaderq.queues.places import Places
 from leaderq.queues.putting import Putter
 from leaderq.queues.wire.kinds import Kind
-from leaderq.queues.wire.names import prefix_for
+from leaderq.queues.wire.names import ITEM_PREFIX, prefix_for
 
 if TYPE_CHECKING:
-    from leaderq.cli.queue.entries import Entry
+    from leaderq.cli.queue.entries import Entry, Keys
     from leaderq.zookeeper import Session
 
 PATIENCE_S = 30.0
@@ -52,9 +52,7 @@ class FramedStore(PutListener):
         self._putter.add_listener(self)
 
     def put(self, entry: Entry) -> None:
-        keys = entry.keys
-        prefix = prefix_for(self._kind, id=keys.id, priority=keys.priority, due_ms=keys.due_ms)
-        if not self._putter.put_multi(entry.values, prefix, timeout_s=PATIENCE_S):
+        if not self._putter.put_multi(entry.values, _prefix(self._kind, entry.keys), timeout_s=PATIENCE_S):
             raise ConnectionLost(f"nothing was stored for {PATIENCE_S:.0f} s, and no more can be kept")
         self._raise()
 
@@ -98,7 +96,9 @@ class SimpleStore:
 
     def put(self, entry: Entry) -> None:
         if len(entry.values) != 1:
-            raise ConfigurationError("a simple queue holds one value a znode; leave out --multi")
+            raise ConfigurationError(f"it has {len(entry.values)} values, and a znode of a simple queue holds one")
+        if entry.keys.kind is not None:
+            raise ConfigurationError(f"it is an item of a queue of the kind {entry.keys.kind}, and this one is simple")
         self._gathered += entry.values
         if len(self._gathered) >= 1000:
             self.pause()
@@ -134,6 +134,14 @@ class Refusals:
 
 REFUSED = (TooLarge, ConfigurationError)
 """What is wrong with an entry, and not with the queue."""
+
+
+def _prefix(kind: Kind, keys: Keys) -> str:
+    if keys.is_bare:
+        return ITEM_PREFIX
+    if keys.kind not in (None, kind.value):
+        raise ConfigurationError(f"it is an item of a queue of the kind {keys.kind}, and this one is {kind.value}")
+    return prefix_for(kind, id=keys.id, priority=keys.priority, due_ms=keys.due_ms)
 
 
 def store_for(session: Session, places: Places, kind: Kind) -> Store:
