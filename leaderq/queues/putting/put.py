@@ -45,7 +45,7 @@ class Put(Group):
         self.is_multi = is_multi
         self.waiter = waiter
 
-    def heard(self, results: list[Any] | None, error: LeaderqError | None) -> None:
+    def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
         self.over(self, results, error)
 
 

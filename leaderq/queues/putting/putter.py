@@ -37,7 +37,7 @@ from leaderq.queues.putting.put import KEPT_FAILURES, Many, One, Put, Waiter
 from leaderq.queues.putting.sequences import Sequences
 from leaderq.queues.putting.telling import PutListener, Teller
 from leaderq.queues.putting.ways import Straight, Way
-from leaderq.queues.serializers import QueueSerializer
+from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.queues.tallying import Tally
 from leaderq.queues.tallying.sweeping import sweep
 from leaderq.queues.wire import payload
@@ -82,7 +82,7 @@ class Putter(Generic[T]):
         self.put_in_background = put_in_background
         self._session = session
         self._places = places
-        self._serializer = serializer
+        self._serialize = _bytes_as_they_are if serializer is BYTES else serializer.serialize
         self._max_items = max_items
         self._final_flush_s = final_flush_s
         self._compress = compress
@@ -274,8 +274,7 @@ class Putter(Generic[T]):
             return None
 
     def _made(self, values: Sequence[T], prefix: str, waiter: Waiter | None, *, is_multi: bool) -> Put:
-        serialize = self._serializer.serialize
-        data = payload.encode([serialize(value) for value in values], compress=self._compress)
+        data = payload.encode(map(self._serialize, values), compress=self._compress)
         put = Put(self._parent + prefix, data, self._extra_bytes, self._settled, values, is_multi=is_multi, waiter=waiter)
         if put.size > self._limit:
             what = f"a znode of {len(values)} items" if is_multi else "an item"
@@ -317,19 +316,22 @@ class Putter(Generic[T]):
 
     def _settled(self, put: Put, results: list[Any] | None, error: LeaderqError | None) -> None:
         """On the session's thread, or a tally's."""
-        if put.waiter is not None:
-            put.waiter.heard(put, error)
         if error is None and results:
             self._sequences.saw(results[0])
         if self._teller.listeners:
             self._teller.tell(lambda listener: _tell(listener, put, error), lambda: self._backlog.leave(1, put.size))
-            return
-        if put.waiter is None:
-            if error is None:
-                self._since += 1
-            else:
-                self._note_unheard(put.values, error)
-        self._backlog.leave(1, put.size)
+        else:
+            if put.waiter is None:
+                self._note(put, error)
+            self._backlog.leave(1, put.size)
+        if put.waiter is not None:  # last: who waited may ask for a flush at once
+            put.waiter.heard(put, error)
+
+    def _note(self, put: Put, error: LeaderqError | None) -> None:
+        if error is None:
+            self._since += 1
+        else:
+            self._note_unheard(put.values, error)
 
     def _note_unheard(self, values: Sequence[Any], error: BaseException) -> None:
         log.error("queue %s: %s was not stored: %s", self._places.path, "an item" if len(values) == 1 else "a znode", error)
@@ -345,6 +347,10 @@ class Putter(Generic[T]):
             stored, self._since = self._since, 0
         if failed:
             raise PutsFailed(stored=stored, failed=failed, failures=failures)
+
+
+def _bytes_as_they_are(value: Any) -> bytes:
+    return value if type(value) is bytes else BYTES.serialize(value)  # the question alone would take as long as all the rest
 
 
 def _tell(listener: PutListener, put: Put, error: LeaderqError | None) -> None:
