@@ -64,7 +64,7 @@ class Engine:
         self._finished: deque[tuple[Part, LeaderqError | None, Any]] = deque()
         self._waiting = Waiting(kind)
         self.ready = Ready(sort_key(kind), self._may_begin, self._woken.set, slack=slack)
-        self._looking = Looking(session, places, kind, self._waiting, stirred=self._woken.set, created=self.ready.overtaken)
+        self._looking = Looking(session, places, kind, self._waiting, stirred=self._woken.set, created=self.ready.has_come)
         self._members = Members(session, places, name, self._woken.set)
         self.pausing = Pausing(session, places, self._stirred)
         self._hold: Hold | None = None
@@ -186,11 +186,13 @@ class Engine:
         hold = self._standing()
         self._members.refresh(hold)
         self.pausing.refresh()
+        came = self.ready.came  # before the news is heeded: what comes later is not among it
         self._looking.heed()
         if self.pausing.is_paused:
             self._woken.wait(SCAN_S)
             return
         self._give_back_if_stuck(hold)
+        self._refresh(came)
         self._claim(hold)
 
     def _tell_states(self) -> None:
@@ -282,11 +284,14 @@ class Engine:
             self._claimed(self._underway.popleft().finish())
         elif not names:
             self._rest(wanted)
-        if self.ready.is_overtaken and not self._underway:
-            first = self._waiting.first_key(now_ms())
-            ready = self.ready.first_key
-            if first is None or ready is None or first >= ready:
-                self.ready.refreshed()
+
+    def _refresh(self, came: Any) -> None:
+        """Let go on what was held back for a newcomer, once that is ready, or somebody else's."""
+        if came is None or self._underway:
+            return
+        first, ready = self._waiting.first_key(now_ms()), self.ready.first_key
+        if first is None or ready is None or first >= ready:
+            self.ready.refreshed(came)
 
     def _wanted(self) -> int:
         """How many more to claim now."""

@@ -37,7 +37,7 @@ class Ready:
         self._wanted = wanted
         self._slack = slack
         self._since_refresh = 0
-        self._is_overtaken = False
+        self._came: Any = None  # the order of the most urgent one that has come into the queue since the last refresh
         self._changed = threading.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
         self._runs: dict[int, deque[Claim]] = {}
@@ -72,8 +72,7 @@ class Ready:
         with self._changed:
             for claim in claims:
                 heapq.heappush(self._heap, (self._key(claim.name), claim.name, claim))
-            if before is not None and self._heap and before < self._heap[0][0]:
-                self._is_overtaken = True
+            self._note(before)
             self._changed.notify_all()
 
     def take(self, most: int, timeout_s: float | None, *, is_fit: Callable[[Claim], bool] | None = None) -> list[Claim]:
@@ -101,24 +100,40 @@ class Ready:
                 self._wanted()
             return found
 
-    def overtaken(self, name: str) -> None:
-        """A name has come into the queue: nothing that goes after it is handed out before :meth:`refreshed`, but for the slack."""
-        if self._heap and self._key(name) < self._heap[0][0]:
-            self._is_overtaken = True
+    def has_come(self, name: str) -> None:
+        """A name has come into the queue: nothing that goes after it is handed out before :meth:`refreshed`, but for the slack.
 
-    def refreshed(self) -> None:
-        """What overtook is among those ready now, or was nothing."""
+        What is being claimed at this moment may be put here later, so it is noted even if nothing is ready."""
         with self._changed:
-            self._is_overtaken, self._since_refresh = False, 0
-            self._changed.notify_all()
+            self._note(self._key(name))
+
+    def _note(self, key: Any) -> None:
+        if key is not None and (self._came is None or key < self._came):
+            self._came = key
+
+    @property
+    def came(self) -> Any:
+        """The order of the most urgent one that has come since the last refresh."""
+        return self._came
+
+    def refreshed(self, came: Any) -> None:
+        """What had come up to ``came`` is among those ready now, or was nothing."""
+        with self._changed:
+            if self._came == came:
+                self._came, self._since_refresh = None, 0
+                self._changed.notify_all()
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether something that goes before all that are ready may be claimed."""
-        return self._is_overtaken
+        """Whether something that goes before all that are ready has come."""
+        with self._changed:
+            return self._is_overtaken()
+
+    def _is_overtaken(self) -> bool:
+        return self._came is not None and bool(self._heap) and self._came < self._heap[0][0]
 
     def _may_begin(self) -> bool:
-        return self._is_allowed() and not (self._is_overtaken and self._since_refresh >= self._slack)
+        return self._is_allowed() and not (self._is_overtaken() and self._since_refresh >= self._slack)
 
     def take_run(self, most: int, timeout_s: float | None) -> deque[Claim]:
         """As :meth:`take`; what the thread that took it has not popped yet may still be taken back by :meth:`drain`."""
