@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from leaderq.errors import ConfigurationError, ConnectionLost, QueueClosed
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
 from leaderq.queues.sharding import QueueSharder, QueueSharderPolicies, sharder
+from leaderq.queues.sharding.latch import Latch
 from leaderq.queues.wire.shards import is_shard, new_shard_name
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session, connect, end_session
@@ -221,6 +222,18 @@ def test_a_candidate_whose_session_ended_stands_again(sharder_of, opened, sessio
     eventually(lambda: one.is_leader, timeout_s=30)
     (candidate,) = session.children("/jobs-leader")
     assert session.exists(f"/jobs-leader/{candidate}").ephemeral_owner == by.id
+
+
+def test_a_candidate_of_a_session_that_is_over_is_not_taken_for_ours(opened, session):
+    """It stands beside the new one for a while (CURATOR-696); here its session simply lives on."""
+    latch = Latch(opened(), "/line", lambda: None, id="me")
+    assert latch.look()
+    former = latch.node
+    latch._session = session
+    assert latch.look()
+    assert latch.node != former
+    assert [f"/line/{name}" for name in session.children("/line")] == [latch.node]
+    assert session.exists(latch.node).ephemeral_owner == session.id
 
 
 def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
