@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from leaderq.cli.queue.options import (
 )
 from leaderq.cli.queue.output import ItemWriter
 from leaderq.cli.queue.progress import progress
+from leaderq.cli.queue.stopping import Stopping
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
 
@@ -76,17 +76,18 @@ def drain(
     if sum((null, as_base64, as_json)) > 1 and not (null and as_base64 and not as_json):
         raise ConfigurationError("--json stands alone: it needs neither --null nor --base64")
     needs_yes(yes, f"this takes the items at {path} out of the queue")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with keeping(given, path, kind, lock_path) as (_, keeper):
+    with Stopping() as stopping, keeping(given, path, kind, lock_path) as (_, keeper):
         writer = ItemWriter(as_json=as_json, as_base64=as_base64, null=null)
-        drained = _Drained(writer, corrupt_too=as_json)
+        drained = _Drained(writer, stopping, corrupt_too=as_json)
         is_shown = not (follow or sys.stdout.isatty())
         total = min(limit or 2**31, keeper.depth())
         try:
             with keeper.drain() as draining, progress(total, "draining", wanted=is_shown) as on_progress:
+                stopping.on_ask = draining.wake
                 drained.run(draining, limit, on_progress)
                 while follow and drained.count != limit:
                     draining.settle()
+                    stopping.check()
                     draining.await_items(_WAIT_S)
                     drained.run(draining, limit and limit - drained.count, on_progress)
         except KeyboardInterrupt:
@@ -102,16 +103,18 @@ def drain(
 class _Drained:
     """How many so far."""
 
-    def __init__(self, writer: ItemWriter, *, corrupt_too: bool) -> None:
+    def __init__(self, writer: ItemWriter, stopping: Stopping, *, corrupt_too: bool) -> None:
         self.count = 0
         self._writer = writer
+        self._stopping = stopping
         self._corrupt_too = corrupt_too
 
     def run(self, draining: Draining, limit: int | None, on_progress: Callable[[int], None]) -> None:
         for batch in draining.batches(limit, corrupt_too=self._corrupt_too):
             self._writer.kind = draining.kind
             for one in batch:
-                self._writer.write(one)
+                with self._stopping.safely():
+                    self._writer.write(one)
                 draining.keep(one)
                 self.count += 1
             on_progress(len(batch))

@@ -40,9 +40,10 @@ def peek(
       leaderq queue peek /orders --all --json > orders.jsonl
     """
     with keeping(given, path, kind, lock_path) as (_, keeper):
-        known = kind or keeper.detect().kind
+        seen = keeper.detect()
+        known = seen.kind
         with_locks = lock_path is not None
-        items = keeper.browse(None if everything else limit)
+        items = keeper.browse(None if everything else limit, seen=seen)
         if as_json:
             for one in items:
                 write_json(item_json(one, known))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import stat
 import sys
 import time
@@ -18,6 +17,7 @@ from leaderq.cli.options import Given, Verb, json_option, takes_settings
 from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
 from leaderq.cli.queue.options import SECTIONS, keeping, kind_option, option, queue_argument, switch
 from leaderq.cli.queue.progress import progress
+from leaderq.cli.queue.stopping import Stopping
 from leaderq.cli.writing import write_json
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
@@ -86,15 +86,14 @@ def put(
     def keys() -> Keys:
         return Keys(id, priority, None if delay_s is None else max(1, int((time.time() + delay_s) * 1000)))
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with keeping(given, path, wanted, may_be_new=True) as (session, keeper):
+    with Stopping() as stopping, keeping(given, path, wanted, may_be_new=True) as (session, keeper):
         from leaderq.cli.queue.storing import Refusals, store_for
 
         known = _kind(keeper, wanted, with_keys, is_told=kind is not None, objects=objects)
         refusals = Refusals(lambda text: click.echo(text, err=True))
         store: Store | None = None
         try:
-            with _input(items, null) as batches:
+            with _input(items, null, stopping) as batches:
                 first, entries = _first(_entries(batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects))
                 store = store_for(session, keeper.places, known or _kind_of(first, path))
                 with closing(store):
@@ -179,7 +178,7 @@ def _kind_of(first: Entry | None, path: str) -> Kind:
 
 
 @contextmanager
-def _input(items: tuple[str, ...], null: bool) -> Iterator[Batches]:
+def _input(items: tuple[str, ...], null: bool, stopping: Stopping) -> Iterator[Batches]:
     """What to put; shows a bar if it is a file."""
     if items:
         yield [[item.encode("utf-8", "surrogateescape") for item in items]]
@@ -187,7 +186,19 @@ def _input(items: tuple[str, ...], null: bool) -> Iterator[Batches]:
     if sys.stdin.isatty():
         click.echo("one item a line; Ctrl-D ends", err=True)
     with progress(_stdin_bytes(), "bytes read") as on_read:
-        yield pieces(cast("Source", sys.stdin.buffer), b"\0" if null else b"\n", on_read)
+        yield pieces(_Stdin(stopping), b"\0" if null else b"\n", on_read)
+
+
+class _Stdin:
+    """Standard input, which may be left at Ctrl-C."""
+
+    def __init__(self, stopping: Stopping) -> None:
+        self._source = cast("Source", sys.stdin.buffer)
+        self._stopping = stopping
+
+    def read1(self, size: int = -1, /) -> bytes:
+        with self._stopping.safely():
+            return self._source.read1(size)
 
 
 def _stdin_bytes() -> int | None:

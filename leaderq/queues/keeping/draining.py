@@ -89,6 +89,7 @@ class Draining:
         self._drains = f"{places.meta}/drains"
         who = f"{socket.gethostname()}:{os.getpid()}"
         self._tally = Tally(session, join(self._drains, f"{who}-{uuid.uuid4().hex}"), ephemeral=True)
+        self._woken = threading.Event()
         self._kept: list[str] = []
         self._open: dict[str, Browsed] = {}
 
@@ -151,8 +152,9 @@ class Draining:
         self._kept.clear()
 
     def await_items(self, timeout_s: float) -> None:
-        """Return when something has come into the queue, or gone from it, or after ``timeout_s``."""
-        woken = threading.Event()
+        """Return when something has come into the queue, or gone from it, at :meth:`wake`, or after ``timeout_s``."""
+        woken = self._woken
+        woken.clear()
         try:
             watch = self._session.watch_node(self._places.path, lambda _event: woken.set())
         except ConnectionLost:
@@ -164,6 +166,10 @@ class Draining:
             woken.wait(min(timeout_s, _LOOK_AGAIN_S) if stat is not None and stat.num_children else timeout_s)
         finally:
             watch.close()
+
+    def wake(self) -> None:
+        """Have :meth:`await_items` return; from any thread, and from a signal handler that runs while it waits."""
+        self._woken.set()
 
     # -- inside ---------------------------------------------------------------------------------------------------------
 

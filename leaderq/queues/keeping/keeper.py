@@ -64,14 +64,14 @@ class Keeper:
         """The names of all children, in no order; none if the path is not there."""
         return names_at(self._session, self.places.path, self._patience_s)
 
-    def browse(self, limit: int | None = None) -> Iterator[Browsed]:
+    def browse(self, limit: int | None = None, *, seen: Survey | None = None) -> Iterator[Browsed]:
         """The items that lie there now, in the order in which they go, ``limit`` of them at most; nothing is taken.
 
-        Items that vanish before they are read are left out. Memory: the names of all, the data of a batch.
+        ``seen``: what :meth:`detect` gave, so as not to list again. Items that vanish before they are read are left out. Memory: the names of all, the data of a batch.
 
         :raises ConfigurationError: as :meth:`detect`; or the path is that of a sharder, whose queues are below it.
         """
-        return islice(self._each(self._own()), limit)
+        return islice(self._each(self._own(seen)), limit)
 
     def purge(self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None) -> Purged:
         """Delete the items that lie there now; with a lock path those being worked on stay, unless ``held_too``.
@@ -106,8 +106,8 @@ class Keeper:
     def _stat(self) -> Stat | None:
         return answered(self._session, lambda: self._session.exists(self.places.path), self._patience_s)
 
-    def _own(self) -> Survey:
-        seen = self.detect()
+    def _own(self, seen: Survey | None = None) -> Survey:
+        seen = seen or self.detect()
         refuse_sharder(seen, self.places)
         return seen
 
