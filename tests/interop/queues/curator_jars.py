@@ -1,6 +1,7 @@
 """Curator's jars and a JDK: what the Java side of these tests and of ``benchmarks/queues.py`` is made of.
 
-The jars are named by Maven coordinates in ``curator.lock`` and fetched once, through jgo, into the cache of
+The jars are named by Maven coordinates in ``curator.lock`` (all that ``org.apache.curator:curator-recipes:5.9.0`` and
+``org.slf4j:slf4j-simple:1.7.36`` need, in the format of ``jars.lock``) and fetched once, through jgo, into the cache of
 :mod:`leaderq.testing.jars`. The sources beside this file are compiled once for each of their states, into the same cache.
 """
 
