@@ -35,7 +35,7 @@ class DistributedQueue(Recipe[T]):
         ``False``: it could not even be sent within ``timeout_s`` seconds (no room, no connection), and will not be.
 
         :raises TooLarge: it does not fit into a request; with its size and the limit.
-        :raises ConnectionLost: it was sent within ``timeout_s`` but not answered; it may have been stored.
+        :raises ConnectionLost: it was sent within ``timeout_s``, and not answered within another second; it may have been stored.
         :raises QueueClosed: not started, or closed before it was sent. Whatever the serializer raises.
         """
         return self._putter.put(item, _PREFIX, timeout_s=timeout_s)

@@ -9,8 +9,8 @@ What happens on each failure:
 
 * **the serializer raises, or the item is too large**: the put raises it, at the call, and nothing is counted;
 * **a reply or the connection is lost**: the put goes on waiting; the item is stored once, in its place, when the servers are back;
-* **time is up** (``timeout_s``): what was certainly not sent is given up, and the put gives ``False``. What was sent without an answer
-  cannot be taken back: the put raises ``ConnectionLost``, listeners hear of the outcome later;
+* **time is up** (``timeout_s``): what was certainly not sent is given up, and the put gives ``False``. What was sent cannot be taken
+  back: the put waits for the answer for a second more, and then raises ``ConnectionLost``; listeners hear of the outcome later;
 * **a bounded queue is full**: the put waits for room, without polling or listing;
 * **a put in the background fails**: listeners hear of it; if there are none it is logged, and raised by the next flush or the close;
 * **too much is on its way**: further puts wait (8192 znodes, 32 MiB), so memory stays bounded while the servers are away;
@@ -51,6 +51,9 @@ _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
 _START_S = 15.0
 _CLOSE_S = 2.0
+_ANSWER_S = 1.0
+"""What was sent when its time is up gets so long to be answered: only the answer tells."""
+_LOOK_S = 0.02
 _GRACE_S = 0.25
 """Puts that somebody waits for fail if they are not sent so soon after the close: for want of room, or of a connection."""
 _CHUNK = 256
@@ -198,9 +201,10 @@ class Putter(Generic[T]):
             self._give_up(many)
             raise
         left = many.wait(None if deadline is None else max(0.0, deadline - now_s()))
-        if left:
+        last = now_s() + _ANSWER_S
+        while left and now_s() < last:
             many.forget(self._give_up(many))
-            left = many.wait(0)
+            left = many.wait(_LOOK_S)
         if left or many.failed:
             unknown = [(None, ConnectionLost(f"{left} items were sent, and not answered in time"))] if left else []
             raise PutsFailed(stored=many.stored, failed=many.failed + left, failures=[*many.failures, *unknown])
@@ -224,10 +228,12 @@ class Putter(Generic[T]):
         except BaseException:  # Ctrl-C: nobody will know whether it was stored, so rather not
             self._withdrawn(way, put)
             raise
-        if not is_over:
+        last = now_s() + _ANSWER_S
+        while not is_over:
             if self._withdrawn(way, put):
                 return False
-            if not one.event.is_set():
+            is_over = one.event.wait(_LOOK_S)
+            if not is_over and now_s() >= last:
                 raise ConnectionLost("the item was sent, and not answered in time: it may have been stored, or may still be")
         if one.error is not None:
             raise one.error
