@@ -29,6 +29,7 @@ _VERSION = struct.Struct(">I")
 _ITEM = struct.Struct(">Bi")
 _ITEM_CODE, _END_CODE = 1, 2
 _END = bytes((_END_CODE,))
+_VERSION_BYTES = _VERSION.pack(VERSION)
 _GZIP = b"\x1f\x8b"
 _SINGLE = _VERSION.pack(VERSION) + bytes((_ITEM_CODE,))
 _SINGLE_BYTES = _VERSION.size + _ITEM.size + len(_END)
@@ -51,14 +52,15 @@ class Payload:
 
 def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool = False) -> bytes:
     """The data of a znode that holds these items."""
-    parts = [_VERSION.pack(VERSION)]
-    for item in items:
-        parts.append(_ITEM.pack(_ITEM_CODE, len(item)))
-        parts.append(item)
-    parts.append(_END)
-    if note is not None:
-        parts.append(note.packed())
-    return compressed(b"".join(parts)) if compress else b"".join(parts)
+    items = list(items)
+    lengths = set(map(len, items))
+    if len(lengths) == 1:  # values of one length, or a single one: all heads are the same
+        head = _ITEM.pack(_ITEM_CODE, lengths.pop())
+        body = head + head.join(items)
+    else:
+        body = b"".join([part for item in items for part in (_ITEM.pack(_ITEM_CODE, len(item)), item)])
+    data = b"".join((_VERSION_BYTES, body, _END, b"" if note is None else note.packed()))
+    return compressed(data) if compress else data
 
 
 def decode(data: bytes) -> Payload:
