@@ -19,7 +19,7 @@ from leaderq.cli.queue.options import (
     switch,
     yes_option,
 )
-from leaderq.cli.queue.output import ItemWriter
+from leaderq.cli.queue.output import ItemWriter, Outlet
 from leaderq.cli.queue.progress import progress
 from leaderq.cli.queue.stopping import Stopping
 from leaderq.errors import ConfigurationError
@@ -77,8 +77,8 @@ def drain(
         raise ConfigurationError("--json stands alone: it needs neither --null nor --base64")
     needs_yes(yes, f"this takes the items at {path} out of the queue")
     with Stopping() as stopping, keeping(given, path, kind, lock_path) as (_, keeper):
-        writer = ItemWriter(as_json=as_json, as_base64=as_base64, null=null)
-        drained = _Drained(writer, stopping, corrupt_too=as_json)
+        outlet = Outlet(sys.stdout.fileno(), stopping)
+        drained = _Drained(ItemWriter(outlet.write, as_json=as_json, as_base64=as_base64, null=null), corrupt_too=as_json)
         is_shown = not (follow or sys.stdout.isatty())
         total = min(limit or 2**31, keeper.depth())
         try:
@@ -103,18 +103,16 @@ def drain(
 class _Drained:
     """How many so far."""
 
-    def __init__(self, writer: ItemWriter, stopping: Stopping, *, corrupt_too: bool) -> None:
+    def __init__(self, writer: ItemWriter, *, corrupt_too: bool) -> None:
         self.count = 0
         self._writer = writer
-        self._stopping = stopping
         self._corrupt_too = corrupt_too
 
     def run(self, draining: Draining, limit: int | None, on_progress: Callable[[int], None]) -> None:
         for batch in draining.batches(limit, corrupt_too=self._corrupt_too):
             self._writer.kind = draining.kind
             for one in batch:
-                with self._stopping.safely():
-                    self._writer.write(one)
+                self._writer.write(one)
                 draining.keep(one)
                 self.count += 1
             on_progress(len(batch))

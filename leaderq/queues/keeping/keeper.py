@@ -67,7 +67,8 @@ class Keeper:
     def browse(self, limit: int | None = None, *, seen: Survey | None = None) -> Iterator[Browsed]:
         """The items that lie there now, in the order in which they go, ``limit`` of them at most; nothing is taken.
 
-        ``seen``: what :meth:`detect` gave, so as not to list again. Items that vanish before they are read are left out. Memory: the names of all, the data of a batch.
+        ``seen``: what :meth:`detect` gave, so as not to list again. Items that vanish before they are read are left out. Memory: the
+        names of all, the data of a batch.
 
         :raises ConfigurationError: as :meth:`detect`; or the path is that of a sharder, whose queues are below it.
         """

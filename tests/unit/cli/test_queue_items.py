@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
-from leaderq.cli.queue.output import ItemWriter
+from leaderq.cli.queue.output import ItemWriter, Outlet
 from leaderq.cli.queue.showing import brief, item_json, item_row, json_value, local, queue_row
+from leaderq.cli.queue.stopping import Stopping
 from leaderq.cli.queue.streaming import write_long_table
 from leaderq.errors import ConfigurationError
 from leaderq.queues.keeping import Browsed, Overview
@@ -137,11 +142,38 @@ def test_a_queue_near_the_end_of_its_numbers_says_so():
 
 
 def test_the_writer_counts_what_a_reader_will_take_for_several():
-    out = io.BytesIO()
-    writer = ItemWriter(as_json=False, as_base64=False, null=False, stream=out)
+    out: list[bytes] = []
+    writer = ItemWriter(out.append, as_json=False, as_base64=False, null=False)
     writer.write(item("queue-0000000001", b"a\nb", b"c"))
     writer.write(item("queue-0000000002"))
-    assert (out.getvalue(), writer.ambiguous) == (b"a\nb\nc\n", 1)
+    assert (out, writer.ambiguous) == ([b"a\nb\nc\n"], 1)
+
+
+def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
+    """The pipe is full; the signal comes before a piece is begun, or amid a long one."""
+    source, sink = os.pipe()
+    try:
+        with Stopping() as stopping:
+            outlet = Outlet(sink, stopping)
+            room = fcntl.fcntl(sink, fcntl.F_GETPIPE_SZ)
+            reading = threading.Timer(0.2, lambda: (signal.raise_signal(signal.SIGTERM), os.read(source, room)))
+            reading.start()
+            outlet.write(bytes(room + 100))
+            reading.join()
+            assert stopping.is_asked
+            with pytest.raises(KeyboardInterrupt):
+                outlet.write(b"x")
+        assert os.read(source, room) == bytes(100)
+        with Stopping() as stopping:
+            outlet = Outlet(sink, stopping)
+            outlet.write(bytes(room))
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                outlet.write(b"x")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        os.close(source)
+        os.close(sink)
 
 
 def test_a_long_table_is_as_wide_as_its_first_rows_and_written_as_it_comes(capsys):
