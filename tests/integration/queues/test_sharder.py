@@ -18,24 +18,11 @@ from leaderq.queues.sharding import QueueSharder, QueueSharderPolicies, sharder
 from leaderq.queues.sharding.latch import Latch
 from leaderq.queues.wire.shards import is_shard, new_shard_name
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session, connect, end_session
+from leaderq.zookeeper import Session, connect, end_session
 
 Open = Callable[[], Session]
 Make = Callable[..., QueueSharder[Any]]
 CANDIDATE = re.compile(r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-latch-\d{10}")
-
-
-@pytest.fixture
-def opened(zookeeper_server: Any, znode_root: str) -> Iterator[Open]:
-    made: list[Session] = []
-
-    def open_one() -> Session:
-        made.append(connect(zookeeper_server.address + znode_root, timeout_s=10.0))
-        return made[-1]
-
-    yield open_one
-    for session in made:
-        session.close(timeout_s=2.0)
 
 
 @pytest.fixture
@@ -298,93 +285,6 @@ def test_lost_replies_make_no_second_shard_and_no_second_candidate(
             one.close()
 
 
-# -- how many, and which ----------------------------------------------------------------------------------------------------
-
-
-def test_full_shards_are_put_into_only_while_there_is_no_other(sharder_of):
-    one = sharder_of(new_queue_threshold=10, max_queues=2)
-    one.start()
-    (first,) = one._queues.values()
-    first.offer_many([b"x"] * 10)
-    eventually(lambda: one.shard_count == 2)
-    eventually(lambda: len(one._judgement.full) == 1)
-    assert all(one.get_queue() is not first for _ in range(50))
-    one.get_queue().offer_many([b"x"] * 10)
-    eventually(lambda: len(one._judgement.full) == 2)
-    eventually(lambda: any(one.get_queue() is first for _ in range(50)))
-    assert one.shard_count == 2
-    first.poll_many(6)
-    eventually(lambda: one._judgement.fit)
-    assert all(one.get_queue() is first for _ in range(50))
-
-
-def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_of, opened, session):
-    one = sharder_of(retire_grace_s=0.05)
-    other = sharder_of(opened(), retire_grace_s=0.05)
-    one.start()
-    other.start()
-    (old,) = one.queue_paths
-    queue = other.get_queue()
-    queue.offer_many([b"a", b"b"])
-    other.retire(old)
-    eventually(lambda: one.shard_count == other.shard_count == 2)
-    eventually(lambda: one._judgement.retired and other._judgement.retired)
-    assert all(path.get_queue().path != old for path in (one, other) for _ in range(20))
-    assert queue.poll_many(5) == [b"a", b"b"]
-    eventually(lambda: one.shard_count == other.shard_count == 1, timeout_s=20)
-    assert session.exists(old) is None
-    eventually(lambda: session.children("/jobs-meta/retired") == [])
-    with pytest.raises(QueueClosed):
-        queue.offer(b"late")
-    with pytest.raises(ConfigurationError, match="no shard"):
-        one.retire(old)
-
-
-def test_a_shard_that_has_numbered_too_many_is_rotated_and_nothing_is_lost(sharder_of, session):
-    one = sharder_of(rotate_at=30, retire_grace_s=0.05, threshold_check_s=0.02)
-    one.start()
-    begun = one.queue_paths
-    got: list[bytes] = []
-    for number in range(200):
-        eventually(lambda number=number: _offered(one, b"%d" % number))
-        for queue in list(one._queues.values()):
-            got += _polled(queue)
-    eventually(lambda: one.shard_count == 1 and not set(begun) & set(one.queue_paths), timeout_s=20)
-    for queue in list(one._queues.values()):
-        got += queue.poll_many(500)
-    assert sorted(got) == sorted(b"%d" % number for number in range(200))
-    stat = session.exists(one.queue_paths[0])
-    assert stat is not None
-
-
-def _offered(one: QueueSharder[Any], item: bytes) -> bool:
-    """``QueueClosed``: the shard was removed between asking for it and using it; ask for another."""
-    try:
-        one.get_queue().offer(item)
-    except QueueClosed:
-        return False
-    return True
-
-
-def _polled(queue: Any) -> list[bytes]:
-    try:
-        return list(queue.poll_many(500))
-    except QueueClosed:
-        return []
-
-
-def test_a_retired_shard_that_is_put_into_after_all_stays_until_that_is_consumed(sharder_of, session):
-    one = sharder_of(retire_grace_s=0.05, threshold_check_s=1000.0)
-    one.start()
-    (old,) = one.queue_paths
-    session.create(f"{old}/qn-", b"java's", sequential=True)
-    one.retire(old)
-    eventually(lambda: old.rpartition("/")[2] in one._judgement.retired)
-    one._board.remove(old.rpartition("/")[2], one._latch.node)
-    assert session.exists(old) is not None
-    assert one._queues[old.rpartition("/")[2]].poll() == b"java's"
-
-
 # -- its life ---------------------------------------------------------------------------------------------------------------
 
 
@@ -433,11 +333,3 @@ def test_a_kazoo_client_serves_as_well(zookeeper_server, znode_root):
     finally:
         client.stop()
         client.close()
-
-
-def test_a_great_backlog_written_by_others_is_seen_without_listing_it(sharder_of, session):
-    one = sharder_of(new_queue_threshold=1000)
-    one.start()
-    (path,) = one.queue_paths
-    session.multi_batches([[Create(f"{path}/qn-", b"x", sequential=True)] for _ in range(1500)], timeout_s=60)
-    eventually(lambda: one.shard_count == 2)

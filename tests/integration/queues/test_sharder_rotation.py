@@ -1,0 +1,131 @@
+"""Which shards a sharder puts into, how many there are, and how they are retired and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from leaderq.errors import ConfigurationError, QueueClosed
+from leaderq.queues import SimpleDistributedQueue
+from leaderq.queues.sharding import QueueSharder, QueueSharderPolicies
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session
+
+Open = Callable[..., Session]
+Make = Callable[..., QueueSharder[Any]]
+
+
+@pytest.fixture
+def session(opened: Open) -> Session:
+    return opened()
+
+
+@pytest.fixture
+def sharder_of(session: Session) -> Iterator[Make]:
+    """Sharders of simple queues at ``/jobs``, closed after the test."""
+    made: list[QueueSharder[Any]] = []
+
+    def make(
+        by: Session | None = None, allocator: Any = SimpleDistributedQueue, *, id: str = "", **policies: Any
+    ) -> QueueSharder[Any]:
+        chosen = QueueSharderPolicies(**{"threshold_check_s": 0.05, **policies})
+        made.append(QueueSharder(by or session, allocator, "/jobs", "/jobs-leader", chosen, id=id))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_full_shards_are_put_into_only_while_there_is_no_other(sharder_of):
+    one = sharder_of(new_queue_threshold=10, max_queues=2)
+    one.start()
+    (first,) = one._queues.values()
+    first.offer_many([b"x"] * 10)
+    eventually(lambda: one.shard_count == 2)
+    eventually(lambda: len(one._judgement.full) == 1)
+    assert all(one.get_queue() is not first for _ in range(50))
+    one.get_queue().offer_many([b"x"] * 10)
+    eventually(lambda: len(one._judgement.full) == 2)
+    eventually(lambda: any(one.get_queue() is first for _ in range(50)))
+    assert one.shard_count == 2
+    first.poll_many(6)
+    eventually(lambda: one._judgement.fit)
+    assert all(one.get_queue() is first for _ in range(50))
+
+
+def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_of, opened, session):
+    one = sharder_of(retire_grace_s=0.05)
+    other = sharder_of(opened(), retire_grace_s=0.05)
+    one.start()
+    other.start()
+    (old,) = one.queue_paths
+    queue = other.get_queue()
+    queue.offer_many([b"a", b"b"])
+    other.retire(old)
+    eventually(lambda: one.shard_count == other.shard_count == 2)
+    eventually(lambda: one._judgement.retired and other._judgement.retired)
+    assert all(path.get_queue().path != old for path in (one, other) for _ in range(20))
+    assert queue.poll_many(5) == [b"a", b"b"]
+    eventually(lambda: one.shard_count == other.shard_count == 1, timeout_s=20)
+    assert session.exists(old) is None
+    eventually(lambda: session.children("/jobs-meta/retired") == [])
+    with pytest.raises(QueueClosed):
+        queue.offer(b"late")
+    with pytest.raises(ConfigurationError, match="no shard"):
+        one.retire(old)
+
+
+def test_a_shard_that_has_numbered_too_many_is_rotated_and_nothing_is_lost(sharder_of, session):
+    one = sharder_of(rotate_at=30, retire_grace_s=0.05, threshold_check_s=0.02)
+    one.start()
+    begun = one.queue_paths
+    got: list[bytes] = []
+    for number in range(200):
+        eventually(lambda number=number: _offered(one, b"%d" % number))
+        for queue in list(one._queues.values()):
+            got += _polled(queue)
+    eventually(lambda: one.shard_count == 1 and not set(begun) & set(one.queue_paths), timeout_s=20)
+    for queue in list(one._queues.values()):
+        got += queue.poll_many(500)
+    assert sorted(got) == sorted(b"%d" % number for number in range(200))
+    stat = session.exists(one.queue_paths[0])
+    assert stat is not None
+
+
+def _offered(one: QueueSharder[Any], item: bytes) -> bool:
+    """``QueueClosed``: the shard was removed between asking for it and using it; ask for another."""
+    try:
+        one.get_queue().offer(item)
+    except QueueClosed:
+        return False
+    return True
+
+
+def _polled(queue: Any) -> list[bytes]:
+    try:
+        return list(queue.poll_many(500))
+    except QueueClosed:
+        return []
+
+
+def test_a_retired_shard_that_is_put_into_after_all_stays_until_that_is_consumed(sharder_of, session):
+    one = sharder_of(retire_grace_s=0.05, threshold_check_s=1000.0)
+    one.start()
+    (old,) = one.queue_paths
+    session.create(f"{old}/qn-", b"java's", sequential=True)
+    one.retire(old)
+    eventually(lambda: old.rpartition("/")[2] in one._judgement.retired)
+    one._board.remove(old.rpartition("/")[2], one._latch.node)
+    assert session.exists(old) is not None
+    assert one._queues[old.rpartition("/")[2]].poll() == b"java's"
+
+
+def test_a_great_backlog_written_by_others_is_seen_without_listing_it(sharder_of, session):
+    one = sharder_of(new_queue_threshold=1000)
+    one.start()
+    (path,) = one.queue_paths
+    session.multi_batches([[Create(f"{path}/qn-", b"x", sequential=True)] for _ in range(1500)], timeout_s=60)
+    eventually(lambda: one.shard_count == 2)

@@ -1,0 +1,221 @@
+"""Simple queues where the network fails: lost replies, outages, sessions that end, callers whose time is up."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from leaderq.errors import ConnectionLost, NotConnected
+from leaderq.queues.simple import SimpleDistributedQueue
+from leaderq.testing import eventually
+from leaderq.zookeeper import Session, SessionState, end_session
+
+PING, MULTI, CLOSE = 11, 14, -11
+Open = Callable[..., Session]
+
+
+@pytest.fixture
+def session(opened: Open) -> Session:
+    return opened()
+
+
+@pytest.fixture
+def queue(session: Session) -> Iterator[SimpleDistributedQueue]:
+    with SimpleDistributedQueue(session, "/queue") as one:
+        yield one
+
+
+def numbered(count: int) -> list[bytes]:
+    return [str(number).encode() for number in range(count)]
+
+
+def opcode(request: bytes) -> int:
+    return int(struct.unpack_from("!i", request, 4)[0]) if len(request) >= 8 else 0
+
+
+def scenario(queue: SimpleDistributedQueue) -> list[bytes]:
+    """Offers and takes of every kind; gives what was taken, in order."""
+    got = []
+    queue.offer(b"0")
+    queue.offer_many([b"1", b"2", b"3"])
+    assert queue.peek() == b"0"
+    got.append(queue.take())
+    got += queue.poll_many(2, timeout_s=30)
+    queue.offer(b"4")
+    got.append(queue.poll(timeout_s=30))
+    got.append(queue.take(timeout_s=30))
+    assert queue.poll(timeout_s=0.01) is None
+    return got
+
+
+class Nth:
+    """True of the n-th request that does something."""
+
+    def __init__(self, nth: int) -> None:
+        self.left = nth
+        self.seen = 0
+
+    def __call__(self, request: bytes) -> bool:
+        if opcode(request) in (PING, CLOSE, 0):
+            return False
+        self.seen += 1
+        self.left -= 1
+        return self.left == 0
+
+
+def patiently(ask: Callable[[], Any]) -> Any:
+    """Reads that break tell their caller so; asking again is up to it."""
+    while True:
+        try:
+            return ask()
+        except ConnectionLost:
+            eventually(lambda: True, interval_s=0.01)
+
+
+class Patient(SimpleDistributedQueue):
+    def peek(self) -> bytes | None:
+        return patiently(super().peek)
+
+    def poll_many(self, max_items: int, timeout_s: float | None = None) -> list[bytes]:
+        return patiently(lambda: super(Patient, self).poll_many(max_items, timeout_s))
+
+
+def test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once(zookeeper_server, fault_proxy, opened):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=30.0)
+    nth = 0
+    while True:
+        nth += 1
+        rule = Nth(nth)
+        before = proxy.dropped
+        proxy.drop_reply_to(rule)
+        with Patient(session, f"/queue{nth}") as queue:
+            assert scenario(queue) == numbered(5), f"reply {nth}"
+        proxy.heal()
+        eventually(lambda: session.state is SessionState.CONNECTED)
+        assert session.children(f"/queue{nth}") == []
+        if proxy.dropped == before:
+            break
+    assert nth > 20  # or the points were not enumerated
+
+
+def test_an_item_is_taken_once_although_the_session_ends_while_it_is(zookeeper_server, fault_proxy, opened, znode_root):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=10.0)
+    with SimpleDistributedQueue(session, "/queue") as queue, ThreadPoolExecutor(1) as pool:
+        queue.offer_many(numbered(3))
+        assert queue.poll() == b"0"
+        credentials = session.credentials
+        proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
+        taken = pool.submit(queue.take)
+        eventually(lambda: proxy.dropped == 1)
+        assert credentials is not None
+        end_session(zookeeper_server.address, credentials)
+        assert taken.result(30) == b"1"
+        assert queue.take(timeout_s=30) == b"2"
+
+
+def test_a_taker_waits_through_an_outage(zookeeper_server, fault_proxy, opened, queue):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=10.0)
+    with SimpleDistributedQueue(session, "/queue") as far, ThreadPoolExecutor(1) as pool:
+        assert far.poll() is None
+        taken = pool.submit(far.take)
+        proxy.refuse()
+        eventually(lambda: session.state is SessionState.SUSPENDED)
+        queue.offer(b"a")
+        assert not taken.done()
+        with pytest.raises(ConnectionLost):
+            far.poll(timeout_s=0.05)
+        proxy.heal()
+        assert taken.result(30) == b"a"
+
+
+def test_an_offer_without_a_connection_is_known_not_to_be_stored(zookeeper_server, fault_proxy, opened, queue):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=10.0)
+    for is_used in (False, True):
+        with SimpleDistributedQueue(session, "/queue") as far:
+            if is_used:
+                far.offer(b"first")
+            proxy.refuse()
+            eventually(lambda: session.state is SessionState.SUSPENDED)
+            with pytest.raises(NotConnected):
+                far.offer(b"a", timeout_s=0.1)
+            proxy.heal()
+            eventually(lambda: session.state is SessionState.CONNECTED)
+            far.offer(b"b", timeout_s=30)
+    assert queue.poll_many(10) == [b"b", b"first", b"b"]
+
+
+def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(
+    zookeeper_server, fault_proxy, opened, queue
+):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=10.0)
+    with SimpleDistributedQueue(session, "/queue") as far:
+        far.offer(b"first")
+        proxy.freeze_direction("to_client")
+        with pytest.raises(ConnectionLost) as caught:
+            far.offer(b"second", timeout_s=0.1)
+        assert not isinstance(caught.value, NotConnected)
+        proxy.heal()
+        far.offer(b"third")
+    assert queue.poll_many(10) == [b"first", b"second", b"third"]
+
+
+def test_an_item_claimed_for_a_caller_whose_time_was_up_goes_to_the_next(zookeeper_server, fault_proxy, opened):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=30.0)
+    with SimpleDistributedQueue(session, "/queue") as queue:
+        queue.offer_many(numbered(4))
+        assert queue.poll() == b"0"
+        proxy.freeze_direction("to_client")
+        with pytest.raises(ConnectionLost, match="next who asks"):
+            queue.poll(timeout_s=0.01)
+        proxy.heal()
+        eventually(lambda: len(session.children("/queue")) == 2)
+        assert queue.take(timeout_s=30) == b"1"
+        assert queue.take(timeout_s=30) == b"2"
+
+
+def test_an_item_claimed_for_nobody_goes_back_to_its_place(zookeeper_server, fault_proxy, opened, queue):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=30.0)
+    queue.offer_many(numbered(4))
+    with SimpleDistributedQueue(session, "/queue") as far:
+        assert far.poll() == b"0"
+        proxy.freeze_direction("to_client")
+        with pytest.raises(ConnectionLost):
+            far.poll_many(2, timeout_s=0.01)
+        proxy.heal()
+        assert far.close(timeout_s=30)
+    assert queue.poll_many(5) == numbered(4)[1:]
+
+
+def test_items_claimed_ahead_come_in_order_and_the_rest_goes_back(session, queue):
+    queue.offer_many(numbered(50))
+    with SimpleDistributedQueue(session, "/queue", claim_ahead=7) as ahead:
+        assert [ahead.take() for _ in range(12)] == numbered(12)
+        assert len(session.children("/queue")) == 34
+        assert ahead.peek() == b"12"
+    assert queue.poll_many(50) + queue.poll_many(50) == numbered(50)[12:]
+
+
+def test_items_claimed_ahead_are_taken_once_whichever_reply_is_lost(zookeeper_server, fault_proxy, opened):
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=30.0)
+    for nth in range(1, 20):
+        queue = SimpleDistributedQueue(session, f"/ahead{nth}", claim_ahead=3)
+        proxy.drop_reply_to(Nth(nth))
+        queue.offer_many(numbered(10))
+        got = [queue.take(timeout_s=30) for _ in range(6)]
+        assert queue.close(timeout_s=30)
+        proxy.heal()
+        eventually(lambda: session.state is SessionState.CONNECTED)
+        with Patient(session, f"/ahead{nth}") as after:
+            assert got + after.poll_many(10) == numbered(10)
