@@ -34,8 +34,8 @@ def dead(
 ) -> None:
     """Show the dead letters of the queue at PATH, or those that are NAMEd; with --drop, delete them.
 
-    A letter is an item that failed too often (REASON attempts), or could not be read (corrupt), with the last error. It stays at
-    PATH-dead until it is sent back (leaderq queue requeue) or dropped.
+    A letter is an item that failed too often (REASON attempts), or could not be read (corrupt), with the last error; ORIGIN is the
+    name it had. It stays at PATH-dead until it is sent back (leaderq queue requeue) or dropped.
 
     \b
     Examples:

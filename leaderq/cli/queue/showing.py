@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leaderq.queues.wire.kinds import Kind
 
 QUEUE_HEADINGS = ("QUEUE", "KIND", "DEPTH", "HELD", "DEAD", "NEXT", "CONSUMERS", "OLDEST", "REMARKS")
-LETTER_HEADINGS = ("NAME", "DIED", "ATTEMPTS", "REASON", "ERROR", "ITEM")
+LETTER_HEADINGS = ("NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM")
 _WIDEST = 60
 _WARN_FROM = 2**31 - 2**27
 
@@ -100,7 +100,8 @@ def letter_row(letter: Letter) -> tuple[Any, ...]:
     """A dead letter as a row."""
     note, found = letter.note, letter.found
     error = None if note.error is None else _cut(" ".join(note.error.split()))
-    return (letter.name, local(letter.died_ms), note.attempt, note.reason, error, item_cell(found.items, found.problem))
+    what = item_cell(found.items, found.problem)
+    return (letter.name, local(letter.died_ms), note.origin, note.attempt, note.reason, error, what)
 
 
 def letter_json(letter: Letter) -> dict[str, Any]:

@@ -285,8 +285,8 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, sess
     names = bury(session, path, count=3)
     bury(session, path, error="TimeoutError: bank away")
     table = queue("dead", path, "--limit", "2").out.decode().splitlines()
-    assert table[0].split() == ["NAME", "DIED", "ATTEMPTS", "REASON", "ERROR", "ITEM"]
-    assert table[1].endswith("10        attempts  KeyError: 'iban'  dead 0")
+    assert table[0].split() == ["NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM"]
+    assert table[1].endswith("queue-0000000099  10        attempts  KeyError: 'iban'  dead 0")
     assert len(table) == 3
     rows = queue("dead", path, "--json", "--error", "BANK").rows
     assert [(row["origin"], row["died"][:4], row["values"]) for row in rows] == [("queue-0000000099", "2026", ["dead 0"])]

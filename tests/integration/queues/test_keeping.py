@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
+from leaderq.queues import TEXT, DistributedPriorityQueue, RetryPolicy
 from leaderq.queues.keeping import Keeper, Letter, Moved, Purged, queues_below
 from leaderq.queues.places import Places
 from leaderq.queues.wire.kinds import Kind
@@ -278,3 +279,49 @@ def test_without_servers_every_call_ends(zookeeper_server, fault_proxy, places):
         for call in (keeper.depth, keeper.detect, keeper.overview, keeper.pause, lambda: keeper.letters.names()):
             with pytest.raises(ConnectionLost):
                 call()
+
+
+def test_what_consumers_gave_up_is_sent_back_to_them_and_their_pause_is_an_operators_to_end(
+    session, zookeeper_server, places
+):
+    seen: list[tuple[str, int]] = []
+    is_broken = [True]
+
+    def consume(item: str) -> None:
+        seen.append((item, len(seen)))
+        if is_broken[0]:
+            raise KeyError(item)
+
+    keeper = Keeper(session, places)
+    with connect(zookeeper_server.address) as theirs:
+        once = RetryPolicy(attempts=1)
+        queue = DistributedPriorityQueue(
+            theirs, places.path, consumer=consume, serializer=TEXT, lock_path=places.lock_path, retry=once
+        )
+        with queue:
+            keeper.pause()
+            eventually(lambda: queue.is_paused)
+            queue.put("iban", 7)
+            session.create(f"{places.path}/{prefix_for(Kind.PRIORITY, priority=8)}", b"odd", sequential=True)
+            assert (keeper.depth(), seen) == (2, [])
+            keeper.resume()
+            eventually(lambda: keeper.letters.count() == 2)
+            first, second = sorted(keeper.letters.browse(), key=lambda letter: letter.note.reason or "")
+            assert (first.note.reason, first.note.attempt, first.data) == (
+                "attempts",
+                1,
+                encode([b"iban"], first_note(first)),
+            )
+            assert first.says("KeyError: 'iban'")
+            assert (second.note.reason, second.note.raw, second.data) == ("corrupt", True, b"odd")
+            is_broken[0] = False
+            assert keeper.letters.requeue([first]) == Moved(1)
+            eventually(lambda: len(seen) == 2 and keeper.depth() == 0)
+            assert keeper.letters.drop([second]) == Moved(1)
+    assert [item for item, _ in seen] == ["iban", "iban"]
+
+
+def first_note(letter: Letter) -> Note:
+    """What goes back with it: when it was put."""
+    assert letter.note.enqueued_ms is not None
+    return Note(enqueued_ms=letter.note.enqueued_ms)
