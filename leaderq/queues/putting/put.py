@@ -23,9 +23,13 @@ class Waiter(Protocol):
 
 
 class Put(Group):
-    """``values`` in one znode, under the name that begins so. ``is_multi``: put by ``put_multi``."""
+    """``values`` in one znode, under the name that begins so. ``is_multi``: put by ``put_multi``.
 
-    __slots__ = ("is_multi", "over", "values", "waiter")
+    Thousands of these wait at a time, and whatever the garbage collector must look at costs more than all else: so there is one object
+    to an item, its operation is made only when it is sent, and a lone value stands for itself.
+    """
+
+    __slots__ = ("data", "is_multi", "over", "path", "value", "waiter")
 
     def __init__(
         self,
@@ -33,17 +37,28 @@ class Put(Group):
         data: bytes,
         extra_bytes: int,
         over: Callable[[Put, list[Any] | None, LeaderqError | None], None],
-        values: Sequence[Any],
+        value: Any,
         *,
         is_multi: bool = False,
         waiter: Waiter | None = None,
     ) -> None:
-        operations: tuple[Operation, ...] = (Create(path, data, False, True),)
-        super().__init__(operations, _OP_BYTES + len(path) * (1 if path.isascii() else 4) + len(data) + extra_bytes)
+        super().__init__((), _OP_BYTES + len(path) * (1 if path.isascii() else 4) + len(data) + extra_bytes)
+        self.count = 1
+        self.path = path
+        self.data = data
         self.over = over
-        self.values = values
+        self.value = value
         self.is_multi = is_multi
         self.waiter = waiter
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """What the znode holds."""
+        return self.value if self.is_multi else (self.value,)
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        return (Create(self.path, self.data, False, True),)
 
     def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
         self.over(self, results, error)
@@ -84,7 +99,7 @@ class Many:
             if error is None:
                 self.stored += 1
             else:
-                self._fail(put.values[0], error)
+                self._fail(put.value, error)
             if not self._open:
                 self._changed.notify_all()
 

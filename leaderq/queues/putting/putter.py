@@ -105,6 +105,8 @@ class Putter(Generic[T]):
         self._unheard: list[tuple[Any, BaseException]] = []  # failures in the background that no listener was told of
         self._unheard_count = 0
         self._since = 0
+        self._over = self._settled  # one object for all puts
+        self._last_path = ("", "")
 
     # -- its life -------------------------------------------------------------------------------------------------------
 
@@ -274,18 +276,27 @@ class Putter(Generic[T]):
             return self._made([value], prefix, many, is_multi=False)
         except Exception as exc:  # noqa: BLE001 - the user's serializer: it fails this value, which is told, and no other
             if many is None:
-                self._note_unheard([value], exc)
+                self._note_unheard(value, exc)
             else:
                 many.fail(value, exc)
             return None
 
     def _made(self, values: Sequence[T], prefix: str, waiter: Waiter | None, *, is_multi: bool) -> Put:
         data = payload.encode(map(self._serialize, values), compress=self._compress)
-        put = Put(self._parent + prefix, data, self._extra_bytes, self._settled, values, is_multi=is_multi, waiter=waiter)
+        value = values if is_multi else values[0]
+        put = Put(self._path(prefix), data, self._extra_bytes, self._over, value, is_multi=is_multi, waiter=waiter)
         if put.size > self._limit:
             what = f"a znode of {len(values)} items" if is_multi else "an item"
             raise TooLarge(what, size=put.size, limit=self._limit, path=self._places.path)
         return put
+
+    def _path(self, prefix: str) -> str:
+        """One string for all puts under one prefix."""
+        last, path = self._last_path
+        if last != prefix:
+            path = self._parent + prefix
+            self._last_path = (prefix, path)
+        return path
 
     def _open_way(self) -> Way:
         way = self._way
@@ -337,14 +348,14 @@ class Putter(Generic[T]):
         if error is None:
             self._since += 1
         else:
-            self._note_unheard(put.values, error)
+            self._note_unheard(put.value, error)
 
-    def _note_unheard(self, values: Sequence[Any], error: BaseException) -> None:
-        log.error("queue %s: %s was not stored: %s", self._places.path, "an item" if len(values) == 1 else "a znode", error)
+    def _note_unheard(self, value: Any, error: BaseException) -> None:
+        log.error("queue %s: an item put in the background was not stored: %s", self._places.path, error)
         with self._lock:
             self._unheard_count += 1
             if len(self._unheard) < KEPT_FAILURES:
-                self._unheard.append((values[0] if len(values) == 1 else values, error))
+                self._unheard.append((value, error))
 
     def _raise_unheard(self) -> None:
         with self._lock:
@@ -365,7 +376,7 @@ def _tell(listener: PutListener, put: Put, error: LeaderqError | None) -> None:
     elif put.is_multi:
         listener.put_multi_completed(put.values)
     else:
-        listener.put_completed(put.values[0])
+        listener.put_completed(put.value)
 
 
 def _check(*, max_items: int | None, final_flush_s: float, linger_s: float) -> None:

@@ -88,7 +88,7 @@ class Batch:
             return
         at = 1
         for group in self.groups:
-            end = at + len(group.operations)
+            end = at + group.count
             group.settle(results[at:end])
             at = end
 
@@ -98,10 +98,10 @@ class Batch:
         if isinstance(error, ZooKeeperError) and error.index is not None:
             at = 1
             for group in self.groups:
-                if error.index < at + len(group.operations):
+                if error.index < at + group.count:
                     error.index -= at
                     return group, group.operations[error.index]
-                at += len(group.operations)
+                at += group.count
         return (self.groups[0], self.groups[0].operations[0]) if len(self.groups) == 1 else None
 
 
@@ -127,7 +127,7 @@ def packed(waiting: deque[Group], max_ops: int, max_bytes: int) -> list[Group]:
     count = size = 1
     while waiting:
         head = waiting[0]
-        count += len(head.operations)
+        count += head.count
         size += head.size
         if taken and (count > max_ops or size > max_bytes or head.is_alone or taken[-1].is_alone):
             break
@@ -135,6 +135,6 @@ def packed(waiting: deque[Group], max_ops: int, max_bytes: int) -> list[Group]:
         if head.begin():
             taken.append(head)
         else:
-            count -= len(head.operations)
+            count -= head.count
             size -= head.size
     return taken

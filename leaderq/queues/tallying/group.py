@@ -24,10 +24,11 @@ class Group:
     A slim object, since a queue makes one for every item: it has no lock; a tally touches it under its own.
     """
 
-    __slots__ = ("is_alone", "is_begun", "is_counted", "is_withdrawn", "operations", "repairs", "size")
+    __slots__ = ("_operations", "count", "is_alone", "is_begun", "is_counted", "is_withdrawn", "repairs", "size")
 
     def __init__(self, operations: Sequence[Operation], size: int) -> None:
-        self.operations = operations
+        self._operations = operations
+        self.count = len(operations)
         self.size = size
         """Bytes in a request, an upper bound."""
         self.repairs = 0
@@ -38,6 +39,11 @@ class Group:
         """Whether a tally counts it as unsettled."""
         self.is_alone = False
         """Whether it goes in a multi of its own: one that it shared failed, and nobody knows by whose fault."""
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """What it is; equal each time."""
+        return self._operations
 
     def begin(self) -> bool:
         """It is about to be sent; ``False``: nobody wants that any more."""

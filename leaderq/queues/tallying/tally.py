@@ -172,8 +172,8 @@ class Tally:
     def send(self, groups: Sequence[Group]) -> None:
         """As :meth:`submit_all`, for groups that the caller made, with paths known to be valid; each hears of its outcome by itself."""
         limit = self.limit
-        refused = [group for group in groups if not group.operations or group.size > limit]
-        fit = [group for group in groups if group.operations and group.size <= limit] if refused else groups
+        refused = [group for group in groups if not group.count or group.size > limit]
+        fit = [group for group in groups if group.count and group.size <= limit] if refused else groups
         with self._lock:
             end = self._end
             if end is None:

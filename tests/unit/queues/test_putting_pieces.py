@@ -121,7 +121,7 @@ def test_listeners_are_told_in_order_on_one_thread_although_one_of_them_fails():
 def test_many_failures_are_counted_and_the_first_are_kept():
     many = Many()
     many.expect(3)
-    put = Put("/q/queue-", b"", 0, lambda *_: None, ["v"])
+    put = Put("/q/queue-", b"", 0, lambda *_: None, "v")
     many.heard(put, None)
     assert many.wait(0) == 2
     many.heard(put, QueueClosed("x"))
