@@ -32,6 +32,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/failover.py
 	@$(BIN)/python benchmarks/drain.py
 	@$(BIN)/python benchmarks/drain.py --transactions
+	@$(BIN)/python benchmarks/queues.py
 
 servers: $(READY)
 	@$(BIN)/leaderq servers up

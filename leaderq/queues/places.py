@@ -7,6 +7,8 @@
     <path>-meta/tallies/<name>      persistent, one per producer or consumer without a lock path; taken away when it closes
     <path>-meta/bound               persistent: serialises the producers of a bounded queue
     <path>-meta/control             persistent: an operator's wish that consumers pause
+    <path>-meta/drained/<item>      persistent: set aside by ``leaderq queue drain``, until it is written out
+    <path>-meta/drains/<name>       ephemeral: the drain that is going on
     <path>-dead/<item>              dead letters, named and framed as items of the same kind
     <lock path>/<item name>         ephemeral: being worked on (Curator's own format)
 

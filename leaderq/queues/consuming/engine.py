@@ -287,11 +287,8 @@ class Engine:
 
     def _refresh(self, came: Any) -> None:
         """Let go on what was held back for a newcomer, once that is ready, or somebody else's."""
-        if came is None or self._underway:
-            return
-        first, ready = self._waiting.first_key(now_ms()), self.ready.first_key
-        if first is None or ready is None or first >= ready:
-            self.ready.refreshed(came)
+        if came is not None and not self._underway:
+            self.ready.refreshed(came, self._waiting.first_key(now_ms()))
 
     def _wanted(self) -> int:
         """How many more to claim now."""

@@ -9,6 +9,7 @@ from leaderq.queues.consuming.claim import Claim
 from leaderq.queues.consuming.operations import acknowledged, buried, kept, now_ms, released, requeued
 from leaderq.queues.consuming.settling import Part
 from leaderq.queues.retrying import ErrorMode, RetryPolicy, Verdict
+from leaderq.queues.wire.payload import Payload
 
 
 def done(claim: Claim) -> Part:
@@ -19,6 +20,18 @@ def done(claim: Claim) -> Part:
 def given_back(claim: Claim) -> Part:
     """It was not begun."""
     return Part(claim, released(claim), "given back")
+
+
+def interrupted(claim: Claim, left: Sequence[bytes]) -> Part:
+    """The user's code could not go on, through no fault of the item; ``left`` of its items are not done."""
+    payload = claim.payload
+    if payload is None or len(left) == len(payload.items):
+        return given_back(claim)
+    if claim.hold.is_locking:
+        left_there = kept(claim, left, failures=claim.failures, wait_s=0.0)
+        return Part(claim, (*left_there, *released(claim)), "given back")
+    claim.payload = Payload(list(left), payload.note)
+    return given_back(claim)
 
 
 def corrupt(claim: Claim, error: Exception) -> Part:

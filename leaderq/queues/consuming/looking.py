@@ -23,17 +23,13 @@ from leaderq.queues.consuming.waiting import Waiting
 from leaderq.queues.places import Places
 from leaderq.queues.wire.kinds import Kind
 from leaderq.queues.wire.names import is_item
-from leaderq.zookeeper import Session, Stat, Subscription, WatchEvent, WatchKind
+from leaderq.queues.wire.numbers import next_number
+from leaderq.zookeeper import Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
 log = logging.getLogger(__name__)
 
 SCAN_S = 10.0
-
-
-def creates(stat: Stat) -> int:
-    """How many children a znode has ever had; the next one's number. ZooKeeper tells twice that, less those it has now."""
-    return (stat.cversion + stat.num_children) // 2
 
 
 class Looking:
@@ -78,7 +74,7 @@ class Looking:
         if self._names is None:
             return False
         stat = self._session.exists(self._places.path)
-        return stat is not None and creates(stat) == self._made_at_look + self._made_since
+        return stat is not None and next_number(stat.cversion, stat.num_children) == self._made_at_look + self._made_since
 
     @property
     def has_news(self) -> bool:
@@ -120,7 +116,7 @@ class Looking:
     def _count_made(self) -> None:
         # What is made between the listing and this is counted twice; then the next scan lists again, and all is well.
         stat = self._session.exists(self._places.path)
-        self._made_at_look = creates(stat) if stat is not None else -1
+        self._made_at_look = next_number(stat.cversion, stat.num_children) if stat is not None else -1
 
     def _list(self) -> list[str]:
         """The children of the queue; sets ``_held`` to those that are locked by others."""

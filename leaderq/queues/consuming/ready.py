@@ -72,7 +72,8 @@ class Ready:
         with self._changed:
             for claim in claims:
                 heapq.heappush(self._heap, (self._key(claim.name), claim.name, claim))
-            self._note(before)
+            if before is not None and self._heap and before < self._heap[0][0]:
+                self._note(before)
             self._changed.notify_all()
 
     def take(self, most: int, timeout_s: float | None, *, is_fit: Callable[[Claim], bool] | None = None) -> list[Claim]:
@@ -116,11 +117,13 @@ class Ready:
         """The order of the most urgent one that has come since the last refresh."""
         return self._came
 
-    def refreshed(self, came: Any) -> None:
-        """What had come up to ``came`` is among those ready now, or was nothing."""
+    def refreshed(self, came: Any, first: Any) -> None:
+        """What had come up to ``came`` is known; ``first`` is the order of the first that waits, while nothing is being claimed."""
         with self._changed:
             if self._came == came:
-                self._came, self._since_refresh = None, 0
+                self._came = first if first is not None and any(first < key for key, _, _ in self._heap) else None
+                if not self._is_overtaken():
+                    self._since_refresh = 0
                 self._changed.notify_all()
 
     @property

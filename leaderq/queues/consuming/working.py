@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from leaderq.clock import now_s
-from leaderq.errors import CorruptItem
+from leaderq.errors import CorruptItem, QueueClosed
 from leaderq.queues.consumer import ConsumePlan
 from leaderq.queues.consuming import judging
 from leaderq.queues.consuming.claim import Claim
@@ -158,6 +158,8 @@ class Workers(Generic[T]):
             try:
                 if on_value is not None:
                     on_value(values[0])
+            except QueueClosed:  # a blocking consumer was closed before anybody had taken this
+                return judging.interrupted(claim, items)
             except BaseException as exc:  # noqa: BLE001  (logged and judged; nothing may end this thread)
                 part = self._failed(claim, items, exc)
                 if part.what != "deleted":
@@ -195,6 +197,8 @@ class Workers(Generic[T]):
         while good:
             try:
                 consume(values)
+            except QueueClosed:
+                return parts + [judging.given_back(claim) for claim in good]
             except BaseException as exc:  # noqa: BLE001  (logged and judged; nothing may end this thread)
                 failed = [self._failed(claim, list(claim.payload.items) if claim.payload else [], exc) for claim in good]
                 kept = [part for part in failed if part.what == "kept"]

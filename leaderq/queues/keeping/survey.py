@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from leaderq.errors import ConfigurationError
 from leaderq.queues.wire.kinds import Kind
 from leaderq.queues.wire.names import is_item, kind_of, sort_key
+from leaderq.queues.wire.numbers import next_number
 from leaderq.queues.wire.shards import is_shard
 from leaderq.zookeeper import Stat
 
 META, DEAD = "-meta", "-dead"
 """How the paths end that belong to the queue whose path comes before; see ``places``."""
-_COUNTER = 2**32
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,5 @@ def agreed(told: Kind | None, found: Kind | None, path: str) -> Kind | None:
 
 
 def sequence_after(stat: Stat) -> int:
-    """The number that the server will give to the next child: how many were ever created.
-
-    ZooKeeper reports ``cversion`` as twice that, less the children there are, in 32 bits that run over after 2^30 creates; the sum
-    undoes both.
-    """
-    return (stat.cversion + stat.num_children) % _COUNTER // 2
+    """The number that the server will give to the next child: how many were ever created."""
+    return next_number(stat.cversion, stat.num_children)

@@ -54,7 +54,9 @@ def stored(session: Session, path: str = PATH) -> list[bytes]:
     found: list[bytes] = []
     for begin in range(0, len(names), 500):
         reads = [GetData(f"{path}/{name}") for name in names[begin : begin + 500]]
-        answers = [answer for answer in session.multi_read(reads) if isinstance(answer, tuple)]  # others were taken meanwhile
+        answers = [
+            answer for answer in session.multi_read(reads) if isinstance(answer, tuple)
+        ]  # others were taken meanwhile
         found += [item for data, _ in answers for item in decode(data).items]
     return found
 

@@ -37,21 +37,42 @@ VERBS = [
     "pause",
     "resume",
     "dead",
+    "queue",
     "config",
     "doctor",
     "servers",
     "version",
 ]
-GROUPS = {"dead", "config", "servers"}
+GROUPS = {"dead", "queue", "config", "servers"}
 LEAVES = [
     *(verb for verb in VERBS if verb not in GROUPS),
     "dead ls",
     "dead show",
     "dead replay",
+    "queue ls",
+    "queue put",
+    "queue peek",
+    "queue drain",
+    "queue purge",
+    "queue dead",
+    "queue requeue",
+    "queue pause",
+    "queue resume",
     "config show",
     "servers up",
 ]
-READS = ["status", "members", "dead ls", "dead show", "config show", "doctor", "version"]
+READS = [
+    "status",
+    "members",
+    "dead ls",
+    "dead show",
+    "queue ls",
+    "queue peek",
+    "queue dead",
+    "config show",
+    "doctor",
+    "version",
+]
 
 
 def commands(group: click.Group = leaderq, path: str = "leaderq") -> Iterator[tuple[str, click.Command]]:
@@ -97,7 +118,7 @@ def test_every_option_has_a_variable_and_its_help_shows_it():
                 assert shown, f"{path} {option.opts[0]}"
                 variable = shown[1]
                 known = variable.removeprefix("LEADERQ_").lower() in known_keys() or variable in FOREIGN_VARIABLES
-                assert known or " demo" in path or variable.startswith("LEADERQ_DEAD_"), (
+                assert known or " demo" in path or variable.startswith(("LEADERQ_DEAD_", "LEADERQ_QUEUE_")), (
                     f"{variable} of {path} would be taken for a misspelt setting"
                 )
 
