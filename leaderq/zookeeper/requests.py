@@ -31,7 +31,7 @@ from leaderq.zookeeper.paths import parent_of, validated_path
 from leaderq.zookeeper.stat import Stat
 from leaderq.zookeeper.translation import error_of, translated
 from leaderq.zookeeper.watching import OneShot, Watch
-from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Failed, Multi, MultiRead, Request
+from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Failed, Multi, MultiRead, ReadNamed, Request
 
 T = TypeVar("T")
 ReadResult = tuple[bytes, Stat] | list[str] | LeaderqError
@@ -121,6 +121,16 @@ class Requests(ABC):
             return finished_future([])
         request = MultiRead(reads, self._server_path)
         return self._send_sized(request, self.max_request_bytes, lambda results: _read_results(results, reads), None)
+
+    def read_named_async(self, parent: str, names: Sequence[str]) -> Future[list[tuple[bytes, int, int] | LeaderqError]]:
+        """Many children of one znode in one request, lean: each as ``(data, ctime_ms, version)`` or, in its place, its error.
+
+        ``names`` are taken as they are: they come from a listing.
+        """
+        request = ReadNamed(self._server_path(parent), names)
+        return self._send_sized(
+            request, self.max_request_bytes, lambda results: _named_results(results, parent, names), None
+        )
 
     # -- sync forms -----------------------------------------------------------------------------------------------------
 
@@ -276,6 +286,13 @@ def _multi_results(results: list[Any], operations: Sequence[Operation]) -> list[
         return results  # kazoo has taken the chroot off the paths made
     index, failed = next((pair for pair in failures if not pair[1].is_consequence), failures[0])
     raise error_of(failed, operations[index].path, index)
+
+
+def _named_results(results: list[Any], parent: str, names: Sequence[str]) -> list[tuple[bytes, int, int] | LeaderqError]:
+    for index, one in enumerate(results):
+        if isinstance(one, Failed):
+            results[index] = error_of(one, f"{parent}/{names[index]}")
+    return results
 
 
 def _read_results(results: list[Any], reads: Sequence[Read]) -> list[ReadResult]:

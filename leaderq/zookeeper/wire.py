@@ -29,6 +29,7 @@ _INT = struct.Struct("!i")
 _MULTI_HEADER = struct.Struct("!iBi")
 _MULTI_END = _MULTI_HEADER.pack(-1, 1, -1)
 _STAT = struct.Struct("!qqqqiiiqiiq")
+_CTIME_AND_VERSION = struct.Struct("!16xq8xi")  # of a Stat
 _CREATE, _DELETE, _GET, _SET, _CHILDREN, _CHECK, _ERROR = 1, 2, 4, 5, 8, 13, -1
 
 
@@ -191,6 +192,42 @@ def _operation(op: Operation, server_path: Callable[[str, bool], str], acl: byte
     if isinstance(op, Check):
         return _header(_CHECK) + path + _INT.pack(op.version)
     raise TypeError(f"{op!r} is not an operation of a multi")
+
+
+class ReadNamed:
+    """The data of many children of one znode in one request; lean, for those who read hundreds of thousands."""
+
+    type = 22
+    __slots__ = ("_body", "count")
+
+    def __init__(self, server_parent: str, names: Sequence[str]) -> None:
+        self.count = len(names)
+        head, prefix = _header(_GET), server_parent.encode().rstrip(b"/") + b"/"
+        raws = [name.encode() for name in names]
+        self._body = b"".join([head + _INT.pack(len(prefix) + len(raw)) + prefix + raw + b"\0" for raw in raws]) + _MULTI_END
+
+    def __repr__(self) -> str:
+        return f"ReadNamed({self.count} znodes)"
+
+    def serialize(self) -> bytes:
+        return self._body
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> list[Any]:
+        """One ``(data, ctime_ms, version)`` or :class:`Failed` per znode."""
+        results: list[Any] = []
+        while True:
+            kind, done, _ = _MULTI_HEADER.unpack_from(buffer, offset)
+            offset += _MULTI_HEADER.size
+            if done:
+                return results
+            if kind == _GET:
+                data, offset = _read_buffer(buffer, offset)
+                results.append((data, *_CTIME_AND_VERSION.unpack_from(buffer, offset)))
+                offset += _STAT.size
+            else:
+                failed, offset = _read_failed(buffer, offset)
+                results.append(failed)
 
 
 def _read(one: Read, server_path: Callable[[str, bool], str]) -> bytes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from leaderq.errors import CorruptItem
 from leaderq.queues.places import Places
 from leaderq.queues.tallying import Tally
 from leaderq.queues.wire.note import Note
-from leaderq.queues.wire.payload import Payload
-from leaderq.zookeeper import Stat
+from leaderq.queues.wire.payload import Payload, decode, may_have_note
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +29,42 @@ class Hold:
         return self.places.lock_path is not None
 
 
-@dataclass(slots=True, eq=False)
 class Claim:
-    """``payload`` is ``None`` if the data cannot be understood; ``error`` says why. ``failures``: of former attempts."""
+    """One item. ``created_ms``: of its znode; ``version``: of the data that was read.
 
-    name: str
-    data: bytes
-    stat: Stat
-    hold: Hold
-    payload: Payload | None = None
-    error: Exception | None = None
-    is_settled: bool = False
+    There may be thousands of them at a time, so they are small: what the data says is found out when it is asked for.
+    """
+
+    __slots__ = ("_payload", "created_ms", "data", "error", "hold", "is_settled", "name", "version")
+
+    def __init__(self, name: str, data: bytes, created_ms: int, version: int, hold: Hold) -> None:
+        self.name = name
+        self.data = data
+        self.created_ms = created_ms
+        self.version = version
+        self.hold = hold
+        self.is_settled = False
+        self.error: CorruptItem | None = None
+        self._payload: Payload | None = None
+
+    @property
+    def payload(self) -> Payload | None:
+        """What the data says; ``None`` if it cannot be understood, and then ``error`` says why."""
+        if self._payload is None and self.error is None:
+            try:
+                self._payload = decode(self.data)
+            except CorruptItem as exc:
+                self.error = exc
+        return self._payload
+
+    def is_now(self, payload: Payload) -> None:
+        """What is left of it, and what is known of it, has changed."""
+        self._payload = payload
+
+    @property
+    def not_before_ms(self) -> int:
+        """When it may be tried again; 0 if at any time."""
+        return (self.note.not_before_ms or 0) if may_have_note(self.data) else 0
 
     @property
     def note(self) -> Note:
@@ -54,4 +79,4 @@ class Claim:
     @property
     def enqueued_ms(self) -> int:
         """When it was first put."""
-        return self.note.enqueued_ms or self.stat.ctime_ms
+        return self.note.enqueued_ms or self.created_ms

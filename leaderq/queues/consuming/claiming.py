@@ -16,16 +16,16 @@ nothing is ours.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Any
 
-from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, NodeExists, NoNode, ZooKeeperError
+from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode, ZooKeeperError
 from leaderq.queues.consuming.claim import Claim, Hold
 from leaderq.queues.consuming.operations import claiming, now_ms
-from leaderq.queues.wire.payload import decode
 from leaderq.zookeeper import GetData, Session
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,8 @@ class Claimed:
 
 
 class Claiming:
-    """One batch on its way. Driven by the engine's thread: :meth:`advance` never waits, :meth:`finish` does."""
+    """One batch on its way. The claim is sent where the answer to the read arrives, on the session's thread, so that those of several
+    batches are under way together: the server answers a read only when the writes sent before it are done. :meth:`finish` waits."""
 
     def __init__(self, session: Session, hold: Hold, names: Sequence[str], is_stopped: Callable[[], bool]) -> None:
         self._session = session
@@ -55,20 +56,16 @@ class Claiming:
         self._names = list(names)
         self._is_stopped = is_stopped
         self._found = Claimed()
-        self._reading: Future[Any] | None = self._read(self._names)
         self._wanted: list[Claim] = []
         self._taking: Future[list[Any] | None] | None = None
-
-    def advance(self) -> None:
-        """Send the claim as soon as the data is there."""
-        if self._reading is not None and self._reading.done():
-            self._submit()
+        self._is_judged = threading.Event()
+        self._reading = self._read(self._names)
+        self._reading.add_done_callback(self._judge)
 
     def finish(self) -> Claimed:
         """Wait for the outcome."""
-        if self._reading is not None:
-            self._wait(self._reading)
-            self._submit()
+        self._wait(self._reading)
+        self._is_judged.wait()
         for round_left in reversed(range(ROUNDS)):
             if self._taking is None:
                 break
@@ -76,9 +73,8 @@ class Claiming:
             if error is None:
                 self._found.claims = self._wanted
                 return self._found
-            self._taking = (
-                None  # nothing may be sent that is not waited for: it could succeed, and nobody would work on the items
-            )
+            # Nothing may be sent that is not waited for: it could succeed, and nobody would work on the items.
+            self._taking = None
             if self._may_try_again(error) and round_left:
                 self._take()
         self._found.again += [claim.name for claim in self._wanted]
@@ -87,15 +83,20 @@ class Claiming:
     # -- inside ---------------------------------------------------------------------------------------------------------
 
     def _read(self, names: Sequence[str]) -> Future[Any]:
-        places = self._hold.places
-        return self._session.multi_read_async([GetData(places.item(name)) for name in names])
+        return self._session.read_named_async(self._hold.places.path, names)
 
-    def _submit(self) -> None:
+    def _judge(self, answer: Future[Any]) -> None:
+        try:
+            self._submit(answer)
+        except Exception:
+            log.exception("what was read could not be judged")
+            self._found, self._wanted = Claimed(again=list(self._names)), []
+        finally:
+            self._is_judged.set()
+
+    def _submit(self, answer: Future[Any]) -> None:
         """Judge what was read, and send the claim."""
-        answer, self._reading = self._reading, None
-        if answer is None:
-            return
-        if not answer.done() or answer.cancelled() or answer.exception() is not None:
+        if answer.cancelled() or answer.exception() is not None:
             self._found.again += self._names
             return
         now = now_ms()
@@ -103,8 +104,8 @@ class Claiming:
             if isinstance(result, LeaderqError):
                 (self._found.gone if isinstance(result, NoNode) else self._found.again).append(name)
                 continue
-            claim = _claim(name, result[0], result[1], self._hold)
-            if (until := claim.note.not_before_ms or 0) > now:
+            claim = Claim(name, result[0], result[1], result[2], self._hold)
+            if (until := claim.not_before_ms) > now:
                 self._found.resting[name] = until
             else:
                 self._wanted.append(claim)
@@ -145,7 +146,7 @@ class Claiming:
         for claim, item in zip(self._wanted, items, strict=True):
             if isinstance(item, NoNode):
                 fates[claim.name] = found.gone
-            elif isinstance(item, LeaderqError) or item[1].version != claim.stat.version:
+            elif isinstance(item, LeaderqError) or item[1].version != claim.version:
                 fates.setdefault(claim.name, found.again)
         return fates
 
@@ -157,12 +158,3 @@ class Claiming:
             except FutureTimeout:
                 if self._is_stopped() and future.cancel():
                     return ConnectionLost("the queue is being closed")
-
-
-def _claim(name: str, data: bytes, stat: Any, hold: Hold) -> Claim:
-    claim = Claim(name, data, stat, hold)
-    try:
-        claim.payload = decode(data)
-    except CorruptItem as exc:
-        claim.error = exc
-    return claim

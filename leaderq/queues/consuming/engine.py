@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 START_S = 10.0
 STUCK_S = 1.0
 GRACE_S = 0.05
-DEPTH = 3
+DEPTH = 4
 MAX_BATCH = 250
 _STEAL = 64
 _AFTER_ERROR_S = 0.5
@@ -62,6 +62,7 @@ class Engine:
         self._workers = workers
         self._woken = threading.Event()
         self._finished: deque[tuple[Part, LeaderqError | None, Any]] = deque()
+        self._done: deque[list[str]] = deque()
         self._waiting = Waiting(kind)
         self.ready = Ready(sort_key(kind), self._may_begin, self._woken.set, slack=slack)
         self._looking = Looking(session, places, kind, self._waiting, stirred=self._woken.set, created=self.ready.has_come)
@@ -134,7 +135,13 @@ class Engine:
 
     def settle(self, parts: Sequence[Part]) -> None:
         """Write what has become of items; never blocks."""
-        settle(parts, self._told)
+        done = [part.claim.name for part in parts if not part.operations and part.what == "acknowledged"]
+        if done:  # without a lock path nothing is to be written, and this is all there is to tell
+            self._done.append(done)
+            if self.ready.takers or not self.ready:
+                self._woken.set()
+        if len(done) < len(parts):
+            settle([part for part in parts if part.operations or part.what != "acknowledged"], self._told)
 
     def is_ours(self, claim: Claim) -> bool:
         """Whether a claim still stands, as far as is known here."""
@@ -210,6 +217,8 @@ class Engine:
     def _note_finished(self) -> None:
         """Free the names of what is settled, and let rest what was put back."""
         freed: list[str] = []
+        while self._done:
+            freed += self._done.popleft()
         while self._finished:
             part, error, results = self._finished.popleft()
             name = part.claim.name
@@ -278,8 +287,6 @@ class Engine:
         if names:
             self._underway.append(Claiming(self._session, hold, names, self.is_closing.is_set))
             self._underway_names += len(names)
-        for claiming in self._underway:
-            claiming.advance()
         if self._underway and (not names or len(self._underway) >= DEPTH):
             self._claimed(self._underway.popleft().finish())
         elif not names:

@@ -30,7 +30,7 @@ def interrupted(claim: Claim, left: Sequence[bytes]) -> Part:
     if claim.hold.is_locking:
         left_there = kept(claim, left, failures=claim.failures, wait_s=0.0)
         return Part(claim, (*left_there, *released(claim)), "given back")
-    claim.payload = Payload(list(left), payload.note)
+    claim.is_now(Payload(list(left), payload.note))
     return given_back(claim)
 
 

@@ -28,9 +28,9 @@ def claiming(claim: Claim) -> tuple[Operation, ...]:
     """Make it ours, if it is still what was read."""
     path, places = claim.hold.places.item(claim.name), claim.hold.places
     if not claim.hold.is_locking:
-        return (Delete(path, claim.stat.version),)
+        return (Delete(path, claim.version),)
     who = claim.hold.member.rpartition("/")[2].encode()
-    return Create(places.lock(claim.name), who, ephemeral=True), Check(path, claim.stat.version)
+    return Create(places.lock(claim.name), who, ephemeral=True), Check(path, claim.version)
 
 
 def acknowledged(claim: Claim) -> tuple[Operation, ...]:

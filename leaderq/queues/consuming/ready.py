@@ -18,7 +18,7 @@ from leaderq.queues.consuming.claim import Claim
 
 AHEAD_S = 0.2
 """What is claimed ahead should keep the workers busy no longer than this, in seconds."""
-MAX_AHEAD = 500
+MAX_AHEAD = 1000
 """Items claimed ahead, at most."""
 
 

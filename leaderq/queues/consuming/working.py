@@ -52,10 +52,11 @@ def values_of(plan: ConsumePlan[T], claim: Claim) -> list[T]:
 
     :raises CorruptItem: the serializer cannot read it, or the znode's frame could not be.
     """
-    if claim.payload is None:
+    payload = claim.payload
+    if payload is None:
         raise claim.error or CorruptItem("it cannot be read")
     try:
-        return [plan.serializer.deserialize(item) for item in claim.payload.items]
+        return [plan.serializer.deserialize(item) for item in payload.items]
     except Exception as exc:
         raise CorruptItem(f"the serializer refuses it: {type(exc).__name__}: {exc}") from exc
 
@@ -174,7 +175,7 @@ class Workers(Generic[T]):
         )
         if part.what == "kept":
             note = replace(claim.note, attempt=claim.failures + 1, enqueued_ms=claim.enqueued_ms)
-            claim.payload = Payload(list(left), note)
+            claim.is_now(Payload(list(left), note))
         return part
 
     def _waited(self, until_ms: int) -> bool:

@@ -9,7 +9,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from leaderq.zookeeper.operations import Check, Create, Delete, GetChildren, GetData, SetData
 from leaderq.zookeeper.stat import Stat
-from leaderq.zookeeper.wire import AddWatch, Failed, Multi, MultiRead, RemoveWatches
+from leaderq.zookeeper.wire import AddWatch, Failed, Multi, MultiRead, ReadNamed, RemoveWatches
 
 END = struct.pack("!iBi", -1, 1, -1)
 STAT_FIELDS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
@@ -85,3 +85,14 @@ def test_what_is_no_operation_is_refused() -> None:
         Multi([GetData("/a")], server_path, OPEN_ACL_UNSAFE)  # type: ignore[list-item]
     with pytest.raises(TypeError):
         MultiRead([Delete("/a")], server_path)  # type: ignore[list-item]
+
+
+def test_many_children_are_read_by_name_with_their_age_and_version() -> None:
+    request = ReadNamed("/root/q", ["a", "bc"])
+    assert request.serialize() == MultiRead([GetData("/root/q/a"), GetData("/root/q/bc")], lambda path, _: path).serialize()
+    answer = (
+        struct.pack("!iBi", 4, 0, 0) + struct.pack("!i", 1) + b"x" + struct.pack("!qqqqiiiqiiq", *STAT_FIELDS)
+        + struct.pack("!iBi", -1, 0, -101) + struct.pack("!i", -101) + struct.pack("!iBi", -1, 1, -1)
+    )  # fmt: skip
+    stat = Stat(*STAT_FIELDS)
+    assert ReadNamed.deserialize(answer, 0) == [(b"x", stat.ctime_ms, stat.version), Failed(-101)]
