@@ -33,6 +33,8 @@ def run(straight: Session, proxy: FaultProxy, root: str, point: int, *, lock: bo
     proxy.drop_reply_to(is_the_one)
     try:
         with consuming(session, flaky, lock=lock, retry=RetryPolicy(backoff_s=0.01)):
+            # Without a lock path the queue is empty for a moment, too, while the failed item is on its way back into it.
+            eventually(lambda: len(flaky.seen.values) == len(values) + 2, timeout_s=20)
             eventually(lambda: is_empty(straight) and straight.children(f"{PATH}-dead"), timeout_s=20)
         assert sorted(flaky.seen.values) == [*values, b"bad", b"bad"]
         (dead,) = straight.children(f"{PATH}-dead")
