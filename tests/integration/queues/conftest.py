@@ -7,13 +7,28 @@ from typing import Any
 
 import pytest
 
+from leaderq.queues import QueueSharder, QueueSharderPolicies, SimpleDistributedQueue
+from leaderq.testing import FaultProxy, ZooKeeperServer
 from leaderq.zookeeper import Session, connect
 
 Open = Callable[..., Session]
+Make = Callable[..., QueueSharder[Any]]
 
 
 @pytest.fixture
-def opened(zookeeper_server: Any, znode_root: str) -> Iterator[Open]:
+def address(zookeeper_server: ZooKeeperServer, znode_root: str) -> str:
+    """The servers with the test's own root."""
+    return zookeeper_server.address + znode_root
+
+
+@pytest.fixture
+def proxy(zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]) -> FaultProxy:
+    """A way to the server on which faults can be made."""
+    return fault_proxy(zookeeper_server.address)
+
+
+@pytest.fixture
+def opened(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Open]:
     """Sessions whose chroot is the test's own root, by default straight on the server; closed after the test."""
     made: list[Session] = []
 
@@ -24,3 +39,25 @@ def opened(zookeeper_server: Any, znode_root: str) -> Iterator[Open]:
     yield open_one
     for session in made:
         session.close(timeout_s=2.0)
+
+
+@pytest.fixture
+def session(opened: Open) -> Session:
+    return opened(timeout_s=4.0)
+
+
+@pytest.fixture
+def sharder_of(session: Session) -> Iterator[Make]:
+    """Sharders of simple queues at ``/jobs``, closed after the test."""
+    made: list[QueueSharder[Any]] = []
+
+    def make(
+        by: Session | None = None, allocator: Any = SimpleDistributedQueue, *, id: str = "", **policies: Any
+    ) -> QueueSharder[Any]:
+        chosen = QueueSharderPolicies(**{"threshold_check_s": 0.05, **policies})
+        made.append(QueueSharder(by or session, allocator, "/jobs", "/jobs-leader", chosen, id=id))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

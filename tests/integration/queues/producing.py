@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
 from leaderq.queues.wire.names import sequence_of
 from leaderq.queues.wire.payload import decode
@@ -64,21 +62,3 @@ def stored(session: Session, path: str = PATH) -> list[bytes]:
 def numbered(count: int, start: int = 0) -> list[bytes]:
     """So many different items."""
     return [b"%d" % number for number in range(start, start + count)]
-
-
-@contextmanager
-def sessions() -> Iterator[Callable[..., Session]]:
-    """``connect``, with everything closed at the end."""
-    from leaderq.zookeeper import connect
-
-    made: list[Session] = []
-
-    def open_one(address: str, **options: Any) -> Session:
-        made.append(connect(address, **options))
-        return made[-1]
-
-    try:
-        yield open_one
-    finally:
-        for session in made:
-            session.close(2.0)

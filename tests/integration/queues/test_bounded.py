@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from producing import MULTI, PATH, at_every_point, numbered, opcode, sessions, stored
+from producing import MULTI, PATH, at_every_point, numbered, opcode, stored
 
 from leaderq.errors import QueueClosed, TooLarge
 from leaderq.queues import DistributedQueue
 from leaderq.queues.wire.payload import encode
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session, SessionState
 
 Open = Callable[..., Session]
@@ -21,24 +21,8 @@ LOCKS = "/q-locks"
 
 
 @pytest.fixture
-def opened() -> Iterator[Open]:
-    with sessions() as open_one:
-        yield open_one
-
-
-@pytest.fixture
-def address(zookeeper_server: ZooKeeperServer, znode_root: str) -> str:
-    return zookeeper_server.address + znode_root
-
-
-@pytest.fixture
-def straight(address: str, opened: Open) -> Session:
-    return opened(address)
-
-
-@pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]) -> FaultProxy:
-    return fault_proxy(zookeeper_server.address)
+def straight(opened: Open) -> Session:
+    return opened()
 
 
 def remove_first(session: Session) -> None:
@@ -65,12 +49,12 @@ def test_room_for_a_few_is_given_to_the_first_and_the_others_are_given_up(straig
         assert queue.flush_puts(0)
 
 
-def test_several_producers_and_a_consumer_never_exceed_the_bound(address: str, opened: Open, straight: Session) -> None:
+def test_several_producers_and_a_consumer_never_exceed_the_bound(opened: Open, straight: Session) -> None:
     producers, each, bound = 4, 60, 10
     depths: list[int] = []
     straight.ensure_path(PATH)
     seen: list[bytes] = []
-    queues = [DistributedQueue(opened(address), PATH, max_items=bound) for _ in range(producers)]
+    queues = [DistributedQueue(opened(), PATH, max_items=bound) for _ in range(producers)]
     for queue in queues:
         queue.start()
 
@@ -111,7 +95,7 @@ def test_what_others_put_counts_but_does_not_wait(straight: Session) -> None:
 def test_whichever_reply_is_lost_each_item_is_stored_once_in_order_and_the_bound_holds(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=8.0)
+    session = opened(proxy.address, timeout_s=8.0)
 
     def scenario(point: int) -> None:
         straight.ensure_path(PATH)
@@ -175,7 +159,7 @@ def test_puts_in_the_background_into_a_full_queue_are_reported_at_the_close(stra
 def test_a_bounded_queue_waits_through_an_outage(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=4.0)
+    session = opened(proxy.address, timeout_s=4.0)
     with DistributedQueue(session, PATH, max_items=2) as queue, ThreadPoolExecutor(1) as pool:
         queue.put(b"0")
         queue.put(b"1")
@@ -193,7 +177,7 @@ def test_a_bounded_queue_waits_through_an_outage(
 def test_idle_bounded_queues_ask_nothing_and_a_full_one_lists_nothing(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address + znode_root)
+    session = opened(proxy.address)
     asked: list[int] = []
 
     def note(request: bytes) -> bool:
@@ -229,7 +213,7 @@ def test_curator_simple(straight: Session) -> None:
         eventually(lambda: got == [b"1", b"2", b"3", b"4", b"5"])
 
 
-def test_curator_multi(address: str, opened: Open, straight: Session) -> None:
+def test_curator_multi(opened: Open, straight: Session) -> None:
     """TestBoundedDistributedQueue.testMulti: four clients that put and consume; never more than the bound (Curator: four times it)."""
     clients, each, bound = 4, 100, 10
     lock, got, depths = threading.Lock(), [], []
@@ -240,7 +224,7 @@ def test_curator_multi(address: str, opened: Open, straight: Session) -> None:
             got.append(item)
 
     queues = [
-        DistributedQueue(opened(address), PATH, consumer=consume, lock_path=LOCKS, max_items=bound, concurrency=4)
+        DistributedQueue(opened(), PATH, consumer=consume, lock_path=LOCKS, max_items=bound, concurrency=4)
         for _ in range(clients)
     ]
 

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from consumption import LOCKS, PATH, Flaky, Held, Seen, consuming, fill, is_empty
@@ -20,34 +19,11 @@ from leaderq.queues.serializers import JSON
 from leaderq.queues.wire.kinds import Kind
 from leaderq.queues.wire.names import id_of, prefix_for, prefix_of, priority_of
 from leaderq.queues.wire.payload import decode, encode
-from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Create, Session, SessionState, SetData, connect, end_session
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session, SessionState, SetData, end_session
 
 QUICK = RetryPolicy(attempts=3, backoff_s=0.01, jitter=0)
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
-
-
-@pytest.fixture
-def address(zookeeper_server: ZooKeeperServer, znode_root: str) -> str:
-    return zookeeper_server.address + znode_root
-
-
-@pytest.fixture
-def opened(address: str) -> Any:
-    made: list[Session] = []
-
-    def make() -> Session:
-        made.append(connect(address, timeout_s=4.0))
-        return made[-1]
-
-    yield make
-    for session in made:
-        session.close(2.0)
-
-
-@pytest.fixture
-def session(opened: Callable[[], Session]) -> Session:
-    return opened()
 
 
 # ---- order ----------------------------------------------------------------------------------------------------------------------
@@ -190,7 +166,7 @@ def test_the_users_own_writes_go_with_the_acknowledgement_or_not_at_all(session:
 
 
 def test_an_acknowledgement_after_the_session_is_over_writes_nothing(opened: Callable[[], Session], address: str) -> None:
-    mine, other = opened(), opened()
+    mine, other = opened(timeout_s=4.0), opened(timeout_s=4.0)
     mine_credentials = mine.credentials
     assert mine_credentials is not None
     fill(other, [b"a"])
@@ -212,7 +188,7 @@ def test_an_acknowledgement_after_the_session_is_over_writes_nothing(opened: Cal
 def test_without_locks_the_users_writes_are_fenced_by_the_session_all_the_same(
     opened: Callable[[], Session], address: str
 ) -> None:
-    mine, other = opened(), opened()
+    mine, other = opened(timeout_s=4.0), opened(timeout_s=4.0)
     fill(other, [b"a"])
     with consuming(mine, lock=False) as queue:
         item = queue.take(10)
@@ -300,7 +276,7 @@ def test_in_keep_mode_nothing_overtakes_what_is_tried_again(session: Session, lo
 
 
 def test_in_keep_mode_attempts_are_counted_across_consumers(opened: Callable[[], Session]) -> None:
-    first, second = opened(), opened()
+    first, second = opened(timeout_s=4.0), opened(timeout_s=4.0)
     fill(second, [b"bad"])
     flaky = Flaky(99)
     with consuming(first, flaky, retry=RetryPolicy(attempts=10, backoff_s=30), error_mode=ErrorMode.KEEP):
@@ -378,7 +354,7 @@ def test_a_slow_item_does_not_hold_up_others(session: Session) -> None:
 
 
 def test_what_a_stuck_consumer_has_claimed_ahead_goes_to_others(opened: Callable[[], Session]) -> None:
-    mine, other = opened(), opened()
+    mine, other = opened(timeout_s=4.0), opened(timeout_s=4.0)
     fill(other, [b"%03d" % number for number in range(300)])
     seen, stuck, released = Seen(), threading.Event(), threading.Event()
 
@@ -415,7 +391,7 @@ def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session
 @LOCKING
 def test_several_consumers_share_a_queue_and_no_item_is_given_twice(opened: Callable[[], Session], lock: bool) -> None:
     values = [b"%04d" % number for number in range(2000)]
-    sessions = [opened() for _ in range(4)]
+    sessions = [opened(timeout_s=4.0) for _ in range(4)]
     seen = Seen()
     running = [
         Consuming(one, Places(PATH, LOCKS if lock else None), Kind.PLAIN, ConsumePlan(consumer=seen)) for one in sessions
@@ -431,7 +407,7 @@ def test_several_consumers_share_a_queue_and_no_item_is_given_twice(opened: Call
 
 
 def test_what_a_dead_consumer_held_goes_to_an_idle_one(opened: Callable[[], Session], address: str) -> None:
-    dying, living = opened(), opened()
+    dying, living = opened(timeout_s=4.0), opened(timeout_s=4.0)
     fill(living, [b"a"])
     held, seen = Held(), Seen()
     with consuming(dying, held):
@@ -561,7 +537,7 @@ def test_a_queue_consumer_hears_of_the_connection(session: Session) -> None:
 def test_a_session_that_expires_is_followed_by_another_and_consuming_goes_on(
     opened: Callable[[], Session], address: str
 ) -> None:
-    mine, other = opened(), opened()
+    mine, other = opened(timeout_s=4.0), opened(timeout_s=4.0)
     seen = Seen()
     with consuming(mine, seen):
         fill(other, [b"a"])
@@ -575,7 +551,7 @@ def test_a_session_that_expires_is_followed_by_another_and_consuming_goes_on(
 
 
 def test_the_warden_pokes_when_a_member_vanishes_and_items_lie_free(opened: Callable[[], Session], address: str) -> None:
-    dying, watching = opened(), opened()
+    dying, watching = opened(timeout_s=4.0), opened(timeout_s=4.0)
     fill(watching, [b"a"])
     warden = Warden(watching, Places(PATH, LOCKS), Kind.PLAIN)
     warden.start()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from producing import MULTI, PATH, at_every_point, numbered, opcode, sessions, stored
+from producing import MULTI, PATH, at_every_point, numbered, opcode, stored
 
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
 from leaderq.queues import BYTES, JSON, TEXT, DistributedIdQueue, DistributedQueue, PutListener
@@ -25,24 +25,13 @@ Open = Callable[..., Session]
 
 
 @pytest.fixture
-def opened() -> Iterator[Open]:
-    with sessions() as open_one:
-        yield open_one
-
-
-@pytest.fixture
 def straight(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open) -> Session:
-    return opened(zookeeper_server.address + znode_root)
-
-
-@pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]) -> FaultProxy:
-    return fault_proxy(zookeeper_server.address)
+    return opened()
 
 
 @pytest.fixture
 def proxied(proxy: FaultProxy, straight: Session, znode_root: str, opened: Open) -> Session:
-    return opened(proxy.address + znode_root, timeout_s=8.0)
+    return opened(proxy.address, timeout_s=8.0)
 
 
 class Ledger(PutListener):
@@ -286,7 +275,7 @@ def test_a_queue_deleted_by_hand_is_made_again_by_the_next_put(straight: Session
 def test_nothing_is_lost_doubled_or_reordered_when_connections_end(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=2.0)
+    session = opened(proxy.address, timeout_s=2.0)
     with DistributedQueue(session, PATH, put_in_background=True) as queue:
         for turn in range(6):
             queue.put_many(numbered(300, 300 * turn))
@@ -334,7 +323,7 @@ def weather(proxy: FaultProxy, session: Session, dice: random.Random, pause: thr
 def test_a_storm_of_faults_loses_nothing_doubles_nothing_and_reorders_nothing(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=2.0)
+    session = opened(proxy.address, timeout_s=2.0)
     dice, over = random.Random(int(os.environ.get("LEADERQ_TEST_SEED", "5"))), threading.Event()
     queues: dict[str, DistributedQueue[bytes]] = {
         "/foreground": DistributedQueue(session, "/foreground"),

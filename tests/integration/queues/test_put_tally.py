@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from producing import MULTI, at_every_point, opcode, sessions
+from producing import MULTI, at_every_point, opcode
 
 from leaderq.errors import (
     ConfigurationError,
@@ -23,7 +23,7 @@ from leaderq.errors import (
 from leaderq.queues.tallying import Tally
 from leaderq.queues.tallying.sweeping import sweep
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Create, Delete, Session, SessionState, end_session
+from leaderq.zookeeper import Create, Delete, Session, SessionState, connect, end_session
 
 OWN = "/meta/tally"
 KINDS = pytest.mark.parametrize("ephemeral", [False, True], ids=["persistent", "ephemeral"])
@@ -31,21 +31,10 @@ Open = Callable[..., Session]
 
 
 @pytest.fixture
-def opened() -> Iterator[Open]:
-    with sessions() as open_one:
-        yield open_one
-
-
-@pytest.fixture
 def straight(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open) -> Session:
-    session = opened(zookeeper_server.address + znode_root)
+    session = opened()
     session.ensure_path("/q")
     return session
-
-
-@pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]) -> FaultProxy:
-    return fault_proxy(zookeeper_server.address)
 
 
 def creates(first: int, count: int) -> list[list[Any]]:
@@ -116,7 +105,7 @@ def test_a_missing_parent_is_made_again(straight: Session) -> None:
 def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, ephemeral: bool
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=8.0)
+    session = opened(proxy.address, timeout_s=8.0)
 
     def scenario(point: int) -> None:
         tally = Tally(session, f"/meta/{point}", ephemeral=ephemeral, max_ops=4, window=3)
@@ -138,7 +127,7 @@ def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
 def test_groups_outlive_a_connection_that_ends(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=2.0)
+    session = opened(proxy.address, timeout_s=2.0)
     tally = Tally(session, OWN, max_ops=7, window=3)
     tally.open()
     futures = []
@@ -155,9 +144,8 @@ def test_groups_outlive_a_connection_that_ends(
     tally.close(5)
 
 
-def test_groups_outlive_a_restart_of_the_server(opened: Open) -> None:
-    with ZooKeeperServer() as server:
-        session = opened(server.address, timeout_s=10.0)
+def test_groups_outlive_a_restart_of_the_server() -> None:
+    with ZooKeeperServer() as server, connect(server.address) as session:
         session.ensure_path("/q")
         tally = Tally(session, OWN, max_ops=5, window=4)
         tally.open()
@@ -175,7 +163,7 @@ def test_groups_outlive_a_restart_of_the_server(opened: Open) -> None:
 def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_one_did(
     zookeeper_server: ZooKeeperServer, straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=4.0)
+    session = opened(proxy.address, timeout_s=4.0)
     tally = Tally(session, OWN)
     tally.open()
     credentials = session.credentials
@@ -193,7 +181,7 @@ def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_on
 def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(
     zookeeper_server: ZooKeeperServer, straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=4.0)
+    session = opened(proxy.address, timeout_s=4.0)
     tally = Tally(session, OWN, ephemeral=True, window=1)
     tally.open()
     credentials = session.credentials
@@ -214,7 +202,7 @@ def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(
 def test_an_idle_ephemeral_tally_learns_that_its_session_is_over(
     zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open
 ) -> None:
-    session = opened(zookeeper_server.address + znode_root)
+    session = opened()
     tally = Tally(session, OWN, ephemeral=True)
     tally.open()
     assert session.credentials is not None
@@ -238,7 +226,7 @@ def test_a_tally_deleted_by_hand_is_made_again_and_nothing_certain_is_lost(strai
 def test_a_tally_deleted_while_in_doubt_makes_the_doubt_final_and_doubles_nothing(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, again: bool
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=8.0)
+    session = opened(proxy.address, timeout_s=8.0)
     tally = Tally(session, OWN, window=1)
     tally.open()
     proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
@@ -261,7 +249,7 @@ def test_a_tally_deleted_while_in_doubt_makes_the_doubt_final_and_doubles_nothin
 def test_closing_settles_everything_although_the_servers_are_away(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=4.0)
+    session = opened(proxy.address, timeout_s=4.0)
     tally = Tally(session, OWN)
     tally.open()
     proxy.refuse()
@@ -278,7 +266,7 @@ def test_closing_settles_everything_although_the_servers_are_away(
 def test_a_closed_session_settles_everything(
     straight: Session, zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open
 ) -> None:
-    session = opened(zookeeper_server.address + znode_root)
+    session = opened()
     tally = Tally(session, OWN)
     tally.open()
     session.close()
@@ -290,7 +278,7 @@ def test_a_closed_session_settles_everything(
 def test_a_group_is_given_up_before_it_is_sent_but_not_after(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=8.0)
+    session = opened(proxy.address, timeout_s=8.0)
     tally = Tally(session, OWN)
     tally.open()
     proxy.refuse()
@@ -316,7 +304,7 @@ def test_a_group_is_given_up_before_it_is_sent_but_not_after(
 def test_many_threads_may_submit_while_replies_are_lost(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address + znode_root, timeout_s=8.0)
+    session = opened(proxy.address, timeout_s=8.0)
     tally = Tally(session, OWN, max_ops=10, window=4)
     tally.open()
     futures: dict[int, list[Future[Any]]] = {}

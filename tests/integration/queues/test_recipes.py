@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from producing import PATH, at_every_point, numbered, sessions, stored
+from producing import PATH, at_every_point, numbered, stored
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import (
@@ -35,22 +35,6 @@ from leaderq.zookeeper import Session, SessionState, end_session
 Open = Callable[..., Session]
 LOCKS = "/q-locks"
 QUICK = RetryPolicy(backoff_s=0.01)
-
-
-@pytest.fixture
-def opened() -> Iterator[Open]:
-    with sessions() as open_one:
-        yield open_one
-
-
-@pytest.fixture
-def address(zookeeper_server: ZooKeeperServer, znode_root: str) -> str:
-    return zookeeper_server.address + znode_root
-
-
-@pytest.fixture
-def session(address: str, opened: Open) -> Session:
-    return opened(address, timeout_s=4.0)
 
 
 class Seen:
@@ -168,11 +152,11 @@ def test_the_error_mode_says_whether_a_failed_item_comes_again(session: Session,
     assert seen.values.count(b"bad") == calls
 
 
-def test_four_clients_process_a_thousand_items_without_a_duplicate(address: str, opened: Open, session: Session) -> None:
+def test_four_clients_process_a_thousand_items_without_a_duplicate(opened: Open, session: Session) -> None:
     seen = Seen()
     with DistributedQueue(session, PATH) as queue:
         queue.put_many(numbered(1000))
-    queues = [DistributedQueue(opened(address), PATH, consumer=seen, lock_path=LOCKS) for _ in range(4)]
+    queues = [DistributedQueue(opened(), PATH, consumer=seen, lock_path=LOCKS) for _ in range(4)]
     for one in queues:
         one.start()
     eventually(lambda: len(seen.values) >= 1000 and not session.children(PATH), timeout_s=40)
@@ -182,9 +166,9 @@ def test_four_clients_process_a_thousand_items_without_a_duplicate(address: str,
 
 
 def test_what_a_crashed_consumer_was_at_goes_to_the_other_and_everything_is_seen(
-    zookeeper_server: ZooKeeperServer, address: str, opened: Open, session: Session
+    zookeeper_server: ZooKeeperServer, opened: Open, session: Session
 ) -> None:
-    doomed_session = opened(address, timeout_s=4.0)
+    doomed_session = opened(timeout_s=4.0)
     doomed, other = Gate(), Seen()
     first = DistributedQueue(doomed_session, PATH, consumer=doomed, lock_path=LOCKS)
     first.start()
@@ -203,10 +187,10 @@ def test_what_a_crashed_consumer_was_at_goes_to_the_other_and_everything_is_seen
     assert doomed.values == [b"0"]
 
 
-def test_two_producers_and_one_getter_see_a_hundred_items_once_each(address: str, opened: Open, session: Session) -> None:
+def test_two_producers_and_one_getter_see_a_hundred_items_once_each(opened: Open, session: Session) -> None:
     seen = Seen()
     with DistributedQueue(session, PATH, consumer=seen):
-        producers = [DistributedQueue(opened(address), PATH) for _ in range(2)]
+        producers = [DistributedQueue(opened(), PATH) for _ in range(2)]
         with ThreadPoolExecutor(2) as pool:
             for me, one in enumerate(producers):
                 one.start()
@@ -217,11 +201,8 @@ def test_two_producers_and_one_getter_see_a_hundred_items_once_each(address: str
     assert len(seen.values) == 100
 
 
-def test_a_flush_says_whether_all_is_stored(
-    address: str, opened: Open, session: Session, fault_proxy: Any, zookeeper_server: Any
-) -> None:
-    proxy: FaultProxy = fault_proxy(zookeeper_server.address)
-    held = opened(proxy.address + "/" + address.partition("/")[2])
+def test_a_flush_says_whether_all_is_stored(opened: Open, session: Session, proxy: FaultProxy) -> None:
+    held = opened(proxy.address)
     with DistributedQueue(held, PATH, put_in_background=True) as queue:
         proxy.freeze_direction("to_server")
         queue.put(b"a")
@@ -298,10 +279,9 @@ def test_removing_fixes_the_id_as_putting_does_counts_exactly_and_removes_rewrit
 
 @pytest.mark.parametrize("locks", [None, LOCKS], ids=["without", "with-locks"])
 def test_whichever_reply_is_lost_removing_counts_what_it_removed(
-    session: Session, fault_proxy: Any, zookeeper_server: Any, znode_root: str, opened: Open, locks: str | None
+    session: Session, proxy: FaultProxy, znode_root: str, opened: Open, locks: str | None
 ) -> None:
-    proxy: FaultProxy = fault_proxy(zookeeper_server.address)
-    doubtful = opened(proxy.address + znode_root, timeout_s=8.0)
+    doubtful = opened(proxy.address, timeout_s=8.0)
     with DistributedIdQueue(doubtful, PATH, lock_path=locks) as queue:
 
         def scenario(point: int) -> None:
@@ -480,9 +460,8 @@ def test_a_task_that_failed_is_tried_again_and_closing_gives_back_what_is_not_do
 
 
 def test_a_queue_consumer_hears_of_the_connection(
-    fault_proxy: Any, zookeeper_server: Any, znode_root: str, opened: Open, session: Session
+    proxy: FaultProxy, znode_root: str, opened: Open, session: Session
 ) -> None:
-    proxy: FaultProxy = fault_proxy(zookeeper_server.address)
     states: list[SessionState] = []
 
     class Consumer(QueueConsumer[bytes]):
@@ -491,7 +470,7 @@ def test_a_queue_consumer_hears_of_the_connection(
         def state_changed(self, state: SessionState) -> None:
             states.append(state)
 
-    with DistributedQueue(opened(proxy.address + znode_root), PATH, consumer=Consumer()):
+    with DistributedQueue(opened(proxy.address), PATH, consumer=Consumer()):
         proxy.cut()
         eventually(lambda: states[-2:] == [SessionState.SUSPENDED, SessionState.CONNECTED])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,28 +23,6 @@ from leaderq.zookeeper import Session, connect, end_session
 Open = Callable[[], Session]
 Make = Callable[..., QueueSharder[Any]]
 CANDIDATE = re.compile(r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-latch-\d{10}")
-
-
-@pytest.fixture
-def session(opened: Open) -> Session:
-    return opened()
-
-
-@pytest.fixture
-def sharder_of(session: Session) -> Iterator[Make]:
-    """Sharders of simple queues at ``/jobs``, closed after the test."""
-    made: list[QueueSharder[Any]] = []
-
-    def make(
-        by: Session | None = None, allocator: Any = SimpleDistributedQueue, *, id: str = "", **policies: Any
-    ) -> QueueSharder[Any]:
-        chosen = QueueSharderPolicies(**{"threshold_check_s": 0.05, **policies})
-        made.append(QueueSharder(by or session, allocator, "/jobs", "/jobs-leader", chosen, id=id))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def shards(session: Session) -> list[str]:

@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from leaderq.errors import ConfigurationError, QueueClosed
-from leaderq.queues import SimpleDistributedQueue
-from leaderq.queues.sharding import QueueSharder, QueueSharderPolicies
+from leaderq.queues.sharding import QueueSharder
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session
 
 Open = Callable[..., Session]
 Make = Callable[..., QueueSharder[Any]]
-
-
-@pytest.fixture
-def session(opened: Open) -> Session:
-    return opened()
-
-
-@pytest.fixture
-def sharder_of(session: Session) -> Iterator[Make]:
-    """Sharders of simple queues at ``/jobs``, closed after the test."""
-    made: list[QueueSharder[Any]] = []
-
-    def make(
-        by: Session | None = None, allocator: Any = SimpleDistributedQueue, *, id: str = "", **policies: Any
-    ) -> QueueSharder[Any]:
-        chosen = QueueSharderPolicies(**{"threshold_check_s": 0.05, **policies})
-        made.append(QueueSharder(by or session, allocator, "/jobs", "/jobs-leader", chosen, id=id))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def test_full_shards_are_put_into_only_while_there_is_no_other(sharder_of):

@@ -84,8 +84,7 @@ class Patient(SimpleDistributedQueue):
         return patiently(lambda: super(Patient, self).poll_many(max_items, timeout_s))
 
 
-def test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once(zookeeper_server, fault_proxy, opened):
-    proxy = fault_proxy(zookeeper_server.address)
+def test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once(proxy, opened):
     session = opened(proxy.address, timeout_s=30.0)
     nth = 0
     while True:
@@ -103,8 +102,7 @@ def test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once(zookeep
     assert nth > 20  # or the points were not enumerated
 
 
-def test_an_item_is_taken_once_although_the_session_ends_while_it_is(zookeeper_server, fault_proxy, opened, znode_root):
-    proxy = fault_proxy(zookeeper_server.address)
+def test_an_item_is_taken_once_although_the_session_ends_while_it_is(zookeeper_server, proxy, opened, znode_root):
     session = opened(proxy.address, timeout_s=10.0)
     with SimpleDistributedQueue(session, "/queue") as queue, ThreadPoolExecutor(1) as pool:
         queue.offer_many(numbered(3))
@@ -119,8 +117,7 @@ def test_an_item_is_taken_once_although_the_session_ends_while_it_is(zookeeper_s
         assert queue.take(timeout_s=30) == b"2"
 
 
-def test_a_taker_waits_through_an_outage(zookeeper_server, fault_proxy, opened, queue):
-    proxy = fault_proxy(zookeeper_server.address)
+def test_a_taker_waits_through_an_outage(proxy, opened, queue):
     session = opened(proxy.address, timeout_s=10.0)
     with SimpleDistributedQueue(session, "/queue") as far, ThreadPoolExecutor(1) as pool:
         assert far.poll() is None
@@ -135,8 +132,7 @@ def test_a_taker_waits_through_an_outage(zookeeper_server, fault_proxy, opened, 
         assert taken.result(30) == b"a"
 
 
-def test_an_offer_without_a_connection_is_known_not_to_be_stored(zookeeper_server, fault_proxy, opened, queue):
-    proxy = fault_proxy(zookeeper_server.address)
+def test_an_offer_without_a_connection_is_known_not_to_be_stored(proxy, opened, queue):
     session = opened(proxy.address, timeout_s=10.0)
     for is_used in (False, True):
         with SimpleDistributedQueue(session, "/queue") as far:
@@ -152,10 +148,7 @@ def test_an_offer_without_a_connection_is_known_not_to_be_stored(zookeeper_serve
     assert queue.poll_many(10) == [b"b", b"first", b"b"]
 
 
-def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(
-    zookeeper_server, fault_proxy, opened, queue
-):
-    proxy = fault_proxy(zookeeper_server.address)
+def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(proxy, opened, queue):
     session = opened(proxy.address, timeout_s=10.0)
     with SimpleDistributedQueue(session, "/queue") as far:
         far.offer(b"first")
@@ -168,8 +161,7 @@ def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(
     assert queue.poll_many(10) == [b"first", b"second", b"third"]
 
 
-def test_an_item_claimed_for_a_caller_whose_time_was_up_goes_to_the_next(zookeeper_server, fault_proxy, opened):
-    proxy = fault_proxy(zookeeper_server.address)
+def test_an_item_claimed_for_a_caller_whose_time_was_up_goes_to_the_next(proxy, opened):
     session = opened(proxy.address, timeout_s=30.0)
     with SimpleDistributedQueue(session, "/queue") as queue:
         queue.offer_many(numbered(4))
@@ -183,8 +175,7 @@ def test_an_item_claimed_for_a_caller_whose_time_was_up_goes_to_the_next(zookeep
         assert queue.take(timeout_s=30) == b"2"
 
 
-def test_an_item_claimed_for_nobody_goes_back_to_its_place(zookeeper_server, fault_proxy, opened, queue):
-    proxy = fault_proxy(zookeeper_server.address)
+def test_an_item_claimed_for_nobody_goes_back_to_its_place(proxy, opened, queue):
     session = opened(proxy.address, timeout_s=30.0)
     queue.offer_many(numbered(4))
     with SimpleDistributedQueue(session, "/queue") as far:
@@ -206,8 +197,7 @@ def test_items_claimed_ahead_come_in_order_and_the_rest_goes_back(session, queue
     assert queue.poll_many(50) + queue.poll_many(50) == numbered(50)[12:]
 
 
-def test_items_claimed_ahead_are_taken_once_whichever_reply_is_lost(zookeeper_server, fault_proxy, opened):
-    proxy = fault_proxy(zookeeper_server.address)
+def test_items_claimed_ahead_are_taken_once_whichever_reply_is_lost(proxy, opened):
     session = opened(proxy.address, timeout_s=30.0)
     for nth in range(1, 20):
         queue = SimpleDistributedQueue(session, f"/ahead{nth}", claim_ahead=3)
