@@ -1,0 +1,154 @@
+"""Who may work on a key, who waits, who is refused: the traffic rule of one key, without a lock, a thread or a clock.
+
+The *head* runs, the *tails* wait (one, unless told otherwise). Two promises, whatever the order of events:
+
+* **process uniqueness**: at any moment at most one owner is the head;
+* **waiting uniqueness**: at most ``waiters`` owners wait; a further one is declined, and the automaton returns to Block.
+
+A request may be declined safely because whoever waits will begin *after* it came: work that reads the current state when it begins does
+what the declined request wanted done.
+
+====================  =========  ============================  =======================  ==========================================
+state                 event      of, when                      next state               answer
+====================  =========  ============================  =======================  ==========================================
+Init                  enqueue    anybody                       Process                  ACCEPT: it is the head
+Process               enqueue    anybody, ``waiters > 0``      Block                    BLOCK: it waits
+Process               enqueue    anybody, ``waiters = 0``      Decline, then Process    DECLINE
+Block                 enqueue    anybody, a place is free      Block                    BLOCK: it waits, behind the others
+Block                 enqueue    anybody, no place is free     Decline, then Block      DECLINE
+Process               dequeue    the head                      Init                     ENDED
+Block                 dequeue    the head, one waits           Process                  HANDED_OVER: the waiting one is the head
+Block                 dequeue    the head, several wait        Block                    HANDED_OVER: the longest waiting is the head
+Block                 dequeue    a waiting one, the only one   Process                  WITHDRAWN: it waits no more
+Block                 dequeue    a waiting one of several      Block                    WITHDRAWN: it waits no more
+any                   dequeue    anybody else                  the same                 UNKNOWN: nothing changes
+====================  =========  ============================  =======================  ==========================================
+
+Decline is passed through within one enqueue and never rested in: the answer DECLINE is what shows of it. An overflow rule other than
+"decline the newcomer" is :meth:`TrafficAutomaton.displace`: the longest waiting one is declined, and the newcomer waits.
+
+After the ``QueueCoordinator`` of D. Liu (2016), whose per-key automaton this is, without its polling and its ways out of the promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Generic, TypeVar
+
+from leaderq.coalescing.outcome import Outcome
+
+Owner = TypeVar("Owner")
+
+
+class State(Enum):
+    """Where a key stands."""
+
+    INIT = "init"
+    PROCESS = "process"
+    BLOCK = "block"
+    DECLINE = "decline"
+    """Passed through while a request is declined; no automaton is ever found in it."""
+
+
+class Departure(Enum):
+    """The answer to a dequeue."""
+
+    ENDED = "ended"
+    HANDED_OVER = "handed over"
+    WITHDRAWN = "withdrawn"
+    UNKNOWN = "unknown"
+
+
+_STATES = (State.INIT, State.PROCESS, State.BLOCK)
+_ACCEPT, _BLOCK, _DECLINE = Outcome.ACCEPT, Outcome.BLOCK, Outcome.DECLINE
+_ENDED, _HANDED_OVER = Departure.ENDED, Departure.HANDED_OVER
+_WITHDRAWN, _UNKNOWN = Departure.WITHDRAWN, Departure.UNKNOWN
+
+
+class TrafficAutomaton(Generic[Owner]):
+    """The traffic rule of one key; see the table of the module.
+
+    Owners are whatever the caller tells them apart by with ``==`` (tokens, names of znodes, numbers), never ``None``. An owner stands in it
+    once.
+
+    *Guarantees:* the two uniquenesses above; those who wait become the head in the order in which they came; an event happens whole or not
+    at all, even if an asynchronous exception (Ctrl-C) falls into it, since all there is to it is one assignment.
+    *Not guaranteed:* anything under threads: whoever shares one puts a lock around it.
+
+    :param waiters: how many may wait: 0, 1 (the coordinator's default) or more.
+    :param line: who runs already, and behind it who waits already, oldest first: to go on from what is known, such as a listing of znodes.
+    :raises ValueError: ``waiters`` is negative, or more wait already than may.
+    """
+
+    __slots__ = ("line", "waiters")
+
+    def __init__(self, waiters: int = 1, *, line: Iterable[Owner] = ()) -> None:
+        self.waiters = waiters
+        """How many may wait."""
+        self.line: tuple[Owner, ...] = tuple(line)
+        """The head, and behind it those who wait, in order. To be read only."""
+        if waiters < 0 or len(self.line) > waiters + 1:
+            raise ValueError(f"an automaton of {waiters} waiters cannot have {len(self.line)} owners in line")
+
+    @property
+    def state(self) -> State:
+        """Init, Process or Block."""
+        return _STATES[min(len(self.line), 2)]
+
+    @property
+    def head(self) -> Owner | None:
+        """Who runs; ``None`` in Init."""
+        return self.line[0] if self.line else None
+
+    @property
+    def waiting(self) -> tuple[Owner, ...]:
+        """Who waits, the next head first."""
+        return self.line[1:]
+
+    def enqueue(self, owner: Owner) -> Outcome:
+        """Ask to work on the key.
+
+        :raises ValueError: this very owner runs or waits already; nothing changed.
+        """
+        line = self.line
+        if not line:
+            self.line = (owner,)
+            return _ACCEPT
+        if owner in line:
+            raise ValueError(f"{owner!r} runs or waits already")
+        if len(line) > self.waiters:
+            return _DECLINE
+        self.line = (*line, owner)
+        return _BLOCK
+
+    def displace(self, owner: Owner) -> Owner:
+        """Let ``owner`` wait in place of the one that has waited longest, and give back that one, which is declined.
+
+        Of several who wait, the others move up: ``owner`` comes last.
+
+        :raises ValueError: nobody waits, or this very owner runs or waits already; nothing changed.
+        """
+        line = self.line
+        if len(line) < 2 or owner in line:
+            raise ValueError(f"{owner!r} can displace nobody")
+        self.line = (line[0], *line[2:], owner)
+        return line[1]
+
+    def dequeue(self, owner: Owner) -> Departure:
+        """The owner is done, or waits no more.
+
+        After HANDED_OVER, ``head`` is who runs now.
+        """
+        line = self.line
+        if owner not in line:
+            return _UNKNOWN
+        if owner == line[0]:
+            self.line = line[1:]
+            return _HANDED_OVER if self.line else _ENDED
+        where = line.index(owner)
+        self.line = line[:where] + line[where + 1 :]
+        return _WITHDRAWN
+
+    def __repr__(self) -> str:
+        return f"<TrafficAutomaton {self.state.value}, {len(self.line)} of {self.waiters + 1} in line>"
