@@ -212,3 +212,40 @@ class PutsFailed(LeaderqError):
         self.failures = tuple(failures)
         first = f"; the first: {type(failures[0][1]).__name__}: {failures[0][1]}" if failures else ""
         super().__init__(f"{failed} items of {stored + failed} were not stored, or not certainly{first}")
+
+
+class BufferFull(LeaderqError):
+    """A buffered producer has no room for the request, in memory or on disk; it was not taken."""
+
+
+class ProducerClosed(LeaderqError):
+    """The buffered producer was closed, or belongs to the process that this one was forked from; the request was not taken."""
+
+
+class RequestTooLarge(LeaderqError):
+    """One request is larger than the whole buffer may be; it was not taken. ``size`` and ``limit`` are bytes."""
+
+    def __init__(self, *, size: int, limit: int) -> None:
+        self.size = size
+        self.limit = limit
+        super().__init__(f"a request of {size} bytes does not fit into a buffer of {limit}; raise max_bytes, or send less")
+
+
+class RequestGivenUp(LeaderqError):
+    """A buffered producer has given up a request that it had accepted; ``reason`` says why, the ``__cause__`` what was raised, if anything."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the request was given up: {reason}")
+
+
+class SinkAway(LeaderqError):
+    """A sink did not take a batch, or did not say so; the batch may be given to it again."""
+
+
+class SinkBusy(SinkAway):
+    """A sink has taken a batch and keeps trying to store it; the same batch must be given again, to hear what became of it."""
+
+
+class SinkBroken(LeaderqError):
+    """A sink will take nothing until somebody repairs something (access, a topic's name, a closed queue)."""
