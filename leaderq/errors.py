@@ -249,3 +249,28 @@ class SinkBusy(SinkAway):
 
 class SinkBroken(LeaderqError):
     """A sink will take nothing until somebody repairs something (access, a topic's name, a closed queue)."""
+
+
+class QueueFull(LeaderqError):
+    """A bounded queue in this process had no room in time; the request was not taken. ``capacity`` counts requests."""
+
+    def __init__(self, name: str, *, capacity: int, waited_s: float) -> None:
+        self.capacity = capacity
+        self.waited_s = waited_s
+        super().__init__(f"queue {name!r} holds {capacity} requests, its capacity; no room within {waited_s:g} s, the request was not taken")
+
+
+class DeadlineExceeded(LeaderqError):
+    """A request had not been begun when its deadline came, and will not be. ``late_s`` says by how much when that was noticed."""
+
+    def __init__(self, name: str, *, late_s: float) -> None:
+        self.late_s = late_s
+        super().__init__(f"the request was not begun in queue {name!r} by its deadline (noticed {late_s:.3f} s late); it will not be")
+
+
+class RequestCancelled(LeaderqError):
+    """A request was accepted by a queue that was closed before the request was begun; it was not applied."""
+
+
+class WouldDeadlock(LeaderqError):
+    """This thread was about to wait for something that only this thread can do; it did not wait."""
