@@ -38,7 +38,7 @@ class Seen:
         with self._lock:
             self.values.append(value)
 
-    def wait_for(self, count: int, timeout_s: float = 10.0) -> list[Any]:
+    def wait_for(self, count: int, timeout_s: float = 30.0) -> list[Any]:
         """All values, once there are so many."""
         eventually(lambda: len(self.values) >= count, timeout_s=timeout_s)
         return list(self.values)

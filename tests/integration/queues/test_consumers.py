@@ -1,0 +1,304 @@
+"""Several consumers on one queue, and what a consumer lives through: closing, pausing, sessions that end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from consumption import LOCKS, PATH, Held, Seen, consuming, fill, is_empty
+
+from leaderq.queues.consumer import ConsumePlan, QueueConsumer
+from leaderq.queues.consuming import Consuming, Warden
+from leaderq.queues.places import Places
+from leaderq.queues.retrying import RetryPolicy
+from leaderq.queues.wire.kinds import Kind
+from leaderq.testing import FaultProxy, eventually
+from leaderq.zookeeper import Session, SessionState, end_session
+
+QUICK = RetryPolicy(attempts=3, backoff_s=0.01, jitter=0)
+LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
+
+
+# ---- many at once ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_slow_item_does_not_hold_up_others(session: Session) -> None:
+    fill(session, [b"slow", *[b"%d" % number for number in range(30)]])
+    seen, released = Seen(), threading.Event()
+
+    def work(value: bytes) -> None:
+        if value == b"slow":
+            released.wait(30)
+        seen(value)
+
+    with consuming(session, work, concurrency=3):
+        assert b"slow" not in seen.wait_for(30)
+        released.set()
+        assert seen.wait_for(31)[-1] == b"slow"
+
+
+def test_what_a_stuck_consumer_has_claimed_ahead_goes_to_others(opened: Callable[[], Session]) -> None:
+    mine, other = opened(timeout_s=4.0), opened(timeout_s=4.0)
+    fill(other, [b"%03d" % number for number in range(300)])
+    seen, stuck, released = Seen(), threading.Event(), threading.Event()
+
+    def get_stuck(value: bytes) -> None:
+        seen(value)
+        if len(seen.values) == 100:
+            stuck.set()
+            released.wait(60)
+
+    with consuming(mine, get_stuck):
+        assert stuck.wait(20)
+        with consuming(other, seen):
+            assert len(set(seen.wait_for(300, timeout_s=20))) == 300
+            released.set()
+
+
+def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session) -> None:
+    fill(session, [b"%02d" % number for number in range(20)])
+    batches: list[list[bytes]] = []
+
+    def consume(values: list[bytes]) -> None:
+        batches.append(list(values))
+        if b"07" in values and len(batches) < 20:
+            raise ValueError("one of them is bad")
+
+    with consuming(session, None, consume_batch=consume, batch_items=6, retry=RetryPolicy(backoff_s=0.01)):
+        eventually(lambda: is_empty(session))
+    assert all(len(batch) <= 6 for batch in batches)
+    assert {value for batch in batches for value in batch} == {b"%02d" % number for number in range(20)}
+    failed = next(batch for batch in batches if b"07" in batch)
+    assert all([value] in batches for value in failed if len(failed) > 1)
+
+
+@LOCKING
+def test_several_consumers_share_a_queue_and_no_item_is_given_twice(opened: Callable[[], Session], lock: bool) -> None:
+    values = [b"%04d" % number for number in range(2000)]
+    sessions = [opened(timeout_s=4.0) for _ in range(4)]
+    seen = Seen()
+    running = [
+        Consuming(one, Places(PATH, LOCKS if lock else None), Kind.PLAIN, ConsumePlan(consumer=seen)) for one in sessions
+    ]
+    for begin in range(0, 2000, 500):
+        fill(sessions[0], values[begin : begin + 500])
+    for one in running:
+        one.start()
+    assert sorted(seen.wait_for(2000, timeout_s=30)) == values
+    eventually(lambda: is_empty(sessions[0]))
+    assert all(one.close(5.0) for one in running)
+    assert len(seen.values) == 2000
+
+
+def test_what_a_dead_consumer_held_goes_to_an_idle_one(opened: Callable[[], Session], address: str) -> None:
+    dying, living = opened(timeout_s=4.0), opened(timeout_s=4.0)
+    fill(living, [b"a"])
+    held, seen = Held(), Seen()
+    with consuming(dying, held):
+        assert held.entered.wait(10)
+        with consuming(living, seen):
+            eventually(lambda: len(living.children(f"{PATH}-meta/members")) == 2)
+            assert seen.values == []
+            credentials = dying.credentials
+            assert credentials is not None
+            end_session(address, credentials)
+            assert seen.wait_for(1) == [b"a"]
+            eventually(lambda: is_empty(living))
+            held.released.set()
+
+
+# ---- the life of a consumer -------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_whose_path_is_deleted_and_made_again_is_heard_again(session: Session) -> None:
+    seen = Seen()
+    with consuming(session, seen):
+        fill(session, [b"a"])
+        seen.wait_for(1)
+        eventually(lambda: is_empty(session))
+        session.delete(PATH)
+        fill(session, [b"b"])
+        assert seen.wait_for(2) == [b"a", b"b"]
+
+
+def test_the_lock_path_may_vanish(session: Session) -> None:
+    seen = Seen()
+    with consuming(session, seen):
+        session.delete(LOCKS)
+        fill(session, [b"a"])
+        assert seen.wait_for(1) == [b"a"]
+
+
+def test_pausing_stops_what_is_not_begun_and_an_operator_can_do_it_too(session: Session) -> None:
+    fill(session, [b"%d" % number for number in range(10)])
+    held = Held()
+    with consuming(session, held) as queue:
+        assert held.entered.wait(10)
+        queue.pause()
+        held.released.set()
+        eventually(lambda: queue._engine.ready.takers == 1)
+        assert held.seen.values == [b"0"]
+        session.ensure_path(f"{PATH}-meta/control")
+        session.set(f"{PATH}-meta/control", b'{"paused": true}')
+        eventually(lambda: queue._engine.pausing._by_operator)
+        queue.resume()
+        assert queue.is_paused
+        assert held.seen.values == [b"0"]
+        session.set(f"{PATH}-meta/control", b"{}")
+        assert len(held.seen.wait_for(10)) == 10
+
+
+def test_closing_gives_back_what_was_claimed_ahead(session: Session) -> None:
+    fill(session, [b"%03d" % number for number in range(300)])
+    seen = Seen()
+
+    def work(value: bytes) -> None:
+        seen(value)
+        time.sleep(0.002)
+
+    with consuming(session, work):
+        seen.wait_for(50)
+    begun = len(seen.values)
+    assert begun < 300
+    assert session.children(LOCKS) == []
+    assert len(session.children(PATH)) == 300 - begun
+    with consuming(session, seen):
+        assert sorted(seen.wait_for(300)) == [b"%03d" % number for number in range(300)]
+
+
+def test_closing_without_locks_loses_nothing_that_was_not_begun(session: Session) -> None:
+    fill(session, [b"%03d" % number for number in range(300)])
+    seen = Seen()
+
+    def work(value: bytes) -> None:
+        seen(value)
+        time.sleep(0.002)
+
+    queue: Consuming[bytes] = Consuming(session, Places(PATH), Kind.PLAIN, ConsumePlan(consumer=work))
+    queue.start()
+    seen.wait_for(50)
+    queue.close(0.01)
+    with consuming(session, seen, lock=False):
+        assert sorted(seen.wait_for(300)) == [b"%03d" % number for number in range(300)]
+        eventually(lambda: is_empty(session))
+    assert len(seen.values) == 300
+
+
+def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_acknowledged_later(session: Session) -> None:
+    fill(session, [b"a"])
+    held = Held()
+    queue: Consuming[bytes] = Consuming(session, Places(PATH, LOCKS), Kind.PLAIN, ConsumePlan(consumer=held))
+    queue.start()
+    assert held.entered.wait(10)
+    assert queue.close(0.1) is False
+    assert not is_empty(session)
+    held.released.set()
+    eventually(lambda: is_empty(session) and session.children(LOCKS) == [])
+    eventually(lambda: session.children(f"{PATH}-meta/members") == [])
+
+
+def test_a_queue_consumer_hears_of_the_connection(session: Session) -> None:
+    class Hearing(QueueConsumer[bytes]):
+        def __init__(self) -> None:
+            self.states: list[SessionState] = []
+            self.seen = Seen()
+
+        def consume(self, value: bytes) -> None:
+            self.seen(value)
+
+        def state_changed(self, state: SessionState) -> None:
+            self.states.append(state)
+            raise RuntimeError("harmless")
+
+    hearing = Hearing()
+    with consuming(session, hearing):
+        session.drop_connection()
+        eventually(lambda: SessionState.SUSPENDED in hearing.states and hearing.states[-1] is SessionState.CONNECTED)
+        fill(session, [b"a"])
+        assert hearing.seen.wait_for(1) == [b"a"]
+
+
+def test_a_session_that_expires_is_followed_by_another_and_consuming_goes_on(
+    opened: Callable[[], Session], address: str
+) -> None:
+    mine, other = opened(timeout_s=4.0), opened(timeout_s=4.0)
+    seen = Seen()
+    with consuming(mine, seen):
+        fill(other, [b"a"])
+        seen.wait_for(1)
+        credentials = mine.credentials
+        assert credentials is not None
+        end_session(address, credentials)
+        fill(other, [b"b"])
+        assert seen.wait_for(2)[:2] == [b"a", b"b"]
+        eventually(lambda: is_empty(other))
+
+
+def test_the_warden_pokes_when_a_member_vanishes_and_items_lie_free(opened: Callable[[], Session], address: str) -> None:
+    dying, watching = opened(timeout_s=4.0), opened(timeout_s=4.0)
+    fill(watching, [b"a"])
+    warden = Warden(watching, Places(PATH, LOCKS), Kind.PLAIN)
+    warden.start()
+    held = Held()
+    with consuming(dying, held):
+        assert held.entered.wait(10)
+        eventually(lambda: bool(warden._members))
+        fired = threading.Event()
+        watching.children(PATH, lambda _event: fired.set())
+        credentials = dying.credentials
+        assert credentials is not None
+        end_session(address, credentials)
+        eventually(lambda: not watching.children(LOCKS) or warden.poked)
+        held.released.set()
+        assert fired.wait(10)
+    warden.close()
+    assert "poke" not in watching.children(PATH)
+
+
+def test_an_item_deleted_behind_the_consumers_back_leaves_no_lock(session: Session) -> None:
+    (first, *_) = fill(session, [b"a", b"b", b"c"])
+    held = Held()
+    with consuming(session, held):
+        assert held.entered.wait(10)
+        session.delete(f"{PATH}/{first}")
+        held.released.set()
+        assert held.seen.wait_for(3) == [b"a", b"b", b"c"]
+        eventually(lambda: is_empty(session) and session.children(LOCKS) == [])
+
+
+# ---- two of Curator's windows -----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_handed_out_while_the_connection_is_away(opened: Callable[..., Session], proxy: FaultProxy) -> None:
+    """F3: Curator skips the delete when its client is not connected, and calls the consumer all the same."""
+    mine, other = opened(proxy.address), opened()
+    held, seen = Held(), Seen()
+    fill(other, [b"held", *[b"%03d" % number for number in range(200)]])
+    with consuming(mine, held, lock=False):
+        assert held.entered.wait(10)
+        claimed = 201 - len(other.children(PATH))
+        proxy.refuse()
+        eventually(lambda: mine.state is SessionState.SUSPENDED)
+        with consuming(other, seen, lock=False):
+            held.released.set()
+            everything = lambda: held.seen.values + seen.values  # noqa: E731
+            eventually(lambda: len(everything()) >= 201, timeout_s=30)
+            assert claimed >= 1
+            assert sorted(set(everything())) == sorted(everything())
+        proxy.heal()
+
+
+def test_a_due_item_goes_although_those_before_it_are_held_by_others(opened: Callable[..., Session]) -> None:
+    """F15: Curator's delay queue sleeps without limit after a batch in which it got nothing."""
+    holding, mine = opened(), opened()
+    held, seen = Held(), Seen()
+    now_ms = int(time.time() * 1000)
+    fill(holding, [b"held"], Kind.DELAY, due_ms=now_ms - 1000)
+    with consuming(holding, held, kind=Kind.DELAY):
+        assert held.entered.wait(10)
+        fill(mine, [b"later"], Kind.DELAY, due_ms=now_ms + 700)
+        with consuming(mine, seen, kind=Kind.DELAY):
+            assert seen.wait_for(1) == [b"later"]
+            held.released.set()

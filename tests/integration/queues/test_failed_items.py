@@ -1,0 +1,133 @@
+"""What becomes of items that fail, on the real server: tried again, set aside, never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from consumption import LOCKS, PATH, Flaky, Seen, consuming, fill, is_empty
+
+from leaderq.queues.retrying import ErrorMode, RetryPolicy
+from leaderq.queues.serializers import JSON
+from leaderq.queues.wire.kinds import Kind
+from leaderq.queues.wire.names import id_of, prefix_of, priority_of
+from leaderq.queues.wire.payload import decode, encode
+from leaderq.testing import eventually
+from leaderq.zookeeper import Session
+
+QUICK = RetryPolicy(attempts=3, backoff_s=0.01, jitter=0)
+LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
+
+
+@LOCKING
+def test_a_failed_item_goes_to_the_tail_and_keeps_its_priority(session: Session, lock: bool) -> None:
+    fill(session, [b"bad"], Kind.PRIORITY, priority=3)
+    fill(session, [b"good"], Kind.PRIORITY, priority=4)
+    flaky = Flaky(1)
+    names: list[str] = []
+    policy = RetryPolicy(backoff_s=0.3)
+    with (
+        session.watch_tree(PATH, lambda event: names.append(event.path.rpartition("/")[2])),
+        consuming(session, flaky, lock=lock, kind=Kind.PRIORITY, retry=policy),
+    ):
+        assert flaky.seen.wait_for(3) == [b"bad", b"good", b"bad"]
+        eventually(lambda: is_empty(session))
+    assert {priority_of(name) for name in names} == {3, 4}
+    assert len({len(name) for name in names}) == 1
+
+
+@LOCKING
+def test_what_fails_too_often_goes_to_the_dead_letters_with_the_reason(session: Session, lock: bool) -> None:
+    (name,) = fill(session, [b"bad"], Kind.ID, id="job")
+    flaky = Flaky(99)
+    with consuming(session, flaky, lock=lock, kind=Kind.ID, retry=QUICK):
+        assert len(flaky.seen.wait_for(3)) == 3
+        eventually(lambda: session.exists(f"{PATH}-dead") is not None and session.children(f"{PATH}-dead"))
+        (dead,) = session.children(f"{PATH}-dead")
+        payload = decode(session.get(f"{PATH}-dead/{dead}")[0])
+        assert list(payload.items) == [b"bad"]
+        assert payload.note is not None
+        assert (payload.note.attempt, payload.note.reason, payload.note.error) == (3, "attempts", "ValueError: not this one")
+        assert id_of(dead) == "job"
+        assert prefix_of(payload.note.origin or "") == prefix_of(name)
+        eventually(lambda: is_empty(session))
+
+
+@LOCKING
+def test_of_several_put_as_one_only_what_is_left_is_tried_again(session: Session, lock: bool) -> None:
+    session.ensure_path(PATH)
+    session.create(f"{PATH}/queue-", encode([b"1", b"2", b"bad", b"4"]), sequential=True)
+    flaky = Flaky(1)
+    with consuming(session, flaky, lock=lock, retry=QUICK):
+        assert flaky.seen.wait_for(5) == [b"1", b"2", b"bad", b"bad", b"4"]
+        eventually(lambda: is_empty(session))
+
+
+@LOCKING
+def test_in_keep_mode_nothing_overtakes_what_is_tried_again(session: Session, lock: bool) -> None:
+    fill(session, [b"1", b"bad", b"3", b"4"])
+    flaky = Flaky(2)
+    with consuming(session, flaky, lock=lock, retry=QUICK, error_mode=ErrorMode.KEEP):
+        assert flaky.seen.wait_for(6) == [b"1", b"bad", b"bad", b"bad", b"3", b"4"]
+        eventually(lambda: is_empty(session))
+
+
+def test_in_keep_mode_attempts_are_counted_across_consumers(opened: Callable[[], Session]) -> None:
+    first, second = opened(timeout_s=4.0), opened(timeout_s=4.0)
+    fill(second, [b"bad"])
+    flaky = Flaky(99)
+    with consuming(first, flaky, retry=RetryPolicy(attempts=10, backoff_s=30), error_mode=ErrorMode.KEEP):
+        flaky.seen.wait_for(1)
+    with consuming(second, retry=QUICK) as queue:
+        eventually(lambda: not second.children(LOCKS))
+        assert decode(second.get(f"{PATH}/{second.children(PATH)[0]}")[0]).note.attempt == 1
+        assert queue.is_paused is False
+
+
+@LOCKING
+def test_in_delete_mode_a_failed_item_is_done_with_and_the_rest_of_its_znode_is_not(session: Session, lock: bool) -> None:
+    session.ensure_path(PATH)
+    session.create(f"{PATH}/queue-", encode([b"1", b"bad", b"3"]), sequential=True)
+    flaky = Flaky(99)
+    with consuming(session, flaky, lock=lock, error_mode=ErrorMode.DELETE):
+        assert flaky.seen.wait_for(3) == [b"1", b"bad", b"3"]
+        eventually(lambda: is_empty(session))
+    assert session.exists(f"{PATH}-dead") is None
+
+
+@LOCKING
+def test_corrupt_items_are_set_aside_with_their_bytes(session: Session, lock: bool) -> None:
+    session.ensure_path(PATH)
+    session.create(f"{PATH}/queue-", b"garbage", sequential=True)
+    session.create(f"{PATH}/queue-", encode([b"{not json"]), sequential=True)
+    session.create(f"{PATH}/queue-", encode([b"7"]), sequential=True)
+    session.create(f"{PATH}/queue-", encode([]), sequential=True)
+    seen = Seen()
+    with consuming(session, seen, lock=lock, serializer=JSON):
+        assert seen.wait_for(1) == [7]
+        eventually(lambda: is_empty(session) and len(session.children(f"{PATH}-dead")) == 2)
+        first, second = [decode(session.get(f"{PATH}-dead/{name}")[0]) for name in sorted(session.children(f"{PATH}-dead"))]
+    assert (list(first.items), first.note.raw, first.note.reason) == ([b"garbage"], True, "corrupt")
+    assert (list(second.items), second.note.raw, second.note.reason) == ([b"{not json"], False, "corrupt")
+
+
+def test_foreign_children_are_left_alone(session: Session) -> None:
+    session.ensure_path(f"{PATH}/stranger")
+    fill(session, [b"a"])
+    seen = Seen()
+    with consuming(session, seen):
+        seen.wait_for(1)
+        eventually(lambda: session.children(PATH) == ["stranger"])
+
+
+def test_an_executor_that_refuses_work_loses_nothing(session: Session) -> None:
+    fill(session, [b"a", b"b"])
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    seen = Seen()
+    with consuming(session, seen, executor=pool):
+        eventually(lambda: session.exists(f"{PATH}-meta/members") is not None)
+    assert seen.values == []
+    with consuming(session, seen):
+        assert seen.wait_for(2) == [b"a", b"b"]

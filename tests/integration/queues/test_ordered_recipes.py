@@ -1,0 +1,141 @@
+"""Priority and delay queues on the real server: equivalents of Curator's own tests, and the order each promises."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from consumption import LOCKS, PATH, Held, Seen
+
+from leaderq.errors import ConfigurationError
+from leaderq.queues import (
+    JSON,
+    TEXT,
+    DistributedDelayQueue,
+    DistributedPriorityQueue,
+    RetryPolicy,
+)
+from leaderq.queues.wire.names import MAX_PRIORITY, MIN_PRIORITY, due_ms_of, priority_of
+from leaderq.testing import eventually
+from leaderq.zookeeper import Session
+
+Open = Callable[..., Session]
+QUICK = RetryPolicy(backoff_s=0.01)
+
+
+# -- TestDistributedPriorityQueue ---------------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_and_one_random_priorities_come_in_order(session: Session) -> None:
+    gate = Held()
+    priorities = [MIN_PRIORITY, *(random.randint(MIN_PRIORITY, MAX_PRIORITY) for _ in range(100))]
+    with DistributedPriorityQueue(session, PATH, serializer=JSON, consumer=gate) as queue:
+        queue.put("first", MIN_PRIORITY)
+        assert gate.entered.wait(20)
+        for priority in priorities:
+            queue.put(priority, priority)
+        gate.released.set()
+        assert gate.seen.wait_for(102)[1:] == sorted(priorities)
+
+
+def test_an_urgent_item_comes_right_after_the_one_being_worked_on(session: Session) -> None:
+    gate = Held()
+    with DistributedPriorityQueue(session, PATH, serializer=TEXT, consumer=gate) as queue:
+        queue.put_many([f"slow {number}" for number in range(20)], 10)
+        assert gate.entered.wait(20)
+        queue.put("urgent", -10)
+        gate.released.set()
+        assert "urgent" in gate.seen.wait_for(21)[:3]
+    assert [priority_of(name) for name in session.children(PATH)] == []
+
+
+def test_a_failed_item_keeps_its_priority(session: Session) -> None:
+    priorities: list[Any] = []
+
+    def consume(value: bytes) -> None:
+        priorities.extend(map(priority_of, session.children(PATH)))
+        if len(priorities) == 1:
+            raise ValueError("once")
+
+    with DistributedPriorityQueue(session, PATH, consumer=consume, lock_path=LOCKS, retry=QUICK) as queue:
+        queue.put(b"a", 1000)
+        eventually(lambda: len(priorities) == 2)
+    assert priorities == [1000, 1000]
+
+
+def test_a_priority_that_java_cannot_hold_is_refused(session: Session) -> None:
+    with DistributedPriorityQueue(session, PATH) as queue:
+        for bad in (2**31, -(2**31) - 1, 1.5, True):
+            with pytest.raises(ConfigurationError):
+                queue.put(b"a", bad)  # type: ignore[arg-type]
+        assert queue.put_multi([b"a", b"b"], -1)
+        with queue.take(10) as item:
+            assert item.values == [b"a", b"b"]
+
+
+# -- TestDistributedDelayQueue ------------------------------------------------------------------------------------------------------
+
+
+def test_a_due_item_overtakes_one_of_the_far_future_which_stays(session: Session) -> None:
+    seen = Seen()
+    with DistributedDelayQueue(session, PATH, serializer=TEXT, consumer=seen) as queue:
+        queue.put("far", delay_s=3600)
+        queue.put("late addition", delay_s=0.05)
+        assert seen.wait_for(1) == ["late addition"]
+        assert queue.depth() == 1
+
+
+def test_nothing_is_given_out_before_it_is_due(session: Session) -> None:
+    given: list[float] = []
+    with DistributedDelayQueue(session, PATH, consumer=lambda _: given.append(time.time())) as queue:
+        begun = time.time()
+        queue.put(b"a", delay_s=0.5)
+        eventually(lambda: given)
+    assert given[0] - begun >= 0.499
+
+
+def test_ten_random_delays_come_in_the_order_of_time(session: Session) -> None:
+    seen = Seen()
+    dues = [time.time() + 0.5 + random.random() / 10 for _ in range(10)]
+    with DistributedDelayQueue(session, PATH, serializer=JSON, consumer=seen) as queue:
+        for due in dues:
+            queue.put(due, due=due)
+        assert seen.wait_for(10) == sorted(dues, key=lambda due: round(due * 1000))
+
+
+def test_three_hundred_shuffled_times_come_exactly_in_order_and_equal_ones_in_order_of_put(session: Session) -> None:
+    seen = Seen()
+    begun = round(time.time() * 1000) - 10_000
+    values = [(begun + turn // 3, turn) for turn in range(300)]
+    shuffled = sorted(values, key=lambda value: (random.Random(value[0]).random(), value[1]))
+    with DistributedDelayQueue(session, PATH, serializer=JSON, put_in_background=True) as queue:
+        for value in shuffled:
+            queue.put(list(value), due=value[0] / 1000)
+    with DistributedDelayQueue(session, PATH, serializer=JSON, consumer=seen):
+        assert seen.wait_for(300) == [list(value) for value in values]
+
+
+def test_times_are_given_as_a_delay_a_datetime_or_seconds(session: Session) -> None:
+    with DistributedDelayQueue(session, PATH) as queue:
+        aware = datetime(2030, 1, 1, tzinfo=timezone.utc)
+        queue.put(b"a", due=aware)
+        queue.put(b"b", due=aware.astimezone().replace(tzinfo=None))
+        queue.put(b"c", due=1700000000.0)
+        queue.put_many([b"d", b"e"], delay_s=60)
+        queue.put_multi([b"f", b"g"], due=aware + timedelta(milliseconds=1))
+        names = sorted(session.children(PATH), key=lambda name: name[-10:])
+        dues = [due_ms_of(name) for name in names]
+        assert dues[:3] == [1893456000000, 1893456000000, 1700000000000]
+        assert names[2] == "queue-|18BCFE56800|0000000002"
+        assert dues[3] == dues[4]
+        assert dues[5] == 1893456000001
+        for bad in ({"delay_s": 1, "due": aware}, {"delay_s": -1}, {"due": -1.0}, {"due": 0}, {"delay_s": float("nan")}):
+            with pytest.raises(ConfigurationError):
+                queue.put(b"x", **bad)
+        with queue.take(10) as item:
+            assert item.value == b"c"
+        assert queue.take(0.1) is None

@@ -1,0 +1,192 @@
+"""Using a queue on the real server: blocking consumers, the builder, taking, pausing, looking, closing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from consumption import LOCKS, PATH, Held, Seen
+from producing import numbered, stored
+
+from leaderq.errors import QueueClosed
+from leaderq.queues import (
+    TEXT,
+    BlockingQueueConsumer,
+    DistributedQueue,
+    ErrorMode,
+    QueueBuilder,
+    QueueConsumer,
+    RetryPolicy,
+)
+from leaderq.testing import FaultProxy, eventually
+from leaderq.zookeeper import Session, SessionState
+
+Open = Callable[..., Session]
+QUICK = RetryPolicy(backoff_s=0.01)
+
+
+# -- BlockingQueueConsumer, QueueConsumer, QueueBuilder --------------------------------------------------------------------------------
+
+
+def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(session: Session) -> None:
+    blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer()
+    with DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS) as queue:
+        for item in numbered(10):
+            queue.put(item)
+        for item in numbered(10):
+            assert blocking.take(20) == item
+            assert any(data == item for data in stored(session))
+            blocking.task_done()
+        eventually(lambda: queue.depth() == 0)
+        assert blocking.take(0.05) is None
+
+
+def test_a_blocking_consumer_holds_as_many_as_the_queue_works_on_and_loses_none_when_full(session: Session) -> None:
+    blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer(capacity=2)
+    with DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS, concurrency=4) as queue:
+        queue.put_many(numbered(6))
+        eventually(lambda: blocking.size() == 2)
+        assert len(blocking.items()) == 2
+        drained: list[bytes] = []
+        while len(drained) < 6:
+            for _ in range(blocking.drain_to(drained, max_items=1)):
+                blocking.task_done()
+        assert sorted(drained) == numbered(6)
+        eventually(lambda: queue.depth() == 0)
+        with pytest.raises(ValueError, match="more often"):
+            blocking.task_done()
+
+
+def test_a_task_that_failed_is_tried_again_and_closing_gives_back_what_is_not_done(session: Session) -> None:
+    blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer()
+    with (
+        DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS, retry=QUICK) as queue,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        queue.put(b"a")
+        assert blocking.take(20) == b"a"
+        blocking.task_failed(ValueError("not this time"))
+        assert blocking.take(20) == b"a"
+        waiting = pool.submit(blocking.take)
+        queue.close()
+        assert isinstance(waiting.exception(20), QueueClosed)
+        with pytest.raises(QueueClosed):
+            blocking.task_done()
+    assert stored(session) == [b"a"]
+    eventually(lambda: session.children(LOCKS) == [])
+
+
+def test_a_queue_consumer_hears_of_the_connection(
+    proxy: FaultProxy, znode_root: str, opened: Open, session: Session
+) -> None:
+    states: list[SessionState] = []
+
+    class Consumer(QueueConsumer[bytes]):
+        def consume(self, value: bytes) -> None: ...
+
+        def state_changed(self, state: SessionState) -> None:
+            states.append(state)
+
+    with DistributedQueue(opened(proxy.address), PATH, consumer=Consumer()):
+        proxy.cut()
+        eventually(lambda: states[-2:] == [SessionState.SUSPENDED, SessionState.CONNECTED])
+
+
+def test_the_builder_builds_all_four_with_the_same_settings(session: Session) -> None:
+    seen = Seen()
+    builder = (
+        QueueBuilder.builder(session, seen, TEXT, PATH)
+        .lock_path(LOCKS)
+        .max_items(100)
+        .put_in_background()
+        .final_flush_s(20.0)
+        .concurrency(2)
+        .error_mode(ErrorMode.KEEP)
+        .retry(QUICK)
+        .compress(False)
+        .linger_s(0.0)
+        .name("built")
+    )
+    with ThreadPoolExecutor(2) as pool:
+        builder.executor(pool)
+        with builder.build_queue() as queue:
+            queue.put("plain")
+            seen.wait_for(1)
+        with builder.build_id_queue() as ids:
+            ids.put("id", "x")
+            seen.wait_for(2)
+        with builder.build_priority_queue(3) as priorities:
+            priorities.put("priority", 1)
+            seen.wait_for(3)
+        with builder.build_delay_queue() as delays:
+            delays.put("delay")
+            assert seen.wait_for(4) == ["plain", "id", "priority", "delay"]
+    batches: list[Any] = []
+    with QueueBuilder.builder(session, None, TEXT, PATH).consume_batch(batches.append, 10).build_queue() as queue:
+        queue.put_many(["a", "b", "c"])
+        eventually(lambda: sum(map(len, batches)) == 3)
+
+
+# -- taking, pausing, looking ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_without_a_consumer_gives_items_on_request_and_back_on_an_error(session: Session) -> None:
+    with DistributedQueue(session, PATH, lock_path=LOCKS, retry=QUICK) as queue:
+        assert queue.take(0.05) is None
+        queue.put(b"a")
+        with pytest.raises(ValueError, match="work"), queue.take(20):
+            raise ValueError("the work failed")
+        item = queue.take(20)
+        assert item is not None
+        assert (item.value, item.attempt) == (b"a", 2)
+        item.ack()
+        assert queue.take(0.05) is None
+    with pytest.raises(QueueClosed):
+        queue.take(0)
+
+
+def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> None:
+    seen = Seen()
+    with DistributedQueue(session, PATH) as queue:
+        queue.pause()
+        assert queue.is_paused
+        queue.put(b"a")
+        assert queue.take(0.2) is None
+        queue.resume()
+        assert not queue.is_paused
+        with queue.take(20) as item:
+            assert item.value == b"a"
+    queue = DistributedQueue(session, PATH, consumer=seen)
+    queue.pause()
+    with queue:
+        queue.put(b"b")
+        assert queue.is_paused
+        queue.resume()
+        assert seen.wait_for(1) == [b"b"]
+
+
+def test_depth_browse_purge_and_dead_letters(session: Session) -> None:
+    with DistributedQueue(session, PATH, lock_path=LOCKS, retry=RetryPolicy(attempts=1)) as queue:
+        queue.put_many(numbered(5))
+        assert queue.depth() == 5
+        assert [item.items for item in queue.browse(2)] == [[b"0"], [b"1"]]
+        with pytest.raises(ValueError, match="poison"), queue.take(20):
+            raise ValueError("poison")
+        eventually(lambda: queue.dead_letters.count() == 1)
+        assert queue.purge().deleted == 4
+        assert queue.depth() == 0
+        assert "closed" not in repr(queue)
+    assert "closed" in repr(queue)
+
+
+def test_closing_finishes_what_is_begun_and_an_error_inside_wins(session: Session) -> None:
+    gate = Held()
+    gate.released.set()
+    with pytest.raises(RuntimeError, match="mine"), DistributedQueue(session, PATH, consumer=gate) as queue:
+        queue.put(b"a")
+        gate.seen.wait_for(1)
+        raise RuntimeError("mine")
+    assert gate.seen.values == [b"a"]
+    queue.close()
