@@ -12,7 +12,8 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_NAME = re.compile(r".*latch-(-?\d{10})$")
+# The server writes "%010d" of an int: past 2^31 creations that is a minus and nine or ten digits.
+_NAME = re.compile(r".*latch-(\d{10}|-\d{9,10})$")
 _COUNTER = 1 << 32
 
 

@@ -24,7 +24,7 @@ def test_names_are_those_of_a_java_leader_latch():
         (named(A, "0000000007"), 7),
         (named(A, "2147483647"), 2147483647),
         (named(A, "-2147483648"), 2147483648),
-        (named(A, "-0000000001"), 4294967295),
+        (named(A, "-000000001"), 4294967295),
         ("latch-0000000003", 3),
         ("something else", None),
         ("_c_x-latch-12", None),
@@ -40,7 +40,7 @@ def test_a_newcomer_after_the_counter_overflowed_stands_at_the_end():
 
 
 def test_a_newcomer_after_the_unsigned_counter_wrapped_stands_at_the_end():
-    line = [named(A, "-0000000001"), named(B, "0000000000")]
+    line = [named(A, "-000000001"), named(B, "0000000000")]
     assert in_line(reversed(line)) == line
 
 
