@@ -1,7 +1,7 @@
 """Compares the ledger with what was fed: ``python -m ad_billing.audit``.
 
 The proof does not rest on Kafka's offsets: every record carries the number its feeder gave it, and each number must stand in the
-ledger once.
+ledger once. A ledger in PostgreSQL may be audited while it is written: what the topic held at the beginning is waited for.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ import argparse
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from leaderq import LeaderqError
 from leaderq.kafka.topics import end_offsets
 
-from .billing import AdBilling, ledger_path
+from .billing import DEFAULT_LEDGER, LEDGER_VARIABLE, AdBilling
+from .shared_ledger import is_shared
+
+_BILLED_WITHIN_S = 30.0
+_LOOK_S = 0.2
 
 
 class Entry(NamedTuple):
@@ -100,11 +106,55 @@ def reading(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)
 
 
-def _print_bills(path: Path) -> None:
+def audit_places(entries: Iterable[Entry], ends: Mapping[int, int]) -> Audit:
+    """The audit of a ledger that is still written, up to the offsets ``ends`` of the partitions (pure).
+
+    A record is skipped if its offset is missing, and billed twice if its number, or its place, is there twice.
+    """
+    places: Counter[tuple[int, int]] = Counter()
+    numbers: Counter[int] = Counter()
+    kept: list[Entry] = []
+    for entry in entries:
+        if entry.offset < ends.get(entry.partition, 0):
+            kept.append(entry)
+            places[entry.partition, entry.offset] += 1
+            numbers.update(() if entry.number is None else (entry.number,))
+    fed = sum(ends.values())
+    twice = max(sum(count > 1 for count in each.values()) for each in (places, numbers))
+    in_order = audit(kept, fed)
+    return replace(in_order, twice=twice, skipped=fed - len(places), unknown=0)
+
+
+def await_billed(reached: Callable[[], Mapping[int, int]], ends: Mapping[int, int]) -> None:
+    """Wait, within bounds, until all before ``ends`` is billed; what is not by then, the audit calls skipped."""
+    give_up_s = time.monotonic() + _BILLED_WITHIN_S
+    while time.monotonic() < give_up_s:
+        now = reached()
+        if all(now.get(partition, 0) >= end for partition, end in ends.items()):
+            return
+        time.sleep(_LOOK_S)
+
+
+def _print_bills(bills: Iterable[tuple[str, int, int]]) -> None:
+    print(f"{'CLIENT':<18}{'CLICKS':>8}{'CHARGE':>12}")
+    for client, clicks, charge in bills:
+        print(f"{client:<18}{clicks:>8}{charge / 1e6:>12.2f}")
+
+
+def _file_audited(path: Path, ends: Mapping[int, int]) -> Audit:
+    result = audit(entries_of(path), sum(ends.values()))
     with closing(reading(path)) as connection:
-        print(f"{'CLIENT':<18}{'CLICKS':>8}{'CHARGE':>12}")
-        for client, clicks, charge in connection.execute("SELECT * FROM bills ORDER BY charge DESC LIMIT 5"):
-            print(f"{client:<18}{clicks:>8}{charge / 1e6:>12.2f}")
+        _print_bills(connection.execute("SELECT * FROM bills ORDER BY charge DESC LIMIT 5"))
+    return result
+
+
+def _database_audited(url: str, ends: Mapping[int, int]) -> Audit:
+    from .shared_totals import Totals  # which builds on this module
+
+    totals = Totals(url)
+    await_billed(totals.ends, ends)
+    _print_bills(totals.highest_bills())
+    return audit_places(totals.entries(), ends)
 
 
 def main() -> int:
@@ -116,12 +166,12 @@ def main() -> int:
         "--kafka", default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"), help="[env var: LEADERQ_KAFKA]"
     )
     given = parser.parse_args()
+    ledger = os.environ.get(LEDGER_VARIABLE) or DEFAULT_LEDGER
     try:
-        fed = sum(end_offsets(given.kafka, AdBilling.topics).values())
-        result = audit(entries_of(ledger_path()), fed)
-        _print_bills(ledger_path())
+        ends = end_offsets(given.kafka, AdBilling.topics)
+        result = _database_audited(ledger, ends) if is_shared(ledger) else _file_audited(Path(ledger), ends)
     except (sqlite3.Error, LeaderqError) as exc:
-        print(f"audit: error: {exc} (ledger: {ledger_path()})", file=sys.stderr)
+        print(f"audit: error: {exc} (ledger: {ledger})", file=sys.stderr)
         return 2
     print(f"fed {result.fed}, billed {result.billed}, billed twice {result.twice}, skipped {result.skipped}")
     for problem in result.problems:

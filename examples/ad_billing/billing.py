@@ -78,6 +78,10 @@ def bill_for(record: Record) -> Bill:
     """What ``record`` costs; one that is no line of an access log is entered all the same, at no charge."""
     click = parse((record.value or b"").decode(errors="replace"))
     client = (record.key or b"").decode(errors="replace") or (click.client if click else "-")
-    number = next((int(value) for name, value in record.headers if name == NUMBER and value.isdigit()), None)
+    number = next((int(value) for name, value in record.headers if name == NUMBER and _is_count(value)), None)
     resource, cost = (click.resource, charge(click)) if click else ("-", 0)
     return Bill(record.topic, record.partition, record.offset, number, client, resource, cost)
+
+
+def _is_count(value: bytes) -> bool:
+    return value.isdigit() and len(value) <= 18  # more than that fits no ledger
