@@ -1,0 +1,160 @@
+"""The right to work on a key, as a value with an end.
+
+States, each reached once: *current*, *over*. In between a token may be *in doubt* and come back: ZooKeeper has not been heard of for 2T/3,
+and whether the session stands is unknown. ``is_current`` is ``False`` then, and ``True`` again if it is found to have stood all the
+time.
+
+A token is over when it was dequeued, when its session ended, when it was evicted, or when its coordinator was closed; a declined one is
+from the beginning.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.coalescing.distributed.places import Place
+from leaderq.coalescing.distributed.trust import Trust
+from leaderq.coalescing.distributed.view import Holder
+from leaderq.coalescing.outcome import Outcome
+from leaderq.errors import NoNode, SessionClosed, SessionExpired, TokenOver, ZooKeeperError
+from leaderq.zookeeper import Check, Operation, Session
+
+
+class Ending(Enum):
+    """Why a token is over."""
+
+    DECLINED = "it was declined"
+    DEQUEUED = "it was dequeued"
+    SESSION = "its ZooKeeper session is over"
+    EVICTED = "its znode is gone: its session is over, or it was evicted"
+    CLOSED = "its coordinator was closed"
+
+
+class DistributedToken:
+    """The right to work on one key, if and as long as it is true: ``if token:``. Given by ``enqueue``.
+
+    ``number`` is the fencing number: of two heads of a key, the later has the higher one; store it beside the data and refuse lower ones.
+    ``outcome`` is ACCEPT (at once), BLOCK (after waiting) or DECLINE. ``ended`` is a :class:`threading.Event`, set when the token is over.
+
+    *Guarantees:* while :attr:`is_current` is ``True`` no other process is the head of the key. Once another is, :meth:`write` and
+    :meth:`confirm` raise :class:`~leaderq.errors.TokenOver`, whatever this process knows: the servers refuse.
+    *Not guaranteed:* that it is still current when :attr:`is_current` has *returned*; only :meth:`write`, or a resource that compares
+    ``number``, closes that gap.
+
+    As a context manager it is dequeued at the end of the block.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        place: Place,
+        holder: Holder | None,
+        *,
+        key: str | bytes,
+        outcome: Outcome,
+        trust: Trust,
+        dequeue: Callable[[DistributedToken], object],
+    ) -> None:
+        self.key = key
+        self.number = 0 if holder is None else holder.number
+        self.outcome = outcome
+        self.ended = threading.Event()
+        self.holder = holder
+        self.place = place
+        self._session = session
+        self._trust = trust
+        self._dequeue = dequeue
+        self._ending: Ending | None = None
+        self._lock = threading.Lock()
+        if holder is None:
+            self.end(Ending.DECLINED)
+
+    def __bool__(self) -> bool:
+        return self.is_current
+
+    def __enter__(self) -> DistributedToken:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._dequeue(self)
+
+    def __repr__(self) -> str:
+        state = "current" if self.is_current else "over" if self.is_over else "in doubt"
+        return f"<DistributedToken {self.number} of {self.key!r}, {state}>"
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this process is certainly the head; asks nobody, and can come back after ``False`` unless :attr:`is_over`."""
+        holder = self.holder
+        return self._ending is None and holder is not None and self._trust.holds(holder.session)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is over for good, as far as this process has heard."""
+        return self._ending is not None
+
+    @property
+    def ending(self) -> Ending | None:
+        """Why it is over; ``None`` if it is not."""
+        return self._ending
+
+    @property
+    def path(self) -> str:
+        """The path of the token's znode, which exists as long as the servers hold it for current; never used twice.
+
+        :raises TokenOver: it was declined, and has none.
+        """
+        if self.holder is None:
+            raise self._over(Ending.DECLINED)
+        return self.place.token(self.holder.token)
+
+    @property
+    def fence(self) -> Check:
+        """The operation that makes any multi fail once this token is not current, for those who build their own."""
+        return Check(self.path)
+
+    def write(self, operations: Sequence[Operation], *, timeout_s: float | None = None) -> list[Any]:
+        """All of these operations, or none if this token is not current; gives one result for each. The servers decide.
+
+        :raises TokenOver: it is not current; nothing was written.
+        :raises NotConnected: nothing was sent. :raises ConnectionLost: whether it was written is unknown.
+        :raises ZooKeeperError: what ZooKeeper refused; ``index`` counts in ``operations``. Nothing was written.
+        """
+        holder = self.holder
+        if self._ending is not None or holder is None:
+            raise self._over(self._ending or Ending.DECLINED)
+        sent_s = now_s()
+        try:
+            results = self._session.multi([self.fence, *operations], timeout_s=timeout_s)
+        except (SessionExpired, SessionClosed) as exc:
+            raise self._over(Ending.SESSION) from exc
+        except ZooKeeperError as exc:
+            if isinstance(exc, NoNode) and exc.index == 0:
+                raise self._over(Ending.EVICTED) from exc
+            if exc.index is not None:
+                exc.index -= 1  # the caller does not count our check
+            raise
+        self._trust.heard(holder.session, sent_s)
+        return results[1:]
+
+    def confirm(self, *, timeout_s: float | None = None) -> None:
+        """Ask the servers, and return if this token was current at a moment after the call; errors as :meth:`write`."""
+        self.write([], timeout_s=timeout_s)
+
+    def end(self, ending: Ending) -> bool:
+        """It is over; gives whether it was not before. For its coordinator."""
+        with self._lock:
+            if self._ending is not None:
+                return False
+            self._ending = ending
+        self.ended.set()
+        return True
+
+    def _over(self, ending: Ending) -> TokenOver:
+        self.end(ending)
+        return TokenOver(self.key, number=self.number, reason=(self._ending or ending).value)

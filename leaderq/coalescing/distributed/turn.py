@@ -1,0 +1,242 @@
+"""One request for a key: it takes a slot, or is declined; then it waits until its slot is the head's.
+
+Each try is two requests sent together, answered in one round trip::
+
+    multi:      Create(slot, data=token), Create(token)       both ephemeral
+    multiRead:  slot 0, slot 1, slot 0 again
+
+Who is authoritative: the reading. ZooKeeper serves it after the multi, applied or refused, and so it shows the slots no older than the
+request; see :func:`~leaderq.coalescing.distributed.view.judge`. The next try, if one is needed, is for the slot that was seen free.
+
+States: *seeking*; *waiting*, with a watch on the other slot and on nothing else, so that each deletion wakes one process; *head*.
+
+What happens on each failure:
+
+* **an answer is lost**: the same try again, once connected. If the first was carried out, the second is refused, and the reading finds the
+  token in the slot; so one request never has two slots;
+* **the root is missing**: it is made, and the try repeated;
+* **the session ends while seeking**: a new token in the new session. **While waiting**: :class:`~leaderq.errors.SessionExpired`, since
+  those who were declined meanwhile relied on a place that is gone;
+* **evicted while waiting**: :class:`~leaderq.errors.TokenOver`;
+* **the time is up**: :class:`~leaderq.errors.WaitTimedOut`; the slot, if any, is given back in the background.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TypeVar
+
+from leaderq.clock import now_s
+from leaderq.coalescing.distributed.leaving import Leaving
+from leaderq.coalescing.distributed.places import Place
+from leaderq.coalescing.distributed.trust import Trust
+from leaderq.coalescing.distributed.view import Holder, Standing, described, find, holder, judge
+from leaderq.errors import (
+    ConnectionLost,
+    CoordinatorClosed,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    SessionClosed,
+    SessionExpired,
+    TokenOver,
+    WaitTimedOut,
+)
+from leaderq.zookeeper import Check, Create, GetData, Session, SessionState
+
+T = TypeVar("T")
+ASKING_S = 5.0
+"""How long it may take at least to take a slot; so ``timeout_s=0`` asks, and does not wait."""
+_LOOK_S = 0.5
+_REST_S = 0.02
+
+
+class Turn:
+    """See the module. Used by one thread, but for :meth:`stir`.
+
+    ``timeout_s`` bounds it from now on (but see :data:`ASKING_S`). ``is_closed`` tells whether the coordinator is.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        place: Place,
+        trust: Trust,
+        *,
+        key: str | bytes,
+        timeout_s: float,
+        is_closed: Callable[[], bool],
+    ) -> None:
+        self._session = session
+        self._place = place
+        self._trust = trust
+        self._key = key
+        self._began_s = now_s()
+        self._turn_end_s = self._began_s + timeout_s
+        self._end_s = self._began_s + max(timeout_s, ASKING_S)
+        self._is_closed = is_closed
+        self._stirred = threading.Event()
+        self._token = place.new_token()
+        self._session_id: int | None = None
+        self._slot: int | None = None  # that we have, or may have
+        self.holder: Holder | None = None
+
+    def stir(self, _: object = None) -> None:
+        """Something changed; from any thread."""
+        self._stirred.set()
+
+    def leaving(self) -> Leaving | None:
+        """What is to be given back, if this request has taken a slot or may have."""
+        if self._slot is None:
+            return None
+        place, token = self._place, self._token
+        return Leaving(place.token(token), place.slot(self._slot), token, self._session_id)
+
+    # -- seeking --------------------------------------------------------------------------------------------------------
+
+    def seek(self) -> Standing:
+        """Take a slot; gives HEAD, WAITS or DECLINED."""
+        slot = 0
+        while True:
+            self._check_time()
+            self._keep_to_session()
+            made, slots = self._try(slot)
+            if isinstance(made, NoNode):
+                self._slot = None
+                self._ensure_root()
+                continue
+            if slots is None:
+                self._await_connection()
+                continue
+            standing, slot = judge(self._token, *slots)
+            mine = find(self._token, slots)
+            if mine is not None and mine.session == self._session.id:
+                self.holder, self._session_id = mine, mine.session
+                return standing
+            self._slot = None
+            if standing is Standing.DECLINED:
+                return standing
+
+    def _try(self, slot: int) -> tuple[LeaderqError | None, list[Holder | None] | None]:
+        """What came of the multi, and the three readings, or ``None`` for either if it must be tried again."""
+        place, session = self._place, self._session
+        token = self._token
+        who = described(host=socket.gethostname(), pid=os.getpid(), since=time.time())
+        sent_s = now_s()
+        self._slot = slot
+        taking = session.multi_async(
+            [
+                Create(place.slot(slot), token.encode(), ephemeral=True),
+                Create(place.token(token), who, ephemeral=True),
+            ]
+        )
+        reading = session.multi_read_async([GetData(place.slot(0)), GetData(place.slot(1)), GetData(place.slot(0))])
+        made = self._answer(taking)
+        if isinstance(made, LeaderqError) and not isinstance(made, NodeExists):
+            if isinstance(made, (ConnectionLost, SessionExpired, NoNode)):
+                return made, None
+            raise made
+        if self._session_id is not None:
+            self._trust.heard(self._session_id, sent_s)
+        read = self._answer(reading)
+        if isinstance(read, LeaderqError):
+            if isinstance(read, (ConnectionLost, SessionExpired)):
+                return None, None
+            raise read
+        return None, [holder(number, one) for number, one in zip((0, 1, 0), read, strict=True)]
+
+    def _keep_to_session(self) -> None:
+        """A token is of one session: what another has made under its name may vanish, or stand, without us."""
+        current = self._session.id
+        if current is not None and current != self._session_id:
+            self._session_id = current
+            self._token = self._place.new_token()
+            self._slot = None
+
+    def _ensure_root(self) -> None:
+        try:
+            self._session.ensure_path(self._place.root, timeout_s=self._left_s())
+        except (ConnectionLost, SessionExpired):
+            self._await_connection()
+
+    # -- waiting --------------------------------------------------------------------------------------------------------
+
+    def wait(self) -> None:
+        """Wait until our slot is the older one; returns when it is."""
+        mine = self.holder
+        assert mine is not None  # seek() has found it
+        self._end_s = self._turn_end_s
+        while not self._is_head(mine):
+            self._stirred.wait(min(_LOOK_S if self._session.state is not SessionState.CONNECTED else 60.0, self._left_s()))
+            self._check_time()
+            if self._session.id not in (None, mine.session) or self._session.state is SessionState.LOST:
+                raise SessionExpired(
+                    "the place in the line is lost: its session is over", path=self._place.token(mine.token)
+                )
+
+    def _is_head(self, mine: Holder) -> bool:
+        """Look once, and set the watch; a write in the same round trip proves that our token stands, and renews the trust."""
+        self._stirred.clear()
+        sent_s = now_s()
+        other = self._place.slot(1 - mine.slot)
+        checking = self._session.multi_async([Check(self._place.token(mine.token))])
+        looking = self._session.exists_async(other, watch=self.stir)
+        checked, seen = self._answer(checking), self._answer(looking)
+        if isinstance(checked, NoNode):
+            raise TokenOver(self._key, number=mine.number, reason="it was evicted while it waited")
+        if isinstance(checked, LeaderqError):
+            return self._is_unknown(checked)
+        if isinstance(seen, LeaderqError):
+            return self._is_unknown(seen)
+        self._trust.heard(mine.session, sent_s)
+        return seen is None or seen.czxid > mine.number
+
+    def _is_unknown(self, error: LeaderqError) -> bool:
+        """No answer, so not known to be the head; look again as soon as there is a connection."""
+        if not isinstance(error, (ConnectionLost, SessionExpired)):
+            raise error
+        self._await_connection()
+        self._stirred.set()
+        return False
+
+    # -- time -----------------------------------------------------------------------------------------------------------
+
+    def _left_s(self) -> float:
+        return max(0.0, self._end_s - now_s())
+
+    def _check_time(self) -> None:
+        if self._is_closed():
+            raise CoordinatorClosed("the coordinator was closed by its owner")
+        if self._left_s() > 0:
+            return
+        if self.holder is None:
+            raise ConnectionLost(
+                "no answer in time: whether a place was taken is unknown; it will be given back", path=self._place.slot(0)
+            )
+        raise WaitTimedOut(self._key, waited_s=now_s() - self._began_s)
+
+    def _answer(self, future: Future[T]) -> T | LeaderqError:
+        """The result, or its error; none in time counts as lost."""
+        try:
+            return future.result(max(_REST_S, self._left_s()))
+        except FutureTimeout:
+            future.cancel()
+            return ConnectionLost("no answer in time")
+        except LeaderqError as exc:
+            return exc
+
+    def _await_connection(self) -> None:
+        """Wait for a connection, or for the time to be up; a moment in any case, since a broken one is not known at once."""
+        self._stirred.clear()
+        self._stirred.wait(min(_REST_S, self._left_s()))
+        while self._session.state is not SessionState.CONNECTED and self._left_s() > 0 and not self._is_closed():
+            if self._session.state is SessionState.CLOSED:
+                raise SessionClosed("the session was closed by its owner", path=self._place.root)
+            self._stirred.wait(min(_LOOK_S, self._left_s()))
+            self._stirred.clear()

@@ -1,0 +1,264 @@
+"""One works on a key, one waits, the rest are declined, whichever process or thread they are; on a real server."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from conftest import ROOT
+
+from leaderq.coalescing.automaton import State
+from leaderq.coalescing.outcome import Outcome
+from leaderq.errors import BadVersion, ConfigurationError, CoordinatorClosed, NodeExists, TokenOver, WaitTimedOut
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, SetData
+
+
+def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
+    one, two, three = coordinator_of(), coordinator_of(), coordinator_of()
+    with ThreadPoolExecutor(1) as pool, one.enqueue("k") as head:
+        assert head
+        assert head.outcome is Outcome.ACCEPT
+        waiting = pool.submit(two.enqueue, "k")
+        eventually(lambda: three.look("k").state is State.BLOCK)
+        declined = three.enqueue("k")
+        assert not declined
+        assert declined.outcome is Outcome.DECLINE
+        assert not one.enqueue("k")
+        assert three.enqueue("other")
+        assert not waiting.done()
+        assert three.look("k").head.number == head.number
+        assert one.dequeue(head)
+        token = waiting.result(10)
+        assert token
+        assert token.outcome is Outcome.BLOCK
+        assert token.number > head.number
+        assert not head.is_current
+        assert head.is_over
+        assert two.dequeue(token)
+    assert three.look("k").state is State.INIT
+
+
+def test_nothing_is_left_of_idle_keys(coordinator_of, session):
+    one, two = coordinator_of(), coordinator_of()
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(20):
+            token = one.enqueue(f"key {number}")
+            waiting = pool.submit(two.enqueue, f"key {number}")
+            eventually(lambda number=number: one.look(f"key {number}").waiter)
+            assert one.dequeue(token)
+            assert two.dequeue(waiting.result(10))
+    assert session.children(ROOT) == []
+
+
+def test_a_newcomer_does_not_overtake_the_one_that_waits(coordinator_of):
+    one, two, three = coordinator_of(), coordinator_of(), coordinator_of()
+    with ThreadPoolExecutor(2) as pool:
+        token = one.enqueue("k")
+        seen = []
+        for by in (two, three) * 5:
+            waiting = pool.submit(by.enqueue, "k")
+            holder = eventually(lambda: one.look("k").waiter)
+            seen.append((token.number, holder.number))
+            token._dequeue(token)
+            token = waiting.result(10)
+            assert token.number == holder.number
+        token._dequeue(token)
+    assert all(head < waiter for head, waiter in seen)
+
+
+def test_those_of_one_process_are_coordinated_as_well(coordinator_of):
+    one = coordinator_of()
+    with ThreadPoolExecutor(4) as pool:
+        head = one.enqueue("k")
+        waiting = pool.submit(one.enqueue, "k")
+        eventually(lambda: one.look("k").waiter)
+        assert [one.enqueue("k").outcome for _ in range(3)] == [Outcome.DECLINE] * 3
+        one.dequeue(head)
+        with waiting.result(10) as token:
+            assert token.outcome is Outcome.BLOCK
+
+
+def test_a_waiter_whose_time_is_up_leaves_its_place(coordinator_of):
+    one, two = coordinator_of(), coordinator_of()
+    with one.enqueue("k"):
+        with pytest.raises(WaitTimedOut, match="'k'"):
+            two.enqueue("k", timeout_s=0.1)
+        eventually(lambda: one.look("k").waiter is None)
+    with two.enqueue("k") as token:
+        assert token.outcome is Outcome.ACCEPT
+
+
+def test_a_fenced_write_passes_while_the_token_is_current_and_not_after(coordinator_of, session):
+    one = coordinator_of()
+    session.create("/data", b"")
+    with one.enqueue("k") as token:
+        assert token.write([SetData("/data", b"1"), Create("/more")])[1] == "/more"
+        token.confirm()
+        with pytest.raises(NodeExists) as refused:
+            token.write([SetData("/data", b"2"), Create("/more")])
+        assert refused.value.index == 1
+        with pytest.raises(BadVersion) as refused:
+            token.write([SetData("/data", b"2", 7)])
+        assert refused.value.index == 0
+        assert token.is_current
+    with pytest.raises(TokenOver, match="dequeued"):
+        token.write([SetData("/data", b"3")])
+    assert session.get("/data")[0] == b"1"
+
+
+def test_an_evicted_head_is_refused_by_the_server_and_the_waiter_goes_on(coordinator_of, session):
+    one, two = coordinator_of(), coordinator_of()
+    session.create("/data", b"")
+    with ThreadPoolExecutor(1) as pool:
+        head = one.enqueue("k")
+        waiting = pool.submit(two.enqueue, "k")
+        eventually(lambda: one.look("k").waiter)
+        assert two.evict("k").number == head.number
+        token = waiting.result(10)
+        with pytest.raises(TokenOver, match="evicted"):
+            head.write([SetData("/data", b"late")])
+        assert head.ended.is_set()
+        assert not one.dequeue(head)
+        assert token.is_current
+        two.dequeue(token)
+    assert two.evict("k") is None
+    assert session.children(ROOT) == []
+
+
+def test_an_evicted_head_hears_of_it_though_it_writes_nothing(coordinator_of, opened):
+    one = coordinator_of(opened(timeout_s=4.0))
+    head, still = one.enqueue("k"), one.enqueue("other")
+    coordinator_of().evict("k")
+    assert head.ended.wait(10)
+    assert not head
+    assert still
+    one.dequeue(still)
+
+
+def test_an_evicted_waiter_is_told(coordinator_of, session):
+    one, two = coordinator_of(), coordinator_of()
+    with ThreadPoolExecutor(1) as pool, one.enqueue("k"):
+        waiting = pool.submit(two.enqueue, "k")
+        waiter = eventually(lambda: one.look("k").waiter)
+        session.delete(f"{ROOT}/{waiter.token}")
+    with pytest.raises(TokenOver, match="while it waited"):
+        waiting.result(10)
+    eventually(lambda: session.children(ROOT) == [])
+
+
+def test_a_token_deleted_by_hand_fences_its_head_and_its_slot_goes_with_the_dequeue(coordinator_of, session):
+    one = coordinator_of()
+    with one.enqueue("k") as token:
+        session.delete(token.path)
+        with pytest.raises(TokenOver):
+            token.confirm()
+    eventually(lambda: session.children(ROOT) == [])
+
+
+def test_a_trusted_token_stays_current_longer_than_the_session_timeout(coordinator_of, opened):
+    session = opened(timeout_s=2.0)
+    with coordinator_of(session).enqueue("k") as token:
+        began = time.monotonic()
+        assert eventually(lambda: token.is_current and time.monotonic() - began > 2 * session.timeout_s, timeout_s=60)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        " ",
+        ".",
+        "..",
+        "/",
+        "a/b",
+        "a~0",
+        "a~1",
+        "%2F",
+        "\0",
+        "\ud800",
+        "snow \u2603",
+        "x" * 10_000,
+        b"",
+        b"\xff\x00",
+        b"x" * 10_000,
+    ],
+    ids=repr,
+)
+def test_any_text_and_any_bytes_is_a_key(coordinator_of, session, key):
+    one = coordinator_of()
+    with one.enqueue(key) as token:
+        assert token
+        assert one.look(key).head.number == token.number
+        token.confirm()
+        assert all(len(name) < 200 for name in session.children(ROOT))
+        with pytest.raises(WaitTimedOut):
+            one.enqueue(key, timeout_s=0)
+    eventually(lambda: session.children(ROOT) == [])
+
+
+def test_text_and_bytes_are_different_keys(coordinator_of):
+    one = coordinator_of()
+    with one.enqueue("k") as text, one.enqueue(b"k") as raw:
+        assert text
+        assert raw
+
+
+@pytest.mark.parametrize("key", [None, 7, ("a",), object()])
+def test_a_key_that_other_processes_might_not_understand_is_refused(coordinator_of, key):
+    with pytest.raises(ConfigurationError, match="text or bytes"):
+        coordinator_of().enqueue(key)
+
+
+@pytest.mark.parametrize("root", ["", "relative", "/", "/a/", "/a/../b", 7])
+def test_a_root_that_cannot_be_used_is_refused(session, root):
+    from leaderq.coalescing.distributed import DistributedQueueCoordinator
+
+    with pytest.raises(ConfigurationError):
+        DistributedQueueCoordinator(session, root)
+
+
+@pytest.mark.parametrize("timeout_s", [-1, float("nan"), float("inf"), "soon"])
+def test_a_timeout_that_bounds_nothing_is_refused(coordinator_of, timeout_s):
+    one = coordinator_of()
+    with pytest.raises(ConfigurationError, match="timeout_s"):
+        one.enqueue("k", timeout_s=timeout_s)
+
+
+def test_a_closed_coordinator_tells_those_who_wait_and_ends_what_is_held(coordinator_of, session):
+    one, two = coordinator_of(), coordinator_of()
+    with ThreadPoolExecutor(1) as pool:
+        held = one.enqueue("held")
+        with two.enqueue("k"):
+            waiting = pool.submit(one.enqueue, "k")
+            eventually(lambda: two.look("k").waiter)
+            assert not one.close(timeout_s=0.2)
+            with pytest.raises(CoordinatorClosed):
+                waiting.result(10)
+    assert held.is_over
+    with pytest.raises(TokenOver, match="closed"):
+        held.confirm()
+    with pytest.raises(CoordinatorClosed):
+        one.enqueue("k")
+    assert one.close()
+    eventually(lambda: session.children(ROOT) == [])
+
+
+def test_close_waits_for_what_is_held(coordinator_of):
+    one = coordinator_of()
+    with ThreadPoolExecutor(1) as pool:
+        token = one.enqueue("k")
+        closing = pool.submit(one.close, 30.0)
+        eventually(lambda: one._is_closed)
+        one.dequeue(token)
+        assert closing.result(10)
+
+
+def test_the_root_is_made_again_if_somebody_deletes_it(coordinator_of, session):
+    one = coordinator_of()
+    with one.enqueue("k"):
+        pass
+    session.delete(ROOT)
+    with one.enqueue("k") as token:
+        assert token
