@@ -274,3 +274,65 @@ class RequestCancelled(LeaderqError):
 
 class WouldDeadlock(LeaderqError):
     """This thread was about to wait for something that only this thread can do; it did not wait."""
+
+
+class CoordinatorClosed(LeaderqError):
+    """A queue coordinator was closed before the request could run, or before it was made; nobody runs in its stead."""
+
+
+class WaitTimedOut(LeaderqError):
+    """A request waited for its turn on a key, and gave up when its time was over; it did not run, and does not wait any more.
+
+    ``covers`` is the number of requests that were declined because this one waited, and that nobody covers now.
+    """
+
+    def __init__(self, key: object, *, waited_s: float, covers: int = 0) -> None:
+        self.covers = covers
+        others = f"; {covers} that relied on it are not covered any more" if covers else ""
+        super().__init__(f"key {key!r}: not this request's turn within {waited_s:g} s, it was given up{others}")
+
+
+class TokenOver(LeaderqError):
+    """The right to work on a key is over; nothing was written. ``number`` is the fencing number of the token."""
+
+    def __init__(self, key: object, *, number: int, reason: str) -> None:
+        self.key = key
+        self.number = number
+        self.reason = reason
+        super().__init__(f"token {number} of key {key!r} is over ({reason}); its work must stop")
+
+
+class JournalLocked(LeaderqError):
+    """Another process, or another object of this one, has the journal's directory open; nothing was touched."""
+
+
+class JournalClosed(LeaderqError):
+    """The journal was closed, or belongs to the process that this one was forked from; nothing was stored."""
+
+
+class JournalFull(LeaderqError):
+    """The journal may not, or cannot, grow at present: its cap, the reserve of free space, a full disk. Nothing was stored.
+
+    It takes records again when there is room: acknowledged ones were deleted, or space was made on the disk.
+    """
+
+
+class JournalFailed(LeaderqError):
+    """The disk refused a write or a sync; the ``__cause__`` says how. What was to be stored is not accepted.
+
+    After a failed sync nobody knows what the disk holds: the record was cut off again, and if even that failed it may be there after the
+    next opening.
+    """
+
+
+class JournalSlow(LeaderqError):
+    """The disk did not answer in time: the record may be stored later, or not."""
+
+
+class JournalRecordTooLarge(LeaderqError):
+    """What was to be appended does not fit into one segment; it was not stored. ``size`` and ``limit`` are bytes."""
+
+    def __init__(self, *, size: int, limit: int) -> None:
+        self.size = size
+        self.limit = limit
+        super().__init__(f"{size} bytes were to be appended at once, and a segment takes {limit}; raise segment_bytes, or append in pieces")

@@ -105,7 +105,7 @@ class DistributedQueueCoordinator:
         thread that enqueues a key twice waits for itself.
 
         :param key: text or bytes of any length; text and bytes are never the same key.
-        :param timeout_s: bounds all of it, seconds; 0 asks and does not wait. To hear ZooKeeper's answer takes 5 s at most, if that is more.
+        :param timeout_s: bounds all of it, seconds; 0 asks and does not wait. ZooKeeper's answer is given 5 s, if that is more.
         :raises WaitTimedOut: the head was still there; this request waits no more.
         :raises ConnectionLost: ZooKeeper did not answer in time. What may have been taken is given back, however late that is known.
         :raises SessionExpired: the session ended while this request waited; it may be repeated.
