@@ -1,0 +1,192 @@
+"""The one thread that applies requests, in the order in which they came into the line.
+
+It takes what stands in the line by the chunk, so that what has to be done now and then (let in who waits, look at the
+clock) is done once for many, yet leaves each request in the line until its turn. In the line stand bare requests, which
+were posted; tickets, which were submitted or have a deadline; and at last ``STOP``.
+
+What happens on a failure:
+
+=================================  ====================================================================================
+the handler raises                 the request (or batch) failed: its ticket and the listener get the error; it goes on
+SystemExit, KeyboardInterrupt      as above; then the queue is closed and all that is not begun is cancelled, for the
+                                   handler wants out, and what it owns may be half changed
+the listener or a callback raises  logged; it goes on
+the writer itself is at fault      as for SystemExit
+=================================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import chain, repeat, starmap
+from operator import length_hint
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from leaderq.errors import RequestCancelled
+from leaderq.singular.account import Account, Turns
+from leaderq.singular.gate import Gate
+from leaderq.singular.ticket import Ticket
+from leaderq.singular.waits import Writing
+
+log = logging.getLogger(__name__)
+
+CHUNK = 256
+"""How many requests are doled out before the writer looks up, at most."""
+
+STOP: Ticket[Any] = Ticket(None, Writing("stop"))
+"""The last in the line: the gate was shut before it was put there."""
+
+FATAL = (SystemExit, KeyboardInterrupt)
+
+Listener = Callable[[Any, BaseException], object]
+PassOn = Callable[[Any, "Ticket[Any] | None"], object]
+
+
+class Writer:
+    """Applies requests one by one. ``pass_on(outcome, ticket)``, if set, gives an outcome to the next queue of a chain."""
+
+    def __init__(
+        self, line: SimpleQueue[Any], gate: Gate, account: Account, handler: Callable[[Any], Any], listener: Listener
+    ) -> None:
+        self.failure: BaseException | None = None
+        """What made the writer give up, if it did."""
+        self.pass_on: PassOn | None = None
+        self._line = line
+        self._gate = gate
+        self._account = account
+        self._handler = handler
+        self._listener = listener
+        self._taken = 0
+
+    def run(self) -> None:
+        """Apply what comes, until ``STOP`` does or the handler wants out (then ``failure`` is set)."""
+        gate, qsize = self._gate, self._line.qsize
+        while self._apply_chunk():
+            if gate.waiting and qsize() <= gate.low:
+                gate.relieve()
+        self._account.rest(self._taken)
+
+    def _apply_chunk(self) -> bool:
+        """Apply what stands in the line, or what comes next if nothing does; whether more may follow."""
+        first, turns = self._next()
+        handler, pass_on = self._handler, self.pass_on
+        # Never waits: this thread alone takes out; or else the queue was closed meanwhile, and then STOP comes.
+        for item in chain((first,), starmap(self._line.get, turns)):
+            if type(item) is Ticket:
+                if item is STOP:
+                    self._taken -= 1 + length_hint(turns)
+                    self._account.stops = 0
+                    return False
+                goes_on = self._answer(item, turns)
+            else:
+                try:
+                    outcome = handler(item)
+                    if pass_on is not None:
+                        pass_on(outcome, None)
+                    continue
+                except BaseException as error:  # noqa: BLE001 - reaches the listener, and may end the writer
+                    goes_on = self._failed(item, error)
+            if not goes_on:
+                self._taken -= length_hint(turns)
+                return False
+        return True
+
+    def _next(self) -> tuple[Any, Turns]:
+        """Wait for a request; it, and the turns of those behind it that belong to the chunk."""
+        line, account = self._line, self._account
+        account.rest(self._taken)
+        was_idle = not line.qsize()
+        first = line.get()
+        depth = line.qsize()
+        beyond = depth - self._gate.low  # the chunk ends where somebody may have to be let in
+        count = min(beyond if beyond > 0 else depth, CHUNK)
+        turns = repeat((), count)
+        self._taken += 1 + count
+        account.begin(self._taken, turns, 1, was_idle=was_idle)
+        return first, turns
+
+    def _answer(self, ticket: Ticket[Any], turns: Turns) -> bool:
+        """Apply the request of a ticket; whether the writer goes on."""
+        if not ticket.begin():
+            self._passed_over(ticket)
+            return True
+        account = self._account
+        try:
+            outcome = self._handler(ticket.request)
+            if self.pass_on is not None:
+                self.pass_on(outcome, ticket)
+        except BaseException as error:  # noqa: BLE001 - reaches ticket and listener, and may end the writer
+            return self._failed(ticket.request, error, ticket)
+        # Who waits for it must find it counted. If more follow they are in hand then.
+        account.progress = (self._taken, turns, 0)
+        if self.pass_on is None:
+            ticket.end(outcome)
+        if length_hint(turns):
+            account.progress = (self._taken, turns, 1)
+        return True
+
+    def _passed_over(self, ticket: Ticket[Any]) -> None:
+        """A ticket was cancelled by its owner, or has expired."""
+        if ticket.is_expired:
+            self._account.expired += 1
+            self.tell(ticket.request, ticket.exception() or RuntimeError("expired"))
+        else:
+            self._account.cancelled += 1
+
+    def _failed(self, request: Any, error: BaseException, ticket: Ticket[Any] | None = None) -> bool:
+        """A request failed; whether the writer goes on."""
+        self._account.failed += 1
+        self.tell(request, error)
+        if isinstance(error, FATAL):
+            self.failure = error
+        if ticket is not None:
+            ticket.end(None, error)
+        return self.failure is None
+
+    def tell(self, request: Any, error: BaseException) -> None:
+        """The listener learns that a request was not applied."""
+        try:
+            self._listener(request, error)
+        except BaseException:  # the writer must outlive its listener
+            log.exception("the listener %r of a queue failed; the queue goes on", self._listener)
+
+    def sweep(self, why: str) -> int:
+        """Cancel all that stands in the line, on any thread, once the gate is shut; gives their number."""
+        swept: list[Any] = []
+        was_stop = False
+        try:
+            while True:
+                item = self._line.get_nowait()
+                if item is STOP:
+                    was_stop = True
+                else:
+                    swept.append(item)
+        except Empty:
+            pass
+        self._account.count_swept(len(swept))
+        if was_stop:
+            self._leave_stop()
+        for item in swept:
+            self._cancel(item, RequestCancelled(why))
+        return len(swept)
+
+    def _leave_stop(self) -> None:
+        """``STOP`` was taken out of the line with all the rest."""
+        if self._gate.is_over:
+            self._account.stops = 0
+        else:
+            self._line.put(STOP)
+
+    def _cancel(self, item: Any, error: RequestCancelled) -> None:
+        if type(item) is not Ticket:
+            self.tell(item, error)
+        elif not item.done():  # else its owner knows
+            self.tell(item.request, error)
+            if item.cancel():
+                item.begin()  # tells concurrent.futures.wait()
+            else:  # it came from the queue before this one in a chain, so it is too late to cancel it
+                item.end(None, error)
+        elif item.cancelled():
+            item.begin()
