@@ -150,11 +150,20 @@ class DatabaseOffsets:
         if self._execute(cursor, sql.TAKE_OFFICE, term=term.number).rowcount == 1:
             return
         # Not only a newer term: the row may be missing, and some drivers count no row that keeps its value.
-        row = self._execute(cursor, sql.HOLDER).fetchone()
-        if row is None:
+        holder = self._holder(cursor)
+        if holder is None:
             self._execute(cursor, sql.FOUND_OFFICE, term=term.number)
-        elif row[0] > term.number:
-            self._refuse(term, f"term {row[0]} has taken office there")
+            return
+        if holder < term.number:
+            # An older term founded the office between the two statements: there was no row yet to be locked.
+            self._execute(cursor, sql.TAKE_OFFICE, term=term.number)
+            holder = self._holder(cursor)
+        if holder != term.number:
+            self._refuse(term, f"term {holder} has taken office there")
+
+    def _holder(self, cursor: Cursor) -> int | None:
+        row = self._execute(cursor, sql.HOLDER).fetchone()
+        return None if row is None else int(row[0])
 
     def _stored(self, cursor: Cursor, where: Partition) -> int | None:
         row = self._execute(cursor, sql.OFFSET, topic=where.topic, partition=where.number).fetchone()

@@ -188,6 +188,28 @@ def test_terms_that_meet_at_the_first_load_of_all_both_come_to_an_end_and_the_ne
         stores[7].load(a_term(7))
 
 
+def test_an_older_term_that_founds_the_office_between_two_statements_of_a_newer_load_does_not_keep_it(a_store) -> None:
+    """At READ COMMITTED each statement looks anew: the UPDATE sees no row, and the SELECT after it one of an older term."""
+    import psycopg
+
+    older, founded = a_store(), threading.Event()
+
+    class Interrupted(psycopg.Cursor[Any]):
+        def execute(self, query: Any, *more: Any, **options: Any) -> Any:
+            super().execute(query, *more, **options)
+            if str(query).startswith("UPDATE") and not founded.is_set():
+                founded.set()
+                older.load(a_term(7))
+            return self
+
+    newer = a_store(cursor_factory=Interrupted)
+    newer.load(a_term(8))
+    assert founded.is_set()
+    with pytest.raises(Deposed):
+        older.load(a_term(7))
+    assert newer.load(a_term(8)) == {}
+
+
 def test_processes_that_create_the_table_at_once_all_find_it_there(postgres) -> None:
     for _ in range(3):
         barrier, failed = threading.Barrier(8), []
