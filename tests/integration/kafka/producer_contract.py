@@ -64,8 +64,10 @@ class Output:
             def reached() -> bool:
                 for rows in consumer.poll(timeout_ms=200).values():
                     values.extend(row.value for row in rows)
-                where = consumer.assignment()
-                return bool(where) and all(consumer.position(one, timeout_ms=5000) >= end for one in where)
+                positions = [consumer.position(one, timeout_ms=5000) for one in consumer.assignment()]
+                if positions and positions[0] >= end:
+                    return True
+                raise AssertionError(f"at {positions} of {end}, {len(values)} read")
 
             eventually(reached, message="the reader comes to the end")
         finally:

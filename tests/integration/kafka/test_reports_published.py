@@ -60,8 +60,9 @@ def test_the_first_report_makes_its_znode_and_the_next_replaces_it(stand: Any, p
 
 
 def test_a_deposed_leaders_report_does_not_replace_its_successors(stand: Any, place: Layout, caplog: Any) -> None:
-    (a, session), (b, _) = stand("a"), stand("b")
+    a, session = stand("a")
     first, reporter = won(a), Reporter(place.progress)
+    b, _ = stand("b")
     published(reporter, first, 10)
     assert a.conclude(first, Reason.WITHDRAWN)
     second = won(b)
