@@ -5,8 +5,8 @@ The *head* runs, the *tails* wait (one, unless told otherwise). Two promises, wh
 * **process uniqueness**: at any moment at most one owner is the head;
 * **waiting uniqueness**: at most ``waiters`` owners wait; a further one is declined, and the automaton returns to Block.
 
-A request may be declined safely because whoever waits will begin *after* it came: work that reads the current state when it begins does
-what the declined request wanted done.
+A request may be declined safely because whoever waits will begin *after* it came: work that reads the current state when it
+begins does what the declined request wanted done.
 
 ====================  =========  ============================  =======================  ==========================================
 state                 event      of, when                      next state               answer
@@ -17,17 +17,19 @@ Process               enqueue    anybody, ``waiters = 0``      Decline, then Pro
 Block                 enqueue    anybody, a place is free      Block                    BLOCK: it waits, behind the others
 Block                 enqueue    anybody, no place is free     Decline, then Block      DECLINE
 Process               dequeue    the head                      Init                     ENDED
-Block                 dequeue    the head, one waits           Process                  HANDED_OVER: the waiting one is the head
-Block                 dequeue    the head, several wait        Block                    HANDED_OVER: the longest waiting is the head
+Block                 dequeue    the head, one waits           Process                  HANDED_OVER: who waited is the head
+Block                 dequeue    the head, several wait        Block                    HANDED_OVER: who waited longest is it
 Block                 dequeue    a waiting one, the only one   Process                  WITHDRAWN: it waits no more
 Block                 dequeue    a waiting one of several      Block                    WITHDRAWN: it waits no more
 any                   dequeue    anybody else                  the same                 UNKNOWN: nothing changes
 ====================  =========  ============================  =======================  ==========================================
 
-Decline is passed through within one enqueue and never rested in: the answer DECLINE is what shows of it. An overflow rule other than
-"decline the newcomer" is :meth:`TrafficAutomaton.displace`: the longest waiting one is declined, and the newcomer waits.
+Decline is passed through within one enqueue and never rested in: the answer DECLINE is what shows of it. An overflow rule
+other than "decline the newcomer" is :meth:`TrafficAutomaton.displace`: the longest waiting one is declined, and the newcomer
+waits.
 
-After the ``QueueCoordinator`` of D. Liu (2016), whose per-key automaton this is, without its polling and its ways out of the promise.
+After the ``QueueCoordinator`` of D. Liu (2016), whose per-key automaton this is, without its polling and its ways out of the
+promise.
 """
 
 from __future__ import annotations
@@ -69,15 +71,17 @@ _WITHDRAWN, _UNKNOWN = Departure.WITHDRAWN, Departure.UNKNOWN
 class TrafficAutomaton(Generic[Owner]):
     """The traffic rule of one key; see the table of the module.
 
-    Owners are whatever the caller tells them apart by with ``==`` (tokens, names of znodes, numbers), never ``None``. An owner stands in it
-    once.
+    Owners are whatever the caller tells them apart by with ``==`` (tokens, names of znodes, numbers), never ``None``. An
+    owner stands in it once.
 
-    *Guarantees:* the two uniquenesses above; those who wait become the head in the order in which they came; an event happens whole or not
-    at all, even if an asynchronous exception (Ctrl-C) falls into it, since all there is to it is one assignment.
+    *Guarantees:* the two uniquenesses above; those who wait become the head in the order in which they came; an event
+    happens whole or not at all, even if an asynchronous exception (Ctrl-C) falls into it, since all there is to it is one
+    assignment.
     *Not guaranteed:* anything under threads: whoever shares one puts a lock around it.
 
     :param waiters: how many may wait: 0, 1 (the coordinator's default) or more.
-    :param line: who runs already, and behind it who waits already, oldest first: to go on from what is known, such as a listing of znodes.
+    :param line: who runs already, and behind it who waits already, oldest first: to go on from what is known, such as a
+        listing of znodes.
     :raises ValueError: ``waiters`` is negative, or more wait already than may.
     """
 

@@ -11,7 +11,8 @@ class Outcome(Enum):
     ACCEPT = "accept"
     """Nobody works on the key: run now."""
     BLOCK = "block"
-    """Somebody works on the key: wait, then run. The run begins after the request, so it sees all that the request wanted seen."""
+    """Somebody works on the key: wait, then run. The run begins after the request, so it sees all that the request wanted
+    seen."""
     DECLINE = "decline"
     """Do not run. See :class:`Refusal` for what makes that safe."""
 
@@ -20,8 +21,8 @@ class Refusal(Enum):
     """Why a request was declined, and by whom it is covered."""
 
     FULL = "full"
-    """All waiting places are taken. Whoever waits begins after this request came, and does its work. With no waiting places at all,
-    somebody ran when this request came, and began before it."""
+    """All waiting places are taken. Whoever waits begins after this request came, and does its work. With no waiting places
+    at all, somebody ran when this request came, and began before it."""
     REPLACED = "replaced"
     """It waited, and a newer request took its place: that one begins later still."""
     MERGED = "merged"
