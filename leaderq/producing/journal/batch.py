@@ -1,0 +1,63 @@
+"""Records that are written together, and what becomes of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+log = logging.getLogger("leaderq.producing.journal")
+
+OnDurable = Callable[["int | None", "Exception | None"], object]
+"""Called with the id of a record that is as durable as the policy says, or with ``None`` and the error for which it is not stored."""
+
+
+class Batch:
+    """Joined by callers under the journal's gate, then written by one of them or by the writer's thread.
+
+    ``first_id`` is set when it is stored, ``error`` when it is not.
+    """
+
+    __slots__ = ("_finished", "callbacks", "error", "expiries", "first_id", "is_done", "payloads", "positions", "size", "sync")
+
+    def __init__(self, *, sync: bool = False) -> None:
+        self.payloads: list[bytes] = []
+        self.size = 0
+        self.expiries: dict[int, int] = {}
+        self.positions: list[int] = []
+        self.callbacks: list[OnDurable] = []
+        self.sync = sync
+        self.first_id = 0
+        self.error: Exception | None = None
+        self.is_done = False
+        self._finished: threading.Event | None = None
+
+    def finish(self) -> None:
+        """All is said; wake who waits. Under the gate."""
+        self.is_done = True
+        if self._finished is not None:
+            self._finished.set()
+
+    def signal(self) -> threading.Event:
+        """What to wait for. Under the gate."""
+        if self._finished is None:
+            self._finished = threading.Event()
+            if self.is_done:
+                self._finished.set()
+        return self._finished
+
+    def tell(self) -> None:
+        """Call the callbacks, in the order of the records. Outside of the gate: they may call the journal."""
+        for position, callback in zip(self.positions, self.callbacks, strict=True):
+            with contained("a callback for a stored record"):
+                callback(None if self.error else self.first_id + position, self.error)
+
+
+@contextmanager
+def contained(what: str) -> Iterator[None]:
+    """A fault of somebody else's code, or a chore's, must not stop the writing."""
+    try:
+        yield
+    except Exception:
+        log.exception("journal: %s failed; the work goes on", what)

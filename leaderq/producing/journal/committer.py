@@ -1,0 +1,217 @@
+"""Group commit: whatever arrives while a write is under way is written together by the next.
+
+One writes at a time: who holds the *pen*. A caller of ``append`` that finds it free writes its own record itself, so a lone caller
+pays for no change of threads. Everyone else joins the batch that waits and is told; when the pen is put down with something waiting,
+the writer's thread takes it. So records are stored in the order in which they were accepted, whoever writes them.
+
+Failures: a batch is stored as a whole or, as far as anybody is told, not at all; the next one is tried afresh.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from leaderq.errors import JournalSlow
+from leaderq.producing.journal.batch import Batch, contained
+
+GROUP_BYTES: Final = 2 << 20
+"""A batch that has so many bytes is joined by nobody else."""
+WAITING_BYTES: Final = 16 << 20
+"""Who would make more wait to be written waits until there is room."""
+CHORES_EVERY_S: Final = 0.5
+
+
+class Committer:
+    """Takes batches in order and has each written by ``store`` (which sets what became of it, and raises nothing).
+
+    ``settle(batch)`` is called under the gate when it is written; ``chores`` now and then by the thread, and when kicked; ``with_pen`` by the
+    thread while nobody writes, every so many seconds if that is given, and when wanted.
+    """
+
+    def __init__(
+        self,
+        gate: threading.Lock,
+        *,
+        store: Callable[[Batch], None],
+        settle: Callable[[Batch], None],
+        chores: Callable[[], None],
+        with_pen: Callable[[], None],
+        with_pen_every_s: float | None,
+    ) -> None:
+        self._gate = gate
+        self._work = threading.Condition(gate)
+        self._room = threading.Condition(gate)
+        self._store, self._settle, self._chores, self._with_pen = store, settle, chores, with_pen
+        self._pen_every_s = with_pen_every_s or float("inf")
+        self._line: deque[Batch] = deque()
+        self._pen_taken = False
+        self._thread_has_pen = False
+        self._thread_wants_pen = False
+        self._pen_work_wanted = False
+        self._kicked = False
+        self._leaving = False
+        self.waiting_bytes = 0
+        self._thread = threading.Thread(target=self._run, name="leaderq-journal", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def write(self, batch: Batch) -> bool:
+        """Under the gate: take the pen for this batch of one's own; ``False`` if it must join the line."""
+        if self._pen_taken or self._thread_wants_pen:
+            return False
+        self._pen_taken = True
+        self.waiting_bytes += batch.size
+        return True
+
+    def written(self, batch: Batch) -> None:
+        """Outside of the gate, after :meth:`write` gave ``True``: write it, and put the pen down."""
+        try:
+            self._store(batch)
+        finally:
+            with self._gate:
+                self._close_up(batch)
+                self._put_down()
+
+    def line_up(self, batch: Batch) -> None:
+        """Under the gate: have a batch written after those that wait."""
+        self._line.append(batch)
+        self.waiting_bytes += batch.size
+        if not self._pen_taken:
+            self._pen_taken = True
+            self._put_down()
+
+    def join(self, single: Batch) -> tuple[Batch, int]:
+        """Under the gate: have a batch of one record written with the batch that waits, if it may be; gives it, and the record's position."""
+        last = self._line[-1] if self._line else None
+        if last is None or last.sync or last.size >= GROUP_BYTES:
+            self.line_up(single)
+            return single, 0
+        position = len(last.payloads)
+        last.payloads.append(single.payloads[0])
+        if single.expiries:
+            last.expiries[position] = single.expiries[0]
+        last.size += single.size
+        self.waiting_bytes += single.size
+        return last, position
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits that the next has to wait."""
+        return self.waiting_bytes > WAITING_BYTES
+
+    def await_room(self, give_up_s: float) -> bool:
+        """Under the gate, which is let go meanwhile: until less waits to be written; ``False`` if it did not happen in time."""
+        while self.is_crowded:
+            left_s = give_up_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            self._room.wait(left_s)
+        return True
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this is the writer's thread, which must not wait for itself."""
+        return threading.current_thread() is self._thread
+
+    def kick(self) -> None:
+        """Under the gate: have the chores done soon."""
+        if not self._kicked:
+            self._kicked = True
+            self._work.notify()
+
+    def want_pen_work(self) -> None:
+        """Under the gate: have ``with_pen`` called soon."""
+        self._pen_work_wanted = True
+        self._work.notify()
+
+    def leave(self, timeout_s: float) -> bool:
+        """Write what waits, and end the thread; ``False`` if that took longer."""
+        with self._gate:
+            self._leaving = True
+            self._work.notify()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _close_up(self, batch: Batch) -> None:
+        self.waiting_bytes -= batch.size
+        self._settle(batch)
+        batch.finish()
+        self._room.notify_all()
+
+    def _put_down(self) -> None:
+        if self._line or self._thread_wants_pen:
+            self._thread_has_pen = True
+            self._work.notify()
+        else:
+            self._pen_taken = False
+
+    def _run(self) -> None:
+        pen_at = time.monotonic() + self._pen_every_s
+        chores_at = time.monotonic() + CHORES_EVERY_S
+        while self._await_something(min(chores_at, pen_at)):
+            self._write_line()
+            now = time.monotonic()
+            if now >= pen_at or self._pen_work_wanted:
+                self._work_with_pen()
+                pen_at = time.monotonic() + self._pen_every_s
+            if now >= chores_at or self._kicked:
+                self._kicked = False
+                with contained("a chore"):
+                    self._chores()
+                chores_at = time.monotonic() + CHORES_EVERY_S
+
+    def _await_something(self, until: float) -> bool:
+        with self._gate:
+            while not (self._thread_has_pen or self._kicked or self._pen_work_wanted):
+                if self._leaving and not self._pen_taken:
+                    return False
+                left_s = until - time.monotonic()
+                if left_s <= 0:
+                    break
+                self._work.wait(min(left_s, 0.05) if self._leaving else left_s)
+            return True
+
+    def _write_line(self) -> None:
+        """With the pen, if the thread has it: write all that waits, and put it down."""
+        while self._thread_has_pen:
+            with self._gate:
+                if not self._line:
+                    self._thread_has_pen = self._thread_wants_pen = False
+                    self._pen_taken = False
+                    return
+                batch = self._line.popleft()
+            try:
+                self._store(batch)
+            finally:
+                with self._gate:
+                    self._close_up(batch)
+            batch.tell()
+
+    def _work_with_pen(self) -> None:
+        with self._gate:
+            self._pen_work_wanted = False
+            self._thread_wants_pen = True
+            while self._pen_taken and not self._thread_has_pen:
+                self._work.wait(1.0)
+            self._pen_taken = self._thread_has_pen = True
+        with contained("what is to be done while nobody writes"):
+            self._with_pen()
+        self._write_line()
+
+
+def outcome(batch: Batch, signal: threading.Event | None, give_up_s: float) -> int:
+    """Wait for a batch; gives its first id.
+
+    :raises JournalSlow: it is not written yet; it may still be.
+    """
+    if signal is not None and not signal.wait(max(0.0, give_up_s - time.monotonic())):
+        raise JournalSlow("the journal's disk did not take the record in time; it may be stored later, or not")
+    if batch.error is not None:
+        raise batch.error
+    return batch.first_id

@@ -1,0 +1,148 @@
+"""Reads committed records while others are written. What cannot be read is reported, marked as done with, and passed.
+
+Keeps the last run of records it parsed (a mebibyte, or one record if that is larger), so that reading on in small steps parses nothing
+twice, and one file open.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from leaderq.producing.journal.disk import Disk
+from leaderq.producing.journal.record import HEAD_BYTES, Raw
+from leaderq.producing.journal.report import Damage
+from leaderq.producing.journal.scanning import Run, Span, scan
+from leaderq.producing.journal.segment import Segment
+from leaderq.producing.journal.shelf import Shelf
+
+
+@dataclass
+class _Place:
+    """Where reading stands in a segment: ``records`` were parsed last, and end at ``offset``, where ``next_id`` follows."""
+
+    segment: Segment
+    next_id: int
+    offset: int
+    records: list[Raw] = field(default_factory=list)
+
+
+class Reader:
+    """Used by any thread, one at a time.
+
+    ``on_damage(segment, damage)`` is called, without the gate, for each thing found spoilt.
+    """
+
+    def __init__(
+        self, disk: Disk, gate: threading.Lock, shelf: Shelf, on_damage: Callable[[Segment, Damage], None]
+    ) -> None:
+        self._disk = disk
+        self._gate = gate
+        self._shelf = shelf
+        self._on_damage = on_damage
+        self._reading = threading.Lock()
+        self._place: _Place | None = None
+        self._fd = -1
+
+    def read(self, after_id: int, *, max_items: int, max_bytes: int) -> list[Raw]:
+        """Records behind ``after_id`` that are not done with: at least one if there is any, then as many as the limits allow.
+
+        :raises OSError: the file system failed, other than by an input/output error in a segment.
+        """
+        found: list[Raw] = []
+        position, size = after_id + 1, 0
+        with self._reading:
+            while len(found) < max_items and (run := self._run_from(position)):
+                position = run[-1].id + 1
+                for raw in run:
+                    size += len(raw.body) + HEAD_BYTES
+                    if found and (len(found) >= max_items or size > max_bytes):
+                        return found
+                    found.append(raw)
+        return found
+
+    def _run_from(self, position: int) -> list[Raw]:
+        """The next records from this id on that are not done with; empty if there are none."""
+        while True:
+            with self._gate:
+                segment = self._shelf.from_id(position)
+                if segment is None:
+                    return []
+                last_id, size = segment.last_id, segment.size
+            place = self._placed(segment, position)
+            if not place.records or place.records[-1].id < position:
+                self._advance(place, position, last_id, size)
+            begin = max(0, position - place.records[0].id) if place.records else 0
+            position = place.next_id
+            if wanted := self._open_ones(segment, place.records[begin:]):
+                return wanted
+
+    def _open_ones(self, segment: Segment, records: list[Raw]) -> list[Raw]:
+        with self._gate:
+            marks, first_id = segment.marks, segment.first_id
+            if marks.front == marks.count and records and records[0].id - first_id >= marks.front:
+                return records
+            return [raw for raw in records if raw.id - first_id not in marks]
+
+    def _placed(self, segment: Segment, position: int) -> _Place:
+        """The place to read this id from: where reading stands if that is not behind it, else the beginning."""
+        place = self._place
+        if place is None or place.segment is not segment:
+            self._close()
+            self._fd = self._disk.open(segment.path)
+            place = self._place = _Place(segment, *segment.waypoint(position))
+        elif position < place.next_id and not (place.records and place.records[0].id <= position):
+            place = self._place = _Place(segment, *segment.waypoint(position))
+        return place
+
+    def _advance(self, place: _Place, position: int, last_id: int, size: int) -> None:
+        """Parse on until a record with this id or a later one, or the end."""
+        segment = place.segment
+        place.records = []
+        span = Span(place.offset, size, segment.salt, place.next_id, last_id)
+        for found in scan(partial(self._read, segment), span):
+            if isinstance(found, Run):
+                first, last = found.records[0].id, found.records[-1].id
+                self._missing(place, first, "records are missing", place.offset, found.start)
+                place.records, place.next_id = found.records, last + 1
+                place.offset = found.start + found.records[-1].end
+                segment.pass_by(first, found.start)
+                if last >= position:
+                    return
+            elif not found.is_tail:
+                with self._gate:
+                    segment.damaged = True
+            else:
+                break
+        self._missing(place, last_id + 1, "the end is missing or spoilt", place.offset, size)
+        place.next_id, place.offset, place.records = last_id + 1, size, []
+
+    def _read(self, segment: Segment, size: int, offset: int) -> bytes:
+        del segment
+        return self._disk.read(self._fd, size, offset)
+
+    def _missing(self, place: _Place, until_id: int, reason: str, start: int, end: int) -> None:
+        """Ids from ``place.next_id`` to before ``until_id`` cannot be read."""
+        if until_id <= place.next_id:
+            return
+        lost = (place.next_id, until_id - 1)
+        self._on_damage(place.segment, Damage(place.segment.path.name, reason, start, end - start, lost))
+
+    def forget(self, segment: Segment) -> None:
+        """Close the file of a segment that goes."""
+        with self._reading:
+            if self._place is not None and self._place.segment is segment:
+                self._close()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._reading:
+            self._close()
+
+    def _close(self) -> None:
+        self._place = None
+        if self._fd >= 0:
+            self._disk.close(self._fd)
+            self._fd = -1
