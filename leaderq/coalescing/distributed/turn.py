@@ -186,16 +186,19 @@ class Turn:
         sent_s = now_s()
         other = self._place.slot(1 - mine.slot)
         checking = self._session.multi_async([Check(self._place.token(mine.token))])
-        looking = self._session.exists_async(other, watch=self.stir)
+        looking = self._session.get_async(
+            other, watch=self.stir
+        )  # not exists: that would leave a watch on what is not there
         checked, seen = self._answer(checking), self._answer(looking)
         if isinstance(checked, NoNode):
             raise TokenOver(self._key, number=mine.number, reason="it was evicted while it waited")
         if isinstance(checked, LeaderqError):
             return self._is_unknown(checked)
-        if isinstance(seen, LeaderqError):
-            return self._is_unknown(seen)
         self._trust.heard(mine.session, sent_s)
-        return seen is None or seen.czxid > mine.number
+        if isinstance(seen, LeaderqError):
+            return isinstance(seen, NoNode) or self._is_unknown(seen)
+        _, stat = seen
+        return stat.czxid > mine.number
 
     def _is_unknown(self, error: LeaderqError) -> bool:
         """No answer, so not known to be the head; look again as soon as there is a connection."""

@@ -1,0 +1,223 @@
+"""Lost replies at every point, outages, sessions that end: no phantom of a head is left, and never a second one."""
+
+from __future__ import annotations
+
+import struct
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from conftest import ROOT
+
+from leaderq.coalescing.distributed import turn
+from leaderq.coalescing.outcome import Outcome
+from leaderq.errors import ConnectionLost, SessionExpired, TokenOver, WaitTimedOut
+from leaderq.testing import eventually
+from leaderq.testing.zookeeper_wire import four_letter_word
+from leaderq.zookeeper import SessionState, SetData, end_session
+
+PING, MULTI, MULTI_READ, CLOSE = 11, 14, 22, -11
+
+
+def opcode(request: bytes) -> int:
+    return int(struct.unpack_from("!i", request, 4)[0]) if len(request) >= 8 else 0
+
+
+class Nth:
+    """True of the n-th request that does something."""
+
+    def __init__(self, nth: int) -> None:
+        self.left = nth
+
+    def __call__(self, request: bytes) -> bool:
+        if opcode(request) in (PING, CLOSE, 0):
+            return False
+        self.left -= 1
+        return self.left == 0
+
+
+def scenario(far, near, other, pool):
+    """Everything that can become of a request of ``far``; gives its outcomes."""
+    outcomes = []
+    token = far.enqueue("alone", timeout_s=30)
+    assert near.look("alone").head.token == token.holder.token
+    assert near.look("alone").waiter is None
+    far.dequeue(token, timeout_s=30)
+    outcomes.append(token.outcome)
+
+    head = near.enqueue("busy")
+    waiting = pool.submit(far.enqueue, "busy", 30)
+    eventually(lambda: near.look("busy").waiter)
+    assert not other.enqueue("busy")
+    near.dequeue(head)
+    token = waiting.result(30)
+    assert near.look("busy").head.token == token.holder.token
+    far.dequeue(token, timeout_s=30)
+    outcomes.append(token.outcome)
+
+    head = near.enqueue("full")
+    waiting = pool.submit(other.enqueue, "full", 30)
+    eventually(lambda: near.look("full").waiter)
+    outcomes.append(far.enqueue("full", timeout_s=30).outcome)
+    near.dequeue(head)
+    other.dequeue(waiting.result(30))
+
+    with near.enqueue("long"), pytest.raises((WaitTimedOut, ConnectionLost)):
+        far.enqueue("long", timeout_s=0.05)
+    return outcomes
+
+
+@pytest.mark.timeout(300)
+def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(proxy, opened, coordinator_of, session):
+    far_session = opened(proxy.address, timeout_s=30.0)
+    far, near, other = coordinator_of(far_session), coordinator_of(), coordinator_of()
+    nth = 0
+    with ThreadPoolExecutor(1) as pool:
+        while True:
+            nth += 1
+            before = proxy.dropped
+            proxy.drop_reply_to(Nth(nth))
+            alone, busy, full = scenario(far, near, other, pool)
+            assert alone is Outcome.ACCEPT, f"reply {nth}"
+            assert busy in (Outcome.BLOCK, Outcome.ACCEPT), (
+                f"reply {nth}"
+            )  # its turn may have come before it knew of its place
+            assert full is Outcome.DECLINE, f"reply {nth}"
+            was_lost = proxy.dropped > before
+            proxy.heal()
+            eventually(lambda: far_session.state is SessionState.CONNECTED)
+            eventually(lambda: session.children(ROOT) == [], message=f"nothing is left after reply {nth}")
+            if not was_lost:
+                break
+    assert nth > 10  # or the points were not enumerated
+
+
+def test_a_place_that_may_have_been_taken_is_given_back(proxy, opened, coordinator_of, session, monkeypatch):
+    monkeypatch.setattr(turn, "ASKING_S", 0.3)
+    far = coordinator_of(opened(proxy.address, timeout_s=30.0))
+    with far.enqueue("warm"):
+        pass
+    proxy.freeze_direction("to_client")
+    with pytest.raises(ConnectionLost, match="given back"):
+        far.enqueue("k", timeout_s=0.1)
+    eventually(lambda: session.children(ROOT) == [])
+    proxy.heal()
+    with far.enqueue("k", timeout_s=30) as token:
+        assert token
+
+
+def test_a_dequeue_that_is_not_answered_is_carried_out_all_the_same(proxy, opened, coordinator_of, session):
+    far_session = opened(proxy.address, timeout_s=30.0)
+    far, near = coordinator_of(far_session), coordinator_of()
+    token = far.enqueue("k")
+    proxy.refuse()
+    eventually(lambda: far_session.state is SessionState.SUSPENDED)
+    assert not far.dequeue(token, timeout_s=0.1)
+    assert token.is_over
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(near.enqueue, "k", 30)
+        eventually(lambda: near.look("k").waiter)
+        proxy.heal()
+        with waiting.result(30) as token:
+            assert token
+
+
+def test_a_head_is_in_doubt_during_an_outage_and_current_again_after_it(proxy, opened, coordinator_of, session):
+    far_session = opened(proxy.address, timeout_s=8.0)
+    far = coordinator_of(far_session)
+    session.create("/data", b"")
+    with far.enqueue("k") as token:
+        proxy.refuse()
+        eventually(lambda: not token.is_current, timeout_s=30)
+        assert not token.is_over
+        with pytest.raises(ConnectionLost):
+            token.write([SetData("/data", b"a")])
+        proxy.heal()
+        eventually(lambda: token.is_current, timeout_s=30)
+        token.write([SetData("/data", b"b")])
+
+
+def test_a_waiter_waits_through_an_outage(proxy, opened, coordinator_of):
+    far_session = opened(proxy.address, timeout_s=30.0)
+    far, near = coordinator_of(far_session), coordinator_of()
+    with ThreadPoolExecutor(1) as pool:
+        head = near.enqueue("k")
+        waiting = pool.submit(far.enqueue, "k")
+        eventually(lambda: near.look("k").waiter)
+        proxy.refuse()
+        eventually(lambda: far_session.state is SessionState.SUSPENDED)
+        near.dequeue(head)
+        proxy.heal()
+        with waiting.result(30) as token:
+            assert token.outcome is Outcome.BLOCK
+
+
+def test_with_its_session_a_head_ends_at_once_and_a_waiter_is_told(zookeeper_server, opened, coordinator_of, znode_root):
+    mine = opened(timeout_s=10.0)
+    one, two = coordinator_of(mine), coordinator_of()
+    with ThreadPoolExecutor(1) as pool, two.enqueue("busy"):
+        head = one.enqueue("k")
+        waiting = pool.submit(one.enqueue, "busy")
+        eventually(lambda: two.look("busy").waiter)
+        end_session(zookeeper_server.address, mine.credentials)
+        assert head.ended.wait(20)
+        assert not head.is_current
+        with pytest.raises(SessionExpired):
+            waiting.result(20)
+        with pytest.raises(TokenOver, match="session"):
+            head.write([SetData("/data", b"late")])
+        assert not one.dequeue(head)
+        with one.enqueue("k", timeout_s=30) as token:
+            assert token.number > head.number
+
+
+def test_the_servers_refuse_a_write_although_the_loss_of_the_session_is_not_known_yet(
+    zookeeper_server, proxy, opened, coordinator_of, session
+):
+    session.create("/data", b"")
+    far_session = opened(proxy.address, timeout_s=10.0)
+    far, near = coordinator_of(far_session), coordinator_of()
+    token = far.enqueue("k")
+    proxy.freeze_direction("to_client")  # nothing is heard of the end
+    end_session(zookeeper_server.address, far_session.credentials)
+    with near.enqueue("k", timeout_s=30) as newer:
+        assert newer.number > token.number
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(token.write, [SetData("/data", b"late")])
+            newer.write([SetData("/data", b"now")])
+            proxy.heal()
+            with pytest.raises((TokenOver, ConnectionLost)):
+                late.result(30)
+    assert session.get("/data")[0] == b"now"
+
+
+def test_closing_the_session_ends_its_tokens_and_closing_the_coordinator_after_it_is_quick(opened, coordinator_of):
+    mine = opened()
+    one, two = coordinator_of(mine), coordinator_of()
+    token = one.enqueue("k")
+    mine.close()
+    assert token.is_over
+    with two.enqueue("k", timeout_s=20) as next_one:
+        assert next_one
+    one.dequeue(token)
+    assert one.close(timeout_s=1.0)
+
+
+def test_those_declined_leave_no_watch_behind(zookeeper_server, coordinator_of, opened):
+    def watches() -> int:
+        host, _, port = zookeeper_server.address.partition(":")
+        said = four_letter_word(host, int(port), "mntr")
+        return next(int(line.split()[1]) for line in said.splitlines() if line.startswith("zk_watch_count"))
+
+    one, two = coordinator_of(), coordinator_of()
+    crowd = [coordinator_of() for _ in range(5)]
+    before = watches()
+    with ThreadPoolExecutor(1) as pool:
+        head = one.enqueue("k")
+        waiting = pool.submit(two.enqueue, "k")
+        eventually(lambda: one.look("k").waiter)
+        for each in crowd:
+            assert not each.enqueue("k")
+        eventually(lambda: watches() == before + 1)
+        one.dequeue(head)
+        two.dequeue(waiting.result(20))
+    eventually(lambda: watches() == before)

@@ -1,0 +1,162 @@
+"""Processes that are killed and frozen, and sixteen of them at once whose history is checked."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from workers import WorkerProcess
+
+from leaderq.coalescing.automaton import State
+from leaderq.testing import eventually
+
+Start = Callable[..., WorkerProcess]
+
+
+@pytest.fixture
+def started(zookeeper_server: Any, znode_root: str) -> Iterator[Start]:
+    """Worker processes; ended after the test."""
+    made: list[WorkerProcess] = []
+
+    def start(name: str, *, is_ready: bool = True) -> WorkerProcess:
+        made.append(WorkerProcess(zookeeper_server.address + znode_root, ROOT, name))
+        if is_ready:
+            assert made[-1].says() == "ready"
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.send(signal.SIGCONT)
+        one.end()
+
+
+def test_the_waiter_takes_over_from_a_killed_head(started, coordinator_of):
+    look = coordinator_of().look
+    head, waiter = started("a"), started("b")
+    assert head.does("enqueue k").startswith("ACCEPT")
+    waiter.tell("enqueue k")
+    number = eventually(lambda: look("k").waiter).number
+    head.send(signal.SIGKILL)
+    assert waiter.says() == f"BLOCK {number}"
+    assert waiter.does("current") == "True"
+    assert waiter.does("dequeue") == "True"
+    assert look("k").state is State.INIT
+
+
+def test_a_frozen_head_is_refused_by_the_server_when_it_thaws(started, coordinator_of, session):
+    session.create("/data", b"")
+    head, waiter = started("a"), started("b")
+    assert head.does("enqueue k").startswith("ACCEPT")
+    assert head.does("write /data before") == "written"
+    waiter.tell("enqueue k")
+    eventually(lambda: coordinator_of().look("k").waiter)
+    head.send(signal.SIGSTOP)
+    assert waiter.says().startswith("BLOCK")
+    assert waiter.does("write /data now") == "written"
+    head.tell("current")
+    head.tell("write /data late")
+    head.send(signal.SIGCONT)
+    assert head.says() == "False"
+    assert head.says() in ("TokenOver", "ConnectionLost", "NotConnected")
+    assert eventually(lambda: head.does("write /data late") == "TokenOver")
+    assert session.get("/data")[0] == b"now"
+    assert head.does("dequeue") == "False"
+    assert waiter.does("current") == "True"
+
+
+def test_the_place_of_a_killed_waiter_is_free_when_its_session_is_over(started, coordinator_of):
+    one = coordinator_of()
+    waiter, next_one = started("a"), started("b")
+    with one.enqueue("k"):
+        waiter.tell("enqueue k")
+        eventually(lambda: one.look("k").waiter)
+        waiter.send(signal.SIGKILL)
+        assert not one.enqueue("k")
+        eventually(lambda: one.look("k").waiter is None, timeout_s=30)
+        next_one.tell("enqueue k")
+        eventually(lambda: one.look("k").waiter)
+    assert next_one.says().startswith("BLOCK")
+    assert next_one.does("dequeue") == "True"
+
+
+def test_whoever_waits_outlives_a_killed_head_and_a_killed_waiter_before_it(started, coordinator_of):
+    look = coordinator_of().look
+    head, waiter = started("a"), started("b")
+    head.does("enqueue k")
+    waiter.tell("enqueue k")
+    eventually(lambda: look("k").waiter)
+    for one in (head, waiter):
+        one.send(signal.SIGKILL)
+    assert eventually(lambda: look("k").state is State.INIT, timeout_s=30)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("killed", [0, 4])
+def test_sixteen_processes_never_make_two_heads_nor_two_waiters(started, session, killed):
+    for path in ("/history", "/answers", ROOT):
+        session.ensure_path(path)
+    workers = [started(str(number), is_ready=False) for number in range(16)]
+    for one in workers:
+        assert one.says(120) == "ready"
+    crowd = Crowd()
+    with session.watch_tree(ROOT, lambda _: crowd.note(session)):
+        for one in workers:
+            one.tell("rounds 40 hot")
+        for victim in workers[:killed]:
+            eventually(lambda: len(session.children("/history")) > 20)
+            victim.send(signal.SIGKILL)
+        for one in workers[killed:]:
+            assert one.says(200) == "done"
+    eventually(lambda: session.children(ROOT) == [], timeout_s=30)
+    names = sorted(session.children("/history"))
+    history = [session.get(f"/history/{name}")[0].decode().split() for name in names]
+    assert len(history) > 40
+    check_heads(history, killed)
+    assert crowd.most == 2
+    answers = [json.loads(session.get(f"/answers/{name}")[0]) for name in session.children("/answers")]
+    check_declined([one for each in answers for one in each], killed)
+
+
+class Crowd:
+    """The most who were ever seen to have a slot."""
+
+    def __init__(self) -> None:
+        self.most = 0
+
+    def note(self, session: Any) -> None:
+        session.children_async(ROOT).add_done_callback(self._seen)
+
+    def _seen(self, answer: Any) -> None:
+        if answer.exception() is None:
+            self.most = max(self.most, sum(len(name.rpartition("~")[2]) == 32 for name in answer.result()))
+
+
+def check_heads(history: list[list[str]], killed: int) -> None:
+    """In the order in which the store has it: each run ends before the next begins, and fencing numbers rise."""
+    running: tuple[str, str] | None = None
+    newest = 0
+    cut_short = 0
+    for what, number, name in history:
+        if what == "begin":
+            cut_short += running is not None
+            assert int(number) > newest
+            newest, running = int(number), (number, name)
+        else:
+            assert running == (number, name)
+            running = None
+    assert cut_short <= killed
+
+
+def check_declined(answers: list[list[Any]], killed: int) -> None:
+    """Each declined request is covered: while it was asked somebody waited, who had not begun."""
+    waited = [(asked_s, begun_s) for outcome, asked_s, begun_s in answers if outcome == "BLOCK"]
+    declined = [(asked_s, answered_s) for outcome, asked_s, answered_s in answers if outcome == "DECLINE"]
+    assert waited
+    assert len(declined) > len(waited)
+    if not killed:
+        for asked_s, answered_s in declined:
+            assert any(since_s < answered_s and begun_s > asked_s for since_s, begun_s in waited)

@@ -1,0 +1,87 @@
+"""A process that takes part in the coalescing of a key, to be killed and frozen. It does what standard input says, a line at a time.
+
+python worker.py ADDRESS ROOT NAME SESSION_TIMEOUT_S
+
+======================  ==========================================================================================
+``enqueue KEY``         answers with the outcome and the fencing number
+``current``             answers ``True`` or ``False``
+``write PATH TEXT``     writes with the fence; answers ``written``, or the error's class
+``dequeue``             answers ``True`` or ``False``
+``rounds COUNT KEY``    so many requests for the key, each run written down between ``begin`` and ``end`` in ``/history``, whatever was
+                        answered at ``/answers``; answers ``done``
+======================  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+
+from leaderq.coalescing.distributed import DistributedQueueCoordinator, DistributedToken
+from leaderq.coalescing.outcome import Outcome
+from leaderq.errors import LeaderqError
+from leaderq.zookeeper import Create, Session, SetData, connect
+
+
+class Worker:
+    """See the module."""
+
+    def __init__(self, session: Session, root: str, name: str) -> None:
+        self._session = session
+        self._coordinator = DistributedQueueCoordinator(session, root, timeout_s=60.0)
+        self._name = name
+        self._token: DistributedToken | None = None
+
+    def enqueue(self, key: str) -> str:
+        self._token = self._coordinator.enqueue(key)
+        return f"{self._token.outcome.name} {self._token.number}"
+
+    def current(self) -> str:
+        return str(self._token is not None and self._token.is_current)
+
+    def write(self, path: str, text: str) -> str:
+        assert self._token is not None
+        try:
+            self._token.write([SetData(path, text.encode())])
+        except LeaderqError as exc:
+            return type(exc).__name__
+        return "written"
+
+    def dequeue(self) -> str:
+        assert self._token is not None
+        return str(self._coordinator.dequeue(self._token))
+
+    def rounds(self, count: str, key: str) -> str:
+        chance = random.Random(self._name)
+        answers = []
+        for _ in range(int(count)):
+            asked_s = time.monotonic()
+            with self._coordinator.enqueue(key) as token:
+                answered_s = time.monotonic()
+                answers.append([token.outcome.name, asked_s, answered_s])
+                if token.outcome is not Outcome.DECLINE:
+                    self._run(token, chance)
+            time.sleep(chance.random() * 0.01)
+        self._session.create("/answers/a-", json.dumps(answers).encode(), sequential=True)
+        return "done"
+
+    def _run(self, token: DistributedToken, chance: random.Random) -> None:
+        token.write([Create("/history/h-", f"begin {token.number} {self._name}".encode(), sequential=True)])
+        time.sleep(chance.random() * 0.002)
+        token.write([Create("/history/h-", f"end {token.number} {self._name}".encode(), sequential=True)])
+
+
+def main(address: str, root: str, name: str, timeout_s: str) -> None:
+    """Until the end of the input."""
+    with connect(address, timeout_s=float(timeout_s)) as session:
+        worker = Worker(session, root, name)
+        print("ready", flush=True)
+        for line in sys.stdin:
+            verb, *words = line.split()
+            print(getattr(worker, verb)(*words), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
