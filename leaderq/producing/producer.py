@@ -1,0 +1,350 @@
+"""A producer that takes requests at once, and processes, sends and confirms them in the background.
+
+Who is authoritative: the sink about what is confirmed, the journal about what survives this process, the account
+(:mod:`leaderq.producing.account`) about everything else. States: *direct*, *spilling*, *draining*, *blocked*; the table
+is in
+:mod:`leaderq.producing.states`. What happens on each failure:
+
+* **the sink is slow, away or refuses everything**: requests gather in memory up to the high mark, then in the journal,
+and are sent in
+  order when it is back (:mod:`leaderq.producing.sending`); the callers notice nothing;
+* **memory is full and there is no journal, or the journal is full**: ``when_full`` decides: wait, raise, drop the newest,
+drop the oldest;
+* **the sink refuses one record, the process step fails, a deadline passes**: that request alone is given up, counted by
+its reason, told to
+  ``dropped_listener`` and raised from its future;
+* **the disk refuses a write**: a write-ahead call raises; what is in memory is still sent; what was to be in the journal
+only is given up, and told;
+* **the process is killed**: what the journal had taken is sent when a producer opens it again; what was under way may
+then be sent twice.
+  Without ``persistence`` that is what was spilled, with it everything for which ``send`` has returned, as far as its
+  policy goes;
+* **close**: waits for what is pending, then writes the rest to the journal, or gives it up and says so;
+* **a fork**: the producer belongs to the parent; in the child every call raises ``ProducerClosed`` and touches nothing;
+* **Ctrl-C** in a call that waits: the call raises, and the request was not taken (or, waiting for the disk, was).
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.errors import ConfigurationError, LeaderqError, ProducerClosed, RequestTooLarge
+from leaderq.producing.codec import PLAIN, Codec
+from leaderq.producing.door import Door
+from leaderq.producing.entry import Entry, KeyOf, Lost
+from leaderq.producing.feeding import Feeder
+from leaderq.producing.journal import Journal, Policy
+from leaderq.producing.measure import measured
+from leaderq.producing.options import check
+from leaderq.producing.patience import Retry
+from leaderq.producing.sending import Sender
+from leaderq.producing.sinks.sink import Sink
+from leaderq.producing.snapshot import Snapshot
+from leaderq.producing.spill import opened_spill
+from leaderq.producing.states import Marks, State
+from leaderq.producing.stock import Stock
+from leaderq.producing.telling import Teller
+from leaderq.producing.tickets import Ticket
+from leaderq.producing.when_full import Block, FullPolicy
+from leaderq.producing.working import Worker
+
+log = logging.getLogger(__name__)
+
+ONCE = Retry(max_attempts=1)
+_STOP_S = 2.0
+_EXIT_S = 2.0
+
+
+class BufferedProducer:
+    """Accepts requests faster than ``sink`` can take them, and loses none in silence.
+
+    *Guarantees:* ``accepted + recovered == confirmed + pending + dropped + failed`` at every moment (:attr:`balance`).
+    Confirmed means acknowledged by the sink. Requests of one key (without ``key``: all) reach the sink in the order in
+    which they were accepted, also over retries, spilling and restarts; one that fails alone is left out. With a journal,
+    what was spilled survives the process; with ``persistence`` as well, every accepted request does: *at least once*.
+    *Not guaranteed:* exactly once: after a crash, or a lost acknowledgement, a request may reach the sink twice (then in
+    order again). Without a journal, anything about pending requests when the process dies.
+
+    Keywords:
+
+    * ``process``: a callable that makes of a request what the sink is given (or :data:`SKIP`); run by ``workers``
+    threads, requests of one
+      ``key(request)`` on one of them. ``process_retry``: what to do when it raises (default: the request fails at once);
+    * ``max_items``, ``max_bytes``: bounds of the memory, everything that is on its way included; spilling begins at
+    ``high`` of them, and the journal
+      is read again at ``low``;
+    * ``batch_items``, ``batch_bytes``, ``linger_s``: a batch goes to the sink when one of them is reached;
+    * ``journal``: a :class:`~leaderq.producing.Journal`, which stays the caller's, or the path of one. ``persistence``:
+    ``None``, only what does not
+      fit into memory is journaled, and what is left at the close; else a policy of the journal, and every request goes
+      there first: with ``EVERY_ITEM`` :meth:`send` returns when it is on the disk, with the others at once. A journal
+      that is given must have that policy;
+    * ``codec``: requests as bytes for the journal (default: plain values, see :data:`~leaderq.producing.codec.PLAIN`);
+    * ``when_full``: see :mod:`~leaderq.producing.when_full`; ``max_waiters``: futures kept for requests that are in the
+    journal only;
+    * ``ttl_s``: requests are worthless after so many seconds, and dropped when their turn comes;
+    * ``retry``, ``sink_timeout_s``: see :mod:`~leaderq.producing.sending`;
+    * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request, ``state_listener`` with the
+    former and the new state: one call at a
+      time, on whichever thread; errors of theirs are logged;
+    * ``close_timeout_s``: for :meth:`close` and the end of a ``with`` block.
+
+    :raises ConfigurationError: some of it cannot be used. Opening a journal raises what
+    :class:`~leaderq.producing.Journal` says.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        *,
+        process: Callable[[Any], Any] | None = None,
+        key: KeyOf | None = None,
+        workers: int = 1,
+        process_retry: Retry = ONCE,
+        max_items: int = 10_000,
+        max_bytes: int = 64 << 20,
+        high: float = 1.0,
+        low: float = 0.5,
+        batch_items: int = 1000,
+        batch_bytes: int = 1 << 20,
+        linger_s: float = 0.005,
+        journal: Journal | Path | str | None = None,
+        persistence: Policy | None = None,
+        codec: Codec = PLAIN,
+        when_full: FullPolicy = Block(60.0),  # noqa: B008 - frozen
+        max_waiters: int = 100_000,
+        ttl_s: float | None = None,
+        retry: Retry = Retry(),  # noqa: B008 - frozen
+        sink_timeout_s: float = 10.0,
+        dropped_listener: Callable[[Lost], object] | None = None,
+        state_listener: Callable[[State, State], object] | None = None,
+        close_timeout_s: float = 10.0,
+        name: str = "producer",
+    ) -> None:
+        marks = Marks(max_items, max_bytes, high, low)
+        check(
+            marks=marks,
+            workers=workers,
+            process=process,
+            key=key,
+            batch_items=batch_items,
+            batch_bytes=batch_bytes,
+            max_waiters=max_waiters,
+            times={
+                "linger_s": linger_s,
+                "ttl_s": ttl_s,
+                "sink_timeout_s": sink_timeout_s,
+                "close_timeout_s": close_timeout_s,
+            },
+            retry=retry,
+            process_retry=process_retry,
+        )
+        self._sink, self._key, self._codec = sink, key, codec
+        self._ttl_s, self._close_timeout_s, self._name = ttl_s, close_timeout_s, name
+        self._max_bytes = max_bytes
+        self._pid = os.getpid()
+        self._teller = Teller(name)
+        self._spill = opened_spill(journal, persistence, codec, key)
+        self._waits_for_disk = self._spill is not None and self._spill.waits_for_disk
+        self._stock = Stock(
+            marks,
+            self._spill,
+            self._teller,
+            lanes=workers if process is not None else 0,
+            batch_items=batch_items,
+            batch_bytes=batch_bytes,
+            linger_s=linger_s,
+            on_lost=dropped_listener,
+            on_state=state_listener,
+        )
+        self._door = Door(self._stock, self._spill, when_full, max_waiters)
+        self._sender = Sender(self._stock, sink, retry, sink_timeout_s, name)
+        self._crew: list[Sender | Worker | Feeder] = [self._sender]
+        if process is not None:
+            self._crew += [Worker(self._stock, lane, process, process_retry, name) for lane in range(workers)]
+        if self._spill is not None:
+            self._crew.append(Feeder(self._stock, self._spill, name))
+        for one in self._crew:
+            one.thread.start()
+        _open.add(self)
+
+    # -- taking requests ------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        request: Any,
+        *,
+        ttl_s: float | None = None,
+        timeout_s: float | None = None,
+        on_durable: Callable[[BaseException | None], object] | None = None,
+    ) -> bool:
+        """Take a request, and return at once; with ``persistence=EVERY_ITEM`` when it is on the disk.
+
+        ``timeout_s`` replaces that of ``Block``. With ``persistence`` and ``on_durable`` it returns at once all the same,
+        and ``on_durable`` is called once, on the journal's thread: with ``None`` when the request is as durable as the
+        policy says, else with the error. Gives ``True``; ``False`` if ``when_full`` has dropped this request.
+
+        :raises BufferFull: no room (in time); it was not taken.
+        :raises ProducerClosed: it was not taken.
+        :raises RequestTooLarge: larger than ``max_bytes``; it was not taken.
+        :raises ConfigurationError: the codec has no bytes for it. Whatever ``key`` raises.
+        :raises JournalFailed: the disk refused it. It is still sent if this process lives, so a caller that sends it
+        again may double it.
+        """
+        entry = self._entered(request, ttl_s)
+        if on_durable is None and not self._waits_for_disk:
+            return self._door.admit(entry, timeout_s)
+        if self._spill is None or not self._spill.is_write_ahead:
+            raise ConfigurationError(
+                "on_durable needs a journal and persistence: without them an accepted request is not on disk"
+            )
+        if on_durable is not None:
+            return self._door.admit(entry, timeout_s, on_durable)
+        ticket = Ticket()
+        if not self._door.admit(entry, timeout_s, ticket.tell):
+            return False
+        ticket.wait()
+        return True
+
+    def submit(self, request: Any, *, ttl_s: float | None = None, timeout_s: float | None = None) -> Future[None]:
+        """As :meth:`send`, without waiting for the disk; the future is done when the sink has confirmed the request.
+
+        It raises :class:`~leaderq.errors.RequestGivenUp` if the request was dropped or has failed, and
+        :class:`~leaderq.errors.ProducerClosed` if the producer was closed and the request is in the journal. Cancelling
+        it changes nothing but that. In ``asyncio``: ``await asyncio.wrap_future(producer.submit(request))``.
+        """
+        entry = self._entered(request, ttl_s)
+        waiter: Future[None] = Future()
+        entry.waiter = waiter
+        self._door.admit(entry, timeout_s)
+        return waiter
+
+    def _entered(self, request: Any, ttl_s: float | None) -> Entry:
+        if os.getpid() != self._pid:
+            raise ProducerClosed(
+                "this producer belongs to the process that this one was forked from; make one after the fork"
+            )
+        size = measured(request) if self._spill is None else len(self._codec.serialize(request))
+        if size > self._max_bytes:
+            self._stock.refuse("too large")
+            raise RequestTooLarge(size=size, limit=self._max_bytes)
+        now = now_s()
+        if ttl_s is None:
+            ttl_s = self._ttl_s
+        return Entry(
+            request, None if self._key is None else self._key(request), size, now, None if ttl_s is None else now + ttl_s
+        )
+
+    # -- looking --------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """All figures, those of the buffer at one moment."""
+        stock, sender, spill = self._stock, self._sender, self._spill
+        with stock.lock:
+            stock.collect()
+            oldest = stock.memory.oldest
+            return Snapshot(
+                state=stock.state,
+                balance=stock.account.balance(),
+                memory_items=len(stock.memory),
+                memory_bytes=stock.memory.bytes,
+                journal_only=stock.unread.count,
+                journal_bytes=0 if spill is None else spill.bytes_used,
+                oldest_age_s=0.0 if oldest is None else max(0.0, now_s() - oldest.since_s),
+                spilled=stock.spilled,
+                batches=sender.batches,
+                retries=sender.retries,
+                breaker=sender.breaker,
+                sink_error=None if sender.last_error is None else str(sender.last_error),
+                journal_error=None if spill is None or spill.last_error is None else str(spill.last_error),
+                untold=self._teller.untold,
+            )
+
+    @property
+    def state(self) -> State:
+        """Where a new request goes; see :mod:`leaderq.producing.states`."""
+        return self._stock.state
+
+    def __repr__(self) -> str:
+        return f"BufferedProducer({self._name!r}, {'closed' if self._stock.is_closing else self.state.value})"
+
+    # -- the end --------------------------------------------------------------------------------------------------------
+
+    def flush(self, timeout_s: float = 10.0) -> bool:
+        """Wait until every request accepted before this call is confirmed or given up; whether that came in ``timeout_s``
+        seconds."""
+        return self._stock.wait_settled(timeout_s, self._stock.line_end)
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Take nothing more, wait ``timeout_s`` (default ``close_timeout_s``) for what is pending, and let go of everything.
+
+        Gives whether all was settled. What was not is in the journal, and is sent when that is opened again; without a
+        journal it is dropped as
+        *closed before it was sent*. Takes a few seconds more at worst (a sink that hangs is left behind), and never
+        hangs. May be called again.
+        """
+        if os.getpid() != self._pid or not self._stock.close_door():
+            return self._stock.account.pending == 0
+        _open.discard(self)
+        try:
+            self._stock.wait_settled(self._close_timeout_s if timeout_s is None else timeout_s)
+        finally:  # after Ctrl-C too
+            self._let_go()
+        return self._stock.account.pending == 0
+
+    def _let_go(self) -> None:
+        self._stock.stop()
+        deadline = now_s() + _STOP_S
+        for one in self._crew:
+            one.stop()
+        for one in self._crew:
+            one.thread.join(max(0.0, deadline - now_s()))
+            if one.thread.is_alive():
+                log.warning("producer %s: %s did not end in time, and is left behind", self._name, one.thread.name)
+        try:
+            self._sink.close(_STOP_S)
+        except Exception:
+            log.exception("producer %s: closing its sink failed", self._name)
+        self._stock.leave()
+        if self._spill is not None:
+            self._spill.close()
+        self._stock.left()
+        balance = self._stock.account.balance()
+        if balance.pending or balance.dropped:
+            log.warning(
+                "producer %s was closed with %d requests left in its journal; dropped: %s",
+                self._name,
+                balance.pending,
+                balance.dropped,
+            )
+
+    def __enter__(self) -> BufferedProducer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+_open: weakref.WeakSet[BufferedProducer] = weakref.WeakSet()
+
+
+def _close_at_exit() -> None:
+    """A program that ends without closing its producers still gets what is pending into the journals, or is told of the
+    loss."""
+    for producer in list(_open):
+        try:
+            producer.close(_EXIT_S)
+        except LeaderqError:
+            log.exception("closing %r at exit failed", producer)
+
+
+atexit.register(_close_at_exit)

@@ -1,0 +1,188 @@
+"""The journal as the stock sees it: requests in, requests out, and news of what was stored.
+
+The journal gives a record its id when it writes it, a moment after it was taken. So each request is at first *being
+written*; that it is stored, under which id, or that the disk refused it, is noted here by the journal's thread, which
+takes no lock of ours, and collected by whoever holds the stock's lock next. The journal stores in the order of
+:meth:`Spill.append`, so once a request is stored all before it are.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leaderq.clock import now_s
+from leaderq.errors import (
+    ConfigurationError,
+    JournalClosed,
+    JournalFull,
+    JournalRecordTooLarge,
+    JournalSlow,
+    LeaderqError,
+    RequestTooLarge,
+    WouldDeadlock,
+)
+from leaderq.producing.codec import Codec
+from leaderq.producing.entry import Entry, KeyOf
+from leaderq.producing.envelope import opened, sealed
+from leaderq.producing.journal import EVERY_ITEM, Interval, Journal, Policy
+
+log = logging.getLogger(__name__)
+
+_SYNC_S = 1.0
+_CROWDED_S = 1.0
+_EXTRA_BYTES = 256  # what the journal adds to a record, or to a segment
+
+OnDurable = Callable[["BaseException | None"], object]
+"""Called once, on the journal's thread: with ``None`` when the request is as durable as the policy says, else with the
+reason."""
+
+
+class Stored(NamedTuple):
+    """What became of an append; ``is_told``: the caller waits for that, and is told."""
+
+    entry: Entry
+    id: int | None
+    error: BaseException | None
+    is_told: bool
+
+
+class Piece(NamedTuple):
+    """What was read: requests in order, the ids of records that nobody can decode, and the id up to which was read."""
+
+    entries: list[Entry]
+    undecodable: list[int]
+    up_to: int
+
+
+class Spill:
+    """See the module. ``key_of`` tells the key of a request."""
+
+    def __init__(
+        self, journal: Journal, codec: Codec, key_of: KeyOf, *, is_write_ahead: bool, waits_for_disk: bool, is_owned: bool
+    ) -> None:
+        self._journal = journal
+        self._codec = codec
+        self._key_of = key_of
+        self.is_write_ahead = is_write_ahead
+        self.waits_for_disk = waits_for_disk
+        self._is_owned = is_owned
+        self.news: deque[Stored] = deque()
+        self.last_error: BaseException | None = None
+
+    @property
+    def depth(self) -> int:
+        """Records that are not acknowledged."""
+        return self._journal.depth
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes on disk."""
+        return self._journal.bytes_used
+
+    @property
+    def why_full(self) -> str:
+        """The journal's own words, in brackets."""
+        return f" ({self.last_error})" if self.last_error is not None else ""
+
+    def append(self, entry: Entry, on_durable: OnDurable | None) -> bool:
+        """Have it written behind all before it; ``False``: the journal takes nothing at present. Does not wait for the disk.
+
+        :raises RequestTooLarge: it does not fit into a segment.
+        """
+        expires_at = 0.0 if entry.deadline is None else time.time() + entry.deadline - now_s()
+
+        def stored(number: int | None, error: BaseException | None) -> None:
+            self.news.append(Stored(entry, number, error, on_durable is not None))
+            if on_durable is not None:
+                on_durable(error)
+
+        payload = sealed(self._codec.serialize(entry.request), expires_at)
+        try:
+            self._journal.append_soon(payload, stored, timeout_s=_CROWDED_S)
+        except JournalRecordTooLarge as exc:
+            raise RequestTooLarge(size=exc.size, limit=exc.limit) from exc
+        except (JournalFull, JournalSlow, JournalClosed, WouldDeadlock) as exc:
+            self.last_error = exc
+            return False
+        entry.mark_writing()
+        return True
+
+    def read(self, after_id: int, max_items: int, max_bytes: int) -> Piece:
+        """The stored requests behind ``after_id``, in order; the ones that expired too."""
+        entries: list[Entry] = []
+        undecodable: list[int] = []
+        now, wall = now_s(), time.time()
+        for number, payload, appended_at, _ in self._journal.read(after_id, max_items=max_items, max_bytes=max_bytes):
+            after_id = number
+            try:
+                data, expires_at = opened(payload)
+                request = self._codec.deserialize(data)
+                key = self._key_of(request)
+            except Exception as exc:  # noqa: BLE001 - the user's codec or key: it costs this request, which is told, and no other
+                log.error("record %d of the journal cannot be read as a request: %s: %s", number, type(exc).__name__, exc)  # noqa: TRY400
+                undecodable.append(number)
+                continue
+            deadline = now + expires_at - wall if expires_at else None
+            entries.append(Entry(request, key, len(data), now - max(0.0, wall - appended_at), deadline, journal_id=number))
+        return Piece(entries, undecodable, after_id)
+
+    def ack(self, ids: Iterable[int]) -> None:
+        """These are done with. If the journal cannot note it they come again after a restart."""
+        try:
+            self._journal.ack_many(ids)
+        except (LeaderqError, ValueError) as exc:
+            self.last_error = exc
+            log.warning("the journal could not note what is done with, which may be sent again after a restart: %s", exc)
+
+    def has_room(self, size: int) -> bool:
+        """Whether its cap leaves room for so many bytes more."""
+        room: int | None = getattr(self._journal, "room_bytes", None)
+        return room is None or room > size + _EXTRA_BYTES
+
+    def close(self) -> None:
+        """Force out what was appended, and let go of the journal if it is ours."""
+        try:
+            if self._is_owned:
+                self._journal.close()
+            else:
+                self._journal.flush()
+        except LeaderqError as exc:
+            self.last_error = exc
+            log.error("the journal could not be brought to an end: %s", exc)  # noqa: TRY400 - its message says all
+
+
+def opened_spill(
+    journal: Journal | Path | str | None, persistence: Policy | None, codec: Codec, key: KeyOf | None
+) -> Spill | None:
+    """The journal as configured; one given as a path is opened, and closed again with the producer.
+
+    :raises ConfigurationError: ``persistence`` without a journal, or another than the journal has.
+    """
+    if journal is None:
+        if persistence is not None:
+            raise ConfigurationError(f"persistence={persistence!r} needs a journal; give its directory as journal=...")
+        return None
+    is_owned = not isinstance(journal, Journal)
+    if not isinstance(journal, Journal):
+        journal = Journal(journal, sync=Interval(_SYNC_S) if persistence is None else persistence)
+    elif persistence is not None and getattr(journal, "sync", persistence) != persistence:
+        raise ConfigurationError(
+            f"persistence={persistence!r}, and the journal has another policy; give both the same, or the journal as a path"
+        )
+    return Spill(
+        journal,
+        codec,
+        key if key is not None else _no_key,
+        is_write_ahead=persistence is not None,
+        waits_for_disk=persistence == EVERY_ITEM,
+        is_owned=is_owned,
+    )
+
+
+def _no_key(_: Any) -> None:
+    return None

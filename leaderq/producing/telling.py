@@ -1,0 +1,62 @@
+"""Telling listeners, one call at a time and in order, on whichever thread has news; never under the lock of the stock.
+
+A listener that is slow, fails, or itself uses the producer stops nobody: while one is told, other threads leave their
+news and go on. News beyond a bound are counted as untold; the account stays exact without them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+
+log = logging.getLogger(__name__)
+
+_KEPT = 10_000
+
+
+class Teller:
+    """See the module."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._news: deque[Callable[[], object]] = deque()
+        self._telling = threading.Lock()
+        self.untold = 0
+
+    def note(self, news: Callable[[], object]) -> None:
+        """Leave news; may be called under any lock."""
+        if len(self._news) >= _KEPT:
+            self.untold += 1
+            return
+        self._news.append(news)
+
+    def owe(self, waiter: Future[None], error: BaseException) -> None:
+        """``waiter`` is to be told in any case; may be called under any lock."""
+        self._news.append(lambda: resolved(waiter, error))
+
+    def tell(self) -> None:
+        """Tell what there is, unless another thread is at it; called without any lock."""
+        while self._news and self._telling.acquire(blocking=False):
+            try:
+                while self._news:
+                    self._call(self._news.popleft())
+            finally:
+                self._telling.release()
+
+    def _call(self, news: Callable[[], object]) -> None:
+        try:
+            news()
+        except Exception:
+            log.exception("a listener of producer %s failed; the producer goes on", self._name)
+
+
+def resolved(waiter: Future[None], error: BaseException | None) -> None:
+    """Tell who waits; one who has cancelled is not told."""
+    if waiter.set_running_or_notify_cancel():
+        if error is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(error)
