@@ -20,6 +20,10 @@ _LAST_BEFORE = (
     "SELECT extract(epoch FROM billed_at)::float8 FROM billed WHERE term < %s ORDER BY term DESC, billed_at DESC LIMIT 1"
 )
 _ENTRIES = 'SELECT number, partition, "offset", term, extract(epoch FROM billed_at)::float8 FROM billed ORDER BY place'  # of billing
+_LONGEST_PAUSE = (
+    "SELECT coalesce(max(pause), 0)::float8 FROM (SELECT extract(epoch FROM billed_at - lag(billed_at) OVER (ORDER BY place)) AS pause "
+    "FROM billed WHERE billed_at BETWEEN to_timestamp(%s) AND to_timestamp(%s)) AS pauses"
+)
 _BILLS = "SELECT client, clicks, (charge * 1000000)::bigint FROM bills LIMIT 5"
 
 
@@ -57,6 +61,10 @@ class Totals:
             return None
         (candidate, at), before = first[0], self._rows(_LAST_BEFORE, term)
         return Begun(candidate, at, at - before[0][0] if before else None)
+
+    def longest_pause_s(self, since: float, until: float) -> float:
+        """The longest time between two bills that were made between these moments (epoch seconds)."""
+        return float(self._rows(_LONGEST_PAUSE, since, until)[0][0])
 
     def ends(self) -> Mapping[int, int]:
         """For each partition the offset up to which it is billed."""

@@ -1,0 +1,1 @@
+"""The rooms of ``tests/containers/smoke.py``."""
