@@ -19,7 +19,18 @@ class Batch:
     ``first_id`` is set when it is stored, ``error`` when it is not.
     """
 
-    __slots__ = ("_finished", "callbacks", "error", "expiries", "first_id", "is_done", "payloads", "positions", "size", "sync")
+    __slots__ = (
+        "_finished",
+        "callbacks",
+        "error",
+        "expiries",
+        "first_id",
+        "is_done",
+        "payloads",
+        "positions",
+        "size",
+        "sync",
+    )
 
     def __init__(self, *, sync: bool = False) -> None:
         self.payloads: list[bytes] = []

@@ -86,19 +86,20 @@ class Committer:
             self._pen_taken = True
             self._put_down()
 
-    def join(self, single: Batch) -> tuple[Batch, int]:
-        """Under the gate: have a batch of one record written with the batch that waits, if it may be; gives it, and the record's position."""
-        last = self._line[-1] if self._line else None
-        if last is None or last.sync or last.size >= GROUP_BYTES:
-            self.line_up(single)
-            return single, 0
-        position = len(last.payloads)
-        last.payloads.append(single.payloads[0])
-        if single.expiries:
-            last.expiries[position] = single.expiries[0]
-        last.size += single.size
-        self.waiting_bytes += single.size
-        return last, position
+    def join(self, payload: bytes, size: int, expires_us: int | None) -> tuple[Batch, int]:
+        """Under the gate: have a record written with the batch that waits, or with a new one; gives it, and the record's position."""
+        batch = self._line[-1] if self._line else None
+        if batch is None or batch.sync or batch.size >= GROUP_BYTES:
+            batch = Batch()
+            self.line_up(batch)
+        payloads = batch.payloads
+        position = len(payloads)
+        payloads.append(payload)
+        if expires_us is not None:
+            batch.expiries[position] = expires_us
+        batch.size += size
+        self.waiting_bytes += size
+        return batch, position
 
     @property
     def is_crowded(self) -> bool:

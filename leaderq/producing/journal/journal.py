@@ -26,10 +26,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Union
+from typing import Final
 
 from leaderq.errors import (
-    ConfigurationError,
     JournalClosed,
     JournalFailed,
     JournalFull,
@@ -37,27 +36,24 @@ from leaderq.errors import (
     JournalSlow,
     WouldDeadlock,
 )
-from leaderq.producing.journal.batch import Batch, OnDurable, contained, log
+from leaderq.producing.journal.acknowledging import Acknowledging
+from leaderq.producing.journal.batch import Batch, OnDurable
 from leaderq.producing.journal.committer import Committer, outcome
 from leaderq.producing.journal.counters import Counters
-from leaderq.producing.journal.directory_lock import DirectoryLock
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.entry import Entry
 from leaderq.producing.journal.keeper import Keeper
+from leaderq.producing.journal.limits import SEGMENT_BYTES, fitting_segment_bytes
 from leaderq.producing.journal.opening import First, opened
 from leaderq.producing.journal.policy import EVERY_ITEM, Interval, Policy
 from leaderq.producing.journal.reader import Reader
 from leaderq.producing.journal.record import EXPIRY_BYTES, HEAD_BYTES, Raw
-from leaderq.producing.journal.report import Damage, RecoveryReport
-from leaderq.producing.journal.segment import Segment
+from leaderq.producing.journal.report import Damage
 from leaderq.producing.journal.segment_header import HEADER_BYTES
 from leaderq.producing.journal.store import Store
 
-SEGMENT_BYTES: Final = 32 << 20
-LEAST_SEGMENT_BYTES: Final = 4096
 WAIT_S: Final = 30.0
-_SEGMENTS_IN_CAP: Final = 4
-Bytes = Union[bytes, bytearray, memoryview]
+Bytes = bytes | bytearray | memoryview
 
 
 class Journal:
@@ -94,55 +90,66 @@ class Journal:
         on_expired: Callable[[Entry], object] | None = None,
         disk: Disk | None = None,
     ) -> None:
-        self._segment_bytes = _segment_bytes(segment_bytes, max_bytes)
+        self._segment_bytes = fitting_segment_bytes(
+            segment_bytes, max_bytes=max_bytes, reserve_bytes=reserve_bytes, ttl_s=ttl_s
+        )
         self._max_bytes = max_bytes
-        self._ttl_s, self._clock, self._on_expired = ttl_s, clock, on_expired
+        self._reserve_bytes, self._ttl_s, self._clock = reserve_bytes, ttl_s, clock
         self.directory = Path(directory)
+        self.sync = sync
         self.counters = Counters()
         self._gate = threading.Lock()
         self._closed = False
         self._closing = threading.Lock()
-        self._wants_roll = False
-        disk = disk or Disk()
+        self._disk = disk or Disk()
         with self._translated("opened"):
-            self._lock, first = opened(disk, self.directory)
+            self._lock, first = opened(self._disk, self.directory)
         self._shelf, self.report = first.shelf, first.report
-        self._damages = list(self.report.damages)
-        self.counters.corrupt = sum(damage.lost for damage in self._damages)
+        self.counters.corrupt = sum(damage.lost for damage in self.report.damages)
         try:
             with self._translated("opened"):
-                self._set_up(disk, first, sync, reserve_bytes)
+                self._set_up(first, on_expired)
         except BaseException:
             self._lock.release()
             raise
 
-    def _set_up(self, disk: Disk, first: First, sync: Policy, reserve_bytes: int) -> None:
-        self._keeper = Keeper(disk, self.directory, self._gate, self._shelf, self.counters, sequence=first.sequence)
+    def _set_up(self, first: First, on_expired: Callable[[Entry], object] | None) -> None:
+        gate, shelf, counters, disk = self._gate, self._shelf, self.counters, self._disk
+        self._keeper = Keeper(disk, self.directory, gate, shelf, counters, sequence=first.sequence)
         self._store = Store(
             disk,
             self.directory,
-            self._gate,
-            self._shelf,
+            gate,
+            shelf,
             self._keeper,
-            self.counters,
-            policy=sync,
+            counters,
+            policy=self.sync,
             segment_bytes=self._segment_bytes,
-            reserve_bytes=reserve_bytes,
+            reserve_bytes=self._reserve_bytes,
             clock=self._clock,
             next_id=first.next_id,
         )
-        self._reader = Reader(disk, self._gate, self._shelf, self._hurt)
+        self._acks = Acknowledging(
+            gate,
+            shelf,
+            self._store,
+            counters,
+            large_bytes=self._segment_bytes // 2,
+            damages=self.report.damages,
+            on_expired=on_expired,
+        )
+        self._reader = Reader(disk, gate, shelf, self._acks.lose)
         self._keeper.next_id = lambda: self._store.next_id
         self._keeper.forget = self._reader.forget
         self._keeper.save()
         self._store.begin(*first.previous)
-        self._committer = Committer(
-            self._gate,
+        self._committer = self._acks.committer = Committer(
+            gate,
             store=self._store.store,
             settle=self._store.settle,
             chores=self._keeper.tidy,
             with_pen=self._with_pen,
-            with_pen_every_s=sync.seconds if isinstance(sync, Interval) else None,
+            with_pen_every_s=self.sync.seconds if isinstance(self.sync, Interval) else None,
         )
         self._committer.start()
 
@@ -155,13 +162,12 @@ class Journal:
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
         batch, give_up_s = self._batch([payload], ttl_s), time.monotonic() + timeout_s
+        position, signal = 0, None
         with self._gate:
-            self._admit(batch.size, give_up_s)
-            if is_own := self._committer.write(batch):
-                position, signal = 0, None
-            else:
+            self._admit(batch.size, timeout_s)
+            if not (is_own := self._committer.write(batch)):
                 self._refuse_to_wait_for_myself()
-                batch, position = self._committer.join(batch)
+                batch, position = self._committer.join(batch.payloads[0], batch.size, batch.expiries.get(0))
                 signal = batch.signal()
         if is_own:
             self._committer.written(batch)
@@ -174,10 +180,10 @@ class Journal:
 
         :raises: as :meth:`append`; together they must fit into one segment.
         """
-        batch, give_up_s = self._batch(payloads, ttl_s), time.monotonic() + timeout_s
+        batch = self._batch(payloads, ttl_s)
         if not batch.payloads:
             return range(0)
-        return range(first := self._through(batch, give_up_s), first + len(batch.payloads))
+        return range(first := self._through(batch, timeout_s), first + len(batch.payloads))
 
     def append_soon(
         self, payload: Bytes, on_durable: OnDurable | None = None, *, ttl_s: float | None = None, timeout_s: float = WAIT_S
@@ -192,10 +198,15 @@ class Journal:
         :raises JournalSlow: no room came in time; nothing was stored.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
-        batch = self._batch([payload], ttl_s)
+        data = payload if type(payload) is bytes else bytes(payload)
+        size, expires_us = HEADER_BYTES + HEAD_BYTES + len(data), None
+        if ttl_s is not None or self._ttl_s is not None:
+            size, expires_us = size + EXPIRY_BYTES, self._expires_us(ttl_s)
+        if size > self._segment_bytes:
+            raise JournalRecordTooLarge(size=size, limit=self._segment_bytes)
         with self._gate:
-            self._admit(batch.size, time.monotonic() + timeout_s)
-            batch, position = self._committer.join(batch)
+            self._admit(size, timeout_s)
+            batch, position = self._committer.join(data, size, expires_us)
             if on_durable is not None:
                 batch.positions.append(position)
                 batch.callbacks.append(on_durable)
@@ -206,7 +217,7 @@ class Journal:
         :raises JournalFailed: a sync failed, this one or one since the last flush.
         :raises JournalSlow: not in time.
         """
-        self._through(Batch(sync=True), time.monotonic() + timeout_s)
+        self._through(Batch(sync=True), timeout_s)
         with self._translated("saved"):
             self._keeper.save()
 
@@ -221,16 +232,17 @@ class Journal:
         while True:
             with self._translated("read"):
                 raws = self._reader.read(after_id, max_items=max_items, max_bytes=max_bytes)
-            now_us = self._clock() * 1e6
-            expired = [raw for raw in raws if raw.flags and raw.expires_us is not None and raw.expires_us <= now_us]
-            if not expired:
-                return [_entry(raw) for raw in raws]
-            for raw in expired:
-                self._expire(raw)
-            gone = {raw.id for raw in expired}
-            if left := [_entry(raw) for raw in raws if raw.id not in gone]:
+            now_s = self._clock()
+            entries = [_entry(raw) for raw in raws]
+            left = [entry for entry in entries if entry.expires_at is None or entry.expires_at > now_s]
+            if len(left) == len(entries):
+                return entries
+            for entry in entries:
+                if entry.expires_at is not None and entry.expires_at <= now_s:
+                    self._acks.expire(entry)
+            if left:
                 return left
-            after_id = raws[-1].id
+            after_id = entries[-1].id
 
     def ack(self, record_id: int) -> bool:
         """Say that a record is done with; gives whether it was not before.
@@ -244,34 +256,13 @@ class Journal:
 
         :raises ValueError: no record has had one of these ids yet.
         """
-        wanted = record_ids if isinstance(record_ids, (list, tuple, range)) else list(record_ids)
-        newly = 0
         self._refuse_if_closed()
-        with self._gate:
-            if wanted and max(wanted) >= self._store.next_id:
-                raise ValueError(f"no record has had id {max(wanted)} yet; the next will be {self._store.next_id}")
-            segment = None
-            for number in wanted:
-                if segment is None or not segment.first_id <= number <= segment.last_id:
-                    if segment is not None:
-                        self._marked(segment)
-                    segment = self._shelf.holding(number)
-                if segment is not None:
-                    newly += self._shelf.mark(segment, number, number)
-            if segment is not None:
-                self._marked(segment)
-            self.counters.acked += newly
-        return newly
+        return self._acks.ack(record_ids)
 
     def ack_to(self, record_id: int) -> int:
         """Say that all records up to this one are done with; gives how many were not before."""
         self._refuse_if_closed()
-        with self._gate:
-            newly = self._shelf.mark_up_to(record_id)
-            self.counters.acked += newly
-            for segment in self._shelf.segments:
-                self._marked(segment)
-        return newly
+        return self._acks.ack_to(record_id)
 
     @property
     def depth(self) -> int:
@@ -282,6 +273,17 @@ class Journal:
     def bytes_used(self) -> int:
         """Bytes of the segment files, those of records that are done with and not yet deleted included."""
         return self._shelf.bytes_used
+
+    @property
+    def room_bytes(self) -> int | None:
+        """How many more bytes the limits leave at present; ``None`` if there is neither a cap nor a reserve."""
+        with self._gate:
+            taken = self._shelf.bytes_used + self._committer.waiting_bytes + HEADER_BYTES
+        rooms = [] if self._max_bytes is None else [self._max_bytes - taken]
+        if self._reserve_bytes:
+            with self._translated("looked at"):
+                rooms.append(self._disk.free_bytes(self.directory) - self._reserve_bytes)
+        return max(0, min(rooms)) if rooms else None
 
     @property
     def next_id(self) -> int:
@@ -297,7 +299,7 @@ class Journal:
     @property
     def damages(self) -> Sequence[Damage]:
         """All found spoilt so far, at opening and since."""
-        return tuple(self._damages)
+        return tuple(self._acks.damages)
 
     def close(self, timeout_s: float = WAIT_S) -> None:
         """Write what waits, force it out, save what is acknowledged, and let others open the directory. May be called twice.
@@ -339,21 +341,18 @@ class Journal:
         batch = Batch()
         batch.payloads = [payload if type(payload) is bytes else bytes(payload) for payload in payloads]
         batch.size = HEADER_BYTES + HEAD_BYTES * len(batch.payloads) + sum(map(len, batch.payloads))
-        if ttl_s is None:
-            ttl_s = self._ttl_s
-        if ttl_s is not None:
-            expires_us = int((self._clock() + ttl_s) * 1e6)
-            batch.expiries = dict.fromkeys(range(len(batch.payloads)), expires_us)
+        if ttl_s is not None or self._ttl_s is not None:
+            batch.expiries = dict.fromkeys(range(len(batch.payloads)), self._expires_us(ttl_s))
             batch.size += EXPIRY_BYTES * len(batch.payloads)
         if batch.size > self._segment_bytes:
             raise JournalRecordTooLarge(size=batch.size, limit=self._segment_bytes)
         return batch
 
-    def _through(self, batch: Batch, give_up_s: float) -> int:
+    def _through(self, batch: Batch, timeout_s: float) -> int:
         """Have a batch of one's own written, and wait for it; gives its first id."""
-        signal = None
+        signal, give_up_s = None, time.monotonic() + timeout_s
         with self._gate:
-            self._admit(batch.size, give_up_s)
+            self._admit(batch.size, timeout_s)
             if not (is_own := self._committer.write(batch)):
                 self._refuse_to_wait_for_myself()
                 self._committer.line_up(batch)
@@ -362,22 +361,26 @@ class Journal:
             self._committer.written(batch)
         return outcome(batch, signal, give_up_s)
 
-    def _admit(self, size: int, give_up_s: float) -> None:
+    def _expires_us(self, ttl_s: float | None) -> int:
+        lasts_s = self._ttl_s if ttl_s is None else ttl_s
+        return int((self._clock() + (lasts_s or 0.0)) * 1e6)
+
+    def _admit(self, size: int, timeout_s: float) -> None:
         """Under the gate: whether so many more bytes may be accepted."""
         self._refuse_if_closed()
         if self._committer.is_crowded:
             self._refuse_to_wait_for_myself()
-            if not self._committer.await_room(give_up_s):
-                raise JournalSlow("too much waits for the journal's disk, and it took too little in time; nothing was stored")
+            if not self._committer.await_room(time.monotonic() + timeout_s):
+                raise JournalSlow(
+                    "too much waits for the journal's disk, and it took too little in time; nothing was stored"
+                )
             self._refuse_if_closed()
         if self._max_bytes is None or not size:
             return
         taken = self._shelf.bytes_used + self._committer.waiting_bytes
         if taken + size > self._max_bytes:
             self.counters.refused_full += 1
-            self._wants_roll = True
-            if not self._shelf.depth:
-                self._committer.want_pen_work()
+            self._acks.press()
             raise JournalFull(
                 f"journal {str(self.directory)!r} takes {taken} bytes of the {self._max_bytes} it may, and {size} more were to be "
                 "stored; acknowledge what is done with, or raise max_bytes"
@@ -391,44 +394,9 @@ class Journal:
         if self._committer.is_writer:
             raise WouldDeadlock("a callback of the journal was about to wait for the journal's writer, which calls it")
 
-    def _marked(self, segment: Segment) -> None:
-        """Under the gate, after records of a segment were marked: have it gone if all are."""
-        if segment.is_done:
-            self._committer.kick()
-        elif not segment.sealed and segment.records and not segment.open_records:
-            if self._wants_roll or segment.size > self._segment_bytes // 2:
-                self._committer.want_pen_work()
-
     def _with_pen(self) -> None:
         self._store.sync()
-        segment = self._store.current
-        if self._wants_roll or (segment is not None and segment.size > self._segment_bytes // 2):
-            self._wants_roll = False
-            self._store.roll_if_done()
-            with self._gate:
-                self._committer.kick()
-
-    def _expire(self, raw: Raw) -> None:
-        with self._gate:
-            segment = self._shelf.holding(raw.id)
-            if segment is None or not self._shelf.mark(segment, raw.id, raw.id):
-                return  # acknowledged, or expired by another reader
-            self.counters.expired += 1
-            self._marked(segment)
-        if self._on_expired is not None:
-            with contained("on_expired"):
-                self._on_expired(_entry(raw))
-
-    def _hurt(self, segment: Segment, damage: Damage) -> None:
-        with self._gate:
-            segment.damaged = True
-            newly = self._shelf.mark(segment, *damage.lost_ids) if damage.lost_ids else 0
-            if not newly:
-                return
-            self.counters.corrupt += newly
-            self._damages.append(damage)
-            self._marked(segment)
-        log.error("journal: %d records of %s are lost (ids %s): %s", newly, segment.path, damage.lost_ids, damage.reason)
+        self._acks.with_pen()
 
     @contextmanager
     def _translated(self, done: str) -> Iterator[None]:
@@ -443,12 +411,3 @@ def _entry(raw: Raw) -> Entry:
         return Entry(raw.id, raw.body, raw.appended_us / 1e6)
     expires_us = raw.expires_us
     return Entry(raw.id, raw.payload, raw.appended_us / 1e6, None if expires_us is None else expires_us / 1e6)
-
-
-def _segment_bytes(wanted: int, max_bytes: int | None) -> int:
-    """Several segments fit under a cap, so that room comes back bit by bit."""
-    if max_bytes is not None and max_bytes < _SEGMENTS_IN_CAP * LEAST_SEGMENT_BYTES:
-        raise ConfigurationError(f"max_bytes={max_bytes}: a journal needs {_SEGMENTS_IN_CAP * LEAST_SEGMENT_BYTES} bytes or more")
-    if wanted < LEAST_SEGMENT_BYTES:
-        raise ConfigurationError(f"segment_bytes={wanted}: a segment takes {LEAST_SEGMENT_BYTES} bytes or more")
-    return wanted if max_bytes is None else min(wanted, max_bytes // _SEGMENTS_IN_CAP)

@@ -71,9 +71,7 @@ class Keeper:
                 body = state.encode()
             if body == self._saved:
                 return
-            following = Cursor(
-                self._sequence + 1, state.next_id, state.reserved, state.clean, state.boot_id, state.segments
-            )
+            following = Cursor(self._sequence + 1, state.next_id, state.reserved, state.clean, state.boot_id, state.segments)
             try:
                 self._file.save(following)
             except OSError:
@@ -118,7 +116,9 @@ class Keeper:
         self._disk.sync_directory(self._directory)
         self._let_go(segment)
         self._counters.set_aside += 1
-        log.warning("journal: %s was damaged; all that is sound in it is done with, and it is kept as %s", segment.path.name, target)
+        log.warning(
+            "journal: %s was damaged; all that is sound in it is done with, and it is kept as %s", segment.path.name, target
+        )
 
     def _let_go(self, segment: Segment) -> None:
         self.forget(segment)

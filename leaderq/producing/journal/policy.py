@@ -14,7 +14,7 @@ NO_SYNC        it is written                               what the system has n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Union
+from typing import Final
 
 from leaderq.errors import ConfigurationError
 
@@ -48,4 +48,4 @@ class NoSync:
 
 EVERY_ITEM: Final = Every(1)
 NO_SYNC: Final = NoSync()
-Policy = Union[Every, Interval, NoSync]
+Policy = Every | Interval | NoSync

@@ -35,9 +35,7 @@ class Reader:
     ``on_damage(segment, damage)`` is called, without the gate, for each thing found spoilt.
     """
 
-    def __init__(
-        self, disk: Disk, gate: threading.Lock, shelf: Shelf, on_damage: Callable[[Segment, Damage], None]
-    ) -> None:
+    def __init__(self, disk: Disk, gate: threading.Lock, shelf: Shelf, on_damage: Callable[[Segment, Damage], None]) -> None:
         self._disk = disk
         self._gate = gate
         self._shelf = shelf

@@ -82,7 +82,7 @@ def encode(
     for payload in payloads:
         flags = 0
         if expiries and (expires_us := expiries.get(number - first_id)) is not None:
-            payload, flags = _EXPIRY.pack(expires_us) + payload, EXPIRES  # noqa: PLW2901
+            payload, flags = _EXPIRY.pack(expires_us) + payload, EXPIRES
         rest = tail(number, appended_us, _MARK | flags)
         length = len(payload)
         parts += (front(length, crc32(payload, crc32(rest, salt ^ length))), rest, payload)

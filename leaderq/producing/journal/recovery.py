@@ -110,7 +110,9 @@ class Recovery:
         self.scanned_bytes += max(0, file.size - start)
         segment.records, segment.size = scanned.records, max(HEADER_BYTES, scanned.size)
         for spoilt, first, last in scanned.spoilt:
-            self._hurt(segment, Damage(file.path.name, "spoilt", spoilt.start, spoilt.end - spoilt.start, _lost(first, last)))
+            self._hurt(
+                segment, Damage(file.path.name, "spoilt", spoilt.start, spoilt.end - spoilt.start, _lost(first, last))
+            )
         tail = file.size - scanned.size
         self.next_id = max(self.next_id, segment.last_id + 1 + tail // HEAD_BYTES)
         promised = max(known.records if known else 0, complete[0] if complete else 0)
@@ -197,7 +199,7 @@ def _lost(first: int, last: int) -> tuple[int, int] | None:
 
 
 def _may_be_whole(tail: bytes, size: int) -> bool:
-    """Whether this may be a record that was whole once: its length fits, or it is not to be believed. A file system that crashed leaves zeros."""
+    """Whether this may be a record that was whole once: its length fits. A file system that crashed leaves zeros."""
     if not tail.strip(b"\0") or size < HEAD_BYTES:
         return False
     length = int.from_bytes(tail[:4], "little")

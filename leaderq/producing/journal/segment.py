@@ -55,7 +55,7 @@ class Segment:
 
     def pass_by(self, record_id: int, offset: int) -> None:
         """A reader found this record at this offset; one in a mebibyte is remembered."""
-        if not self.waypoints or record_id > self.waypoints[-1][0] and offset >= self.waypoints[-1][1] + WAY_BYTES:
+        if not self.waypoints or (record_id > self.waypoints[-1][0] and offset >= self.waypoints[-1][1] + WAY_BYTES):
             self.waypoints.append((record_id, offset))
 
     def waypoint(self, record_id: int) -> tuple[int, int]:

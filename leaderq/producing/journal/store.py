@@ -74,7 +74,7 @@ class Store:
             batch.error = error
         except OSError as error:
             batch.error = self._refusal(error)
-        except Exception as error:  # a fault of ours must reach the caller, not end the writer's thread
+        except Exception as error:  # noqa: BLE001  (a fault of ours must reach the caller, not end the writer's thread)
             log.exception("journal: a batch could not be stored")
             batch.error = JournalFailed(f"the journal failed: {type(error).__name__}: {error}")
             batch.error.__cause__ = error
@@ -99,15 +99,13 @@ class Store:
         if self.next_id + count > LAST_ID:
             raise JournalFull(f"the journal has given out its last id ({LAST_ID}); use a new directory")
         if not self._tape.fits(batch.size, self._segment_bytes):
-            self._roll()
+            self.roll()
         self._keep_reserve(batch.size)
         self._promise_ids(count)
         segment = self._tape.segment
-        assert segment is not None  # _roll has begun one, or raised
+        assert segment is not None  # roll has begun one, or raised
         now_us = int(self._clock() * 1e6)
-        data = encode(
-            batch.payloads, first_id=self.next_id, appended_us=now_us, salt=segment.salt, expiries=batch.expiries
-        )
+        data = encode(batch.payloads, first_id=self.next_id, appended_us=now_us, salt=segment.salt, expiries=batch.expiries)
         begin = self._tape.end
         try:
             self._tape.write(data)
@@ -145,7 +143,7 @@ class Store:
             if self._unsynced:
                 self._failure = error
             self._unsynced = 0
-            log.error("journal: %s could not be synced (%s); the next record begins a new file", self._directory, error)  # noqa: TRY400
+            log.error("journal: %s could not be synced (%s); the next record begins a new file", self._directory, error)
             raise
         took_s = time.perf_counter() - began
         self._unsynced = 0
@@ -185,8 +183,11 @@ class Store:
             self._keeper.reserved = self.next_id + count + LEAP
         self._keeper.save()
 
-    def _roll(self) -> None:
-        """Go on with a new segment. What waits for a sync in the old one is forced out first, but for ``NO_SYNC``."""
+    def roll(self) -> None:
+        """Go on with a new segment. What waits for a sync in the old one is forced out first, but for ``NO_SYNC``.
+
+        :raises OSError: it could not be made; the old one goes on if it is sound.
+        """
         if not isinstance(self._policy, NoSync):
             self.sync()
         old = self._tape.segment
@@ -208,21 +209,10 @@ class Store:
 
         :raises OSError: it could not be made.
         """
-        header = SegmentHeader(
-            self.next_id, previous_first_id, previous_records, previous_bytes, int(self._clock() * 1e6)
-        )
+        header = SegmentHeader(self.next_id, previous_first_id, previous_records, previous_bytes, int(self._clock() * 1e6))
         segment = self._tape.begin(header)
         with self._gate:
             self._shelf.add(segment)
-
-    def roll_if_done(self) -> None:
-        """Let go of the current segment if all in it is done with, so that its bytes can be had again."""
-        segment = self._tape.segment
-        if segment is not None and segment.records and not segment.open_records:
-            try:
-                self._roll()
-            except OSError as error:
-                log.warning("journal: no new segment could be begun: %s", error)
 
     @property
     def current(self) -> Segment | None:
