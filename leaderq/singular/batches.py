@@ -44,6 +44,7 @@ class BatchWriter(Writer):
         items = [line.get()]
         try:
             items.extend(starmap(line.get_nowait, repeat((), min(line.qsize(), self._max_batch - 1))))
+            self._relieved_depth()
         except Empty:  # who closed the queue was quicker; what was taken until then is in the list
             pass
         # Not "STOP in items", which would ask the requests whether they are equal to it.

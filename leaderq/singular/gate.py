@@ -26,6 +26,9 @@ from typing import Any
 from leaderq.errors import LeaderqError, QueueFull
 from leaderq.singular.waits import Writing, begin_wait, end_wait
 
+CHUNK = 256
+"""How many requests are doled out before the writer looks up, at most."""
+
 
 class _Arrival:
     """One request that waits for room: noted, then let in, refused or withdrawn."""
@@ -42,12 +45,26 @@ class _Arrival:
 class Gate:
     """Lets requests into ``line``. ``room`` may be read by anybody; ``refused`` counts those that did not get in."""
 
-    __slots__ = ("_mutex", "_waiting", "_why_shut", "_writing", "capacity", "is_over", "line", "low", "refused", "room")
+    __slots__ = (
+        "_mutex",
+        "_waiting",
+        "_why_shut",
+        "_writing",
+        "capacity",
+        "is_over",
+        "line",
+        "low",
+        "refused",
+        "room",
+        "stride",
+    )
 
     def __init__(self, line: SimpleQueue[Any], writing: Writing, *, capacity: int | None, low: int) -> None:
         self.line = line
         self.capacity = sys.maxsize if capacity is None else capacity
-        self.low = low
+        self.low = low if capacity is not None else -1
+        self.stride = min(CHUNK, self.capacity - self.low)
+        """How many the writer may take without looking for those who wait: however full the line, the low mark is not nearer."""
         self.room = 0
         self.refused = 0
         self.is_over = False

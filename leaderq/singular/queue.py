@@ -66,7 +66,7 @@ class SingularUpdateQueue(Generic[R, S]):
     seconds at most.
     *Not guaranteed:* anything after the death of the process: nothing is on disk. Producers that come at the same
     instant may exceed ``capacity`` by one each, less one; a handler's own requests to its queue get in beyond it, for
-    only it could make room.
+    only it could make room. (A closed queue takes no more of these either, or closing might never end.)
 
     Callbacks of other systems (a client library, a timer) must not touch the handler's state, for they run on other
     threads: let them submit the outcome back, as :meth:`post_back` does.

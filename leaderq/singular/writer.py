@@ -32,9 +32,6 @@ from leaderq.singular.waits import Writing
 
 log = logging.getLogger(__name__)
 
-CHUNK = 256
-"""How many requests are doled out before the writer looks up, at most."""
-
 STOP: Ticket[Any] = Ticket(None, Writing("stop"))
 """The last in the line: the gate was shut before it was put there."""
 
@@ -62,10 +59,8 @@ class Writer:
 
     def run(self) -> None:
         """Apply what comes, until ``STOP`` does or the handler wants out (then ``failure`` is set)."""
-        gate, qsize = self._gate, self._line.qsize
         while self._apply_chunk():
-            if gate.waiting and qsize() <= gate.low:
-                gate.relieve()
+            pass
         self._account.rest(self._taken)
 
     def _apply_chunk(self) -> bool:
@@ -95,17 +90,29 @@ class Writer:
 
     def _next(self) -> tuple[Any, Turns]:
         """Wait for a request; it, and the turns of those behind it that belong to the chunk."""
-        line, account = self._line, self._account
+        line, account, gate = self._line, self._account, self._gate
         account.rest(self._taken)
         was_idle = not line.qsize()
+        if was_idle and gate.waiting:  # cannot be, as stride is chosen; if it were, both sides would wait for ever
+            gate.relieve()
         first = line.get()
-        depth = line.qsize()
-        beyond = depth - self._gate.low  # the chunk ends where somebody may have to be let in
-        count = min(beyond if beyond > 0 else depth, CHUNK)
+        count = self._relieved_depth()
+        beyond = count - gate.low
+        if beyond > 0:  # the next chunk shall begin with the request that brings the line down to the low mark
+            count = beyond - 1
+        count = min(count, gate.stride)
         turns = repeat((), count)
         self._taken += 1 + count
         account.begin(self._taken, turns, 1, was_idle=was_idle)
         return first, turns
+
+    def _relieved_depth(self) -> int:
+        """How many stand in the line, after those who wait were let in, if it is short enough."""
+        depth, gate = self._line.qsize(), self._gate
+        if gate.waiting and depth <= gate.low:
+            gate.relieve()
+            depth = self._line.qsize()
+        return depth
 
     def _answer(self, ticket: Ticket[Any], turns: Turns) -> bool:
         """Apply the request of a ticket; whether the writer goes on."""

@@ -1,0 +1,178 @@
+"""One thread applies requests in order, and tells what became of each."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+from held import Held, Told
+
+from leaderq.errors import ConfigurationError
+from leaderq.singular import SingularUpdateQueue
+from leaderq.testing import eventually
+
+
+def test_requests_are_applied_in_the_order_of_their_coming() -> None:
+    applied: list[int] = []
+    with SingularUpdateQueue(applied.append) as queue:
+        for number in range(0, 1000, 2):
+            queue.post(number)
+            queue.submit(number + 1)
+    assert applied == list(range(1000))
+
+
+def test_one_thread_applies_all_and_it_is_not_the_callers() -> None:
+    threads = set()
+    with SingularUpdateQueue(lambda _: threads.add(threading.current_thread())) as queue:
+        for number in range(100):
+            queue.post(number)
+    (thread,) = threads
+    assert thread is not threading.current_thread()
+    assert thread.name == f"leaderq-{queue.name}"
+
+
+def test_submit_gives_the_outcome() -> None:
+    with SingularUpdateQueue(lambda n: n * 2, name="doubling") as queue:
+        assert queue.submit(21).result(10) == 42
+        assert queue.submit(4).result() == 8
+
+
+def test_an_error_reaches_the_ticket_and_the_listener_and_the_queue_goes_on() -> None:
+    told = Told()
+    with SingularUpdateQueue(lambda n: 1 / n, on_error=told) as queue:
+        ticket = queue.submit(0)
+        assert isinstance(ticket.exception(), ZeroDivisionError)
+        with pytest.raises(ZeroDivisionError):
+            ticket.result()
+        assert told.errors == [(0, ticket.exception())]
+        assert queue.submit(2).result() == 0.5
+    assert queue.stats().failed == 1
+    assert queue.stats().applied == 1
+
+
+def test_an_error_of_a_posted_request_reaches_the_listener() -> None:
+    told = Told()
+    with SingularUpdateQueue(lambda n: 1 / n, on_error=told) as queue:
+        queue.post(0)
+        queue.post(1)
+    assert told.kinds == [(0, ZeroDivisionError)]
+
+
+def test_the_default_listener_logs_request_and_trace(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, logger="leaderq"), SingularUpdateQueue(lambda n: 1 / n) as queue:
+        queue.post(0)
+    (record,) = caplog.records
+    assert record.getMessage() == "a request was not applied: 0"
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken listener"), SystemExit(3)])
+def test_a_listener_that_fails_is_logged_and_the_queue_goes_on(
+    caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    def broken(request: object, failure: BaseException) -> None:
+        raise error
+
+    with SingularUpdateQueue(lambda n: 1 / n, on_error=broken) as queue:
+        queue.post(0)
+        assert queue.submit(1).result() == 1
+    assert "listener" in caplog.text
+    assert queue.failure is None
+
+
+@pytest.mark.parametrize("error", [GeneratorExit(), BaseException("odd")])
+def test_an_odd_base_exception_fails_its_request_only(error: BaseException) -> None:
+    held, told = Held(), Told()
+    held.go.set()
+    with SingularUpdateQueue(held, on_error=told) as queue:
+        assert queue.submit(error).exception() is error
+        assert queue.submit(1).result() == 1
+    assert told.errors == [(error, error)]
+
+
+def test_nothing_runs_before_the_first_request() -> None:
+    before = threading.active_count()
+    queue = SingularUpdateQueue(lambda n: n)
+    assert threading.active_count() == before
+    assert queue.submit(1).result() == 1
+    queue.close()
+    assert threading.active_count() == before
+
+
+def test_a_handler_may_post_to_its_own_queue() -> None:
+    applied = []
+
+    def count_down(n: int) -> None:
+        applied.append(n)
+        if n:
+            queue.post(n - 1)
+        else:
+            done.set()
+
+    done = threading.Event()
+    with SingularUpdateQueue(count_down) as queue:
+        queue.post(3)
+        assert done.wait(60)
+    assert applied == [3, 2, 1, 0]
+
+
+def test_a_handler_may_exceed_the_capacity_of_its_own_queue_for_only_it_can_make_room() -> None:
+    held = Held()
+
+    def spread(request: str) -> None:
+        held(request)
+        if request == "all":
+            for letter in "cde":
+                queue.post(letter)
+            in_line.append(queue.depth)
+
+    in_line: list[int] = []
+    with SingularUpdateQueue(spread, capacity=1) as queue:
+        queue.post("all")
+        assert held.begun.wait(60)
+        queue.post("b")
+        held.go.set()
+        eventually(lambda: len(held.applied) == 5)
+    assert held.applied == ["all", *"bcde"]
+    assert in_line == [4]
+
+
+def test_a_callback_of_another_system_posts_its_outcome_back() -> None:
+    threads, told = [], Told()
+
+    def apply(request: tuple[str, int]) -> tuple[str, int]:
+        threads.append(threading.current_thread())
+        return request
+
+    with SingularUpdateQueue(apply, on_error=told) as queue, SingularUpdateQueue(lambda n: n + 1) as other:
+        other.submit(1).add_done_callback(queue.post_back(lambda done: ("sent", done.result())))
+        other.close()
+        queue.close()
+    assert [thread.name for thread in threads] == [f"leaderq-{queue.name}"]
+    queue.post_back(lambda n: n)(5)
+    queue.post_back(lambda n: 1 / n)(0)
+    assert [(request, type(error).__name__) for request, error in told.errors] == [
+        (5, "QueueClosed"),
+        (0, "ZeroDivisionError"),
+    ]
+
+
+def test_all_that_is_wrong_with_the_options_is_told_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        SingularUpdateQueue(None, capacity=0, low=3, wait_s=-1, deadline_s=-1, max_batch=0)  # type: ignore[call-overload]
+    assert len(caught.value.problems) == 6
+    with pytest.raises(ConfigurationError):
+        SingularUpdateQueue(print, wait_s=float("nan"))
+
+
+def test_a_subclass_may_override_post() -> None:
+    class Noting(SingularUpdateQueue[int, int]):
+        def post(self, request: int, deadline_s: float | None = None, wait_s: float | None = None) -> None:
+            super().post(request * 10, deadline_s, wait_s)
+
+    applied: list[int] = []
+    with Noting(applied.append) as queue:
+        queue.post(1)
+    assert applied == [10]

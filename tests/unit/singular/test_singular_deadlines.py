@@ -1,0 +1,105 @@
+"""A request that is not begun by its deadline is not begun at all, and nobody is left to guess."""
+
+from __future__ import annotations
+
+import pytest
+from held import WAIT_S, Held, Told, in_thread
+
+from leaderq.errors import DeadlineExceeded
+from leaderq.singular import SingularUpdateQueue, ticket
+from leaderq.testing import eventually
+
+
+class Clock:
+    """Stands where it is put."""
+
+    def __init__(self) -> None:
+        self.at_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.at_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time of deadlines."""
+    clock = Clock()
+    monkeypatch.setattr(ticket, "now_s", clock)
+    monkeypatch.setattr("leaderq.singular.queue.now_s", clock)
+    return clock
+
+
+def test_a_request_is_expired_if_its_turn_comes_too_late(clock: Clock) -> None:
+    held, told = Held(), Told()
+    with SingularUpdateQueue(held, on_error=told) as queue:
+        queue.post("a")
+        assert held.begun.wait(WAIT_S)
+        late, in_time = queue.submit("late", deadline_s=5), queue.submit("in time", deadline_s=7)
+        queue.post("posted late", deadline_s=5)
+        queue.post("posted in time", deadline_s=7)
+        clock.at_s += 6
+        held.go.set()
+        assert isinstance(late.exception(), DeadlineExceeded)
+        assert in_time.result() == "in time"
+    assert held.applied == ["a", "in time", "posted in time"]
+    assert told.kinds == [("late", DeadlineExceeded), ("posted late", DeadlineExceeded)]
+    assert told.errors[0][1].late_s == 1  # type: ignore[attr-defined]
+    assert queue.stats().expired == 2
+    assert queue.stats().applied == 3
+
+
+def test_the_queue_may_have_a_deadline_for_all(clock: Clock) -> None:
+    held, told = Held(), Told()
+    with SingularUpdateQueue(held, on_error=told, deadline_s=5) as queue:
+        queue.post("a")
+        assert held.begun.wait(WAIT_S)
+        queue.post("b")
+        queue.post("c", deadline_s=50)
+        clock.at_s += 6
+        held.go.set()
+    assert held.applied == ["a", "c"]
+    assert told.kinds == [("b", DeadlineExceeded)]
+
+
+def test_a_request_begun_in_time_may_take_its_time(clock: Clock) -> None:
+    held = Held()
+    with SingularUpdateQueue(held) as queue:
+        ticket = queue.submit("a", deadline_s=5)
+        assert held.begun.wait(WAIT_S)
+        clock.at_s += 6
+        ticket.expire_if_due()
+        assert ticket.running()
+        held.go.set()
+        assert ticket.result() == "a"
+
+
+def test_who_waits_learns_of_a_missed_deadline_though_the_writer_is_busy() -> None:
+    held, told = Held(), Told()
+    with SingularUpdateQueue(held, on_error=told) as queue:
+        queue.post("a")
+        assert held.begun.wait(WAIT_S)
+        for timeout in (None, WAIT_S):
+            with pytest.raises(DeadlineExceeded):
+                queue.submit("late", deadline_s=0.01).result(timeout)
+        assert told.errors == []  # it is told on the writer's thread
+        held.go.set()
+    assert held.applied == ["a"]
+    assert told.kinds == [("late", DeadlineExceeded)] * 2
+
+
+def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time() -> None:
+    held = Held()
+    with SingularUpdateQueue(held) as queue:
+        ticket = queue.submit("a", deadline_s=30)
+        assert held.begun.wait(WAIT_S)
+        thread, outcome = in_thread(ticket.result, WAIT_S)
+        eventually(lambda: ticket._sleepers)
+        held.go.set()
+        thread.join(WAIT_S)
+    assert outcome == ["a"]
+
+
+def test_a_deadline_of_zero_expires_unless_it_is_begun_within_the_same_instant(clock: Clock) -> None:
+    told = Told()
+    with SingularUpdateQueue(lambda n: n, on_error=told) as queue:
+        assert isinstance(queue.submit("a", deadline_s=0).exception(), DeadlineExceeded)
