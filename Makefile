@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 WORKERS ?= 3
 
-.PHONY: demo test lint unit faults bench servers clean
+.PHONY: demo test lint unit faults bench smoke servers clean
 
 demo: $(READY)
 	@$(BIN)/leaderq demo
@@ -33,6 +33,10 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/drain.py
 	@$(BIN)/python benchmarks/drain.py --transactions
 	@$(BIN)/python benchmarks/queues.py
+
+# The demo cluster on a Docker engine, every plug pulled. STANDINS=1 builds stand-ins where the official images cannot be pulled.
+smoke: $(READY)
+	@$(BIN)/python tests/containers/smoke.py $(if $(filter 1,$(STANDINS)),--standins)
 
 servers: $(READY)
 	@$(BIN)/leaderq servers up

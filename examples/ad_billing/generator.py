@@ -34,9 +34,9 @@ _SAY_EVERY_S = 10.0
 _ACKNOWLEDGED_WITHIN_S = 15.0
 
 
-def highest_number(address: str) -> int:
-    """The highest number of any record on the topic; 0 if there is none. In each partition the last record has the highest."""
-    with LetterBox(address, AdBilling.topics, group="ad-billing-generator") as box:
+def highest_number(address: str, topic: str) -> int:
+    """The highest number of any record on ``topic``; 0 if there is none. In each partition the last record has the highest."""
+    with LetterBox(address, topic, group="ad-billing-generator") as box:
         last = {partition: end - 1 for partition, end in box.ends.items()}
         values = [dict(record.headers).get(NUMBER, b"0") for record in box.read(last)]
     return max((int(value) for value in values if value.isdigit()), default=0)
@@ -77,14 +77,14 @@ class Pulse:
         return path.exists() and time.time() - path.stat().st_mtime < _ALIVE_FOR_S
 
 
-def generate(address: str, rate: float, stopped: threading.Event, pulse: Path) -> tuple[int, int]:
-    """Send until ``stopped``; gives the first number and how many were sent, all of them acknowledged."""
-    create_topics(address, {AdBilling.topics: PARTITIONS})
-    first = highest_number(address) + 1
+def generate(address: str, topic: str, rate: float, stopped: threading.Event, pulse: Path) -> tuple[int, int]:
+    """Send to ``topic`` until ``stopped``; gives the first number and how many were sent, all of them acknowledged."""
+    create_topics(address, {topic: PARTITIONS})
+    first = highest_number(address, topic) + 1
     print(f"{rate:g} records a second, from number {first} on", flush=True)
     records = numbered(generated(sys.maxsize, seed=first), start=first)
     beats = paced(records, rate, stopped, Pulse(pulse, first).beat)
-    return first, produce(address, AdBilling.topics, beats, timeout_s=_ACKNOWLEDGED_WITHIN_S)
+    return first, produce(address, topic, beats, timeout_s=_ACKNOWLEDGED_WITHIN_S)
 
 
 def main() -> int:
@@ -108,7 +108,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     try:
-        first, sent = generate(given.kafka, given.rate, stopped, pulse)
+        first, sent = generate(given.kafka, AdBilling.topics, given.rate, stopped, pulse)
     except LeaderqError as exc:
         print(f"generator: error: {exc}", file=sys.stderr)
         return 1

@@ -1,0 +1,151 @@
+"""``docker-compose.yml`` as both kinds of Compose see it, and what an operator may copy from it without thinking."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from smoking import cluster, plugs
+from smoking.compose import CHECKOUT, PORTS
+
+COMPOSE_FILE = CHECKOUT / "docker-compose.yml"
+OLD_SCHEMA = Path(__file__).parent / "schemas" / "compose-1.29.2.json"
+
+
+def tool(module: str) -> Any:
+    """A module of the extra ``dev``: missing locally it skips, in CI it fails."""
+    if os.environ.get("CI"):
+        return __import__(module)
+    return pytest.importorskip(module, reason=f"{module} is not installed; pip install -e '.[dev]'")
+
+
+@pytest.fixture(scope="module")
+def composed() -> dict[str, Any]:
+    tool("ruamel.yaml")
+    from ruamel.yaml import YAML
+
+    found: dict[str, Any] = YAML(typ="safe").load(COMPOSE_FILE)
+    return found
+
+
+@pytest.fixture(scope="module")
+def services(composed: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = composed["services"]
+    return found
+
+
+def todays_schema() -> dict[str, Any]:
+    tool("check_jsonschema")
+    text = resources.files("check_jsonschema").joinpath("builtin_schemas", "vendor", "compose-spec.json").read_text()
+    return dict(json.loads(text))
+
+
+@pytest.mark.parametrize("kind", ["the Compose Specification", "docker-compose 1.29.2"])
+def test_the_file_is_valid_in(kind: str, composed: dict[str, Any]) -> None:
+    tool("jsonschema")
+    from jsonschema import Draft201909Validator
+
+    schema = json.loads(OLD_SCHEMA.read_text()) if "1.29" in kind else todays_schema()
+    faults = [
+        f"{'/'.join(map(str, fault.path))}: {fault.message}" for fault in Draft201909Validator(schema).iter_errors(composed)
+    ]
+    assert faults == []
+
+
+@pytest.mark.parametrize("command", [["docker", "compose"], ["docker-compose"]], ids=" ".join)
+@pytest.mark.parametrize("profile", [[], ["--profile", "ui"]], ids=["without profile", "ui"])
+def test_compose_itself_has_nothing_to_say_against_it(command: list[str], profile: list[str]) -> None:
+    if shutil.which(command[0]) is None or subprocess.run([*command, "version"], capture_output=True).returncode != 0:
+        pytest.skip(f"{' '.join(command)} is not installed here")
+    done = subprocess.run([*command, *profile, "config", "--quiet"], cwd=CHECKOUT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_every_service_is_watched_limited_and_restarted(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        assert service["healthcheck"]["test"][0] == "CMD", name
+        assert service["restart"] in ("unless-stopped", "on-failure"), name
+        assert "mem_limit" in service, name
+        assert "container_name" not in service, name
+
+
+def test_no_image_is_a_moving_target(services: dict[str, Any]) -> None:
+    for service in services.values():
+        assert re.fullmatch(r"[a-z0-9/-]+:v?\d+[\w.-]*", service["image"])
+
+
+def test_ports_are_published_on_the_loopback_interface_only_and_can_be_chosen(services: dict[str, Any]) -> None:
+    published = [port for service in services.values() for port in service.get("ports", [])]
+    found = dict(re.fullmatch(r"127\.0\.0\.1:\$\{(\w+):-(\d+)\}:\d+", port).groups() for port in published)  # type: ignore[union-attr]
+    demo = {name: int(port) for name, port in found.items() if "UI" not in name and "NAVIGATOR" not in name}
+    assert demo == PORTS
+    assert len(set(found.values())) == len(published)
+
+
+def test_what_is_kept_is_kept_in_named_volumes(composed: dict[str, Any], services: dict[str, Any]) -> None:
+    used = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])]
+    assert sorted(used) == sorted(composed["volumes"])
+
+
+def test_services_start_when_what_they_need_is_healthy(services: dict[str, Any]) -> None:
+    for service in services.values():
+        for needed, how in service.get("depends_on", {}).items():
+            wanted = "service_completed_successfully" if needed == "topic" else "service_healthy"
+            assert how["condition"] == wanted
+    assert {"zookeeper1", "zookeeper2", "zookeeper3", "postgres", "topic"} == set(services["candidate"]["depends_on"])
+
+
+def test_a_leader_has_more_time_to_stop_than_its_hand_over_may_take(services: dict[str, Any]) -> None:
+    candidate = services["candidate"]
+    budget_s = float(candidate["environment"]["LEADERQ_HANDOVER_BUDGET_S"])
+    assert float(candidate["stop_grace_period"].removesuffix("s")) > budget_s
+    assert float(candidate["environment"]["LEADERQ_SESSION_TIMEOUT_S"]) == plugs.SESSION_TIMEOUT_S
+    assert services["zookeeper1"]["environment"]["ZOO_TICK_TIME"] == plugs.TICK_S * 1000
+    assert candidate["scale"] == cluster.CANDIDATES
+
+
+def test_what_is_ours_runs_with_nothing_it_does_not_need(services: dict[str, Any]) -> None:
+    ours = [service for service in services.values() if service["image"].startswith("leaderq-demo:")]
+    assert len(ours) == 4
+    for service in ours:
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["user"] == "10001:10001"
+
+
+def test_the_guardian_is_process_1_of_a_candidate(services: dict[str, Any]) -> None:
+    entry = services["candidate"]["entrypoint"]
+    assert entry[:2] == ["sh", "-c"]
+    assert entry[2].startswith("exec leaderq run ")
+    assert "init" not in services["candidate"]
+
+
+def test_only_what_one_may_look_at_is_in_a_profile(services: dict[str, Any]) -> None:
+    assert {name: service["profiles"] for name, service in services.items() if "profiles" in service} == {
+        "kafka-ui": ["ui"],
+        "zoonavigator": ["ui"],
+    }
+
+
+def test_the_image_has_the_version_of_the_package(services: dict[str, Any]) -> None:
+    version = re.search(r"^version = (\S+)$", (CHECKOUT / "setup.cfg").read_text(), re.MULTILINE)
+    assert version is not None
+    assert services["candidate"]["image"] == f"leaderq-demo:{version[1]}"
+
+
+def test_every_image_that_is_needed_has_a_stand_in(services: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = subprocess.run(
+        [sys.executable, "-c", "import images; print(*images.IMAGES)"],
+        cwd=Path(__file__).parent / "standins", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    bases = re.findall(r"^FROM (\S+)", (CHECKOUT / "Dockerfile").read_text(), re.MULTILINE)
+    official = {service["image"] for service in services.values() if "profiles" not in service and "build" not in service}
+    assert (official | set(bases)) - set(listed.stdout.split()) == set()
