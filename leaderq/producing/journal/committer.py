@@ -28,8 +28,8 @@ CHORES_EVERY_S: Final = 0.5
 class Committer:
     """Takes batches in order and has each written by ``store`` (which sets what became of it, and raises nothing).
 
-    ``settle(batch)`` is called under the gate when it is written; ``chores`` now and then by the thread, and when kicked; ``with_pen`` by the
-    thread while nobody writes, every so many seconds if that is given, and when wanted.
+    ``settle(batch)`` is called under the gate when it is written; ``chores`` now and then by the thread, and when kicked; ``with_pen`` by
+    the thread while nobody writes, every so many seconds if that is given, and when wanted.
     """
 
     def __init__(

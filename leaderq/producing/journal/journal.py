@@ -38,7 +38,7 @@ from leaderq.errors import (
 )
 from leaderq.producing.journal.acknowledging import Acknowledging
 from leaderq.producing.journal.batch import Batch, OnDurable
-from leaderq.producing.journal.committer import Committer, outcome
+from leaderq.producing.journal.committer import WAITING_BYTES, Committer, outcome
 from leaderq.producing.journal.counters import Counters
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.entry import Entry
@@ -61,8 +61,8 @@ class Journal:
 
     Opening it recovers whatever is in ``directory`` (made if it is not there); :attr:`report` tells what was found.
 
-    ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: what the segment files may take in all, files set aside not
-    counted; ``reserve_bytes``: what must stay free on the file system. ``ttl_s``: after how long a record expires unless ``append`` says
+    ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: what the segment files may take in all, files set
+    aside not counted; ``reserve_bytes``: what must stay free on the file system. ``ttl_s``: after how long a record expires unless ``append`` says
     otherwise. ``clock``: seconds of the epoch. ``on_expired`` gets each expired record, once, from the thread that reads.
 
     *Guarantees:* what :meth:`append` returned for is read after any crash the policy covers, after what was appended before it. Ids rise,
@@ -190,8 +190,8 @@ class Journal:
     ) -> None:
         """Have one record stored in the background, in the order of the calls.
 
-        ``on_durable(id, error)`` is called once: with the id when the record is as durable as the policy says, or with ``None`` and the error
-        for which it is not stored. It is called in the writer's thread, and must neither take long nor call what waits for the writer
+        ``on_durable(id, error)`` is called once: with the id when the record is as durable as the policy says, or with ``None`` and
+        the error for which it is not stored. It is called in the writer's thread, and must neither take long nor call what waits for the writer
         (``append``, ``flush``: these raise ``WouldDeadlock`` there). Waits only while 16 MiB are on their way to the disk.
 
         :raises JournalFull: the cap is reached; other reasons are told to ``on_durable``.
@@ -204,9 +204,12 @@ class Journal:
             size, expires_us = size + EXPIRY_BYTES, self._expires_us(ttl_s)
         if size > self._segment_bytes:
             raise JournalRecordTooLarge(size=size, limit=self._segment_bytes)
+        committer = self._committer
         with self._gate:
-            self._admit(size, timeout_s)
-            batch, position = self._committer.join(data, size, expires_us)
+            # The usual case without a call: this is what a producer does for each of its messages.
+            if self._closed or self._max_bytes is not None or committer.waiting_bytes > WAITING_BYTES or not self._lock.is_held:
+                self._admit(size, timeout_s)
+            batch, position = committer.join(data, size, expires_us)
             if on_durable is not None:
                 batch.positions.append(position)
                 batch.callbacks.append(on_durable)

@@ -1,0 +1,371 @@
+"""A journal in use: records in, records out, in order; durable as the policy says; one opener; limits kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_disk import FaultyDisk, crash, payloads, segments
+
+from leaderq.errors import (
+    ConfigurationError,
+    JournalClosed,
+    JournalFull,
+    JournalLocked,
+    JournalRecordTooLarge,
+    JournalSlow,
+    WouldDeadlock,
+)
+from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
+from leaderq.testing import eventually
+
+POLICIES = [EVERY_ITEM, Every(10), Interval(0.02), NO_SYNC]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_what_was_appended_is_read_in_order_after_reopening(place, policy):
+    wanted = [b"", b"\0" * 40, bytes(range(256)), b"x" * 5000, *(b"%d" % n for n in range(300))]
+    with Journal(place, sync=policy, segment_bytes=8192) as journal:
+        ids = [journal.append(payload) for payload in wanted]
+        assert payloads(journal) == wanted
+    with Journal(place, sync=policy) as journal:
+        assert [entry.id for entry in journal.read(max_items=1000)] == ids == list(range(1, len(wanted) + 1))
+        assert payloads(journal) == wanted
+        assert journal.report.was_clean
+        assert journal.report.records == len(wanted) == journal.depth
+
+
+def test_append_many_gives_consecutive_ids_and_takes_any_bytes(place):
+    with Journal(place) as journal:
+        assert journal.append_many([b"a", bytearray(b"b"), memoryview(b"c")]) == range(1, 4)
+        assert journal.append_many([]) == range(0)
+        assert payloads(journal) == [b"a", b"b", b"c"]
+
+
+def test_append_soon_tells_ids_in_order_once_durable(place):
+    told: list[Any] = []
+    with Journal(place) as journal:
+        for number in range(500):
+            journal.append_soon(b"%d" % number, lambda record_id, error: told.append((record_id, error)))
+        journal.flush()
+        assert told == [(number + 1, None) for number in range(500)]
+        assert journal.counters.appended == 500
+        assert journal.counters.fsyncs < 500
+
+
+def test_callers_in_many_threads_are_written_in_groups_and_each_keeps_its_order(place):
+    with Journal(place) as journal:
+        ids: dict[int, list[int]] = {}
+
+        def work(number: int) -> None:
+            ids[number] = [journal.append(b"%d:%d" % (number, at)) for at in range(50)]
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        by_id = {entry.id: entry.payload for entry in journal.read(max_items=10_000)}
+        assert len(by_id) == 800
+        for number, mine in ids.items():
+            assert mine == sorted(mine)
+            assert [by_id[record_id] for record_id in mine] == [b"%d:%d" % (number, at) for at in range(50)]
+        assert journal.counters.batches <= 800
+
+
+def test_every_item_is_synced_before_append_returns_and_every_n_once_in_n(place, tmp_path):
+    disk = FaultyDisk()
+    with Journal(place, disk=disk) as journal:
+        for _ in range(5):
+            disk.calls.clear()
+            journal.append(b"x")
+            assert disk.calls.index("write") < disk.calls.index("sync")
+    with Journal(tmp_path / "other", sync=Every(10)) as journal:
+        for _ in range(95):
+            journal.append(b"x")
+        assert journal.counters.fsyncs == 9
+        journal.flush()
+        assert journal.counters.fsyncs == 10
+
+
+def test_an_interval_syncs_by_itself_and_no_sync_never_does(place, tmp_path):
+    with Journal(place, sync=Interval(0.01)) as journal:
+        journal.append(b"x")
+        eventually(lambda: journal.counters.fsyncs == 1)
+    with Journal(tmp_path / "other", sync=NO_SYNC) as journal:
+        for _ in range(100):
+            journal.append(b"x")
+        assert journal.counters.fsyncs == 0
+
+
+def test_acknowledged_records_are_not_read_again_in_whatever_order(place):
+    with Journal(place) as journal:
+        journal.append_many([b"%d" % n for n in range(1, 11)])
+        assert journal.ack(5)
+        assert not journal.ack(5)
+        assert journal.ack_many([9, 7, 9]) == 2
+        assert journal.ack_to(2) == 2
+        assert journal.depth == 5
+        assert payloads(journal) == [b"3", b"4", b"6", b"8", b"10"]
+        assert [entry.id for entry in journal.read(4)] == [6, 8, 10]
+        with pytest.raises(ValueError, match="no record has had id 11 yet"):
+            journal.ack_many([3, 11])
+        assert journal.depth == 5
+    with Journal(place) as journal:
+        assert payloads(journal) == [b"3", b"4", b"6", b"8", b"10"]
+        assert journal.depth == 5
+
+
+def test_whole_segments_are_deleted_when_all_in_them_is_acknowledged(place):
+    with Journal(place, segment_bytes=4096) as journal:
+        ids = journal.append_many([b"x" * 1000] * 3), journal.append_many([b"y" * 1000] * 3), journal.append_many([b"z" * 1000] * 3)
+        before = journal.bytes_used
+        journal.ack_many(list(ids[1]))
+        eventually(lambda: len(segments(place)) == 2)
+        assert journal.bytes_used < before
+        journal.ack_many(list(ids[0])[:2])
+        assert payloads(journal) == [b"x" * 1000, *[b"z" * 1000] * 3]
+    with Journal(place, segment_bytes=4096) as journal:
+        assert payloads(journal) == [b"x" * 1000, *[b"z" * 1000] * 3]
+        assert not journal.report.damages
+
+
+def test_ids_go_on_after_all_was_acknowledged_and_the_process_restarted(place):
+    last = 0
+    for _ in range(5):
+        with Journal(place) as journal:
+            ids = journal.append_many([b"x"] * 10)
+            assert ids[0] == last + 1
+            last = ids[-1]
+            journal.ack_to(last)
+        assert journal.depth == 0
+    with Journal(place) as journal:
+        assert journal.next_id == 51
+        assert journal.read() == []
+
+
+def test_reading_goes_on_while_another_thread_writes(place):
+    count, seen, after = 3000, [], 0
+    with Journal(place, sync=NO_SYNC, segment_bytes=16384) as journal:
+        writer = threading.Thread(target=lambda: [journal.append(b"%d" % n) for n in range(count)])
+        writer.start()
+        while len(seen) < count:
+            for entry in journal.read(after, max_items=50):
+                seen.append(entry.payload)
+                journal.ack(after := entry.id)
+        writer.join()
+        assert seen == [b"%d" % n for n in range(count)]
+        assert journal.read(after) == []
+
+
+def test_read_keeps_its_limits_but_gives_one_record_whatever_its_size(place):
+    with Journal(place) as journal:
+        journal.append_many([b"x" * 3_000_000, *[b"y" * 100] * 100])
+        assert [len(entry.payload) for entry in journal.read(max_bytes=10)] == [3_000_000]
+        assert len(journal.read(1, max_items=7)) == 7
+        assert len(journal.read(1, max_bytes=128 * 5)) == 5
+        assert len(journal.read(0, max_items=1000, max_bytes=1 << 30)) == 101
+
+
+def test_a_second_opener_is_told_who_has_the_directory(place):
+    with Journal(place):
+        with pytest.raises(JournalLocked, match=f"open in process {os.getpid()}"):
+            Journal(place)
+    Journal(place).close()
+
+
+def test_the_lock_goes_with_a_killed_process(place):
+    code = f"from leaderq.producing.journal import Journal; j = Journal({str(place)!r}); j.append(b'x'); print('ready', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"ready\n"
+        with pytest.raises(JournalLocked, match=f"open in process {holder.pid}"):
+            Journal(place)
+        holder.kill()
+        holder.wait()
+    with Journal(place) as journal:
+        assert payloads(journal) == [b"x"]
+        assert not journal.report.was_clean
+
+
+def test_a_forked_child_neither_writes_nor_keeps_the_lock(place):
+    journal = Journal(place)
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            journal.append(b"from the child")
+        except JournalClosed:
+            os.write(writing, b"refused")
+        journal.close()
+        os._exit(0)
+    assert os.read(reading, 100) == b"refused"
+    os.waitpid(child, 0)
+    assert journal.append(b"from the parent") == 1
+    journal.close()
+    with Journal(place) as again:
+        assert payloads(again) == [b"from the parent"]
+    os.close(reading), os.close(writing)
+
+
+def test_a_closed_journal_refuses_everything_and_may_be_closed_twice(place):
+    journal = Journal(place)
+    journal.close()
+    journal.close()
+    for use in (lambda: journal.append(b""), lambda: journal.append_soon(b""), journal.read, journal.flush, lambda: journal.ack(1)):
+        with pytest.raises(JournalClosed):
+            use()
+
+
+def test_close_writes_what_still_waits(place):
+    journal = Journal(place)
+    for _ in range(2000):
+        journal.append_soon(b"x" * 100)
+    journal.close()
+    with Journal(place) as journal:
+        assert journal.depth == 2000
+
+
+def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
+    cap = 64 * 1024
+    with Journal(place, max_bytes=cap) as journal:
+        stored = []
+        with pytest.raises(JournalFull, match="acknowledge what is done with, or raise max_bytes"):
+            while True:
+                stored.append(journal.append(b"x" * 500))
+        assert sum(path.stat().st_size for path in segments(place)) == journal.bytes_used <= cap
+        assert len(stored) * 528 > cap * 0.9
+        assert journal.room_bytes is not None
+        assert journal.room_bytes < 600
+        journal.ack_many(stored[: len(stored) // 2])
+        eventually(lambda: journal.room_bytes > cap / 4)
+        assert journal.append(b"y" * 500) == stored[-1] + 1
+        assert journal.counters.refused_full == 1
+
+
+def test_a_full_journal_of_which_all_is_acknowledged_becomes_empty(place):
+    with Journal(place, max_bytes=16384) as journal:
+        for _ in range(20):
+            with pytest.raises(JournalFull):
+                while True:
+                    journal.append(b"x" * 3000)
+            journal.ack_to(journal.next_id - 1)
+            eventually(lambda: journal.room_bytes > 14000)
+
+
+def test_a_reserve_of_free_space_is_kept(place):
+    with Journal(place, reserve_bytes=1 << 60) as journal:
+        with pytest.raises(JournalFull, match="not for the journal"):
+            journal.append(b"x")
+        assert journal.room_bytes == 0
+        assert journal.next_id == 1
+
+
+def test_a_record_larger_than_a_segment_is_refused_and_harms_nothing(place):
+    with Journal(place, segment_bytes=4096) as journal:
+        with pytest.raises(JournalRecordTooLarge) as caught:
+            journal.append(b"x" * 4097)
+        assert caught.value.limit == 4096
+        with pytest.raises(JournalRecordTooLarge):
+            journal.append_soon(b"x" * 4097)
+        with pytest.raises(JournalRecordTooLarge):
+            journal.append_many([b"x" * 1000] * 5)
+        assert journal.append(b"y" * 3900) == 1
+
+
+def test_expired_records_are_reported_once_and_counted_not_given_out(place):
+    now, gone = [1000.0], []
+    with Journal(place, ttl_s=60, clock=lambda: now[0], on_expired=gone.append) as journal:
+        journal.append(b"short", ttl_s=5)
+        journal.append(b"usual")
+        journal.append_soon(b"long", ttl_s=600)
+        journal.flush()
+        assert [(entry.payload, entry.expires_at) for entry in journal.read()] == [(b"short", 1005), (b"usual", 1060), (b"long", 1600)]
+        now[0] = 1061.0
+        assert [entry.payload for entry in journal.read()] == [b"long"]
+        assert [entry.payload for entry in gone] == [b"short", b"usual"]
+        journal.read()
+        assert (journal.counters.expired, len(gone), journal.depth) == (2, 2, 1)
+        assert journal.oldest_age_s == 61.0
+        now[0] = 2000.0
+        assert journal.oldest_age_s is None
+        assert journal.counters.expired == 3
+
+
+def test_a_callback_that_fails_stops_nothing_and_one_that_would_deadlock_is_told(place):
+    faults: list[BaseException] = []
+    with Journal(place) as journal:
+
+        def waits(*_: Any) -> None:
+            try:
+                journal.append(b"from within")
+            except WouldDeadlock as error:
+                faults.append(error)
+            journal.append_soon(b"in turn")
+            raise RuntimeError("of the user")
+
+        journal.append_soon(b"x", waits)
+        eventually(lambda: journal.depth == 2)
+        journal.flush()
+        assert len(faults) == 1
+        assert payloads(journal) == [b"x", b"in turn"]
+
+
+def test_nobody_waits_for_ever_for_a_disk_that_hangs(place):
+    disk = FaultyDisk()
+    journal = Journal(place, disk=disk)
+    disk.blocked.clear()
+    journal.append_soon(b"hangs")
+    eventually(lambda: journal._committer._pen_taken)
+    with pytest.raises(JournalSlow, match="may be stored later, or not"):
+        journal.append(b"x", timeout_s=0.05)
+    with pytest.raises(JournalSlow):
+        journal.flush(timeout_s=0.05)
+    with pytest.raises(JournalSlow):
+        journal.close(timeout_s=0.05)
+    disk.blocked.set()
+    journal.close()
+    with Journal(place) as journal:
+        assert payloads(journal) == [b"hangs", b"x"]
+
+
+def test_who_fills_the_pipe_waits_and_is_refused_in_the_end(place):
+    disk = FaultyDisk()
+    journal = Journal(place, disk=disk)
+    disk.blocked.clear()
+    with pytest.raises(JournalSlow, match="nothing was stored"):
+        for _ in range(100):
+            journal.append_soon(b"x" * (1 << 20), timeout_s=0.05)
+    disk.blocked.set()
+    journal.flush()
+    assert 16 <= journal.depth <= 18
+    journal.close()
+
+
+def test_limits_that_cannot_be_kept_are_named_together(place):
+    with pytest.raises(ConfigurationError) as caught:
+        Journal(place, segment_bytes=10, max_bytes=10, reserve_bytes=-1, ttl_s=0)
+    assert len(caught.value.problems) == 4
+    for wrong in (lambda: Every(0), lambda: Interval(0)):
+        with pytest.raises(ConfigurationError):
+            wrong()
+
+
+def test_a_journal_that_was_not_closed_loses_acknowledgements_at_most(place):
+    journal = Journal(place)
+    journal.append_many([b"1", b"2", b"3"])
+    journal.ack(1)
+    journal.flush()
+    journal.ack(3)
+    crash(journal)
+    with Journal(place) as journal:
+        assert payloads(journal) == [b"2", b"3"]
+        assert not journal.report.was_clean
+        assert journal.next_id == 4
