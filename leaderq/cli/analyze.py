@@ -1,0 +1,270 @@
+"""``leaderq analyze``: how the keys of a stream repeat, and what coalescing would save on it."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+
+import click
+
+from leaderq.cli.options import Verb, debug_option, json_option
+from leaderq.cli.quiet import quiet
+from leaderq.cli.writing import write_json, write_table
+from leaderq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from leaderq.coalescing.analysing import Analysis, Repeats, Saving
+    from leaderq.coalescing.analysing.formats import Format
+    from leaderq.coalescing.analysing.reading import RequestLines
+
+F = TypeVar("F", bound=Callable[..., Any])
+_SERVICES_S = (0.1, 1.0, 10.0)
+_FORMATS = ("auto", "combined", "json", "delimited")
+_TABS = {"\\t": "\t", "tab": "\t", "space": ""}
+
+
+def _option(name: str, *names: str, **attributes: Any) -> Callable[[F], F]:
+    variable = "LEADERQ_ANALYZE_" + name.removeprefix("--").replace("-", "_").upper()
+    return click.option(name, *names, envvar=variable, show_envvar=True, **attributes)
+
+
+@click.command(cls=Verb)
+@click.argument("file", metavar="FILE")
+@_option(
+    "--key", metavar="FIELD", required=True, help="the field whose repetition counts: a name, or a column's number from 1"
+)
+@_option("--format", "form", type=click.Choice(_FORMATS), default="auto", show_default=True, help="what the lines are")
+@_option("--time", metavar="FIELD", help="the field of JSON or columns that says when a request came")
+@_option("--delimiter", metavar="TEXT", help="between columns; 'tab', 'space' for any white space; else it is guessed")
+@_option("--header", is_flag=True, help="the first line names the columns, although --key is a number")
+@_option(
+    "--service-s",
+    type=click.FloatRange(min=0, min_open=True),
+    multiple=True,
+    default=_SERVICES_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="how long one run takes; may be given again",
+)
+@_option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="simulate N requests a second, evenly, instead of the stream's own times",
+)
+@_option(
+    "--waiters", type=click.IntRange(min=0), default=1, show_default=True, metavar="N", help="how many may wait for a key"
+)
+@_option(
+    "--window",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="a repeat is near within so many requests",
+)
+@json_option
+@debug_option
+def analyze(
+    file: str,
+    key: str,
+    form: str,
+    time: str | None,
+    delimiter: str | None,
+    header: bool,
+    service_s: tuple[float, ...],
+    rate: float | None,
+    waiters: int,
+    window: int,
+    as_json: bool,
+) -> None:
+    """Tell whether coalescing pays on the requests in FILE (- for standard input; .gz is unpacked).
+
+    FILE is an access log of Apache or nginx (fields: client, ident, user, time, request, method, path, protocol, status,
+    bytes, referer, agent), JSON, one object a line, or columns. Duplication is "none" if no key repeats, "high" if 5 % of
+    the requests or more repeat a key within the window, else "sparse". What is saved is simulated with the automaton that
+    the coordinators use, at the stream's own times or at a rate. Memory is bounded, however long the stream. Lines that
+    cannot be used are counted, and the first of them shown, on standard error.
+
+    \b
+    Examples:
+      leaderq analyze access.log --key path
+      leaderq analyze access.log.gz --key client --service-s 0.5 --service-s 5 --json
+      leaderq analyze events.jsonl --key user.id --time at
+      cut -f3 clicks.tsv | leaderq analyze - --key 1 --rate 2000
+    """
+    quiet()
+    from leaderq.coalescing.analysing import analyse
+    from leaderq.coalescing.analysing.reading import RequestLines
+
+    with _opened(file) as stream:
+        lines = RequestLines(stream, lambda first: _format(first, form, key, time, delimiter, header))
+        requests = lines.prepare()
+        found = analyse(
+            requests,
+            services_s=service_s,
+            waiters=waiters,
+            rate=rate,
+            resolution_s=lines.format.resolution_s if lines.format else 0.0,
+            window=window,
+            memory=max(window, 100_000),
+        )
+    _check(file, key, lines, found)
+    if as_json:
+        write_json(_as_json(lines, found))
+    else:
+        _show(found)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    """The bytes of a file, or of standard input.
+
+    :raises ConfigurationError: it cannot be read; also while it is.
+    """
+    try:
+        if file == "-":
+            if sys.stdin is None:
+                raise ConfigurationError("FILE is -, and standard input is closed")
+            yield sys.stdin.buffer
+            return
+        path = Path(file)
+        with cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb") as stream:
+            yield stream
+    except FileNotFoundError as exc:
+        raise ConfigurationError(f"there is no file {file!r}; give its path, or - for standard input") from exc
+    except BrokenPipeError:
+        raise
+    except (OSError, EOFError, zlib.error) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+        raise ConfigurationError(f"{file!r} cannot be read: {reason}") from exc
+
+
+def _format(first: str, form: str, key: str, time: str | None, delimiter: str | None, header: bool) -> Format:
+    from leaderq.coalescing.analysing.formats import Combined, Delimited, JsonLines, guessed
+
+    if form == "auto":
+        form = "delimited" if delimiter is not None or header else guessed(first)
+    if form == "combined":
+        if time is not None:
+            raise ConfigurationError("--time is for JSON and columns; an access log says itself when requests came")
+        return Combined(key)
+    if form == "json":
+        return JsonLines(key, time)
+    chosen = _TABS.get(delimiter, delimiter) if delimiter is not None else None
+    if chosen is not None and len(chosen) > 1:
+        raise ConfigurationError(f"--delimiter {delimiter!r}: give one character, 'tab' or 'space'")
+    return Delimited(key, time, delimiter=chosen, has_heading=header)
+
+
+def _check(file: str, key: str, lines: RequestLines, found: Analysis) -> None:
+    """Say what could not be used; refuse what could not be used at all."""
+    bad = lines.undecodable + lines.unusable
+    if bad:
+        click.echo(
+            f"{bad} of {lines.lines} lines left out ({lines.undecodable} undecodable, {lines.unusable} unusable):", err=True
+        )
+        for complaint in lines.complaints:
+            click.echo(f"  {complaint}", err=True)
+        if bad > len(lines.complaints):
+            click.echo(f"  and {bad - len(lines.complaints)} more", err=True)
+    if bad and not lines.requests:
+        raise ConfigurationError(
+            f"no line of {file!r} has a field {key!r} that can be read; --key names the field, --format says what the lines are"
+        )
+    if not lines.requests:
+        click.echo(f"no requests in {file!r}", err=True)
+    if found.late:
+        click.echo(f"{found.late} requests were too far out of order, and were taken to come with the one before", err=True)
+    if found.untimed and found.savings:
+        click.echo(f"{found.untimed} requests have no time, and were left out of the simulation", err=True)
+    if lines.requests and not found.savings:
+        click.echo("no saving is shown, for nothing says when requests come; give --time FIELD, or --rate N", err=True)
+
+
+def _show(found: Analysis) -> None:
+    repeats = found.repeats
+    for name, value in _facts(found):
+        click.echo(f"{name:<17} {value}")
+    if repeats.hottest:
+        click.echo("")
+        write_table(("REQUESTS", "HOTTEST KEYS"), [(count, _shown(key)) for key, count in repeats.hottest])
+    if found.savings:
+        click.echo("")
+        headings = ("ONE RUN TAKES", "RUNS", "SAVED", "SHARE", "WAITED", "MEAN WAIT", "KEYS AT ONCE")
+        write_table(headings, [_row(one) for one in found.savings])
+
+
+def _facts(found: Analysis) -> Iterator[tuple[str, str]]:
+    repeats = found.repeats
+    least = "" if repeats.forgotten == 0 else " at most"
+    yield "requests", f"{repeats.requests}"
+    yield "keys", f"{repeats.keys}{least}"
+    yield (
+        "repeats",
+        f"{repeats.repeats}"
+        + ("" if repeats.minimum_distance is None else f", the nearest {repeats.minimum_distance} apart"),
+    )
+    yield "near repeats", f"{repeats.near} ({repeats.near_share:.1%} of all requests), within {repeats.window}"
+    yield "duplication", repeats.duplication.value
+    if found.rate is not None and found.span_s is not None:
+        yield "rate", f"{found.rate:.4g} requests/s over {found.span_s:.0f} s"
+
+
+def _row(one: Saving) -> tuple[Any, ...]:
+    wait = f"{one.waited_s:.3g} s"
+    return (f"{one.service_s:g} s", one.runs, one.declined, f"{one.share:.1%}", one.blocked, wait, one.keys_at_once)
+
+
+def _shown(key: str) -> str:
+    """A key that does no harm to a terminal."""
+    text = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in key[:80])
+    return text if text else "(empty)"
+
+
+def _as_json(lines: RequestLines, found: Analysis) -> dict[str, Any]:
+    return {
+        "lines": lines.lines,
+        "undecodable": lines.undecodable,
+        "unusable": lines.unusable,
+        **_repeats_json(found.repeats),
+        "rate": found.rate,
+        "span_s": found.span_s,
+        "late": found.late,
+        "untimed": found.untimed,
+        "savings": [_saving_json(one) for one in found.savings],
+    }
+
+
+def _repeats_json(repeats: Repeats) -> dict[str, Any]:
+    return {
+        "requests": repeats.requests,
+        "keys": repeats.keys,
+        "forgotten_keys": repeats.forgotten,
+        "repeats": repeats.repeats,
+        "minimum_repeat_distance": repeats.minimum_distance,
+        "window": repeats.window,
+        "near_repeats": repeats.near,
+        "near_share": repeats.near_share,
+        "distances": repeats.distances,
+        "duplication": repeats.duplication.value,
+        "hottest": [{"key": key, "requests": count} for key, count in repeats.hottest],
+    }
+
+
+def _saving_json(one: Saving) -> dict[str, Any]:
+    return {
+        "service_s": one.service_s,
+        "runs": one.runs,
+        "accepted": one.accepted,
+        "blocked": one.blocked,
+        "declined": one.declined,
+        "saved_share": one.share,
+        "mean_wait_s": one.waited_s,
+        "keys_at_once": one.keys_at_once,
+    }
