@@ -1,41 +1,55 @@
 """A server in a container, through testcontainers; the same life as one from jars (``LEADERQ_SERVERS=docker``).
 
 Each server has its own container with a fixed port of the host, so that it comes back under the same address; kill is
-``docker kill``, freeze is ``docker pause``. The data live in the container: ``stop`` removes it. testcontainers' reaper removes the
-containers of a process that was killed.
+``docker kill``, freeze is ``docker pause``. The port is published on the loopback interface only, unless the engine is on another
+host. The data live in the container and its volumes: ``stop`` removes them. The engine is authoritative for what state a container is in;
+it is asked each time.
+
+Who cleans up: ``stop``; at the exit of this process :mod:`leaderq.testing.registry`; after a process that was killed testcontainers'
+reaper, a container of its own (``testcontainers/ryuk``) that notices the end of the connection. With ``TESTCONTAINERS_RYUK_DISABLED=true``
+(the image cannot be had, or the engine's socket must not be given to a container) there is none, and only a killed process leaves its
+containers behind; they bear the label ``org.testcontainers=true``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from leaderq.errors import MissingPiece, ServerFailed
-from leaderq.testing.ports import LeasedPort, lease_port
+from leaderq.testing.ports import HOST, LeasedPort, lease_port
 from leaderq.testing.registry import forget, remember
 from leaderq.testing.scratch import ScratchFolder
 from leaderq.testing.server import Server, log_tail, wait_until_serving
+
+_GRACE_S: Final = 10
+_KILL_TIMEOUT_S: Final = 30
+# testcontainers makes its reaper with the first container, and two threads that start one each would make two of one name.
+_starting: Final = threading.Lock()
 
 C = TypeVar("C", bound="ContainerServer")
 
 
 @contextlib.contextmanager
-def _docker_errors(doing: str) -> Iterator[None]:
+def docker_errors(doing: str) -> Iterator[None]:
+    """Let the errors of the engine, of its client and of testcontainers be :class:`~leaderq.errors.ServerFailed`."""
     try:
         from docker.errors import DockerException  # type: ignore[import-untyped]
+        from testcontainers.core.exceptions import ContainerConnectException, ContainerStartException
     except ImportError as exc:
         raise MissingPiece("LEADERQ_SERVERS is 'docker'; to use it: pip install 'leaderq[docker]'") from exc
     try:
         yield
-    except (DockerException, OSError) as exc:
+    except (DockerException, ContainerStartException, ContainerConnectException, OSError) as exc:
         raise ServerFailed(f"{doing} failed: {exc}") from exc
 
 
-def connect_to_engine() -> Any:
-    """testcontainers' client of the Docker engine.
+def engine_host() -> str:
+    """The host of the Docker engine, as clients of its published ports name it; ``localhost`` if it is this one.
 
     :raises MissingPiece: testcontainers is not installed, or no engine answers.
     """
@@ -52,7 +66,10 @@ def connect_to_engine() -> Any:
             f"LEADERQ_SERVERS is 'docker', and no Docker engine answers ({exc}); start one, name it in DOCKER_HOST, "
             "or unset LEADERQ_SERVERS to run the servers from jars"
         ) from exc
-    return client
+    try:
+        return str(client.host())
+    finally:
+        client.client.close()
 
 
 class ContainerServer(Server):
@@ -68,7 +85,8 @@ class ContainerServer(Server):
         self._port: LeasedPort | None = None
         self._scratch: ScratchFolder | None = None
         self._container: Any = None
-        self._host = "127.0.0.1"
+        self._host = HOST
+        self._has_served = False
 
     @abstractmethod
     def _environment(self) -> Mapping[str, str]:
@@ -95,12 +113,12 @@ class ContainerServer(Server):
 
     @property
     def log_paths(self) -> Sequence[Path]:
-        if self._container is None:
+        if self._state() == "absent":
             return []
         if self._scratch is None:
             self._scratch = ScratchFolder(self.name)
         path = self._scratch.path / f"{self.name}.log"
-        with _docker_errors(f"reading the log of {self.name}"):
+        with docker_errors(f"reading the log of {self.name}"):
             path.write_bytes(self._docker().logs())
         return [path]
 
@@ -112,19 +130,24 @@ class ContainerServer(Server):
             wait_until_serving(f"{self.what} ({self.name}, {self.image})", self._answers, self._problem)
         except ServerFailed as exc:
             tail = "\n".join(log_tail(path) for path in self.log_paths)
-            self.stop()
-            raise ServerFailed(f"{exc}; the end of its log:\n{tail}") from exc
+            self._give_up()
+            raise ServerFailed(f"{exc}; the end of its log:\n{tail}" if tail else str(exc)) from exc
+        except BaseException:
+            self._give_up()
+            raise
+        self._has_served = True
         return self
 
     def stop(self, *, keep_data: bool = False) -> None:
+        if keep_data:
+            self.thaw()
+            if self._state() != "absent":
+                with docker_errors(f"stopping {self.name}"):
+                    self._docker().stop(timeout=_GRACE_S)
+            return
         if self._container is not None:
-            with _docker_errors(f"stopping {self.name}"):
-                self.thaw()
-                if keep_data:
-                    self._docker().stop(timeout=10)
-                    return
-                self._container.stop()
-        self._container = None
+            self._discard()
+        self._has_served = False
         if self._scratch is not None:
             self._scratch.remove()
             self._scratch = None
@@ -135,18 +158,18 @@ class ContainerServer(Server):
 
     def kill(self) -> None:
         if self.alive:
-            with _docker_errors(f"killing {self.name}"):
+            with docker_errors(f"killing {self.name}"):
                 self._docker().kill()
-                self._docker().wait(timeout=30)
+                self._docker().wait(timeout=_KILL_TIMEOUT_S)
 
     def freeze(self) -> None:
         if self._state() == "running":
-            with _docker_errors(f"pausing {self.name}"):
+            with docker_errors(f"pausing {self.name}"):
                 self._docker().pause()
 
     def thaw(self) -> None:
         if self._state() == "paused":
-            with _docker_errors(f"unpausing {self.name}"):
+            with docker_errors(f"unpausing {self.name}"):
                 self._docker().unpause()
 
     def heal(self) -> None:
@@ -155,31 +178,56 @@ class ContainerServer(Server):
 
     def _launch(self) -> None:
         if self._container is not None:
-            with _docker_errors(f"starting {self.name} again"):
+            with docker_errors(f"starting {self.name} again"):
                 self._docker().start()
             return
-        host = connect_to_engine().host()
-        self._host = "127.0.0.1" if host == "localhost" else host
+        host = engine_host()
+        is_near = host == "localhost"
+        self._host = HOST if is_near else host
         from testcontainers.core.container import DockerContainer
 
         remember(self)
-        container = DockerContainer(self.image).with_bind_ports(self.inner_port, self.port)
-        container.with_envs(**self._environment())
-        if self._network is not None:
-            container.with_network(self._network()).with_network_aliases(self._alias)
-        self._container = container
-        with _docker_errors(f"starting a container of {self.image}"):
-            container.start()
+        with docker_errors(f"starting a container of {self.image}"):
+            container: Any = DockerContainer(self.image)
+            # with_bind_ports would publish it on all interfaces, for whoever reaches this host.
+            container.ports[str(self.inner_port)] = (HOST, self.port) if is_near else self.port
+            container.with_envs(**self._environment())
+            if self._network is not None:
+                container.with_network(self._network()).with_network_aliases(self._alias)
+            self._container = container
+            with _starting:
+                container.start()
+
+    def _give_up(self) -> None:
+        """As after a start that failed: a server that has served keeps its data, for another try."""
+        if self._has_served:
+            self.kill()
+        else:
+            self.stop()
+
+    def _discard(self) -> None:
+        from docker.errors import NotFound
+
+        with docker_errors(f"removing {self.name}"), contextlib.suppress(NotFound):
+            self._container.stop()
+        self._container = None
 
     def _docker(self) -> Any:
         return self._container.get_wrapped_container()
 
     def _state(self) -> str:
+        """What the engine says of it; ``absent`` if there is none, or someone else has removed it."""
         if self._container is None:
             return "absent"
-        with _docker_errors(f"looking at {self.name}"):
-            self._container.reload()
-        return str(self._container.status)
+        from docker.errors import NotFound
+        from testcontainers.core.exceptions import ContainerStartException
+
+        with docker_errors(f"looking at {self.name}"):
+            try:
+                self._docker().reload()
+            except (NotFound, ContainerStartException):
+                return "absent"
+            return str(self._docker().status)
 
     def _problem(self) -> str | None:
         state = self._state()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leaderq.testing.container_server import ContainerServer, connect_to_engine
+from leaderq.errors import ServerFailed
+from leaderq.testing.container_server import ContainerServer, docker_errors, engine_host
+from leaderq.testing.java_server import QUICK_START
 from leaderq.testing.kafka_server import SMALL_BROKER, replication
 from leaderq.testing.kafka_storage import new_id
 from leaderq.testing.kafka_wire import registered_brokers
 from leaderq.testing.server_group import M, ServerGroup
-from leaderq.testing.zookeeper_wire import opens_session
+from leaderq.testing.waiting import eventually
+from leaderq.testing.zookeeper_wire import four_letter_word, opens_session
 
 
 class ZooKeeperContainer(ContainerServer):
@@ -25,9 +28,34 @@ class ZooKeeperContainer(ContainerServer):
     ) -> None:
         super().__init__(name=name, **place)
         self.tick_ms = tick_ms
-        self._settings = {"minSessionTimeout": "1000", "maxSessionTimeout": "60000", **(settings or {})}
+        self._settings = {
+            "minSessionTimeout": str(min(1000, 2 * tick_ms)),
+            "maxSessionTimeout": "60000",
+            "extendedTypesEnabled": "true",
+            **(settings or {}),
+        }
         self.members = 1
         self.number = 1
+
+    def ask(self, word: str) -> str:
+        """The answer to a four-letter word (``srvr``, ``mntr``, ``cons``, ``dump``...).
+
+        :raises ServerFailed: it did not answer.
+        """
+        try:
+            return four_letter_word(self._host, self.port, word)
+        except OSError as exc:
+            raise ServerFailed(f"{self.name} at {self.address} did not answer {word!r}: {exc}") from exc
+
+    @property
+    def mode(self) -> str:
+        """``standalone``, ``leader``, ``follower``, or ``""`` while it does not serve."""
+        try:
+            answer = self.ask("srvr")
+        except ServerFailed:
+            return ""
+        modes = [line.partition(":")[2].strip() for line in answer.splitlines() if line.startswith("Mode:")]
+        return modes[0] if modes else ""
 
     def _answers(self) -> bool:
         return opens_session(self._host, self.port)
@@ -39,6 +67,8 @@ class ZooKeeperContainer(ContainerServer):
             "ZOO_ADMINSERVER_ENABLED": "false",
             "ZOO_4LW_COMMANDS_WHITELIST": "*",
             "ZOO_CFG_EXTRA": " ".join(f"{key}={value}" for key, value in self._settings.items()),
+            "ZK_SERVER_HEAP": "256",
+            "SERVER_JVMFLAGS": " ".join(QUICK_START),
         }
         if self.members > 1:
             peers = [f"server.{number}=zookeeper-{number}:2888:3888;2181" for number in range(1, self.members + 1)]
@@ -81,7 +111,8 @@ class KafkaContainer(ContainerServer):
             **SMALL_BROKER,
             **self._properties,
         }
-        return {"CLUSTER_ID": self.cluster_id, **{_variable(key): value for key, value in properties.items()}}
+        java = {"KAFKA_HEAP_OPTS": "-Xmx512m", "KAFKA_JVM_PERFORMANCE_OPTS": " ".join(QUICK_START)}
+        return {"CLUSTER_ID": self.cluster_id, **java, **{_variable(key): value for key, value in properties.items()}}
 
 
 class _ContainerGroup(ServerGroup[M]):
@@ -97,15 +128,17 @@ class _ContainerGroup(ServerGroup[M]):
 
     def prepare(self) -> None:
         if self._network is None:
-            connect_to_engine()
+            engine_host()
             from testcontainers.core.network import Network
 
-            self._network = Network().create()
+            with docker_errors(f"making a network for {self.what}"):
+                self._network = Network().create()
 
     def stop(self, *, keep_data: bool = False) -> None:
         super().stop(keep_data=keep_data)
         if self._network is not None and not keep_data:
-            self._network.remove()
+            with docker_errors(f"removing the network of {self.what}"):
+                self._network.remove()
             self._network = None
 
 
@@ -120,6 +153,23 @@ class ZooKeeperContainerEnsemble(_ContainerGroup[ZooKeeperContainer]):
         for number, member in enumerate(members, start=1):
             member.members, member.number = size, number
         super().__init__("zookeeper", members)
+
+    @property
+    def leader(self) -> ZooKeeperContainer:
+        """The server that leads now; waits for an election that is going on.
+
+        :raises AssertionError: none leads within 10 s (times the patience).
+        """
+        leading = eventually(
+            lambda: [member for member in self.members if member.mode == "leader"],
+            message="one server of the ensemble leads",
+        )
+        return leading[0]
+
+    @property
+    def followers(self) -> list[ZooKeeperContainer]:
+        """The servers that follow now."""
+        return [member for member in self.members if member.mode == "follower"]
 
 
 class KafkaContainerCluster(_ContainerGroup[KafkaContainer]):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 STANDIN = "leaderq.standin"
@@ -44,9 +45,10 @@ class Engine:
         """Build the Dockerfile of ``context``; nothing of it needs the network."""
         options = [part for key, value in labels.items() for part in ("--label", f"{key}={value}")]
         options += [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
-        done = _docker("build", "--network", "none", "--tag", name, *options, str(context))
-        if done.returncode != 0:
-            raise Missing(f"building {name} failed:\n{done.stdout}{done.stderr}")
+        with self._replacing(name):
+            done = _docker("build", "--network", "none", "--tag", name, *options, str(context))
+            if done.returncode != 0:
+                raise Missing(f"building {name} failed:\n{done.stdout}{done.stderr}")
 
     def import_root(self, root: Path, name: str, labels: Mapping[str, str], leave_out: Sequence[str]) -> None:
         """Make an image of the files below ``root``."""
@@ -60,12 +62,21 @@ class Engine:
             "--create",
             ".",
         ]
-        with subprocess.Popen(tar, stdout=subprocess.PIPE) as packing:
+        with self._replacing(name), subprocess.Popen(tar, stdout=subprocess.PIPE) as packing:
             done = subprocess.run(
                 ["docker", "import", *changes, "-", name], stdin=packing.stdout, capture_output=True, text=True, check=False
             )
         if done.returncode != 0 or packing.returncode != 0:
             raise Missing(f"importing {name} failed: {done.stderr.strip() or 'tar failed'}")
+
+    @contextlib.contextmanager
+    def _replacing(self, name: str) -> Iterator[None]:
+        """What has lost its name to the new image is removed, unless something still uses it."""
+        before = _docker("image", "inspect", "--format", "{{.Id}}", name).stdout.strip()
+        yield
+        after = _docker("image", "inspect", "--format", "{{.Id}}", name).stdout.strip()
+        if before and before != after:
+            _docker("image", "rm", before)
 
     def remove(self, name: str) -> None:
         """Remove an image that no container uses."""

@@ -35,6 +35,7 @@ LEFT_OUT = (
 )  # fmt: skip
 _OF_THE_MACHINE = re.compile(r'^(Acquire::(?:https?::Proxy\S*|Check-Valid-Until|Check-Date)) "(.+)";$', re.MULTILINE)
 _CERTIFICATES = Path("usr/local/share/ca-certificates")
+_TRUSTING = "python"
 _NO_START = "#!/bin/sh\nexit 101\n"
 
 Say = Callable[[str], None]
@@ -72,7 +73,7 @@ class Roots:
         _run("cp", "--archive", str(bare), str(root))
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
         certificates = Path("/") / _CERTIFICATES
-        if name == "python" and certificates.is_dir():  # pip in a build must trust whom this machine trusts
+        if name == _TRUSTING and certificates.is_dir():  # pip in a build must trust whom this machine trusts
             shutil.copytree(certificates, root / _CERTIFICATES, dirs_exist_ok=True)
         apt = ["apt-get", *_options(), "--yes", "--quiet", "-o", "Dpkg::Options::=--force-unsafe-io"]
         _inside(root, *apt, "update")
@@ -97,8 +98,10 @@ class Roots:
 
 
 def root_recipe(name: str) -> str:
-    """Changes with whatever the root is made of."""
-    parts = [Path(__file__).read_text(), name, *sorted(path.name for path in (Path("/") / _CERTIFICATES).glob("*.crt"))]
+    """Changes with whatever the root is made of; not with what Debian has corrected meanwhile."""
+    parts = [SUITE, *PACKAGES[name], *LEFT_OUT]
+    if name == _TRUSTING:
+        parts += sorted(path.name for path in (Path("/") / _CERTIFICATES).glob("*.crt"))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
