@@ -1,0 +1,82 @@
+"""Refreshes a cache whenever a page changes; of the changes of a page that come while it is refreshed, one refresh does for all.
+
+python refresh.py [ACCESS_LOG] [--rate CHANGES_PER_SECOND] [--read-s SECONDS] [--count CHANGES]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections import Counter
+
+from changes import changes
+from pages import Cache, Origin
+
+from leaderq.coalescing import Outcome
+from leaderq.coalescing.analysing import analyse
+from leaderq.coalescing.asynchronous import AsyncQueueCoordinator
+
+
+class CacheUpdater:
+    """Refreshes the pages of a cache: one refresh of a page runs, one waits, more would be in vain."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
+        self.outcomes: Counter[Outcome] = Counter()
+
+    async def page_changed(self, page: str) -> None:
+        """Returns when the page in the cache is at least as new as this call, or will be by a refresh that waits."""
+        async with self._coordinator.hold(page) as token:
+            if token:
+                await self._cache.refresh(page)
+            self.outcomes[token.outcome] += 1
+
+
+async def replay(pages: list[str], rate: float, origin: Origin, updater: CacheUpdater) -> float:
+    """Change the pages one after the other, at this rate; gives the changes per second that were really made."""
+    began = time.perf_counter()
+    tasks = []
+    for number, page in enumerate(pages):
+        await asyncio.sleep(max(0.0, began + number / rate - time.perf_counter()))
+        origin.change(page)
+        tasks.append(asyncio.create_task(updater.page_changed(page)))
+    real_rate = len(pages) / (time.perf_counter() - began)
+    await asyncio.gather(*tasks)
+    return real_rate
+
+
+def main() -> None:
+    """Replay the changes, and say what was saved."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("log", nargs="?", help="an access log; without it requests are made up")
+    parser.add_argument("--rate", type=float, default=1000.0, help="changes per second (default: %(default)s)")
+    parser.add_argument("--read-s", type=float, default=0.2, help="seconds that one refresh takes (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=8000, help="how many changes (default: %(default)s)")
+    given = parser.parse_args()
+    try:
+        pages = list(changes(given.log, given.count))
+    except OSError as exc:
+        parser.error(f"{given.log} cannot be read: {exc.strerror}")
+    if not pages:
+        parser.error(f"{given.log} holds no line of an access log")
+
+    origin = Origin(given.read_s)
+    cache = Cache(origin)
+    updater = CacheUpdater(cache)
+    real_rate = asyncio.run(replay(pages, given.rate, origin, updater))
+
+    expected = analyse(((page, None) for page in pages), services_s=(given.read_s,), rate=real_rate).savings[0]
+    print(f"pages changed        {len(pages)} times, {real_rate:.0f} a second, {len(origin.versions)} different ones")
+    print(
+        f"refreshes that ran   {origin.reads}: {updater.outcomes[Outcome.ACCEPT]} at once, {updater.outcomes[Outcome.BLOCK]} after waiting"
+    )
+    print(
+        f"refreshes saved      {updater.outcomes[Outcome.DECLINE]}, {1 - origin.reads / len(pages):.1%} (expected: {expected.share:.1%})"
+    )
+    print(f"stale pages          {len(cache.stale)}")
+
+
+if __name__ == "__main__":
+    main()

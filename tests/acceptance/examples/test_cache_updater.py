@@ -1,0 +1,67 @@
+"""The cache updater, executed as its README says: what it saves is counted, and no page is left stale."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from following_readmes import EXAMPLES, Reader, commands
+
+Read = Callable[[Path], Reader]
+FOLDER = EXAMPLES / "cache_updater"
+LINE = '10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /{page} HTTP/1.1" 200 5 "-" "x"\n'
+
+
+def saved(printed: str) -> tuple[int, int]:
+    """Changes, and refreshes that ran for them."""
+    changed = re.search(r"^pages changed +(\d+) times", printed, re.MULTILINE)
+    ran = re.search(r"^refreshes that ran +(\d+):", printed, re.MULTILINE)
+    assert changed, printed
+    assert ran, printed
+    return int(changed[1]), int(ran[1])
+
+
+@pytest.mark.timeout(240)
+def test_the_cache_updater_does_what_its_readme_says(reader: Read) -> None:
+    install, refresh, servers, anna, bob = commands(FOLDER / "README.rst")
+    assert install == "pip install 'leaderq[servers]'"
+    user = reader(FOLDER)
+    printed = user.types(refresh)
+    changed, ran = saved(printed)
+    assert changed == 8000
+    assert ran < changed
+    assert re.search(r"^stale pages +0$", printed, re.MULTILINE)
+
+    user.starts_servers(servers)
+    terminals = [user.opens(command) for command in (anna, bob)]
+    for name, terminal in zip(("anna", "bob"), terminals, strict=True):
+        said = terminal.wait_for(rf"^{name}: 400 changes, (\d+) refreshes, (\d+) saved$", timeout_s=90)
+        assert int(said[1]) + int(said[2]) == 400
+        assert terminal.ended() == 0
+
+
+def test_of_one_page_that_changes_all_the_time_few_refreshes_run_and_the_last_change_is_seen(
+    reader: Read, tmp_path: Path
+) -> None:
+    log = tmp_path / "access.log"
+    log.write_text(LINE.format(page="hot") * 300 + LINE.format(page="cold"))
+    printed = reader(FOLDER).types(f"python refresh.py {log} --rate 3000 --read-s 0.05")
+    changed, ran = saved(printed)
+    assert changed == 301
+    assert ran < 100
+    assert re.search(r"^stale pages +0$", printed, re.MULTILINE)
+
+
+def test_a_log_that_cannot_be_used_is_named(reader: Read, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.log"
+    empty.touch()
+    for command, said in (
+        (f"python refresh.py {tmp_path}/nowhere", "nowhere cannot be read"),
+        (f"python refresh.py {empty}", "holds no line of an access log"),
+    ):
+        terminal = reader(FOLDER).opens(command)
+        assert terminal.ended() == 2
+        assert said in terminal.printed
+        assert "Traceback" not in terminal.printed
