@@ -316,6 +316,8 @@ class BufferedProducer:
             log.exception("producer %s: closing its sink failed", self._name)
         self._stock.leave()
         if self._spill is not None:
+            self._spill.flush()
+            self._stock.acknowledge_late()
             self._spill.close()
         self._stock.left()
         balance = self._stock.account.balance()

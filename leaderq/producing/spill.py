@@ -141,16 +141,20 @@ class Spill:
 
     def has_room(self, size: int) -> bool:
         """Whether its cap leaves room for so many bytes more."""
-        room: int | None = getattr(self._journal, "room_bytes", None)
+        room = self._journal.room_bytes
         return room is None or room > size + _EXTRA_BYTES
 
+    def flush(self) -> None:
+        """Have all written and forced out that was appended, and what is done with noted; the news of it are there then."""
+        self._ended(self._journal.flush)
+
     def close(self) -> None:
-        """Force out what was appended, and let go of the journal if it is ours."""
+        """Let go of the journal if it is ours; else see that it has all on disk."""
+        self._ended(self._journal.close if self._is_owned else self._journal.flush)
+
+    def _ended(self, end: Callable[[], None]) -> None:
         try:
-            if self._is_owned:
-                self._journal.close()
-            else:
-                self._journal.flush()
+            end()
         except LeaderqError as exc:
             self.last_error = exc
             log.error("the journal could not be brought to an end: %s", exc)  # noqa: TRY400 - its message says all
@@ -170,9 +174,9 @@ def opened_spill(
     is_owned = not isinstance(journal, Journal)
     if not isinstance(journal, Journal):
         journal = Journal(journal, sync=Interval(_SYNC_S) if persistence is None else persistence)
-    elif persistence is not None and getattr(journal, "sync", persistence) != persistence:
+    elif persistence is not None and journal.sync != persistence:
         raise ConfigurationError(
-            f"persistence={persistence!r}, and the journal has another policy; give both the same, or the journal as a path"
+            f"persistence={persistence!r}, and the journal syncs by {journal.sync!r}; give both the same, or the journal as a path"
         )
     return Spill(
         journal,

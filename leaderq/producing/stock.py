@@ -278,6 +278,13 @@ class Stock:
                     self.memory.remove(entry)
                     self.give_up(entry, Reason.CLOSED, None)
 
+    def acknowledge_late(self) -> None:
+        """After all that was appended is written: tell the journal what was settled before its id was known."""
+        with self.lock:
+            self.collect()
+            ids = self.unread.take_acks()
+        self._acknowledge(ids)
+
     def left(self) -> None:
         """After the journal was closed: tell who waits that nobody will be told any more."""
         with self.lock:
@@ -326,13 +333,18 @@ class Stock:
         self._over.notify_all()
 
     def look_for_room(self, size: int) -> None:
-        """Leave *blocked* if the journal takes ``size`` bytes again."""
-        if self.state is not State.BLOCKED or self.spill is None:
+        """Leave *blocked* if memory, or with a journal that, takes ``size`` bytes again."""
+        spill = self.spill
+        if self.state is not State.BLOCKED:
+            return
+        if spill is None:
+            if self.marks.fits(len(self.memory), self.memory.bytes, size):
+                self.turn(step(State.BLOCKED, Input.MEMORY_LOW, has_journal=False))
             return
         self.collect()
         if self.unread.is_held_up:
-            self.unread.write_retained(self.spill)
-        if not self.unread.is_held_up and self.spill.has_room(size):
+            self.unread.write_retained(spill)
+        if not self.unread.is_held_up and spill.has_room(size):
             self.turn(step(State.BLOCKED, Input.JOURNAL_ROOM, has_journal=True))
             self.judge()
 

@@ -1,0 +1,35 @@
+"""Producers that are closed after the test, and their books, which must balance whenever they are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from scripted_sink import ScriptedSink
+
+from leaderq.producing import BufferedProducer, Retry
+
+AT_ONCE = Retry(first_s=0.001, max_s=0.002, breaker_s=0.002)
+Make = Callable[..., BufferedProducer]
+
+
+@pytest.fixture
+def sink() -> ScriptedSink:
+    return ScriptedSink()
+
+
+@pytest.fixture
+def producer(sink: ScriptedSink) -> Iterator[Make]:
+    """Makes a producer for ``sink`` that does not linger, and tries again at once."""
+    made: list[BufferedProducer] = []
+
+    def make(to: Any = None, **options: Any) -> BufferedProducer:
+        made.append(BufferedProducer(to or sink, **{"linger_s": 0.0, "retry": AT_ONCE, "sink_timeout_s": 0.05, **options}))
+        return made[-1]
+
+    yield make
+    sink.open.set()
+    for one in made:
+        one.close(1.0)
+        assert one.snapshot().balance.is_exact

@@ -1,0 +1,166 @@
+"""Whatever is done to a producer, and whatever its sink and its memory do: the account is exact, and the order is kept.
+
+The model is plain lists; Hypothesis drives producer, sink, disk cap and restarts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from conftest import AT_ONCE
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from scripted_sink import ScriptedSink, is_away, is_broken, refuses, takes
+
+from leaderq.errors import BufferFull, RequestGivenUp
+from leaderq.producing import NO_SYNC, BufferedProducer, Every, Journal, Lost, WhenFull
+
+KEYS = 3
+
+
+class Account(RuleBasedStateMachine):
+    """Requests are ``(key, number, padding)``, numbered in the order of sending."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.sink = ScriptedSink()
+        self.sent: list[int] = []
+        self.lost: list[int] = []
+        self.futures: dict[int, Future[None]] = {}
+        self.number = 0
+        self.journal: Journal | None = None
+        self.producer: BufferedProducer | None = None
+
+    @initialize(
+        has_journal=st.booleans(),
+        is_write_ahead=st.booleans(),
+        is_capped=st.booleans(),
+        when_full=st.sampled_from(list(WhenFull)),
+        workers=st.sampled_from([0, 1, 2]),
+        max_items=st.integers(1, 12),
+        batch_items=st.integers(1, 5),
+    )
+    def settle_on(
+        self,
+        has_journal: bool,
+        is_write_ahead: bool,
+        is_capped: bool,
+        when_full: WhenFull,
+        workers: int,
+        max_items: int,
+        batch_items: int,
+    ) -> None:
+        self.has_journal, self.is_capped = has_journal, is_capped
+        self.policy = Every(5) if is_write_ahead and has_journal else None
+        self.options: dict[str, Any] = {"max_items": max_items, "batch_items": batch_items, "when_full": when_full}
+        if workers:
+            self.options |= {"process": lambda request: request, "key": lambda request: request[0], "workers": workers}
+        self.open()
+
+    def open(self) -> None:
+        if self.has_journal:
+            cap = {"max_bytes": 16 << 10, "segment_bytes": 4 << 10} if self.is_capped else {}
+            self.journal = Journal(self.folder, sync=self.policy or NO_SYNC, **cap)
+        self.producer = BufferedProducer(
+            self.sink,
+            journal=self.journal,
+            persistence=self.policy,
+            linger_s=0.0,
+            retry=AT_ONCE,
+            sink_timeout_s=0.01,
+            dropped_listener=self.heard,
+            **self.options,
+        )
+
+    def heard(self, lost: Lost) -> None:
+        assert lost.request is not None
+        self.lost.append(lost.request[1])
+
+    @rule(
+        count=st.integers(1, 30),
+        key=st.integers(0, KEYS - 1),
+        padding=st.sampled_from([0, 0, 200, 900]),
+        waits=st.booleans(),
+    )
+    def send(self, count: int, key: int, padding: int, waits: bool) -> None:
+        assert self.producer is not None
+        for _ in range(count):
+            request = (key, self.number, b"x" * padding)
+            try:
+                if waits:
+                    self.futures[self.number] = self.producer.submit(request)
+                else:
+                    self.producer.send(request)
+            except BufferFull:
+                self.futures.pop(self.number, None)
+            else:
+                self.sent.append(self.number)
+            self.number += 1
+
+    @rule(line=st.sampled_from([takes, is_away, is_broken, refuses(0), refuses(1, 2)]))
+    def change_the_sink(self, line: Any) -> None:
+        self.sink.now(line)
+
+    @rule()
+    def flush(self) -> None:
+        assert self.producer is not None
+        self.producer.flush(0.05)
+
+    @precondition(lambda self: self.has_journal)
+    @rule()
+    def restart(self) -> None:
+        self.shut(0.01)
+        left = 0 if self.journal is None else self.journal.depth
+        self.open()
+        assert self.producer is not None
+        assert self.producer.snapshot().balance.recovered >= left
+
+    def shut(self, timeout_s: float) -> None:
+        if self.producer is not None:
+            self.producer.close(timeout_s)
+            assert self.producer.snapshot().balance.is_exact
+        if self.journal is not None:
+            self.journal.close()
+
+    @invariant()
+    def the_account_is_exact(self) -> None:
+        if self.producer is not None:
+            snapshot = self.producer.snapshot()
+            assert snapshot.balance.is_exact, snapshot
+            assert snapshot.balance.pending == snapshot.memory_items + snapshot.journal_only, snapshot
+            assert snapshot.memory_items <= self.options["max_items"]
+
+    @invariant()
+    def the_order_within_a_key_is_kept(self) -> None:
+        confirmed = list(self.sink.confirmed)
+        for key in range(KEYS):
+            numbers = [number for where, number, _ in confirmed if where == key]
+            assert numbers == sorted(numbers)
+
+    def teardown(self) -> None:
+        try:
+            if self.producer is not None:
+                self.sink.now(takes)
+                assert self.producer.flush(20), self.producer.snapshot()
+                self.shut(5)
+                self.the_order_within_a_key_is_kept()
+                confirmed = [number for _, number, _ in self.sink.confirmed]
+                assert sorted(confirmed + self.lost) == self.sent  # each once, and none forgotten
+                for number, future in self.futures.items():
+                    assert future.done()
+                    if number in self.lost:
+                        assert isinstance(future.exception(0), RequestGivenUp)
+        finally:
+            shutil.rmtree(self.folder)
+
+
+Account.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestAccount = Account.TestCase

@@ -1,0 +1,485 @@
+"""Sending, batching, confirming, retrying, giving up: on a sink in memory, without a journal."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import CancelledError
+from typing import Any
+
+import pytest
+from conftest import AT_ONCE, Make
+from scripted_sink import ScriptedSink, is_away, is_broken, refuses, takes
+
+from leaderq.errors import (
+    BufferFull,
+    ConfigurationError,
+    ProducerClosed,
+    RequestGivenUp,
+    RequestTooLarge,
+    SinkAway,
+    SinkBusy,
+)
+from leaderq.producing import SKIP, Block, Breaker, BufferedProducer, Lost, Outcome, Reason, Retry, State, WhenFull
+from leaderq.testing import eventually
+
+
+def test_what_is_sent_is_confirmed_in_order(producer: Make, sink: ScriptedSink) -> None:
+    one = producer()
+    for number in range(5000):
+        assert one.send(number)
+    assert one.flush(10)
+    assert sink.confirmed == list(range(5000))
+    balance = one.snapshot().balance
+    assert (balance.accepted, balance.confirmed, balance.pending) == (5000, 5000, 0)
+
+
+def test_a_send_does_not_wait_for_the_sink(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer()
+    for number in range(1000):
+        one.send(number)
+    assert one.snapshot().balance.pending == 1000
+
+
+def test_a_future_is_done_when_the_sink_has_acknowledged(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer()
+    future = one.submit("a")
+    assert not future.done()
+    sink.open.set()
+    assert future.result(5) is None
+
+
+def test_a_cancelled_future_changes_nothing_else(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer()
+    future = one.submit("a")
+    assert future.cancel()
+    sink.open.set()
+    assert one.flush(5)
+    assert sink.confirmed == ["a"]
+    with pytest.raises(CancelledError):
+        future.result(0)
+
+
+def test_batches_are_bounded_by_items_and_by_bytes(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer(batch_items=10, batch_bytes=100)
+    for _ in range(40):
+        one.send(b"x")
+    for _ in range(10):
+        one.send(b"y" * 60)
+    one.send(b"z" * 500)  # alone, although it is larger than a batch
+    sink.open.set()
+    assert one.flush(5)
+    assert all(len(call) <= 10 and (sum(map(len, call)) <= 100 or len(call) == 1) for call in sink.calls)
+    assert any(len(call) == 10 for call in sink.calls)
+    assert sum(map(len, sink.calls)) == 51
+
+
+def test_requests_linger_for_company_and_a_full_batch_goes_at_once(producer: Make, sink: ScriptedSink) -> None:
+    one = producer(linger_s=60.0, batch_items=3)
+    one.send(1)
+    one.send(2)
+    assert one.snapshot().balance.pending == 2
+    one.send(3)
+    eventually(lambda: sink.calls == [[1, 2, 3]])
+    one.send(4)
+    assert one.close(5)  # nobody lingers once it is closing
+    assert sink.calls == [[1, 2, 3], [4]]
+
+
+def test_a_sink_that_is_away_is_given_the_same_batch_again(producer: Make, sink: ScriptedSink) -> None:
+    sink.now(is_away, is_away, is_away, takes)
+    one = producer()
+    one.send("a")
+    assert one.flush(5)
+    assert sink.calls == [["a"]] * 4
+    assert sink.confirmed == ["a"]
+    assert one.snapshot().retries == 3
+
+
+def test_only_what_is_to_be_sent_again_is_sent_again(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    sink.now(lambda _: Outcome(again=[1, 2], error=SinkAway("half of it")), takes)
+    one = producer()
+    for name in "abc":
+        one.send(name)
+    sink.open.set()
+    assert one.flush(5)
+    eventually(lambda: sink.confirmed == ["a", "b", "c"])
+
+
+def test_a_busy_sink_is_given_the_same_records_and_nothing_else(producer: Make, sink: ScriptedSink) -> None:
+    def is_busy(batch: Any) -> Outcome:
+        raise SinkBusy("still at it")
+
+    sink.now(is_busy, is_busy, takes)
+    one = producer()
+    request = ["a"]
+    one.send(request, ttl_s=0.001)  # not dropped for its age either: the sink has it
+    one.send("b")
+    assert one.flush(5)
+    assert [call[0] is request for call in sink.calls[:3]] == [True] * 3
+    assert sink.confirmed == [["a"], "b"]
+
+
+def test_a_record_that_is_refused_fails_alone(producer: Make, sink: ScriptedSink) -> None:
+    lost: list[Lost] = []
+    sink.shut()
+    sink.now(refuses(1), takes)
+    one = producer(dropped_listener=lost.append, batch_items=3, linger_s=5.0)
+    future = None
+    for name in "abc":
+        future = one.submit(name) if name == "b" else (one.send(name) and future)
+    sink.open.set()
+    assert one.flush(5)
+    assert sink.confirmed == ["a", "c"]
+    assert future is not None
+    with pytest.raises(RequestGivenUp, match="refused by the sink") as raised:
+        future.result(5)
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert [(one.request, one.reason) for one in lost] == [("b", Reason.REFUSED)]
+    assert one.snapshot().balance.failed == {"refused by the sink": 1}
+
+
+def test_nothing_is_given_up_for_a_broken_sink(producer: Make, sink: ScriptedSink) -> None:
+    sink.now(is_broken, takes)
+    one = producer(retry=Retry(breaker_s=0.01))
+    one.send("a")
+    eventually(lambda: sink.confirmed == ["a"])
+    assert one.flush(5)
+
+
+def test_an_exception_that_no_sink_should_raise_costs_nothing(producer: Make, sink: ScriptedSink) -> None:
+    def fails(batch: Any) -> Outcome:
+        raise ZeroDivisionError("a bug")
+
+    sink.now(fails, takes)
+    one = producer()
+    one.send("a")
+    assert one.flush(5)
+    assert sink.confirmed == ["a"]
+
+
+def test_the_breaker_opens_and_closes_again(producer: Make, sink: ScriptedSink) -> None:
+    sink.now(is_away)
+    one = producer(retry=Retry(first_s=0.001, breaker_after=3, breaker_s=0.02))
+    one.send("a")
+    eventually(lambda: one.snapshot().breaker is Breaker.OPEN)
+    assert "away, says the script" in str(one.snapshot().sink_error)
+    sink.now(takes)
+    assert one.flush(5)
+    assert one.snapshot().breaker is Breaker.CLOSED
+    assert one.snapshot().sink_error is None
+
+
+def test_with_a_limit_of_attempts_a_request_fails_and_the_next_ones_go_on(producer: Make, sink: ScriptedSink) -> None:
+    sink.now(is_away, is_away, is_away, takes)
+    one = producer(retry=Retry(first_s=0.001, max_attempts=3))
+    one.send("a")
+    eventually(lambda: one.snapshot().balance.failed == {"too many attempts": 1})
+    one.send("b")
+    assert one.flush(5)
+    assert sink.confirmed == ["b"]
+
+
+def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(producer: Make, sink: ScriptedSink) -> None:
+    sink.now(is_away)
+    one = producer()
+    one.send("old", ttl_s=0.01)
+    one.send("young", ttl_s=60)
+    eventually(lambda: one.snapshot().balance.dropped == {"expired": 1})
+    sink.now(takes)
+    assert one.flush(5)
+    assert sink.confirmed == ["young"]
+
+
+# -- no room --------------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_bounded_by_items_and_the_caller_is_told(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer(max_items=10, when_full=WhenFull.RAISE)
+    for number in range(10):
+        one.send(number)
+    with pytest.raises(BufferFull, match=r"10 requests of .* bytes in memory; the sink is too slow, or away"):
+        one.send(10)
+    snapshot = one.snapshot()
+    assert snapshot.state is State.BLOCKED
+    assert snapshot.balance.refused == {"no room": 1}
+    assert snapshot.balance.accepted == 10
+
+
+def test_memory_is_bounded_by_bytes(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer(max_bytes=100, when_full=WhenFull.RAISE)
+    one.send(b"x" * 60)
+    with pytest.raises(BufferFull):
+        one.send(b"x" * 41)
+    one.send(b"x" * 40)
+    with pytest.raises(RequestTooLarge, match="101 bytes does not fit into a buffer of 100"):
+        one.send(b"x" * 101)
+    assert one.snapshot().memory_bytes == 100
+
+
+def test_a_caller_may_wait_for_room(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer(max_items=2, when_full=Block())
+    one.send(1)
+    one.send(2)
+    waiting = threading.Thread(target=one.send, args=(3,))
+    waiting.start()
+    eventually(lambda: one.state is State.BLOCKED)
+    sink.open.set()
+    waiting.join(5)
+    assert one.flush(5)
+    assert sink.confirmed == [1, 2, 3]
+
+
+def test_the_wait_for_room_ends(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer(max_items=1, when_full=Block(0.01))
+    one.send(1)
+    with pytest.raises(BufferFull):
+        one.send(2)
+    with pytest.raises(BufferFull):
+        one.send(2, timeout_s=0.0)
+
+
+def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: ScriptedSink) -> None:
+    lost: list[Lost] = []
+    sink.shut()
+    one = producer(max_items=2, when_full=WhenFull.DROP_NEWEST, dropped_listener=lost.append)
+    assert [one.send(number) for number in range(4)] == [True, True, False, False]
+    with pytest.raises(RequestGivenUp):
+        one.submit(4).result(1)
+    sink.open.set()
+    assert one.flush(5)
+    assert sink.confirmed == [0, 1]
+    assert [each.request for each in lost] == [2, 3, 4]
+    assert one.snapshot().balance.dropped == {"no room, drop_newest": 3}
+
+
+def test_the_oldest_is_dropped_if_that_is_the_policy(producer: Make, sink: ScriptedSink) -> None:
+    lost: list[Lost] = []
+    sink.shut()
+    one = producer(max_items=3, batch_items=1, when_full=WhenFull.DROP_OLDEST, dropped_listener=lost.append)
+    one.send("in hand")
+    eventually(lambda: not one._stock.memory.ready)
+    for number in range(5):
+        assert one.send(number)
+    sink.open.set()
+    assert one.flush(5)
+    assert sink.confirmed == ["in hand", 3, 4]
+    assert [each.request for each in lost] == [0, 1, 2]
+
+
+# -- the process step -----------------------------------------------------------------------------------------------------
+
+
+def test_the_process_step_makes_what_is_sent(producer: Make, sink: ScriptedSink) -> None:
+    one = producer(process=lambda request: request * 2)
+    for number in range(100):
+        one.send(number)
+    assert one.flush(5)
+    assert sink.confirmed == [2 * number for number in range(100)]
+
+
+def test_workers_keep_the_order_within_each_key(producer: Make, sink: ScriptedSink) -> None:
+    seen: set[str] = set()
+
+    def process(request: tuple[int, int]) -> tuple[int, int]:
+        seen.add(threading.current_thread().name)
+        if request[1] % 7 == 0:
+            time.sleep(0.001)  # so that lanes run apart
+        return request
+
+    one = producer(process=process, key=lambda request: request[0], workers=4)
+    for number in range(400):
+        one.send((number % 8, number))
+    assert one.flush(10)
+    assert len(seen) == 4
+    assert len(sink.confirmed) == 400
+    for key in range(8):
+        numbers = [number for where, number in sink.confirmed if where == key]
+        assert numbers == sorted(numbers)
+
+
+def test_a_step_that_fails_fails_its_request_alone(producer: Make, sink: ScriptedSink) -> None:
+    lost: list[Lost] = []
+    one = producer(process=lambda request: 6 // request, dropped_listener=lost.append)
+    futures = [one.submit(request) for request in (1, 0, 2)]
+    assert one.flush(5)
+    assert sink.confirmed == [6, 3]
+    with pytest.raises(RequestGivenUp, match="process step failed"):
+        futures[1].result(5)
+    assert isinstance(lost[0].error, ZeroDivisionError)
+    assert lost[0].request == 0
+
+
+def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(producer: Make, sink: ScriptedSink) -> None:
+    tries: list[str] = []
+
+    def process(request: str) -> str:
+        tries.append(request)
+        if tries.count("a") < 3:
+            raise OSError("not yet")
+        return request
+
+    one = producer(process=process, process_retry=AT_ONCE)
+    one.send("a")
+    one.send("b")
+    assert one.flush(5)
+    assert sink.confirmed == ["a", "b"]
+    assert tries == ["a", "a", "a", "b"]
+
+
+def test_a_step_may_skip_a_request(producer: Make, sink: ScriptedSink) -> None:
+    one = producer(process=lambda request: request if request % 2 else SKIP)
+    for number in range(10):
+        one.send(number)
+    assert one.flush(5)
+    assert sink.confirmed == [1, 3, 5, 7, 9]
+    assert one.snapshot().balance.dropped == {"skipped by the process step": 5}
+
+
+# -- listeners, the end, processes ----------------------------------------------------------------------------------------
+
+
+def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(producer: Make, sink: ScriptedSink) -> None:
+    heard: list[tuple[State, State]] = []
+
+    def listener(before: State, after: State) -> None:
+        heard.append((before, after))
+        raise ZeroDivisionError
+
+    sink.shut()
+    one = producer(max_items=2, when_full=Block(), state_listener=listener)
+    one.send(1)
+    one.send(2)
+    sink.open.set()
+    assert one.flush(5)
+    eventually(lambda: heard == [(State.DIRECT, State.BLOCKED), (State.BLOCKED, State.DIRECT)])
+
+
+def test_a_listener_may_send_itself(producer: Make, sink: ScriptedSink) -> None:
+    sink.now(refuses(0), takes)
+    made: list[BufferedProducer] = []
+    made.append(producer(dropped_listener=lambda lost: made[0].send("instead")))
+    made[0].send("a")
+    eventually(lambda: sink.confirmed == ["instead"])
+
+
+def test_close_waits_for_what_is_pending(producer: Make, sink: ScriptedSink) -> None:
+    one = producer()
+    for number in range(1000):
+        one.send(number)
+    assert one.close(10)
+    assert sink.confirmed == list(range(1000))
+    assert sink.is_closed
+    with pytest.raises(ProducerClosed):
+        one.send(1)
+    assert one.close()
+
+
+def test_without_a_journal_a_close_gives_up_what_is_left_and_says_so(producer: Make, sink: ScriptedSink) -> None:
+    lost: list[Lost] = []
+    sink.now(is_away)
+    one = producer(dropped_listener=lost.append)
+    futures = [one.submit(number) for number in range(3)]
+    one.close(0.02)
+    assert [each.request for each in lost] == [0, 1, 2]
+    balance = one.snapshot().balance
+    assert balance.dropped == {"closed before it was sent": 3}
+    assert balance.pending == 0
+    for future in futures:
+        with pytest.raises(RequestGivenUp):
+            future.result(1)
+
+
+def test_a_sink_that_hangs_does_not_keep_a_producer_from_closing(producer: Make, sink: ScriptedSink, caplog: Any) -> None:
+    hangs = threading.Event()
+    sink.now(lambda _: (hangs.wait(60) and Outcome()) or Outcome())
+    one = producer()
+    one.send("a")
+    eventually(lambda: sink.calls)
+    assert one.close(0.01) is True  # given up, so nothing is pending
+    assert "left behind" in caplog.text
+    assert one.snapshot().balance.dropped == {"closed before it was sent": 1}
+    hangs.set()  # what it says now changes the account no more
+    eventually(lambda: not one._sender.thread.is_alive())
+    assert one.snapshot().balance.confirmed == 0
+
+
+def test_callers_that_wait_for_room_are_let_go_by_a_close(producer: Make, sink: ScriptedSink) -> None:
+    sink.shut()
+    one = producer(max_items=1, when_full=Block(None))
+    one.send(1)
+    raised: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            one.send(2)
+        except ProducerClosed as exc:
+            raised.append(exc)
+
+    waiting = threading.Thread(target=send)
+    waiting.start()
+    eventually(lambda: one.state is State.BLOCKED)
+    one.close(0.01)
+    waiting.join(5)
+    assert len(raised) == 1
+
+
+def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: ScriptedSink) -> None:
+    one = producer()
+    stop = threading.Event()
+
+    def send() -> None:
+        number = 0
+        while not stop.is_set():
+            one.send(number)
+            number += 1
+
+    busy = threading.Thread(target=send)
+    busy.start()
+    try:
+        assert one.flush(10)
+    finally:
+        stop.set()
+        busy.join()
+
+
+def test_a_forked_child_is_refused_and_leaves_the_parent_alone(producer: Make, sink: ScriptedSink) -> None:
+    one = producer()
+    one.send("a")
+    assert one.flush(5)
+    child = os.fork()
+    if child == 0:
+        outcome = 1
+        try:
+            one.send("b")
+        except ProducerClosed:
+            one.close()
+            outcome = 0
+        os._exit(outcome)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    one.send("c")
+    assert one.flush(5)
+    assert sink.confirmed == ["a", "c"]
+
+
+def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        BufferedProducer(sink, max_items=0, workers=3, low=0.9, high=0.5, ttl_s=-1, process="not callable")  # type: ignore[arg-type]
+    text = str(raised.value)
+    for name in ("max_items=0", "workers=3 without a key", "low=0.9", "ttl_s=-1", "process='not callable'"):
+        assert name in text
+
+
+def test_on_durable_needs_write_ahead(producer: Make) -> None:
+    with pytest.raises(ConfigurationError, match="persistence"):
+        producer().send("a", on_durable=print)

@@ -1,0 +1,391 @@
+"""A producer with a journal: what does not fit into memory, what is left at the close, what is written ahead."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Make
+from scripted_sink import ScriptedSink, is_away, takes
+
+from leaderq.errors import BufferFull, ConfigurationError, JournalFull, ProducerClosed, RequestGivenUp, RequestTooLarge
+from leaderq.producing import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, Lost, Reason, State, WhenFull
+from leaderq.producing.journal.disk import Disk
+from leaderq.testing import eventually
+
+
+class FullDisk(Disk):
+    """A disk that takes nothing while ``is_full``."""
+
+    is_full = False
+
+    def write(self, fd: int, data: Any, offset: int) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(fd, data, offset)
+
+
+def test_what_does_not_fit_into_memory_is_journaled_and_sent_in_order(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    one = producer(journal=tmp_path, max_items=100)
+    for number in range(3000):
+        one.send(number)
+    snapshot = one.snapshot()
+    assert snapshot.state is State.SPILLING
+    assert snapshot.memory_items == 100
+    assert snapshot.journal_only == 2900
+    assert snapshot.balance.pending == 3000
+    sink.now(takes)
+    assert one.flush(20)
+    assert sink.confirmed == list(range(3000))
+    eventually(lambda: one.state is State.DIRECT)
+    one.send("direct again")
+    assert one.flush(5)
+
+
+def test_order_is_kept_while_spilling_begins_and_ends_again_and_again(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    one = producer(journal=tmp_path, max_items=20, batch_items=7)
+    for number in range(6000):
+        if number % 500 == 0:
+            sink.shut()
+        elif number % 500 == 250:
+            sink.open.set()
+        one.send(number)
+    sink.open.set()
+    assert one.flush(20)
+    assert sink.confirmed == list(range(6000))
+    assert one.snapshot().spilled > 1
+
+
+def test_order_within_keys_is_kept_over_workers_and_the_journal(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+    one = producer(
+        journal=tmp_path, max_items=50, process=lambda request: request, key=lambda request: request[0], workers=3
+    )
+    sink.shut()
+    for number in range(1000):
+        one.send((number % 5, number))
+    sink.open.set()
+    assert one.flush(20)
+    for key in range(5):
+        assert [number for where, number in sink.confirmed if where == key] == list(range(key, 1000, 5))
+
+
+def test_what_is_left_at_the_close_is_sent_by_the_next_producer_in_order(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    first = producer(journal=tmp_path, max_items=100)
+    for number in range(50):
+        first.send(number)  # these are in memory only, until the close
+    assert not first.close(0.02)
+    assert first.snapshot().balance.pending == 50
+    second = producer(journal=tmp_path, max_items=10)
+    assert second.snapshot().balance.recovered == 50
+    for number in range(50, 80):
+        second.send(number)
+    assert not second.close(0.02)
+    sink.now(takes)
+    third = producer(journal=tmp_path)
+    assert third.flush(10)
+    assert sink.confirmed == list(range(80))
+    balance = third.snapshot().balance
+    assert (balance.accepted, balance.recovered, balance.confirmed) == (0, 80, 80)
+
+
+def test_what_was_confirmed_is_not_sent_again_after_a_restart(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+    for policy in (None, EVERY_ITEM, Every(10), Interval(0.05), NO_SYNC):
+        place = tmp_path / str(policy)
+        first = producer(journal=place, persistence=policy)
+        for number in range(200):
+            first.send(number)
+        assert first.close(10)
+        second = producer(journal=place, persistence=policy)
+        assert second.snapshot().balance.recovered == 0
+        assert second.close(10)
+    assert sink.confirmed == list(range(200)) * 5
+
+
+def test_a_future_of_a_journaled_request_is_done_when_that_is_confirmed(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    one = producer(journal=tmp_path, max_items=2)
+    futures = [one.submit(number) for number in range(10)]
+    assert not any(future.done() for future in futures)
+    sink.now(takes)
+    for future in futures:
+        assert future.result(10) is None
+
+
+def test_who_waits_for_a_request_that_stays_in_the_journal_is_told_so(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    one = producer(journal=tmp_path, max_items=2)
+    futures = [one.submit(number) for number in range(5)]
+    one.close(0.02)
+    for future in futures:
+        with pytest.raises(ProducerClosed, match="is in the journal"):
+            future.result(1)
+
+
+def test_futures_of_journaled_requests_are_bounded_too(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+    sink.now(is_away)
+    one = producer(journal=tmp_path, max_items=2, max_waiters=3, when_full=WhenFull.RAISE)
+    for number in range(5):
+        one.submit(number)
+    with pytest.raises(BufferFull, match="max_waiters"):
+        one.submit(5)
+    one.send(5)  # without a future it is taken
+    assert one.snapshot().balance.accepted == 6
+
+
+def test_age_is_counted_through_the_journal(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+    sink.now(is_away)
+    one = producer(journal=tmp_path, max_items=1)
+    one.send("in memory")
+    one.send("in the journal, old", ttl_s=0.05)
+    one.send("in the journal", ttl_s=60)
+    assert not one.close(0.1)
+    sink.now(takes)
+    two = producer(journal=tmp_path)
+    assert two.flush(5)
+    assert sink.confirmed == ["in memory", "in the journal"]
+    assert two.snapshot().balance.dropped == {"expired": 1}
+
+
+# -- write-ahead ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_send_has_returned_for_is_in_the_journal(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+    sink.shut()
+    one = producer(journal=tmp_path, persistence=EVERY_ITEM)
+    for number in range(20):
+        one.send(number)
+        assert one._spill is not None
+        assert one._spill.depth == number + 1
+
+
+def test_on_durable_is_called_once_for_each_in_order(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+    told: list[tuple[int, BaseException | None]] = []
+    one = producer(journal=tmp_path, persistence=EVERY_ITEM)
+    for number in range(200):
+        one.send(number, on_durable=lambda error, number=number: told.append((number, error)))
+    eventually(lambda: len(told) == 200)
+    assert told == [(number, None) for number in range(200)]
+
+
+def test_a_write_ahead_that_the_disk_refuses_raises_and_the_account_holds(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    disk = FullDisk()
+    with Journal(tmp_path, sync=EVERY_ITEM, disk=disk) as journal:
+        one = producer(journal=journal, persistence=EVERY_ITEM, when_full=WhenFull.RAISE)
+        one.send("a")
+        disk.is_full = True
+        with pytest.raises((JournalFull, BufferFull)):
+            one.send("b")
+        with pytest.raises((JournalFull, BufferFull)):
+            one.send("c")
+        assert one.snapshot().balance.is_exact
+        disk.is_full = False
+        eventually(lambda: one.send("d"))
+        assert one.flush(5)
+        assert sink.confirmed[0] == "a"
+        assert sink.confirmed[-1] == "d"
+        one.close()
+
+
+def test_the_settings_of_a_journal_that_is_given_must_agree(sink: ScriptedSink, producer: Make, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="needs a journal"):
+        producer(persistence=EVERY_ITEM)
+    with Journal(tmp_path, sync=NO_SYNC) as journal, pytest.raises(ConfigurationError, match="the journal syncs by NoSync"):
+        producer(journal=journal, persistence=EVERY_ITEM)
+
+
+# -- the disk -------------------------------------------------------------------------------------------------------------
+
+
+def small(path: Path, **options: Any) -> Journal:
+    return Journal(path, sync=NO_SYNC, max_bytes=64 << 10, segment_bytes=8 << 10, **options)
+
+
+def fill(one: Any) -> int:
+    """Send until it is refused; gives how many were taken."""
+    number = 0
+    while True:
+        try:
+            one.send((number, b"x" * 200))
+        except BufferFull:
+            return number
+        number += 1
+
+
+def test_when_the_journal_is_full_too_the_policy_decides(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+    sink.now(is_away)
+    with small(tmp_path) as journal:
+        one = producer(journal=journal, max_items=10, when_full=WhenFull.RAISE)
+        taken = fill(one)
+        assert 200 < taken < 400
+        snapshot = one.snapshot()
+        assert snapshot.state is State.BLOCKED
+        assert snapshot.journal_bytes <= 64 << 10
+        assert snapshot.balance.refused == {"no room": 1}
+        sink.now(takes)
+        assert one.flush(10)
+        eventually(lambda: one.send((taken, b"")))
+        assert one.flush(10)
+        assert [number for number, _ in sink.confirmed] == list(range(taken + 1))
+        one.close()
+
+
+def test_callers_wait_for_room_on_the_disk_and_all_is_sent_in_order(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    with small(tmp_path) as journal:
+        one = producer(journal=journal, max_items=10)
+        sender = threading.Thread(target=lambda: [one.send((number, b"x" * 200)) for number in range(2000)])
+        sender.start()
+        eventually(lambda: one.state is State.BLOCKED)
+        sink.now(takes)
+        sender.join(60)
+        assert one.flush(10)
+        assert [number for number, _ in sink.confirmed] == list(range(2000))
+        one.close()
+
+
+def test_the_oldest_on_the_disk_are_dropped_if_that_is_the_policy(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    lost: list[Lost] = []
+    sink.now(is_away)
+    with small(tmp_path) as journal:
+        one = producer(
+            journal=journal, max_items=10, batch_items=1, when_full=WhenFull.DROP_OLDEST, dropped_listener=lost.append
+        )
+        for number in range(600):
+            assert one.send((number, b"x" * 200))
+        assert one.snapshot().balance.is_exact
+        sink.now(takes)
+        assert one.flush(10)
+        sent = [number for number, _ in sink.confirmed]
+        gone = [each.request[0] for each in lost]
+        assert all(each.reason is Reason.OLDEST for each in lost)
+        assert sorted(sent + gone) == list(range(600))
+        assert sent == sorted(sent)
+        assert sent[-1] == 599
+        assert len(gone) < 600
+        one.close()
+
+
+def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    disk = FullDisk()
+    sink.now(is_away)
+    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
+        one = producer(journal=journal, max_items=10, when_full=WhenFull.RAISE)
+        for number in range(50):
+            one.send(number)
+        eventually(lambda: journal.depth == 50)
+        disk.is_full = True
+        taken = 50
+        try:
+            for _ in range(100_000):
+                one.send(taken)
+                taken += 1
+        except BufferFull:
+            pass
+        assert taken < 100_050
+        assert one.snapshot().balance.pending == taken
+        disk.is_full = False
+        eventually(lambda: one.send(taken))
+        sink.now(takes)
+        assert one.flush(20)
+        assert sink.confirmed == list(range(taken + 1))
+        one.close()
+
+
+def test_a_request_larger_than_a_segment_is_refused_while_spilling(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    with small(tmp_path) as journal:
+        one = producer(journal=journal, max_items=1)
+        one.send(b"a")
+        one.send(b"b")
+        with pytest.raises(RequestTooLarge):
+            one.send(b"x" * 10_000)
+        assert one.snapshot().balance.accepted == 2
+        one.close(0.01)
+
+
+# -- what lies in the journal ---------------------------------------------------------------------------------------------
+
+
+def test_a_record_that_is_no_request_is_dropped_and_told_and_the_others_are_sent(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    first = producer(journal=tmp_path, max_items=1)
+    first.send("a")
+    first.close(0.01)
+    with Journal(tmp_path) as journal:
+        journal.append(b"somebody else's")
+    lost: list[Lost] = []
+    sink.now(takes)
+    second = producer(journal=tmp_path, dropped_listener=lost.append)
+    second.send("b")
+    assert second.flush(5)
+    assert sink.confirmed == ["a", "b"]
+    assert [each.reason for each in lost] == [Reason.CORRUPT]
+    assert second.close(5)
+    with Journal(tmp_path) as journal:
+        assert journal.depth == 0
+
+
+def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    first = producer(journal=tmp_path, max_items=1)
+    for number in range(100):
+        first.send((number, b"x" * 50))
+    first.close(0.01)
+    segment = next(path for path in tmp_path.iterdir() if b"x" * 50 in path.read_bytes())
+    data = bytearray(segment.read_bytes())
+    at = data.index(b"x" * 50, 2000)
+    data[at] ^= 0xFF
+    segment.write_bytes(data)
+    sink.now(takes)
+    second = producer(journal=tmp_path)
+    assert second.flush(10)
+    sent = [number for number, _ in sink.confirmed]
+    assert sent == sorted(sent)
+    balance = second.snapshot().balance
+    assert balance.pending == 0
+    assert balance.confirmed + sum(balance.dropped.values()) == balance.recovered
+    assert len(sent) == 99
+
+
+def test_who_waits_for_a_request_that_is_dropped_from_the_disk_is_told(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    with small(tmp_path) as journal:
+        one = producer(journal=journal, max_items=10, when_full=WhenFull.DROP_OLDEST)
+        futures = [one.submit((number, b"x" * 200)) for number in range(600)]
+        dropped = [future for future in futures if future.done()]
+        assert dropped
+        for future in dropped:
+            with pytest.raises(RequestGivenUp, match="drop_oldest"):
+                future.result(0)
+        one.close(0.01)
