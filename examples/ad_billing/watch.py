@@ -101,13 +101,19 @@ class Watch:
 
     def run(self) -> None:
         """Watch; a session that is over is replaced."""
-        while not self._stopped.is_set():
-            try:
-                with connect(self._settings.zookeeper, timeout_s=self._settings.session_timeout_s) as session:
-                    self._follow(session)
-            except LeaderqError as exc:
-                self._is_away("ZooKeeper", exc)
-                self._stopped.wait(1.0)
+        try:
+            while not self._stopped.is_set():
+                self._watch()
+        finally:
+            self._totals.close()
+
+    def _watch(self) -> None:
+        try:
+            with connect(self._settings.zookeeper, timeout_s=self._settings.session_timeout_s) as session:
+                self._follow(session)
+        except LeaderqError as exc:
+            self._is_away("ZooKeeper", exc)
+            self._stopped.wait(1.0)
 
     def _follow(self, session: Session) -> None:
         observer = Observer(session, CAREER, root=self._settings.root)

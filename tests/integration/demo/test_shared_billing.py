@@ -1,0 +1,184 @@
+"""The demo cluster's programs without containers: generator, two candidates, a change of leader, the watch, the audit."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres import SUPERUSER, Database
+
+from leaderq.cli.demo.ad_billing.audit import audit, audit_places
+from leaderq.cli.demo.ad_billing.generator import generate, highest_number
+from leaderq.cli.demo.ad_billing.shared_totals import Totals
+from leaderq.cli.demo.ad_billing.watch import Watch
+from leaderq.config import Settings
+from leaderq.kafka.topics import create_topics, end_offsets, produce
+from leaderq.testing import eventually
+from leaderq.testing.candidate_process import CandidateProcess
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+CAREER = """
+import sys
+sys.path.insert(0, {examples!r})
+from ad_billing.shared_billing import SharedAdBilling
+
+class Billing(SharedAdBilling):
+    topics = {topic!r}
+"""
+
+
+class Generating:
+    """The generator on a thread; ``stop`` gives how many it says that Kafka has acknowledged."""
+
+    def __init__(self, address: str, topic: str, folder: Path) -> None:
+        self._stopped = threading.Event()
+        self._result: list[tuple[int, int]] = []
+        self._thread = threading.Thread(
+            target=lambda: self._result.append(generate(address, topic, 300.0, self._stopped, folder / "pulse")), daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> tuple[int, int]:
+        self._stopped.set()
+        self._thread.join(60)
+        return self._result[0]
+
+
+@pytest.fixture
+def generating(kafka_broker: Any, topic_name: str, tmp_path: Path) -> Iterator[Callable[[], Generating]]:
+    made: list[Generating] = []
+
+    def start() -> Generating:
+        made.append(Generating(kafka_broker.address, topic_name, tmp_path))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each._stopped.set()
+
+
+@pytest.fixture
+def url(postgres: Database) -> str:
+    return f"postgresql://{SUPERUSER}@127.0.0.1:{postgres.port}/{postgres.name}"
+
+
+@pytest.fixture
+def candidate(
+    zookeeper_server, kafka_broker, znode_root, topic_name, tmp_path, url
+) -> Iterator[Callable[[str], CandidateProcess]]:
+    (tmp_path / "billing_here.py").write_text(CAREER.format(examples=str(EXAMPLES), topic=topic_name))
+    started: list[CandidateProcess] = []
+
+    def start(name: str) -> CandidateProcess:
+        process = CandidateProcess(
+            "billing_here:Billing",
+            id=name,
+            zookeeper=zookeeper_server.address,
+            kafka=kafka_broker.address,
+            cwd=tmp_path,
+            arguments=["--root", znode_root],
+            environment={"AD_BILLING_LEDGER": url},
+        )
+        started.append(process)
+        process.start().wait_for("standing")
+        return process
+
+    yield start
+    for process in started:
+        process.stop()
+
+
+@pytest.fixture
+def watched(zookeeper_server: Any, znode_root: str, url: str) -> Iterator[list[str]]:
+    lines: list[str] = []
+    stopped = threading.Event()
+    settings = Settings(zookeeper=zookeeper_server.address, root=znode_root)
+    thread = threading.Thread(target=Watch(settings, Totals(url), stopped, lines.append).run, daemon=True)
+    thread.start()
+    yield lines
+    stopped.set()
+    thread.join(30)
+
+
+def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_order(
+    kafka_broker: Any, topic_name: str, generating: Any, candidate: Any, watched: list[str], url: str
+) -> None:
+    def told(pattern: str) -> bool:
+        return any(re.search(pattern, line) for line in list(watched))
+
+    eventually(lambda: told("nobody has led yet"), timeout_s=30)
+    generator = generating()
+    a, totals = candidate("a"), Totals(url)
+    candidate("b")
+    eventually(lambda: told("^a leads term 1; "), timeout_s=30)
+    eventually(lambda: totals.so_far()[0] > 100, timeout_s=30)
+    a.signal_worker(signal.SIGKILL)
+    eventually(lambda: told("^b leads term 2; nobody waits"), timeout_s=30)
+    eventually(lambda: told(r"^billing goes on in term 2; it had stood still for \d+\.\d\d s$"), timeout_s=30)
+    eventually(lambda: told(r"^b leads term 2, execution, for \d+ s: billed [\d,]+, \d+/s, lag "), timeout_s=30)
+    assert told("^term 1 of a is over")
+    first, sent = generator.stop()
+    assert first == 1
+    eventually(lambda: totals.so_far()[0] == sent, timeout_s=30)
+    entries = list(totals.entries())
+    assert audit(entries, sent).problems == []
+    assert audit_places(entries, end_offsets(kafka_broker.address, topic_name)).problems == []
+    totals.close()
+
+
+def test_a_generator_that_is_started_again_gives_no_number_twice(
+    kafka_broker: Any, topic_name: str, generating: Any, tmp_path: Path
+) -> None:
+    create_topics(kafka_broker.address, {topic_name: 4})
+    assert highest_number(kafka_broker.address, topic_name) == 0
+    # What a killed generator leaves: a hole, for 41 never arrived.
+    produce(kafka_broker.address, topic_name, [(b"k%d" % n, b"x", [("number", b"%d" % n)]) for n in (39, 40, 42)])
+    assert highest_number(kafka_broker.address, topic_name) == 42
+    generator = generating()
+    eventually(lambda: sum(end_offsets(kafka_broker.address, topic_name).values()) > 30, timeout_s=30)
+    first, sent = generator.stop()
+    assert first == 43
+    assert highest_number(kafka_broker.address, topic_name) == first + sent - 1
+    assert (tmp_path / "pulse").exists()
+
+
+@pytest.mark.parametrize("module", ["generator", "topic"])
+def test_kafka_that_is_not_there_is_said_in_one_sentence(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", f"ad_billing.{module}", "--kafka", "127.0.0.1:1"], cwd=EXAMPLES, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode in (1, 2)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{module}: error: ")
+
+
+def test_generator_and_watch_end_when_told_to_stop(kafka_broker: Any, zookeeper_server: Any, url: str) -> None:
+    environment = {
+        "PATH": "/usr/bin:/bin", "LEADERQ_KAFKA": kafka_broker.address, "LEADERQ_ZOOKEEPER": zookeeper_server.address,
+        "AD_BILLING_LEDGER": url, "PYTHONUNBUFFERED": "1",
+    }  # fmt: skip
+    for module, first in (
+        ("generator", "records a second, from number"),
+        ("watch", "nobody has led yet|leads|nobody leads"),
+    ):
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"ad_billing.{module}"], cwd=EXAMPLES, env=environment, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert process.stdout is not None
+            assert re.search(first, process.stdout.readline())
+            process.send_signal(signal.SIGTERM)
+            rest, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == 0
+        if module == "generator":
+            assert re.search(r"^sent \d+ records, numbers \d+ to \d+; Kafka has acknowledged them all$", rest, re.MULTILINE)
