@@ -1,7 +1,7 @@
-"""Keeps the trust of the heads of one coordinator, and gives back what could not be given back at once.
+"""Keeps the trust of the heads and waiters of one coordinator, and gives back what could not be given back at once.
 
-One thread, begun with the first head, asleep while there is nothing to do; it never waits for an answer. Every T/6 it checks all tokens
-that are held, in one multi: an acknowledged write that proves the session, and tells which tokens were evicted.
+One thread, begun with the first of them, asleep while there is nothing to do; it never waits for an answer. Every T/6 it checks all their
+tokens, in one multi: an acknowledged write that proves the session, and tells which tokens were evicted.
 """
 
 from __future__ import annotations
@@ -10,25 +10,33 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from leaderq.clock import now_s
 from leaderq.coalescing.distributed.leaving import Leavings
-from leaderq.coalescing.distributed.token import DistributedToken, Ending
 from leaderq.coalescing.distributed.trust import Trust
 from leaderq.errors import NoNode
-from leaderq.zookeeper import Session
+from leaderq.zookeeper import Check, Session
 
 _AT_ONCE = 200
 _LOOK_S = 0.5
 
 
-class Attendant:
-    """See the module. ``held`` gives the tokens to be looked after."""
+class Attended(Protocol):
+    """A head, or a waiter."""
 
-    def __init__(
-        self, session: Session, trust: Trust, leavings: Leavings, held: Callable[[], Sequence[DistributedToken]]
-    ) -> None:
+    @property
+    def fence(self) -> Check:
+        """Fails unless its token stands."""
+
+    def note_missing(self) -> None:
+        """Its token does not stand."""
+
+
+class Attendant:
+    """See the module. ``held`` gives those to be looked after."""
+
+    def __init__(self, session: Session, trust: Trust, leavings: Leavings, held: Callable[[], Sequence[Attended]]) -> None:
         self._session = session
         self._trust = trust
         self._leavings = leavings
@@ -84,19 +92,17 @@ class Attendant:
             left_s = max(0.0, due_s - now_s())
             self._woken.wait(min(_LOOK_S, left_s) if self._leavings else left_s)
 
-    def _renew(self, held: Sequence[DistributedToken]) -> None:
+    def _renew(self, held: Sequence[Attended]) -> None:
         for begin in range(0, len(held), _AT_ONCE):
             part = held[begin : begin + _AT_ONCE]
-            answer = self._session.multi_async([token.fence for token in part])
+            answer = self._session.multi_async([one.fence for one in part])
             answer.add_done_callback(partial(self._renewed, part, self._session.id, now_s()))
 
-    def _renewed(
-        self, part: Sequence[DistributedToken], session: int | None, sent_s: float, answer: Future[list[Any]]
-    ) -> None:
+    def _renewed(self, part: Sequence[Attended], session: int | None, sent_s: float, answer: Future[list[Any]]) -> None:
         error = answer.exception()
         if session is None or session != self._session.id or not (error is None or isinstance(error, NoNode)):
             return
         self._trust.heard(session, sent_s)
         if isinstance(error, NoNode) and error.index is not None:
-            part[error.index].end(Ending.EVICTED)
-            self._renew([token for token in part if not token.is_over])
+            part[error.index].note_missing()
+            self._renew([*part[: error.index], *part[error.index + 1 :]])

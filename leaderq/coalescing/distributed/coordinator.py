@@ -36,12 +36,14 @@ What happens on each failure:
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.coalescing.distributed.attendant import Attendant
+from leaderq.coalescing.distributed.attendant import Attendant, Attended
 from leaderq.coalescing.distributed.leaving import Leaving, Leavings
 from leaderq.coalescing.distributed.places import Place, validated_root
 from leaderq.coalescing.distributed.token import DistributedToken, Ending
@@ -78,12 +80,12 @@ class DistributedQueueCoordinator:
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._turns: set[Turn] = set()
-        self._waiting: set[str] = set()
+        self._waiting: dict[str, Turn] = {}
         self._held: dict[str, DistributedToken] = {}
         self._is_closed = False
         self._trust = Trust(self._session)
         self._leavings = Leavings(self._session)
-        self._attendant = Attendant(self._session, self._trust, self._leavings, self._tokens)
+        self._attendant = Attendant(self._session, self._trust, self._leavings, self._attended)
         self._session.add_listener(self._heard)
 
     def __enter__(self) -> DistributedQueueCoordinator:
@@ -150,6 +152,12 @@ class DistributedQueueCoordinator:
             self._attendant.wake()
             return False
 
+    @contextmanager
+    def hold(self, key: str | bytes, timeout_s: float | None = None) -> Iterator[DistributedToken]:
+        """``with coordinator.hold(key) as token: if token: ...``: an :meth:`enqueue` whose token is dequeued at the end."""
+        with self.enqueue(key, timeout_s) as token:
+            yield token
+
     # -- for operators --------------------------------------------------------------------------------------------------
 
     def look(self, key: str | bytes) -> KeyView:
@@ -213,12 +221,14 @@ class DistributedQueueCoordinator:
         if standing is Standing.HEAD:
             return self._begun(self._token(place, key, turn.holder, Outcome.ACCEPT))
         with self._lock:
-            self._waiting.add(place.name)
+            self._waiting[place.name] = turn
+        self._attendant.wake()
         try:
             turn.wait()
         finally:
             with self._lock:
-                self._waiting.discard(place.name)
+                if self._waiting.get(place.name) is turn:  # a second one may wait here before the first has noticed its turn
+                    del self._waiting[place.name]
         return self._begun(self._token(place, key, turn.holder, Outcome.BLOCK))
 
     def _token(self, place: Place, key: str | bytes, holder: Holder | None, outcome: Outcome) -> DistributedToken:
@@ -253,12 +263,14 @@ class DistributedQueueCoordinator:
     def _give_up(self, turn: Turn) -> None:
         leaving = turn.leaving()
         if leaving is not None:
+            with self._lock:
+                self._held.pop(leaving.name, None)  # an interrupt just before the caller had it
             self._leavings.begin(leaving)
             self._attendant.wake()
 
-    def _tokens(self) -> list[DistributedToken]:
+    def _attended(self) -> list[Attended]:
         with self._lock:
-            return [token for token in self._held.values() if not token.is_over]
+            return [*(token for token in self._held.values() if not token.is_over), *self._waiting.values()]
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -146,6 +146,10 @@ class DistributedToken:
         """Ask the servers, and return if this token was current at a moment after the call; errors as :meth:`write`."""
         self.write([], timeout_s=timeout_s)
 
+    def note_missing(self) -> None:
+        """Its znode is gone. For its coordinator."""
+        self.end(Ending.EVICTED)
+
     def end(self, ending: Ending) -> bool:
         """It is over; gives whether it was not before. For its coordinator."""
         with self._lock:

@@ -5,18 +5,21 @@ Each try is two requests sent together, answered in one round trip::
     multi:      Create(slot, data=token), Create(token)       both ephemeral
     multiRead:  slot 0, slot 1, slot 0 again
 
-Who is authoritative: the reading. ZooKeeper serves it after the multi, applied or refused, and so it shows the slots no older than the
-request; see :func:`~leaderq.coalescing.distributed.view.judge`. The next try, if one is needed, is for the slot that was seen free.
+Who is authoritative: the reading. ZooKeeper serves it after the multi, applied or refused, and so it shows the slots no
+older than the request; see :func:`~leaderq.coalescing.distributed.view.judge`. The next try, if one is needed, is for the
+slot that was seen free.
 
-States: *seeking*; *waiting*, with a watch on the other slot and on nothing else, so that each deletion wakes one process; *head*.
+States: *seeking*; *waiting*, with a watch on the other slot and on nothing else, so that each deletion wakes one process;
+*head*. A waiter that is told that the other slot was deleted needs no further answer, as long as it trusts its session:
+whoever takes that slot now is younger.
 
 What happens on each failure:
 
-* **an answer is lost**: the same try again, once connected. If the first was carried out, the second is refused, and the reading finds the
-  token in the slot; so one request never has two slots;
+* **an answer is lost**: the same try again, once connected. If the first was carried out, the second is refused, and the
+  reading finds the token in the slot; so one request never has two slots;
 * **the root is missing**: it is made, and the try repeated;
-* **the session ends while seeking**: a new token in the new session. **While waiting**: :class:`~leaderq.errors.SessionExpired`, since
-  those who were declined meanwhile relied on a place that is gone;
+* **the session ends while seeking**: a new token in the new session. **While waiting**:
+  :class:`~leaderq.errors.SessionExpired`, since those who were declined meanwhile relied on a place that is gone;
 * **evicted while waiting**: :class:`~leaderq.errors.TokenOver`;
 * **the time is up**: :class:`~leaderq.errors.WaitTimedOut`; the slot, if any, is given back in the background.
 """
@@ -48,7 +51,7 @@ from leaderq.errors import (
     TokenOver,
     WaitTimedOut,
 )
-from leaderq.zookeeper import Check, Create, GetData, Session, SessionState
+from leaderq.zookeeper import Check, Create, GetData, Session, SessionState, WatchEvent, WatchKind
 
 T = TypeVar("T")
 ASKING_S = 5.0
@@ -85,7 +88,17 @@ class Turn:
         self._token = place.new_token()
         self._session_id: int | None = None
         self._slot: int | None = None  # that we have, or may have
+        self._is_vacant = False  # the other slot was deleted while we waited
         self.holder: Holder | None = None
+
+    @property
+    def fence(self) -> Check:
+        """Fails unless the token stands."""
+        return Check(self._place.token(self._token))
+
+    def note_missing(self) -> None:
+        """The token is gone: look."""
+        self._stirred.set()
 
     def stir(self, _: object = None) -> None:
         """Something changed; from any thread."""
@@ -172,7 +185,7 @@ class Turn:
         mine = self.holder
         assert mine is not None  # seek() has found it
         self._end_s = self._turn_end_s
-        while not self._is_head(mine):
+        while not (self._is_vacant and self._trust.holds(mine.session)) and not self._is_head(mine):
             self._stirred.wait(min(_LOOK_S if self._session.state is not SessionState.CONNECTED else 60.0, self._left_s()))
             self._check_time()
             if self._session.id not in (None, mine.session) or self._session.state is SessionState.LOST:
@@ -181,11 +194,12 @@ class Turn:
                 )
 
     def _is_head(self, mine: Holder) -> bool:
-        """Look once, and set the watch; a write in the same round trip proves that our token stands, and renews the trust."""
+        """Look once, and set the watch; a write in the same round trip proves that our token stands, and renews the
+        trust."""
         self._stirred.clear()
         sent_s = now_s()
         other = self._place.slot(1 - mine.slot)
-        checking = self._session.multi_async([Check(self._place.token(mine.token))])
+        checking = self._session.multi_async([self.fence])
         looking = self._session.get_async(
             other, watch=self.stir
         )  # not exists: that would leave a watch on what is not there
@@ -199,6 +213,10 @@ class Turn:
             return isinstance(seen, NoNode) or self._is_unknown(seen)
         _, stat = seen
         return stat.czxid > mine.number
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        self._is_vacant = self._is_vacant or event.kind is WatchKind.DELETED
+        self._stirred.set()
 
     def _is_unknown(self, error: LeaderqError) -> bool:
         """No answer, so not known to be the head; look again as soon as there is a connection."""

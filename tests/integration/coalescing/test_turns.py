@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import ROOT
+from kazoo.client import KazooClient
 
 from leaderq.coalescing.automaton import State
+from leaderq.coalescing.distributed import DistributedQueueCoordinator
 from leaderq.coalescing.outcome import Outcome
 from leaderq.errors import BadVersion, ConfigurationError, CoordinatorClosed, NodeExists, TokenOver, WaitTimedOut
 from leaderq.testing import eventually
@@ -213,8 +215,6 @@ def test_a_key_that_other_processes_might_not_understand_is_refused(coordinator_
 
 @pytest.mark.parametrize("root", ["", "relative", "/", "/a/", "/a/../b", 7])
 def test_a_root_that_cannot_be_used_is_refused(session, root):
-    from leaderq.coalescing.distributed import DistributedQueueCoordinator
-
     with pytest.raises(ConfigurationError):
         DistributedQueueCoordinator(session, root)
 
@@ -262,3 +262,46 @@ def test_the_root_is_made_again_if_somebody_deletes_it(coordinator_of, session):
     session.delete(ROOT)
     with one.enqueue("k") as token:
         assert token
+
+
+def test_a_kazoo_client_of_the_users_own_will_do(zookeeper_server, znode_root, session, coordinator_of):
+    client = KazooClient(zookeeper_server.address + znode_root)
+    client.start(10)
+    try:
+        with DistributedQueueCoordinator(client, ROOT) as one, one.hold("k") as token:
+            assert token
+            assert coordinator_of().look("k").head.number == token.number
+        assert session.children(ROOT) == []
+        assert client.connected
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_hand_overs_need_no_polling_and_no_second_look(coordinator_of, session):
+    one, two = coordinator_of(), coordinator_of()
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(20):
+            head = one.enqueue("k")
+            waiting = pool.submit(two.enqueue, "k")
+            eventually(lambda: one.look("k").waiter)
+            one.dequeue(head)
+            with waiting.result(10) as token:
+                assert token.is_current
+                token.confirm()
+
+
+def test_a_declined_token_may_be_treated_like_any_other(coordinator_of):
+    one = coordinator_of()
+    with ThreadPoolExecutor(1) as pool, one.hold("k"):
+        waiting = pool.submit(one.enqueue, "k")
+        eventually(lambda: one.look("k").waiter)
+        with one.hold("k") as declined:
+            assert not declined
+            assert declined.number == 0
+            assert declined.is_over
+        assert not one.dequeue(declined)
+        for use in (declined.confirm, lambda: declined.write([]), lambda: declined.fence):
+            with pytest.raises(TokenOver, match="declined"):
+                use()
+    one.dequeue(waiting.result(10))
