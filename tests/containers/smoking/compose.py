@@ -145,4 +145,4 @@ def _run(command: Sequence[str], *, timeout_s: float) -> subprocess.CompletedPro
 
 
 def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or ["it did not say why"])[0]
+    return (text.strip().splitlines() or ["it did not say why"])[0].rstrip(".?")
