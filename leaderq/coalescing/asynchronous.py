@@ -9,16 +9,18 @@ the line.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from leaderq.coalescing.bells import tell
 from leaderq.coalescing.coordinator import AS_SET, QueueCoordinator
 from leaderq.coalescing.results import Result
 from leaderq.coalescing.token import Key, Stage, Token
 from leaderq.coalescing.waiting import Deadline, give_up, look_again, refuse_if_abandoned
+
+log = logging.getLogger("leaderq.coalescing")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,10 +39,11 @@ class TaskBell:
     def ring(self, token: Token[Any]) -> None:
         """Wake it; a ring before the wait is not lost. If the loop is closed nobody will ever dequeue, so the token
         leaves."""
-        tell(self._wake, token)
-
-    def _wake(self, _: Token[Any]) -> None:
-        self._loop.call_soon_threadsafe(self._rung.set)
+        try:
+            self._loop.call_soon_threadsafe(self._rung.set)
+        except RuntimeError:
+            log.warning("%r: the event loop of whoever waited was closed; the key is given to the next", token)
+            token.stripe.leave(token)
 
     async def wait(self, timeout_s: float | None) -> None:
         """Until it is rung, or the time is over. Not ``asyncio.wait_for``, which before Python 3.12 may swallow a

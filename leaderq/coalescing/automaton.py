@@ -147,9 +147,12 @@ class TrafficAutomaton(Generic[Owner]):
         line = self.line
         if owner not in line:
             return _UNKNOWN
+        if len(line) == 1:
+            self.line = ()
+            return _ENDED
         if owner == line[0]:
             self.line = line[1:]
-            return _HANDED_OVER if self.line else _ENDED
+            return _HANDED_OVER
         where = line.index(owner)
         self.line = line[:where] + line[where + 1 :]
         return _WITHDRAWN

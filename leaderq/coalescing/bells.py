@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,17 +27,6 @@ class Bell(Protocol):
 
     def ring(self, token: Token[Any]) -> None:
         """Tell it; no ``Exception`` leaves here. If it cannot be told, the token leaves the line."""
-
-
-def tell(call: Call, token: Token[Any]) -> None:
-    """Call this with the token; if that fails, nobody will ever dequeue it, so it is done here."""
-    try:
-        call(token)
-    except BaseException as exc:
-        token.stripe.leave(token)
-        if not isinstance(exc, Exception):
-            raise
-        log.exception("what was to be called with %r failed; the key is given to the next", token)
 
 
 class ThreadBell:
@@ -62,18 +52,45 @@ class ThreadBell:
 
 
 class CallBell:
-    """Calls a function once, with the token."""
+    """Calls a function once, with the token.
 
-    __slots__ = ("_call", "_once")
+    An ``Exception`` that it raises is logged, and the token leaves the line, since nobody else would dequeue it. A
+    ``KeyboardInterrupt`` or the like goes to whoever rang, and the token stays: the call may have given it to somebody who
+    works with it.
+    """
+
+    __slots__ = ("_call", "_lock", "is_begun")
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._once = threading.Lock()
+        self._lock = threading.Lock()
+        self.is_begun = False
 
     def ring(self, token: Token[Any]) -> None:
         """Call it, unless that was done."""
-        if self._once.acquire(blocking=False):
-            _calls.make(self._call, token)
+        if not self.is_begun:
+            _calls.make(self, token)
+
+    def call(self, token: Token[Any]) -> None:
+        """Do it, unless another thread was faster."""
+        if self.is_begun:
+            return
+        try:
+            with (
+                self._lock
+            ):  # until the end, for an interrupt strikes after a lock is let go; whoever rings meanwhile sees is_begun
+                if not self.is_begun:
+                    self.is_begun = True
+                    self._call(token)
+        except Exception:
+            log.exception("what was to be called with %r failed; the key is given to the next", token)
+            token.stripe.leave(token)
+
+
+class _UnderWay:
+    """Lives as long as the call that made it, however that ends."""
+
+    __slots__ = ("__weakref__",)
 
 
 class _Calls(threading.local):
@@ -81,22 +98,25 @@ class _Calls(threading.local):
     other in a loop, for the stack is shorter than a line of waiting requests may be."""
 
     def __init__(self) -> None:
-        self.pending: deque[tuple[Call, Token[Any]]] = deque()
-        self.is_under_way = False
+        self._to_make: deque[tuple[CallBell, Token[Any]]] = deque()
+        self._under_way: weakref.ref[_UnderWay] | None = None
 
-    def make(self, call: Call, token: Token[Any]) -> None:
+    def make(self, bell: CallBell, token: Token[Any]) -> None:
         """Make this call: now, or, within another one, after it."""
-        self.pending.append((call, token))
-        if self.is_under_way:
+        self._to_make.append((bell, token))
+        if self._under_way is not None and self._under_way() is not None:
             return
-        self.is_under_way = True
+        under_way = _UnderWay()
         try:
-            while self.pending:
-                tell(*self.pending.popleft())
+            self._under_way = weakref.ref(under_way)
+            while self._to_make:
+                following, whose = self._to_make[0]
+                following.call(whose)
+                self._to_make.popleft()
         finally:
-            self.is_under_way = False
-            if self.pending:  # only after Ctrl-C or the like
-                self.make(*self.pending.popleft())
+            del under_way  # here, for the traceback of an interrupt would keep it alive
+            if self._to_make:
+                self.make(*self._to_make.popleft())
 
 
 _calls = _Calls()

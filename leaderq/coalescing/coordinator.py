@@ -259,7 +259,7 @@ class QueueCoordinator(Generic[Key]):
     def _merge(self, token: Token[Key], bell: BellMaker) -> None:
         overflow = self._rules.overflow
         while token.stage is Stage.ASKING and not isinstance(overflow, Overflow):
-            token.stripe.merge(token, overflow)
+            token.stripe.merge(token, overflow, bell)
             if token.stage is Stage.ASKING:  # whoever waited runs by now, or another newcomer was faster
                 token.stripe.enter(token, bell)
 

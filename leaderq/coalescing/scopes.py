@@ -39,21 +39,36 @@ class Hold(Generic[Key]):
         # Made before it is asked with, and asked for within "try": an interrupt at any point finds the token, and gives it back.
         token = self._token = self._coordinator.token_for(self._key, self._value)
         try:
+            self.__class__ = _Entered
             self._coordinator.admit_and_wait(token, self._wait_s)
             return token
         except BaseException:
-            token.stripe.leave(token)
+            self._leave(token)
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        token = self._token
-        if token is None:
-            return
         try:
-            token.stripe.leave(token)
+            self._leave(self._token)
         except BaseException:
-            token.stripe.leave(token)
+            self._leave(self._token)
             raise
+
+    def _leave(self, token: Token[Key] | None) -> None:
+        if token is not None:
+            token.stripe.leave(token)
+        self.__class__ = Hold
+
+
+class _Entered(Hold[Key]):
+    """A scope between its entry and its exit. An interrupt that strikes at the very entry of ``__exit__``, where nothing can
+    catch it, leaves it so; then the finalizer gives the key back. No other scope has a finalizer, for one swallows
+    interrupts."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        if self._token is not None and (self._token.is_current or self._token.stage.is_pending):
+            self._token.stripe.lose(self._token)
 
 
 def coalesced(

@@ -16,6 +16,7 @@ not call a coordinator: they may run while their own thread holds the lock.
 from __future__ import annotations
 
 import threading
+from collections import deque
 
 from leaderq.coalescing.counters import Counts, KeyCounters
 from leaderq.coalescing.lane import Lane, Pace
@@ -32,12 +33,13 @@ _RUNNING, _ENDED = Stage.RUNNING, Stage.ENDED
 class Stripe(Traffic[Key]):
     """See the module."""
 
-    __slots__ = ("_lock", "_waiters")
+    __slots__ = ("_lock", "_lost", "_waiters")
 
     def __init__(self, rules: Rules, hooks: Hooks) -> None:
         super().__init__(rules, hooks)
         self._lock = threading.Lock()
         self._waiters = rules.waiters
+        self._lost: deque[Token[Key]] = deque()
 
     def enter(self, token: Token[Key], bell: BellMaker | None = None) -> None:
         """Let the request run, wait, follow or be declined: its stage says which. If it is still ASKING, it is to be merged.
@@ -54,8 +56,14 @@ class Stripe(Traffic[Key]):
                 lane = self.lanes[token.key] = Lane(self._waiters) if self.is_plain else self.make_lane(token.key)
             if not lane.line and lane.pace is None:
                 lane.enqueue(token)
-                self.begin(lane, token)
+                if self.is_timed:
+                    self.begin(lane, token)
+                else:  # the same, without the call: this is the way that has to be fast
+                    self.runs = token.number = self.runs + 1
+                    lane.runs += 1
+                    token.stage = _RUNNING
                 return
+            self._take_lost()
             self.contend(lane, token, bell)
         self.deliver()
 
@@ -76,9 +84,10 @@ class Stripe(Traffic[Key]):
             if was_current and lane is not None and len(lane.line) == 1 and token.followers is None:
                 token.stage = _ENDED
                 lane.dequeue(token)
-                self.retire(lane, token.key)
-                if not self.is_closed:
+                if self.is_plain and not self.is_closed:
+                    del self.lanes[token.key]
                     return True
+                self.retire(lane, token.key)
             else:
                 self.depart(lane, token, result)
                 if lane is not None:
@@ -96,7 +105,26 @@ class Stripe(Traffic[Key]):
                     self.settle(lane, token.key)
         self.deliver()
 
-    def merge(self, token: Token[Key], merging: Merging) -> None:
+    def lose(self, token: Token[Key]) -> None:
+        """The request's scope is gone, and it was not left: an interrupt struck at the entry of ``__exit__``, which is no
+        place to catch it. The only thing here that a finalizer may call: it may run within a thread's own hold of the
+        lock."""
+        self._lost.append(token)
+        if (
+            not self._lock.locked()
+        ):  # so this thread does not hold it; if another one does, the next event on a key does this
+            self.tend(token.key)
+
+    def _take_lost(self) -> None:
+        while self._lost:
+            token = self._lost[0]
+            lane = self.lanes.get(token.key)
+            self.depart(lane, token, None)
+            if lane is not None:
+                self.settle(lane, token.key, retires=False)
+            self._lost.popleft()
+
+    def merge(self, token: Token[Key], merging: Merging, bell: BellMaker) -> None:
         """Give the newest waiting request both values, if it still waits when they are merged; else the token is still
         ASKING."""
         with self._lock:
@@ -109,12 +137,13 @@ class Stripe(Traffic[Key]):
             lane = self.lanes.get(token.key)
             if lane is not None and newest is self.newest_waiting(token.key) and newest.value is value:
                 newest.value = merged
-                self.decline(lane, token, Refusal.MERGED)
+                self.decline(lane, token, Refusal.MERGED, newest, bell)
 
     def tend(self, key: Key) -> float | None:
         """Evict an overdue head, end a quiet that is over; gives when this key is to be looked at again, if so."""
         due_s = None
         with self._lock:
+            self._take_lost()
             lane = self.lanes.get(key)
             if lane is not None:
                 lane.is_watched = True  # by who calls this

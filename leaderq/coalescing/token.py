@@ -61,21 +61,20 @@ class Token(Generic[Key]):
     the beginning, one that was evicted becomes so.
     """
 
-    __slots__ = (
-        "began_s",
-        "bell",
-        "covers",
-        "followers",
-        "follows",
-        "key",
-        "number",
-        "owner",
-        "refusal",
-        "result",
-        "stage",
-        "stripe",
-        "value",
-    )
+    # Made for every request, so what few of them need is kept where it costs nothing until then: in a __dict__, with defaults here.
+    __slots__ = ("__dict__", "key", "number", "owner", "stage", "stripe", "value")
+
+    bell: Bell | None = None
+    refusal: Refusal | None = None
+    """Why it was declined."""
+    covers: int = 0
+    """How many requests were declined because this one waited: it runs for them too."""
+    began_s: float = 0.0
+    """When the run began, on the coordinator's clock; kept with a safe time-out only."""
+    follows: bool = False
+    """Whether it wants, if declined, the result of the run that covers it."""
+    followers: list[Token[Key]] | None = None
+    result: Result | None = None
 
     def __init__(self, key: Key, value: Any, owner: object, stripe: Stripe[Key]) -> None:
         self.key = key
@@ -85,20 +84,9 @@ class Token(Generic[Key]):
         """Who asked: a thread's number, a task, whatever was given, or ``None``: see ``WouldDeadlock``."""
         self.stripe = stripe
         self.stage = _ASKING
-        self.bell: Bell | None = None
-        self.refusal: Refusal | None = None
-        """Why it was declined."""
-        self.follows = False
-        """Whether it wants, if declined, the result of the run that covers it."""
-        self.followers: list[Token[Key]] | None = None
-        self.covers = 0
-        """How many requests were declined because this one waited: it runs for them too."""
         self.number = 0
         """Of the run, once it began: rises from run to run of a key as long as the coordinator lives, so that a resource can
         refuse an older one."""
-        self.began_s = 0.0
-        """When the run began, on the coordinator's clock; kept with a safe time-out only."""
-        self.result: Result | None = None
 
     @property
     def outcome(self) -> Outcome:

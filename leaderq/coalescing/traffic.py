@@ -86,7 +86,7 @@ class Traffic(Generic[Key]):
         outcome = lane.enqueue(token)
         if outcome is Outcome.ACCEPT:
             self.begin(lane, token)
-        elif outcome is Outcome.BLOCK and bell is not None:
+        elif bell is not None and outcome is Outcome.BLOCK:
             self._let_wait(lane, token, bell)
         elif bell is not None:
             self._overflow(lane, token, bell)
@@ -100,31 +100,33 @@ class Traffic(Generic[Key]):
 
     def _overflow(self, lane: Lane, token: Token[Key], bell: BellMaker) -> None:
         if self.rules.overflow is Overflow.DECLINE_NEW:
-            if token.follows:
-                token.bell = bell()
-            self.decline(lane, token, Refusal.FULL)
+            self.decline(lane, token, Refusal.FULL, lane.line[-1], bell)
             self._watch(lane, token.key)
         elif self.rules.overflow is Overflow.REPLACE_OLDEST:
-            displaced = lane.displace(token)
+            displaced = lane.line[1]
+            token.covers += displaced.covers
+            token.followers, displaced.followers = displaced.followers, None
+            self.decline(lane, displaced, Refusal.REPLACED, token, bell)
+            lane.displace(token)  # after it was told: nobody is left who waits for nothing
             self._let_wait(lane, token, bell)
-            _inherit(token, displaced)
-            self.decline(lane, displaced, Refusal.REPLACED)
-        elif token.follows:
-            token.bell = bell()
 
-    def decline(self, lane: Lane, token: AnyToken, refusal: Refusal) -> None:
-        """The token does not run; whoever is last in line covers it, and gives it the result if it wants one."""
-        covering = lane.line[-1] if lane.line else token
-        if refusal is not Refusal.BUSY and len(lane.line) > 1:
+    def decline(
+        self, lane: Lane, token: AnyToken, refusal: Refusal, covering: AnyToken | None = None, bell: BellMaker | None = None
+    ) -> None:
+        """The token does not run; ``covering`` does its work, and gives it the result if it wants one."""
+        if covering is not None and lane.waiters:
             covering.covers += 1
         lane.declined += 1
         self._count(refusal)
         token.refusal = refusal
-        if token.follows and refusal is not Refusal.BUSY:
+        if covering is not None and token.follows:
+            token.bell = token.bell or (bell() if bell else None)
             token.stage = Stage.FOLLOWING
-            covering.followers = [*(covering.followers or ()), token]
+            if covering.followers is None:
+                covering.followers = []
+            covering.followers.append(token)
         else:
-            if refusal is Refusal.REPLACED and token.bell is not None:
+            if token.bell is not None:
                 self.outbox.append((token.bell, token))
             token.stage = Stage.DECLINED
 
@@ -257,12 +259,6 @@ def _refuse_to_wait_for_oneself(lane: Lane, token: AnyToken, overflow: object) -
             f"key {token.key!r}: its owner asks again while it runs, and would wait for itself; "
             "offer() does not wait, and owner=None says that another will dequeue"
         )
-
-
-def _inherit(token: AnyToken, displaced: AnyToken) -> None:
-    token.covers += displaced.covers
-    token.followers = [*(token.followers or ()), *(displaced.followers or ())] or None
-    displaced.followers = None
 
 
 def _stop_following(lane: Lane, token: AnyToken) -> None:

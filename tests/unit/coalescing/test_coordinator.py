@@ -1,0 +1,478 @@
+"""What the coordinator answers, on one thread wherever that is enough."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from leaderq.coalescing import KeepIdle, Outcome, Overflow, QueueCoordinator, Refusal, Stage, State
+from leaderq.errors import ConfigurationError, CoordinatorClosed, WaitTimedOut, WouldDeadlock
+from leaderq.testing import eventually
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def waiting(coordinator: QueueCoordinator[str], count: int = 1) -> None:
+    eventually(lambda: coordinator.counters().waiting == count)
+
+
+def test_the_first_is_accepted_the_second_waits_and_the_third_is_declined(pool):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    first = coordinator.enqueue("k")
+    assert first and first.outcome is Outcome.ACCEPT and coordinator.state("k") is State.PROCESS
+    second = pool.submit(coordinator.enqueue, "k")
+    waiting(coordinator)
+    third = coordinator.enqueue("k")
+    assert not third and (third.outcome, third.refusal) == (Outcome.DECLINE, Refusal.FULL)
+    assert coordinator.state("k") is State.BLOCK and not second.done()
+    assert coordinator.dequeue(first) and not first
+    assert second.result() and second.result().outcome is Outcome.BLOCK and second.result().covers == 1
+    assert second.result().number > first.number
+    assert coordinator.dequeue(second.result()) and coordinator.state("k") is State.INIT
+
+
+def test_keys_do_not_meet():
+    coordinator: QueueCoordinator[object] = QueueCoordinator(stripes=1)
+    tokens = [coordinator.enqueue(key) for key in ("a", "b", 3, ("a", "b"), None)]
+    assert all(tokens)
+    assert all(coordinator.dequeue(token) for token in tokens)
+
+
+def test_a_key_that_cannot_be_hashed_is_refused_and_leaves_nothing():
+    coordinator: QueueCoordinator[object] = QueueCoordinator()
+    with pytest.raises(TypeError):
+        coordinator.enqueue([])
+    assert coordinator.counters().running == 0
+
+
+def test_without_waiters_the_second_is_declined():
+    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
+    first = coordinator.enqueue("k")
+    assert coordinator.enqueue("k").refusal is Refusal.FULL
+    coordinator.dequeue(first)
+    assert coordinator.enqueue("k").outcome is Outcome.ACCEPT
+
+
+def test_several_wait_and_run_in_the_order_in_which_they_came(pool):
+    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=3)
+    ran = []
+
+    def work(name: int) -> None:
+        with coordinator.hold("k", name) as token:
+            ran.append(token.value)
+
+    head = coordinator.enqueue("k", owner=None)
+    done = []
+    for name in range(3):
+        done.append(pool.submit(work, name))
+        waiting(coordinator, name + 1)
+    assert coordinator.enqueue("k").outcome is Outcome.DECLINE
+    coordinator.dequeue(head)
+    for each in done:
+        each.result()
+    assert ran == [0, 1, 2]
+
+
+def test_dequeuing_twice_or_for_another_changes_nothing(pool):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    first = coordinator.enqueue("k")
+    assert coordinator.dequeue(first)
+    second = coordinator.enqueue("k")
+    assert not coordinator.dequeue(first)
+    assert coordinator.is_current(second) and not coordinator.is_current(first)
+
+
+def test_a_key_is_dequeued_by_the_thread_that_runs_on_it_and_no_other(pool):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    assert not coordinator.dequeue("k")
+    token = coordinator.enqueue("k")
+    assert not pool.submit(coordinator.dequeue, "k").result() and token
+    assert coordinator.dequeue("k") and not token
+
+
+def test_whoever_waits_in_vain_is_told_and_waits_no_more():
+    coordinator: QueueCoordinator[str] = QueueCoordinator(wait_s=0.01)
+    head = coordinator.enqueue("k", owner=None)
+    with pytest.raises(WaitTimedOut, match=r"0\.01 s") as caught:
+        coordinator.enqueue("k")
+    assert caught.value.covers == 0 and coordinator.counters().counts.withdrawn == 1
+    assert coordinator.state("k") is State.PROCESS and head
+
+
+def test_whoever_gives_up_tells_how_many_relied_on_it(pool):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    coordinator.enqueue("k", owner=None)
+    patient = pool.submit(coordinator.enqueue, "k", wait_s=1.5)
+    waiting(coordinator)
+    assert [bool(coordinator.enqueue("k")) for _ in range(3)] == [False] * 3
+    with pytest.raises(WaitTimedOut, match="3 that relied on it") as caught:
+        patient.result()
+    assert caught.value.covers == 3
+
+
+def test_trying_never_waits_and_leaves_nothing_behind():
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    token = coordinator.try_enqueue("k")
+    assert token
+    assert coordinator.try_enqueue("k").refusal is Refusal.BUSY
+    assert coordinator.state("k") is State.PROCESS
+    coordinator.dequeue(token)
+    assert coordinator.state("k") is State.INIT
+
+
+class TestOffers:
+    def test_one_who_waits_is_called_when_its_turn_comes(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        called = []
+        first = coordinator.offer("k", called.append)
+        second = coordinator.offer("k", called.append)
+        assert (first.outcome, second.outcome, called) == (Outcome.ACCEPT, Outcome.BLOCK, [])
+        assert coordinator.offer("k", called.append).outcome is Outcome.DECLINE
+        coordinator.dequeue(first)
+        assert called == [second] and second
+
+    def test_a_withdrawn_offer_is_not_called(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        called = []
+        first = coordinator.offer("k", called.append)
+        second = coordinator.offer("k", called.append)
+        assert not coordinator.dequeue(second) and second.stage is Stage.WITHDRAWN
+        coordinator.dequeue(first)
+        assert called == [] and coordinator.state("k") is State.INIT
+
+    def test_one_whose_call_fails_gives_way_and_the_dequeuer_does_not_notice(self, caplog):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2)
+        called = []
+
+        def fail(token: object) -> None:
+            raise RuntimeError("no")
+
+        first = coordinator.offer("k", fail)
+        coordinator.offer("k", fail)
+        third = coordinator.offer("k", called.append)
+        assert coordinator.dequeue(first)
+        assert called == [third] and third
+        assert "given to the next" in caplog.text
+
+    def test_a_long_line_of_calls_that_dequeue_at_once_does_not_exhaust_the_stack(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=20_000)
+        head = coordinator.offer("k", coordinator.dequeue)
+        tokens = [coordinator.offer("k", coordinator.dequeue) for _ in range(3_000)]
+        coordinator.dequeue(head)
+        assert {token.stage for token in tokens} == {Stage.ENDED}
+
+    def test_a_call_may_ask_again(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        rounds = []
+
+        def again(token) -> None:
+            rounds.append(token.number)
+            if len(rounds) < 50:
+                assert coordinator.offer("k", again).outcome is Outcome.BLOCK
+            coordinator.dequeue(token)
+
+        head = coordinator.offer("k", again)
+        coordinator.offer("k", again)
+        coordinator.dequeue(head)
+        assert len(rounds) == 50 and coordinator.state("k") is State.INIT
+
+
+class TestReservations:
+    def test_a_future_is_done_when_the_turn_comes(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        first, second, third = (coordinator.reserve("k") for _ in range(3))
+        assert first.result(0) and not third.result(0) and not second.done()
+        coordinator.dequeue(first.result())
+        assert second.result(0)
+
+    def test_a_cancelled_future_waits_no_more(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        first, second = (coordinator.reserve("k") for _ in range(2))
+        assert second.cancel()
+        assert coordinator.state("k") is State.PROCESS
+        third = coordinator.reserve("k")
+        coordinator.dequeue(first.result(0))
+        assert third.result(0)
+
+    def test_a_future_that_waits_when_all_is_closed_raises(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        coordinator.reserve("k")
+        second = coordinator.reserve("k")
+        coordinator.drain(0)
+        with pytest.raises(CoordinatorClosed):
+            second.result(0)
+
+
+class TestScopes:
+    def test_a_scope_dequeues_at_its_end_also_if_it_fails(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        with pytest.raises(KeyError), coordinator.hold("k") as token:
+            assert token
+            raise KeyError
+        assert coordinator.state("k") is State.INIT
+
+    def test_a_declined_scope_disturbs_nobody(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
+        head = coordinator.enqueue("k")
+        with coordinator.hold("k") as token:
+            assert not token
+        assert head
+
+    def test_a_scope_can_be_entered_again_and_again(self):
+        scope = QueueCoordinator().hold("k")
+        for _ in range(3):
+            with scope as token:
+                assert token
+
+    def test_a_decorated_function_runs_once_at_a_time_for_each_key(self, pool):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
+        begun, end = threading.Event(), threading.Event()
+
+        @coordinator.coalesced(key=lambda name, **_: name, declined="declined")
+        def refresh(name: str, *, note: str = "") -> str:
+            """Refresh it."""
+            begun.set()
+            end.wait(10)
+            return f"{name} {note}"
+
+        assert refresh.__name__ == "refresh" and refresh.__doc__ == "Refresh it."
+        slow = pool.submit(refresh, "a", note="x")
+        assert begun.wait(10)
+        assert refresh("a") == "declined"
+        end.set()
+        assert slow.result() == "a x"
+        assert refresh("a", note="y") == "a y"
+
+
+class TestAskingForWhatOneHolds:
+    def test_it_is_an_error_at_once_to_wait_for_oneself(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        with coordinator.hold("k") as token:
+            for ask in (
+                coordinator.enqueue,
+                lambda key: coordinator.run(key, lambda: None),
+                lambda key: coordinator.hold(key).__enter__(),
+            ):
+                with pytest.raises(WouldDeadlock, match="wait for itself"):
+                    ask("k")
+            assert token and coordinator.state("k") is State.PROCESS
+        assert coordinator.state("k") is State.INIT
+
+    def test_where_another_waits_already_one_is_declined_like_anybody(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        with coordinator.hold("k"):
+            coordinator.offer("k", coordinator.dequeue)
+            assert coordinator.enqueue("k").refusal is Refusal.FULL
+
+    def test_to_replace_whoever_waits_would_be_to_wait(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=Overflow.REPLACE_OLDEST)
+        with coordinator.hold("k"):
+            offered = coordinator.offer("k", coordinator.dequeue)
+            with pytest.raises(WouldDeadlock):
+                coordinator.enqueue("k")
+            assert offered.stage is Stage.WAITING
+
+    def test_other_keys_and_ways_that_do_not_wait_are_free(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        with coordinator.hold("k"), coordinator.hold("other") as token:
+            assert token
+            assert not coordinator.try_enqueue("k")
+            later = coordinator.reserve("k")
+        assert later.result(0)
+
+    def test_a_request_of_nobody_waits_for_whoever_will_dequeue(self, pool):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        first = coordinator.enqueue("k", owner=None)
+        second = pool.submit(coordinator.enqueue, "k", owner=None)
+        waiting(coordinator)
+        coordinator.dequeue(first)
+        assert second.result()
+
+
+class TestOverflow:
+    def test_the_newest_replaces_the_one_that_waits(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=Overflow.REPLACE_OLDEST)
+        called = []
+        head, old, new = (coordinator.offer("k", called.append, value) for value in range(3))
+        assert called == [old] and (old.outcome, old.refusal) == (Outcome.DECLINE, Refusal.REPLACED)
+        assert new.covers == 1
+        newest = coordinator.offer("k", called.append)
+        assert newest.covers == 2 and called == [old, new]
+        coordinator.dequeue(head)
+        assert newest and called == [old, new, newest]
+
+    def test_of_several_the_longest_waiting_is_replaced(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2, overflow=Overflow.REPLACE_OLDEST)
+        called = []
+        head, old, middle, new = (coordinator.offer("k", called.append) for _ in range(4))
+        assert called == [old]
+        coordinator.dequeue(head)
+        assert middle and called == [old, middle]
+        coordinator.dequeue(middle)
+        assert new
+
+    def test_a_thread_that_waits_is_replaced_and_told(self, pool):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=Overflow.REPLACE_OLDEST)
+        head = coordinator.enqueue("k", owner=None)
+        old = pool.submit(coordinator.enqueue, "k")
+        waiting(coordinator)
+        new = pool.submit(coordinator.enqueue, "k")
+        assert old.result(10).refusal is Refusal.REPLACED
+        coordinator.dequeue(head)
+        assert new.result(10)
+
+    def test_values_are_merged_into_that_of_the_newest_who_waits(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=lambda waiting, new: waiting | new)
+        called = []
+        head = coordinator.offer("k", called.append, {0})
+        tail = coordinator.offer("k", called.append, {1})
+        for value in (2, 3):
+            assert coordinator.enqueue("k", {value}, owner=None).refusal is Refusal.MERGED
+        coordinator.dequeue(head)
+        assert called == [tail] and tail.value == {1, 2, 3} and tail.covers == 2
+
+    def test_a_merge_that_fails_is_the_newcomers_and_disturbs_nobody(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=lambda waiting, new: waiting + new)
+        head = coordinator.offer("k", print, 1)
+        tail = coordinator.offer("k", coordinator.dequeue, 1)
+        with pytest.raises(TypeError):
+            coordinator.enqueue("k", "x", owner=None)
+        assert tail.value == 1 and coordinator.dequeue(head)
+
+    def test_if_whoever_waited_begins_during_the_merge_the_newcomer_asks_again(self):
+        def merge(waiting: int, new: int) -> int:
+            coordinator.dequeue(head)
+            return waiting + new
+
+        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=merge)
+        head = coordinator.offer("k", print, 1)
+        tail = coordinator.offer("k", lambda token: None, 10)
+        late = coordinator.offer("k", print, 100)
+        assert tail and tail.value == 10
+        assert late.outcome is Outcome.BLOCK and late.value == 100
+
+
+class TestIdleKeys:
+    def test_a_key_is_forgotten_as_soon_as_nobody_works_on_it(self):
+        coordinator: QueueCoordinator[int] = QueueCoordinator()
+        for key in range(1000):
+            coordinator.dequeue(coordinator.enqueue(key))
+        assert all(not stripe.lanes and not stripe.idle for stripe in coordinator._stripes)
+        assert coordinator.counters_of(5) is None
+
+    def test_kept_keys_keep_their_counters_until_the_cap(self):
+        coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=3), stripes=1)
+        for key in (1, 2, 3, 1, 4):  # 2 was idle the longest when 4 came
+            coordinator.dequeue(coordinator.enqueue(key))
+        assert [key for key in range(5) if coordinator.counters_of(key)] == [1, 3, 4]
+        assert coordinator.counters_of(1).runs == 2
+        assert coordinator.counters().idle == 3 and coordinator.counters().counts.forgotten == 1
+
+    def test_a_sweep_forgets_what_was_idle_for_long(self):
+        now = [0.0]
+        coordinator: QueueCoordinator[str] = QueueCoordinator(idle=KeepIdle(cap=64, idle_s=10), clock=lambda: now[0])
+        for key in "ab":
+            coordinator.dequeue(coordinator.enqueue(key))
+            now[0] += 6
+        coordinator.enqueue("c")
+        coordinator.sweep()
+        assert [key for key in "abc" if coordinator.counters_of(key)] == ["b", "c"]
+
+    @pytest.mark.parametrize("stripes", [1, 64])
+    def test_never_more_idle_keys_are_kept_than_the_cap(self, stripes):
+        coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=100), stripes=stripes)
+        for key in range(1000):
+            coordinator.dequeue(coordinator.enqueue(key))
+            assert coordinator.counters().idle <= 100
+
+    def test_numbers_rise_although_the_key_was_forgotten(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        numbers = []
+        for _ in range(3):
+            with coordinator.hold("k") as token:
+                numbers.append(token.number)
+        assert numbers == sorted(set(numbers))
+
+
+class TestDraining:
+    def test_nothing_is_taken_any_more_but_whoever_waits_still_runs(self, pool):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        head = coordinator.enqueue("k")
+        tail = coordinator.offer("k", lambda token: None)
+        drained = pool.submit(coordinator.drain, 30)
+
+        def is_closed() -> bool:
+            try:
+                coordinator.dequeue(coordinator.try_enqueue("other"))
+            except CoordinatorClosed:
+                return True
+            return False
+
+        eventually(is_closed)
+        assert not drained.done()
+        coordinator.dequeue(head)
+        assert tail and not drained.done()
+        coordinator.dequeue(tail)
+        assert drained.result(10) == ()
+
+    def test_it_is_bounded_and_tells_who_still_runs_while_who_waits_is_told(self, pool):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        head = coordinator.enqueue("k", owner=None)
+        waits = pool.submit(coordinator.enqueue, "k")
+        waiting(coordinator)
+        assert coordinator.drain(0.01) == (head,)
+        with pytest.raises(CoordinatorClosed):
+            waits.result(10)
+        assert coordinator.dequeue(head)
+        assert coordinator.drain(0.01) == ()
+        assert coordinator.counters().counts.abandoned == 1
+
+    def test_a_coordinator_is_a_scope_that_drains(self):
+        with QueueCoordinator() as coordinator:
+            coordinator.dequeue(coordinator.enqueue("k"))
+        with pytest.raises(CoordinatorClosed):
+            coordinator.enqueue("k")
+
+
+def test_what_was_done_is_counted():
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    first = coordinator.enqueue("k")
+    second = coordinator.offer("k", lambda token: None)
+    coordinator.enqueue("k")
+    coordinator.try_enqueue("k")
+    counters = coordinator.counters()
+    assert (counters.running, counters.waiting, counters.accepted, counters.saved) == (1, 1, 1, 1)
+    assert (coordinator.counters_of("k").blocked, coordinator.counters_of("k").declined) == (1, 2)
+    coordinator.dequeue(first)
+    coordinator.dequeue(second)
+    counts = coordinator.counters().counts
+    assert (counts.runs, counts.promoted, counts.blocked, counts.declined, counts.busy) == (2, 1, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        ({"waiters": -1}, "waiters is -1"),
+        ({"waiters": 0, "overflow": Overflow.REPLACE_OLDEST}, "nobody waits"),
+        ({"overflow": "replace"}, "must be an Overflow"),
+        ({"stripes": 12}, "power of two"),
+        ({"wait_s": 0}, "wait_s is 0"),
+        ({"safe_timeout_s": -1}, "safe_timeout_s is -1"),
+        ({"idle": KeepIdle(10)}, "cap of idle keys is 10"),
+    ],
+)
+def test_rules_that_do_not_fit_together_are_refused(rules, problem):
+    with pytest.raises(ConfigurationError, match=problem):
+        QueueCoordinator(**rules)
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    with pytest.raises(ConfigurationError) as caught:
+        QueueCoordinator(waiters=-2, stripes=0, wait_s=-1)
+    assert len(caught.value.problems) == 3

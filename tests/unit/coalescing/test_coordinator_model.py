@@ -1,0 +1,208 @@
+"""The coordinator against a model, for any events: one runs, ``waiters`` wait, and every request either ran, was covered by a run that
+began after it came, was refused, or gave up. One thread, and a clock that the test turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from leaderq.coalescing import Debounce, KeepIdle, Outcome, Overflow, QueueCoordinator, Refusal, Stage, State, Token
+
+KEYS = st.sampled_from("ab")
+
+
+@dataclass
+class KeyModel:
+    """What ought to be: plain lists, no cleverness."""
+
+    head: Token[str] | None = None
+    began_s: float = 0.0
+    waiting: list[Token[str]] = field(default_factory=list)
+    first_s: float | None = None
+    due_s: float = 0.0
+
+
+class AnyEvents(RuleBasedStateMachine):
+    tokens: Bundle[Token[str]] = Bundle("tokens")
+
+    @initialize(
+        waiters=st.integers(0, 3),
+        overflow=st.sampled_from(["decline", "replace", "merge"]),
+        safe_timeout_s=st.sampled_from([None, 5.0]),
+        debounce=st.sampled_from([None, Debounce(2.0, 6.0)]),
+        idle=st.sampled_from([None, KeepIdle(cap=1, idle_s=4.0)]),
+    )
+    def begin(self, waiters, overflow, safe_timeout_s, debounce, idle) -> None:
+        self.now = 0.0
+        self.waiters = waiters
+        self.overflow = overflow if waiters else "decline"
+        self.safe_timeout_s = safe_timeout_s
+        self.debounce = debounce if waiters else None
+        self.model = {key: KeyModel() for key in "ab"}
+        self.called: list[Token[str]] = []
+        self.evicted: list[Token[str]] = []
+        self.expected_called: list[Token[str]] = []
+        self.expected_evicted: list[Token[str]] = []
+        self.all: list[Token[str]] = []
+        self.came: dict[Token[str], int] = {}
+        self.began: dict[Token[str], int] = {}
+        self.covered_by: dict[Token[str], Token[str]] = {}
+        self.steps = 0
+        rules: dict[str, Any] = {"decline": {}, "replace": {"overflow": Overflow.REPLACE_OLDEST}}
+        self.coordinator: QueueCoordinator[str] = QueueCoordinator(
+            waiters=waiters,
+            **rules.get(self.overflow, {"overflow": lambda waiting, new: waiting | new}),
+            safe_timeout_s=safe_timeout_s,
+            on_evicted=self.evicted.append,
+            debounce=self.debounce,
+            idle=idle,
+            clock=lambda: self.now,
+            background=False,
+            stripes=1,
+        )
+
+    # --- what the model does by itself ---
+
+    def runs(self, key: KeyModel, token: Token[str], *, waited: bool) -> None:
+        key.head, key.began_s, key.first_s = token, self.now, None
+        self.began[token] = self.steps
+        if waited:
+            self.expected_called.append(token)
+
+    def settle(self, key: KeyModel) -> None:
+        if key.head is not None and self.safe_timeout_s is not None and self.now >= key.began_s + self.safe_timeout_s:
+            self.expected_evicted.append(key.head)
+            key.head = None
+        if key.head is None and key.waiting and (key.first_s is None or self.now >= key.due_s):
+            self.runs(key, key.waiting.pop(0), waited=True)
+
+    # --- events ---
+
+    @rule(target=tokens, name=KEYS)
+    def somebody_offers(self, name: str) -> Token[str]:
+        self.steps += 1
+        key = self.model[name]
+        self.settle(key)
+        token = self.coordinator.offer(name, self.called.append, {self.steps})
+        self.all.append(token)
+        self.came[token] = self.steps
+        if self.debounce:
+            key.first_s = self.now if key.first_s is None else key.first_s
+            key.due_s = min(self.now + 2.0, key.first_s + 6.0)
+        if key.head is None and not key.waiting and not self.debounce:
+            assert token and token.outcome is Outcome.ACCEPT
+            self.runs(key, token, waited=False)
+        elif len(key.waiting) < self.waiters:
+            assert not token and token.outcome is Outcome.BLOCK
+            key.waiting.append(token)
+        elif self.overflow == "replace":
+            assert token.outcome is Outcome.BLOCK
+            displaced = key.waiting.pop(0)
+            assert displaced.refusal is Refusal.REPLACED
+            self.expected_called.append(displaced)
+            self.covered_by[displaced] = token
+            key.waiting.append(token)
+        else:
+            assert token.refusal is (Refusal.MERGED if self.overflow == "merge" else Refusal.FULL)
+            if self.waiters:
+                self.covered_by[token] = key.waiting[-1]
+            if self.overflow == "merge":
+                assert token.value <= key.waiting[-1].value
+        return token
+
+    @rule(name=KEYS)
+    def somebody_tries(self, name: str) -> None:
+        self.steps += 1
+        key = self.model[name]
+        self.settle(key)
+        token = self.coordinator.try_enqueue(name)
+        if key.head is None and not key.waiting and not self.debounce:
+            assert token
+            self.runs(key, token, waited=False)
+        else:
+            assert token.refusal is Refusal.BUSY
+
+    @rule(name=KEYS)
+    def whoever_runs_is_done(self, name: str) -> None:
+        self.steps += 1
+        key = self.model[name]
+        if key.head is not None:
+            assert self.coordinator.dequeue(key.head)
+            key.head = None
+            self.settle(key)
+
+    @rule(token=tokens)
+    def anybody_dequeues(self, token: Token[str]) -> None:
+        self.steps += 1
+        key = self.model[token.key]
+        assert self.coordinator.dequeue(token) is (token is key.head)
+        if token is key.head:
+            key.head = None
+        if token in key.waiting:
+            key.waiting.remove(token)
+            assert token.stage is Stage.WITHDRAWN
+        self.settle(key)
+        if key.head is None and not key.waiting:
+            key.first_s = None
+
+    @rule(seconds=st.sampled_from([0.5, 2.0, 5.0, 7.0]))
+    def time_goes_by(self, seconds: float) -> None:
+        self.steps += 1
+        self.now += seconds
+
+    @rule()
+    def a_sweep(self) -> None:
+        self.steps += 1
+        self.coordinator.sweep()
+        for key in self.model.values():
+            self.settle(key)
+
+    # --- what always holds ---
+
+    @invariant()
+    def each_key_stands_as_it_ought_to(self) -> None:
+        for name, key in getattr(self, "model", {}).items():
+            if key.head is None and not key.waiting:
+                key.first_s = None
+            current = [token for token in self.all if token.key == name and token]
+            assert [key.head] == current or (key.head not in self.all and not current)
+            assert len(key.waiting) <= self.waiters
+            assert all(token.stage is Stage.WAITING for token in key.waiting)
+            stands = State.BLOCK if key.waiting else State.PROCESS if key.head is not None else State.INIT
+            assert self.coordinator.state(name) is stands
+
+    @invariant()
+    def whoever_is_concerned_was_called_once_and_nobody_else(self) -> None:
+        assert sorted(map(id, getattr(self, "called", []))) == sorted(map(id, getattr(self, "expected_called", [])))
+        assert getattr(self, "evicted", []) == getattr(self, "expected_evicted", [])
+
+    @invariant()
+    def all_is_counted(self) -> None:
+        if hasattr(self, "model"):
+            counters = self.coordinator.counters()
+            assert counters.running == sum(key.head is not None for key in self.model.values())
+            assert counters.waiting == sum(len(key.waiting) for key in self.model.values())
+            assert counters.counts.runs == len(self.began) and counters.counts.evicted == len(self.evicted)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        self.now += 100.0 if self.debounce else 0.0
+        for name in [*"ab"] * 6:
+            self.a_sweep()
+            self.whoever_runs_is_done(name)
+        assert self.coordinator.counters().running == self.coordinator.counters().waiting == 0
+        for declined, covering in self.covered_by.items():
+            while covering in self.covered_by:  # replaced itself
+                covering = self.covered_by[covering]
+            gave_up = covering.stage is Stage.WITHDRAWN
+            assert gave_up or self.began[covering] >= self.came[declined], (declined, covering)
+        assert self.coordinator.drain(0) == ()
+
+
+TestAnyEvents = AnyEvents.TestCase
+TestAnyEvents.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -1,0 +1,300 @@
+"""Many threads at once: what they saw, and what the automata went through, event by event."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from leaderq.coalescing import Debounce, KeepIdle, Outcome, Overflow, QueueCoordinator, Refusal, Stage, Token, stripe
+from leaderq.coalescing.lane import Lane
+from leaderq.errors import WaitTimedOut
+
+KEYS = "abcde"
+Line = tuple[Token[str], ...]
+
+
+@pytest.fixture(autouse=True)
+def _switch_often() -> Iterator[None]:
+    """Else a thread does all it has to do before the next one gets the interpreter."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.000_01)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def history(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[str, Line, Line]]]:
+    """Each event of each automaton, in order, since it is written down under the lock: what happened, the line before, the line after."""
+    events: dict[str, list[tuple[str, Line, Line]]] = defaultdict(list)
+
+    class Recorded(Lane):
+        __slots__ = ()
+
+        def enqueue(self, owner):
+            before = self.line
+            outcome = super().enqueue(owner)
+            events[owner.key].append((outcome.value, before, self.line))
+            return outcome
+
+        def displace(self, owner):
+            before = self.line
+            displaced = super().displace(owner)
+            events[owner.key].append(("displace", before, self.line))
+            return displaced
+
+        def dequeue(self, owner):
+            before = self.line
+            departure = super().dequeue(owner)
+            events[owner.key].append((departure.value, before, self.line))
+            return departure
+
+    monkeypatch.setattr(stripe, "Lane", Recorded)
+    return events
+
+
+def check(history: dict[str, list[tuple[str, Line, Line]]], waiters: int) -> None:
+    """Never two running: the head changes only by leaving. Never more than ``waiters`` waiting. Nobody overtakes."""
+    for events in history.values():
+        line: Line = ()
+        for what, before, after in events:
+            if what == "accept" and not before:
+                line = ()  # the key was forgotten in between
+            assert before == line, "somebody changed the line without an event"
+            assert len(after) <= waiters + 1
+            if what in ("block", "decline", "displace"):
+                assert after[0] is before[0], "the head was put out"
+            if what == "handed over":
+                assert after == before[1:]
+            line = after
+        assert line == ()
+
+
+@dataclass
+class Ran:
+    """What one thread saw of one request."""
+
+    key: str
+    asked: int
+    outcome: Outcome
+    refusal: Refusal | None = None
+    began: int = 0
+    ended: int = 0
+    number: int = 0
+
+
+@dataclass
+class Crowd:
+    """Threads that work on keys, and a guard that notices if two do at once."""
+
+    coordinator: QueueCoordinator[str]
+    ways: list[Callable[[Crowd, str], None]]
+    ticks: Iterator[int] = field(default_factory=itertools.count)
+    seen: list[Ran] = field(default_factory=list)
+    inside: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KEYS, 0))
+    faults: list[str] = field(default_factory=list)
+
+    def work(self, token: Token[str], asked: int) -> None:
+        ran = Ran(token.key, asked, token.outcome, token.refusal, number=token.number)
+        if token:
+            ran.began = next(self.ticks)
+            self.inside[token.key] += 1
+            if self.inside[token.key] != 1:
+                self.faults.append(f"{self.inside[token.key]} inside of {token.key}")
+            if random.random() < 0.3:
+                time.sleep(0)
+            self.inside[token.key] -= 1
+            ran.ended = next(self.ticks)
+        self.seen.append(ran)
+
+    def run(self, threads: int, rounds: int) -> None:
+        begin = threading.Barrier(threads)
+
+        def life() -> None:
+            begin.wait(30)
+            for _ in range(rounds):
+                random.choice(self.ways)(self, random.choice(KEYS))
+
+        crowd = [threading.Thread(target=life, daemon=True) for _ in range(threads)]
+        for each in crowd:
+            each.start()
+        for each in crowd:
+            each.join(120)
+            assert not each.is_alive(), "a thread is stuck"
+        assert self.faults == []
+
+
+def by_hand(crowd: Crowd, key: str) -> None:
+    asked = next(crowd.ticks)
+    token = crowd.coordinator.enqueue(key, {asked})
+    crowd.work(token, asked)
+    if token:
+        assert crowd.coordinator.dequeue(token)
+
+
+def in_a_scope(crowd: Crowd, key: str) -> None:
+    asked = next(crowd.ticks)
+    with crowd.coordinator.hold(key, {asked}) as token:
+        crowd.work(token, asked)
+
+
+def without_waiting(crowd: Crowd, key: str) -> None:
+    token = crowd.coordinator.try_enqueue(key)
+    if token:
+        crowd.work(token, next(crowd.ticks))
+        crowd.coordinator.dequeue(token)
+
+
+def called_back(crowd: Crowd, key: str) -> None:
+    def turn(token: Token[str]) -> None:
+        crowd.work(token, asked)
+        crowd.coordinator.dequeue(token)
+
+    asked = next(crowd.ticks)
+    token = crowd.coordinator.offer(key, turn, {asked})
+    if token.bell is None:
+        turn(token)
+
+
+def impatiently(crowd: Crowd, key: str) -> None:
+    asked = next(crowd.ticks)
+    try:
+        token = crowd.coordinator.enqueue(key, {asked}, wait_s=0.000_1)
+    except WaitTimedOut:
+        return
+    crowd.work(token, asked)
+    crowd.coordinator.dequeue(token)
+
+
+def with_a_future(crowd: Crowd, key: str) -> None:
+    asked = next(crowd.ticks)
+    future = crowd.coordinator.reserve(key, {asked})
+    if not future.cancel():
+        token = future.result(30)
+        crowd.work(token, asked)
+        crowd.coordinator.dequeue(token)
+
+
+ALL_WAYS = [by_hand, in_a_scope, without_waiting, called_back, impatiently, with_a_future]
+
+
+@pytest.mark.parametrize("waiters", [0, 1, 3])
+def test_a_hundred_threads_never_run_two_at_once_nor_wait_more_than_they_may(history, waiters):
+    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=waiters, stripes=4)
+    crowd = Crowd(coordinator, [by_hand, in_a_scope])
+    crowd.run(threads=100, rounds=40)
+    check(history, waiters)
+    assert coordinator.drain(10) == ()
+    counters = coordinator.counters()
+    assert counters.accepted + counters.counts.promoted + counters.counts.declined == len(crowd.seen) == 4_000
+    for key in KEYS:
+        runs = sorted((ran.began, ran.ended, ran.number) for ran in crowd.seen if ran.key == key and ran.began)
+        assert all(first[1] < second[0] and first[2] < second[2] for first, second in itertools.pairwise(runs))
+        last = runs[-1][0]
+        if waiters:
+            assert all(ran.asked < last for ran in crowd.seen if ran.key == key and ran.refusal is Refusal.FULL)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {},
+        {"waiters": 2, "overflow": Overflow.REPLACE_OLDEST},
+        {"overflow": lambda waiting, new: waiting | new},
+        {"idle": KeepIdle(cap=4), "stripes": 1},
+        {"debounce": Debounce(0.000_2, 0.001)},
+    ],
+    ids=["plain", "replace", "merge", "idle", "debounce"],
+)
+def test_all_forms_compete_for_the_same_keys(history, rules):
+    coordinator: QueueCoordinator[str] = QueueCoordinator(**{"stripes": 2, **rules})
+    crowd = Crowd(coordinator, ALL_WAYS)
+    crowd.run(threads=30, rounds=40)
+    assert coordinator.drain(30) == ()
+    if "debounce" not in rules:  # the quiet is put first between two events
+        check(history, rules.get("waiters", 1))
+    counters = coordinator.counters()
+    assert (counters.running, counters.waiting) == (0, 0)
+
+
+def test_evicted_owners_lose_their_token_exactly_once_and_nobody_is_stuck():
+    """Owners outlive the safe time-out, or forget to dequeue, at random."""
+    evicted: list[Token[str]] = []
+    coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=0.002, on_evicted=evicted.append, stripes=2)
+    refused: list[Token[str]] = []
+    forgotten: list[Token[str]] = []
+
+    def carelessly(crowd: Crowd, key: str) -> None:
+        token = coordinator.enqueue(key, owner=None)
+        if token.outcome is Outcome.DECLINE:  # it may be evicted before we even look
+            return
+        fate = random.random()
+        if fate < 0.2:
+            forgotten.append(token)
+            return
+        if fate < 0.4:
+            time.sleep(0.003)
+        if not coordinator.dequeue(token):
+            refused.append(token)
+
+    Crowd(coordinator, [carelessly]).run(threads=30, rounds=30)
+    time.sleep(0.003)
+    coordinator.sweep()
+    assert coordinator.drain(10) == ()
+    assert {token.stage for token in evicted} == {Stage.EVICTED}
+    assert sorted(map(id, evicted)) == sorted(map(id, [*refused, *forgotten]))
+    assert coordinator.counters().counts.evicted == len(evicted) > 0
+
+
+def test_every_caller_gets_the_result_of_a_run_that_began_after_it_asked():
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    ticks = itertools.count()
+    faults: list[tuple[int, int]] = []
+    runs: list[int] = []
+
+    def compute() -> int:
+        began = next(ticks)
+        runs.append(began)
+        time.sleep(0.000_1)
+        return began
+
+    def ask(_: Crowd, key: str) -> None:
+        asked = next(ticks)
+        began = coordinator.run(key, compute)
+        if began < asked:
+            faults.append((asked, began))
+
+    Crowd(coordinator, [ask]).run(threads=50, rounds=20)
+    assert faults == []
+    assert coordinator.drain(10) == ()
+    assert len(runs) + coordinator.counters().counts.shared == 1_000
+    assert len(runs) < 1_000
+
+
+def test_closing_in_the_middle_lets_nobody_wait_for_ever():
+    for _ in range(10):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=3, stripes=2)
+        ended = []
+
+        def live(coordinator: QueueCoordinator[str] = coordinator, ended: list[object] = ended) -> None:
+            try:
+                while True:
+                    with coordinator.hold(random.choice(KEYS)):
+                        time.sleep(0)
+            except Exception as exc:
+                ended.append(type(exc).__name__)
+
+        threads = [threading.Thread(target=live, daemon=True) for _ in range(12)]
+        for each in threads:
+            each.start()
+        assert coordinator.drain(30) == ()
+        for each in threads:
+            each.join(30)
+        assert ended == ["CoordinatorClosed"] * 12
