@@ -17,6 +17,7 @@ from typing import Final
 
 from leaderq.errors import JournalSlow
 from leaderq.producing.journal.batch import Batch, contained
+from leaderq.producing.journal.segment_header import HEADER_BYTES
 
 GROUP_BYTES: Final = 2 << 20
 """A batch that has so many bytes is joined by nobody else."""
@@ -91,6 +92,7 @@ class Committer:
         batch = self._line[-1] if self._line else None
         if batch is None or batch.sync or batch.size >= GROUP_BYTES:
             batch = Batch()
+            batch.size = HEADER_BYTES  # it may have to begin a segment
             self.line_up(batch)
         payloads = batch.payloads
         position = len(payloads)

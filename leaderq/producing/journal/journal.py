@@ -62,8 +62,8 @@ class Journal:
     Opening it recovers whatever is in ``directory`` (made if it is not there); :attr:`report` tells what was found.
 
     ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: what the segment files may take in all, files set
-    aside not counted; ``reserve_bytes``: what must stay free on the file system. ``ttl_s``: after how long a record expires unless ``append`` says
-    otherwise. ``clock``: seconds of the epoch. ``on_expired`` gets each expired record, once, from the thread that reads.
+    aside not counted; ``reserve_bytes``: what must stay free on the file system. ``ttl_s``: after how long a record expires unless
+    ``append`` says otherwise. ``clock``: seconds of the epoch. ``on_expired`` gets each expired record, once, from the thread that reads.
 
     *Guarantees:* what :meth:`append` returned for is read after any crash the policy covers, after what was appended before it. Ids rise,
     and none is given twice, not even after all was acknowledged and the process restarted. What cannot be read is reported and
@@ -128,6 +128,8 @@ class Journal:
             reserve_bytes=self._reserve_bytes,
             clock=self._clock,
             next_id=first.next_id,
+            previous=first.previous,
+            stamp=first.stamp,
         )
         self._acks = Acknowledging(
             gate,
@@ -141,8 +143,7 @@ class Journal:
         self._reader = Reader(disk, gate, shelf, self._acks.lose)
         self._keeper.next_id = lambda: self._store.next_id
         self._keeper.forget = self._reader.forget
-        self._keeper.save()
-        self._store.begin(*first.previous)
+        self._store.begin(self._keeper)
         self._committer = self._acks.committer = Committer(
             gate,
             store=self._store.store,
@@ -167,7 +168,7 @@ class Journal:
             self._admit(batch.size, timeout_s)
             if not (is_own := self._committer.write(batch)):
                 self._refuse_to_wait_for_myself()
-                batch, position = self._committer.join(batch.payloads[0], batch.size, batch.expiries.get(0))
+                batch, position = self._committer.join(batch.payloads[0], batch.size - HEADER_BYTES, batch.expiries.get(0))
                 signal = batch.signal()
         if is_own:
             self._committer.written(batch)
@@ -191,8 +192,8 @@ class Journal:
         """Have one record stored in the background, in the order of the calls.
 
         ``on_durable(id, error)`` is called once: with the id when the record is as durable as the policy says, or with ``None`` and
-        the error for which it is not stored. It is called in the writer's thread, and must neither take long nor call what waits for the writer
-        (``append``, ``flush``: these raise ``WouldDeadlock`` there). Waits only while 16 MiB are on their way to the disk.
+        the error for which it is not stored. It is called in the writer's thread, and must neither take long nor call what waits for
+        the writer (``append``, ``flush``: these raise ``WouldDeadlock`` there). Waits only while 16 MiB are on their way to the disk.
 
         :raises JournalFull: the cap is reached; other reasons are told to ``on_durable``.
         :raises JournalSlow: no room came in time; nothing was stored.
@@ -207,9 +208,14 @@ class Journal:
         committer = self._committer
         with self._gate:
             # The usual case without a call: this is what a producer does for each of its messages.
-            if self._closed or self._max_bytes is not None or committer.waiting_bytes > WAITING_BYTES or not self._lock.is_held:
+            if (
+                self._closed
+                or self._max_bytes is not None
+                or committer.waiting_bytes > WAITING_BYTES
+                or not self._lock.is_held
+            ):
                 self._admit(size, timeout_s)
-            batch, position = committer.join(data, size, expires_us)
+            batch, position = committer.join(data, size - HEADER_BYTES, expires_us)
             if on_durable is not None:
                 batch.positions.append(position)
                 batch.callbacks.append(on_durable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ class First:
 
     shelf: Shelf
     next_id: int
+    stamp: int
     sequence: int
     previous: tuple[int, int, int]
     report: RecoveryReport
@@ -65,6 +67,7 @@ def _recovered(disk: Disk, directory: Path, began: float) -> First:
     return First(
         shelf,
         work.next_id,
+        found.stamp if found.stamp is not None else secrets.randbits(32),
         max((slot.sequence for slot in existing), default=0),
         (last.first_id, last.records, last.size) if last else (0, 0, 0),
         report,

@@ -5,7 +5,7 @@
     length u32 | crc32 u32 | id u64 | appended u64 (microseconds of the epoch) | flags u8, mark 3 bytes | payload
 
 All little-endian. The checksum covers everything but itself: it is started with ``salt ^ length`` and runs over what follows it.
-The salt is made of the segment's first id, so that bytes of another segment, or of a journal kept as a payload in this one, are no
+The salt is made of the segment's name, so that bytes of another segment, or of a journal kept as a payload in this one, are no
 records here. The mark lets a reader find the next record behind a spoilt one. With the flag :data:`EXPIRES` the payload begins with
 the instant of expiry, u64 microseconds of the epoch.
 """
@@ -67,9 +67,9 @@ class Parsed:
     needs: int
 
 
-def salt_of(first_id: int) -> int:
-    """What checksums in the segment that begins with this id are started with."""
-    return crc32(_ID.pack(first_id))
+def salt_of(first_id: int, stamp: int) -> int:
+    """What checksums in the segment of this name are started with."""
+    return crc32(_ID.pack(first_id), stamp)
 
 
 def encode(

@@ -26,6 +26,7 @@ since the cursor was saved. What is spoilt in complete segments is found when th
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -38,7 +39,7 @@ from leaderq.producing.journal.record import HEAD_BYTES
 from leaderq.producing.journal.report import Damage
 from leaderq.producing.journal.scanning import WINDOW
 from leaderq.producing.journal.segment import Segment
-from leaderq.producing.journal.segment_header import BAD, HEADER_BYTES
+from leaderq.producing.journal.segment_header import BAD, HEADER_BYTES, set_aside_id
 from leaderq.producing.journal.survey import SegmentFile, Survey, scan_file
 
 LEAP: Final = 1 << 20
@@ -79,7 +80,7 @@ class Recovery:
         if file.is_stub and known is None:
             self.torn_bytes += file.size
             return self.disk.remove(file.path)
-        segment = Segment(self.directory, file.first_id, sealed=True, marks=known.marks if known else Marks())
+        segment = Segment(self.directory, file.first_id, file.stamp, sealed=True, marks=known.marks if known else Marks())
         segment.damaged = known is not None and known.damaged
         if file.header is None:
             segment.damaged = True
@@ -97,7 +98,7 @@ class Recovery:
         records, _ = self.found.complete.get(file.first_id, (0, 0))
         lost = (file.first_id, file.first_id + records - 1) if records else None
         self.damages.append(Damage(file.path.name, reason, 0, file.size, lost))
-        self.next_id = max(self.next_id, file.first_id + file.size // HEAD_BYTES + 1)
+        self.next_id = max(self.next_id, file.first_id + (records or file.size // HEAD_BYTES + 1))
         set_aside(self.disk, file.path)
 
     def _read_through(
@@ -121,10 +122,13 @@ class Recovery:
             segment.records = promised
             self._hurt(segment, Damage(file.path.name, "its end is missing or spoilt", scanned.size, tail, lost))
         elif tail and not segment.damaged:
-            self._cut(file, scanned.size)
+            segment.damaged = not self._cut(file, scanned.size)
 
-    def _cut(self, file: SegmentFile, end: int) -> None:
-        """Cut a torn tail off; a killed process never leaves a whole record that does not check, so such a one is kept."""
+    def _cut(self, file: SegmentFile, end: int) -> bool:
+        """Cut a torn tail off; a killed process never leaves a whole record that does not check, so such a one is kept.
+
+        Gives ``False`` if there is no room to keep it: then the whole file is.
+        """
         self.torn_bytes += file.size - end
         fd = self.disk.open(file.path, writable=True)
         try:
@@ -133,8 +137,13 @@ class Recovery:
                 self._keep_tail(file, fd, end)
             self.disk.truncate(fd, end)
             self.disk.sync(fd)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return False
         finally:
             self.disk.close(fd)
+        return True
 
     def _keep_tail(self, file: SegmentFile, fd: int, end: int) -> None:
         target, number = file.path.with_name(f"{file.path.name}.tail{BAD}"), 1
@@ -172,20 +181,19 @@ class Recovery:
         self.next_id = max(self.next_id, known.first_id + known.records)
         if known.records > known.marks.count:
             lost = (known.first_id + known.marks.front, known.first_id + known.records - 1)
-            self.damages.append(Damage(f"{known.first_id:020d}.seg", "the file is gone", 0, known.size, lost))
+            self.damages.append(Damage(f"{known.first_id:020d}-*.seg", "the file is gone", 0, known.size, lost))
 
     def _first_free_id(self) -> int:
         """The least id that was certainly never given out, as far as cursor and set-aside files tell."""
         bounds = [self.next_id]
-        for path in self.found.bad:
-            bounds.append(int(path.name[:20]) + path.stat().st_size // HEAD_BYTES + 1)
         cursor = self.found.cursor
         if cursor is not None:
             bounds.append(cursor.next_id)
             if not cursor.clean and not self._same_boot():
                 bounds.append(cursor.reserved)
         elif not self.found.is_new:
-            bounds.append(self.next_id + LEAP)
+            bad = [(set_aside_id(path.name) or 0) + path.stat().st_size // HEAD_BYTES for path in self.found.bad]
+            bounds.append(max([self.next_id, *bad]) + LEAP)
         return max(bounds)
 
     def _same_boot(self) -> bool:

@@ -26,6 +26,7 @@ class Segment:
         self,
         directory: Path,
         first_id: int,
+        stamp: int,
         *,
         records: int = 0,
         size: int = HEADER_BYTES,
@@ -34,13 +35,13 @@ class Segment:
         damaged: bool = False,
     ) -> None:
         self.first_id = first_id
-        self.path = directory / segment_name(first_id)
+        self.path = directory / segment_name(first_id, stamp)
         self.records = records
         self.size = size
         self.marks = marks or Marks()
         self.sealed = sealed
         self.damaged = damaged
-        self.salt = salt_of(first_id)
+        self.salt = salt_of(first_id, stamp)
         self.waypoints: list[tuple[int, int]] = []
 
     @property

@@ -22,7 +22,7 @@ VERSION: Final = 1
 _FIELDS: Final = struct.Struct("<8sHHIQQQQQ")
 _CRC: Final = struct.Struct("<I")
 HEADER_BYTES: Final = _FIELDS.size + _CRC.size
-_NAME: Final = re.compile(r"(\d{20})\.seg")
+_NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{8})\.seg")
 BAD: Final = ".bad"
 
 
@@ -63,12 +63,20 @@ def decode(data: bytes) -> SegmentHeader | None:
     return SegmentHeader(first, previous, records, size, created, version)
 
 
-def segment_name(first_id: int) -> str:
-    """The file name of the segment that begins with this id; names sort as their ids do, up to the last there can be."""
-    return f"{first_id:020d}.seg"
+def segment_name(first_id: int, stamp: int) -> str:
+    """The file name of the segment that begins with this id; names sort as their ids do, up to the last there can be.
+
+    The stamp is a number that a journal drew when it was new. It is in the name since what is in the file may be spoilt.
+    """
+    return f"{first_id:020d}-{stamp:08x}.seg"
 
 
-def first_id_of(name: str) -> int | None:
-    """The id in a segment's file name; ``None`` for every other name, set-aside segments among them."""
+def parse_name(name: str) -> tuple[int, int] | None:
+    """First id and stamp of a segment's file name; ``None`` for every other name, set-aside segments among them."""
     match = _NAME.fullmatch(name)
-    return int(match[1]) if match else None
+    return (int(match[1]), int(match[2], 16)) if match else None
+
+
+def set_aside_id(name: str) -> int | None:
+    """The first id of a segment, or of a tail, that was set aside; ``None`` for every other name."""
+    return int(name[:20]) if name.endswith(BAD) and name[:20].isdigit() else None

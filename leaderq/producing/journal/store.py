@@ -53,13 +53,16 @@ class Store:
         reserve_bytes: int,
         clock: Callable[[], float],
         next_id: int,
+        previous: tuple[int, int, int],
+        stamp: int,
     ) -> None:
         self._disk, self._directory, self._gate = disk, directory, gate
         self._shelf, self._keeper, self._counters = shelf, keeper, counters
         self._policy, self._segment_bytes, self._reserve_bytes = policy, segment_bytes, reserve_bytes
         self._clock = clock
-        self._tape = Tape(disk, directory)
+        self._tape = Tape(disk, directory, stamp)
         self.next_id = next_id
+        self._previous = previous
         self._unsynced = 0
         self._failure: OSError | None = None
 
@@ -191,28 +194,31 @@ class Store:
         if not isinstance(self._policy, NoSync):
             self.sync()
         old = self._tape.segment
-        header = SegmentHeader(self.next_id, created_us=int(self._clock() * 1e6))
         if old is not None and old.records:
-            header = SegmentHeader(self.next_id, old.first_id, old.records, old.size, header.created_us)
-        if old is not None and not old.records:
+            self._previous = (old.first_id, old.records, old.size)
+        elif old is not None:
             with self._gate:
                 self._shelf.remove(old)  # a file of no record gives way to one of the same name
+            self._tape.close()
             self._disk.remove(old.path)
-        segment = self._tape.begin(header)
+        segment = self._tape.begin(SegmentHeader(self.next_id, *self._previous, int(self._clock() * 1e6)))
         with self._gate:
             if old is not None:
                 old.sealed = True
             self._shelf.add(segment)
 
-    def begin(self, previous_first_id: int, previous_records: int, previous_bytes: int) -> None:
-        """Begin the first segment after opening.
+    def begin(self, keeper: Keeper) -> None:
+        """What a journal begins with after opening: what is done with goes, the cursor is saved, there is a segment to write to.
 
-        :raises OSError: it could not be made.
+        :raises OSError: it cannot be, for another reason than a full disk: that must not keep anybody from reading.
         """
-        header = SegmentHeader(self.next_id, previous_first_id, previous_records, previous_bytes, int(self._clock() * 1e6))
-        segment = self._tape.begin(header)
-        with self._gate:
-            self._shelf.add(segment)
+        for step in (keeper.tidy, self.roll):
+            try:
+                step()
+            except OSError as error:
+                if error.errno not in _NO_SPACE:
+                    raise
+                log.warning("journal: no space is left for %s; what is in it can be read", self._directory)
 
     @property
     def current(self) -> Segment | None:

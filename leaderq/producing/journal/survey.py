@@ -11,7 +11,7 @@ from leaderq.producing.journal.cursor import Cursor, Known, newest, read_slots
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.record import HEAD_BYTES, salt_of
 from leaderq.producing.journal.scanning import Run, Span, Spoilt, scan
-from leaderq.producing.journal.segment_header import BAD, HEADER_BYTES, VERSION, SegmentHeader, decode, first_id_of
+from leaderq.producing.journal.segment_header import HEADER_BYTES, VERSION, SegmentHeader, decode, parse_name, set_aside_id
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class SegmentFile:
     """A segment's file as it lies there; ``header`` is ``None`` if it is torn or spoilt."""
 
     first_id: int
+    stamp: int
     path: Path
     size: int
     header: SegmentHeader | None
@@ -45,6 +46,11 @@ class Survey:
     complete: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
+    def stamp(self) -> int | None:
+        """The journal's stamp, if a file tells it."""
+        return self.files[-1].stamp if self.files else None
+
+    @property
     def bad_slots(self) -> int:
         """Cursor slots torn or spoilt. The second of a journal that never saved twice holds zeros, which is not counted."""
         return sum(slot is None for slot in self.slots)
@@ -64,7 +70,7 @@ class Survey:
 
     def vanished(self) -> Iterator[Known]:
         """Segments that the cursor knows and that are neither here nor set aside."""
-        here = {file.first_id for file in self.files} | {int(path.name[:20]) for path in self.bad}
+        here = {file.first_id for file in self.files} | {set_aside_id(path.name) for path in self.bad}
         for known in self.cursor.segments.values() if self.cursor else ():
             if known.first_id not in here:
                 yield known
@@ -77,17 +83,16 @@ def survey(disk: Disk, directory: Path) -> Survey:
     """
     files, bad = [], []
     for path in sorted(directory.iterdir()):
-        first_id = first_id_of(path.name)
-        if first_id is not None:
-            files.append(_segment_file(disk, path, first_id))
-        elif path.name.endswith(BAD) and path.name[:20].isdigit():
+        if (name := parse_name(path.name)) is not None:
+            files.append(_segment_file(disk, path, *name))
+        elif set_aside_id(path.name) is not None:
             bad.append(path)
     slots = read_slots(disk, directory)
     cursor = newest(slots)
     return Survey(files, bad, slots, cursor, _complete(files, cursor))
 
 
-def _segment_file(disk: Disk, path: Path, first_id: int) -> SegmentFile:
+def _segment_file(disk: Disk, path: Path, first_id: int, stamp: int) -> SegmentFile:
     fd = disk.open(path)
     try:
         header = decode(disk.read(fd, HEADER_BYTES, 0))
@@ -95,7 +100,7 @@ def _segment_file(disk: Disk, path: Path, first_id: int) -> SegmentFile:
         disk.close(fd)
     if header is not None and header.first_id != first_id:
         header = None
-    return SegmentFile(first_id, path, path.stat().st_size, header)
+    return SegmentFile(first_id, stamp, path, path.stat().st_size, header)
 
 
 def _complete(files: list[SegmentFile], cursor: Cursor | None) -> dict[int, tuple[int, int]]:
@@ -133,7 +138,7 @@ def scan_file(disk: Disk, file: SegmentFile, *, start_id: int | None = None, sta
     next_id = start_id or file.first_id
     fd = disk.open(file.path)
     try:
-        span = Span(start, file.size, salt_of(file.first_id), next_id, next_id + file.size // HEAD_BYTES)
+        span = Span(start, file.size, salt_of(file.first_id, file.stamp), next_id, next_id + file.size // HEAD_BYTES)
         result = Scanned(next_id - file.first_id, min(start, file.size))
         pending: list[Spoilt] = []
         for found in scan(partial(disk.read, fd), span):

@@ -17,12 +17,13 @@ from leaderq.producing.journal.segment_header import HEADER_BYTES, SegmentHeader
 class Tape:
     """Writes at the end of a file, and leaves nothing behind of a write that failed."""
 
-    def __init__(self, disk: Disk, directory: Path) -> None:
+    def __init__(self, disk: Disk, directory: Path, stamp: int) -> None:
         self.segment: Segment | None = None
         self.end = 0
         """The offset behind the last record."""
         self._disk = disk
         self._directory = directory
+        self._stamp = stamp
         self._fd = -1
         self._is_sound = False
 
@@ -35,7 +36,7 @@ class Tape:
 
         :raises OSError: it could not be made; the old file goes on, if it is sound.
         """
-        segment = Segment(self._directory, header.first_id)
+        segment = Segment(self._directory, header.first_id, self._stamp)
         fd = self._created(segment.path, header.encode())
         self.close()
         self._fd, self.segment, self.end, self._is_sound = fd, segment, HEADER_BYTES, True
@@ -95,6 +96,7 @@ class Tape:
             os.close(self._fd)
             self._fd = -1
         self._is_sound = False
+        self.segment = None
 
 
 def _try_to_remove(disk: Disk, path: Path) -> None:

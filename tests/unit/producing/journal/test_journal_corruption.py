@@ -1,0 +1,424 @@
+"""What a journal does with files that are not as it left them. The list is that of the specification (section 5.4), each a test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_disk import FaultyDisk, at_record, crash, cut, flip, io_error, payloads, segments
+
+from leaderq.errors import JournalFull, JournalRecordTooLarge
+from leaderq.producing.journal import NO_SYNC, Journal
+from leaderq.producing.journal.cursor import Cursor, CursorFile, newest, read_slots
+from leaderq.producing.journal.disk import Disk
+from leaderq.producing.journal.record import HEAD_BYTES
+from leaderq.producing.journal.segment_header import HEADER_BYTES, SegmentHeader, segment_name
+from leaderq.testing import eventually
+
+SIZE = 100
+PER_SEGMENT = (4096 - HEADER_BYTES) // (HEAD_BYTES + SIZE)
+
+
+def record(number: int) -> bytes:
+    return b"%0100d" % number
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def fill(place: Path, count: int, *, clean: bool = True, **options: Any) -> None:
+    """Records of :data:`SIZE` bytes in segments of 4096."""
+    journal = Journal(place, segment_bytes=4096, **options)
+    for number in range(1, count + 1):
+        journal.append(record(number))
+    journal.close() if clean else crash(journal)
+
+
+def numbers(journal: Journal) -> list[int]:
+    return [int(payload) for payload in payloads(journal)]
+
+
+def without(count: int, *missing: int) -> list[int]:
+    return [number for number in range(1, count + 1) if number not in missing]
+
+
+@pytest.mark.parametrize("where", [0, 5, 12, 24, 28, 28 + SIZE - 1], ids=["length", "checksum", "id", "mark", "payload", "last byte"])
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+def test_a_record_that_does_not_check_is_reported_and_reading_goes_on(place, where, clean):
+    fill(place, 20, clean=clean)
+    original = segments(place)[0].read_bytes()
+    flip(segments(place)[0], at_record(4, SIZE) + where)
+    with Journal(place) as journal:
+        assert numbers(journal) == without(20, 5)
+        assert journal.counters.corrupt == 1
+        assert [damage.lost_ids for damage in journal.damages] == [(5, 5)]
+        journal.append(record(21))
+        journal.ack_to(21)
+        eventually(lambda: journal.counters.set_aside == 1)
+    kept = list(place.glob("*.bad"))
+    assert [len(path.read_bytes()) for path in kept] == [len(original)], "the spoilt segment is kept, whole"
+
+
+def test_a_length_that_is_spoilt_hides_nothing_behind_it(place):
+    fill(place, 20)
+    with segments(place)[0].open("r+b") as file:
+        for position, length in ((2, 0), (7, 5), (11, 0xFFFFFFFF), (15, 1500)):
+            file.seek(at_record(position, SIZE))
+            file.write(struct.pack("<I", length))
+    with Journal(place) as journal:
+        assert numbers(journal) == without(20, 3, 8, 12, 16)
+        assert journal.counters.corrupt == 4
+
+
+def test_a_finished_segment_cut_within_a_record_is_reported_once_and_reading_advances(place):
+    fill(place, 3 * PER_SEGMENT)
+    cut(segments(place)[0], at_record(PER_SEGMENT - 2, SIZE) + 11)
+    for _ in range(2):
+        with Journal(place) as journal:
+            assert numbers(journal) == without(3 * PER_SEGMENT, PER_SEGMENT - 1, PER_SEGMENT)
+            assert numbers(journal)[-1] == 3 * PER_SEGMENT
+            assert sum(damage.lost for damage in journal.damages) <= 2
+            assert len(journal.damages) <= 1
+
+
+def test_a_finished_segment_hurt_while_the_journal_is_open_is_passed(place):
+    with Journal(place, segment_bytes=4096) as journal:
+        for number in range(1, 3 * PER_SEGMENT + 1):
+            journal.append(record(number))
+        flip(segments(place)[1], at_record(0, SIZE) + 50)
+        cut(segments(place)[0], at_record(3, SIZE))
+        lost = [*range(4, PER_SEGMENT + 1), PER_SEGMENT + 1]
+        assert numbers(journal) == without(3 * PER_SEGMENT, *lost)
+        assert journal.counters.corrupt == len(lost)
+        assert journal.depth == 3 * PER_SEGMENT - len(lost)
+        assert len(journal.damages) == 2
+        numbers(journal)
+        assert len(journal.damages) == 2, "reported once"
+
+
+@pytest.mark.parametrize("torn", [1, 27, 28, 29, HEAD_BYTES + SIZE - 1])
+def test_a_torn_tail_is_cut_off_at_opening(place, torn):
+    fill(place, 10, clean=False)
+    path = segments(place)[0]
+    whole = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(whole[-(HEAD_BYTES + SIZE) :][:torn])
+    with Journal(place) as journal:
+        assert journal.report.torn_bytes == torn
+        assert not journal.damages
+        assert numbers(journal) == without(10)
+        journal.append(record(11))
+        assert numbers(journal) == without(11)
+    assert path.read_bytes() == whole
+    assert not list(place.glob("*.bad"))
+
+
+def test_zeros_that_a_crashed_file_system_left_are_a_torn_tail(place):
+    fill(place, 10, clean=False)
+    with segments(place)[0].open("ab") as file:
+        file.write(bytes(5000))
+    with Journal(place) as journal:
+        assert numbers(journal) == without(10)
+        assert journal.report.torn_bytes == 5000
+        assert not journal.damages
+
+
+def test_a_last_record_that_was_whole_once_is_cut_off_but_kept(place):
+    fill(place, 10, clean=False)
+    flip(segments(place)[0], -3)
+    with Journal(place) as journal:
+        assert numbers(journal) == without(9)
+        assert [damage.size for damage in journal.damages] == [HEAD_BYTES + SIZE]
+        assert journal.append(record(11)) > 10, "an id that was given out is not given again"
+    assert [path.stat().st_size for path in place.glob("*.tail.bad")] == [HEAD_BYTES + SIZE]
+
+
+def test_records_written_after_the_cursor_was_saved_are_found(place):
+    """Last record flushed, but the id not advanced."""
+    journal = Journal(place)
+    journal.append(record(1))
+    journal.flush()
+    saved = [(place / name).read_bytes() for name in ("cursor.0", "cursor.1")]
+    for number in range(2, 11):
+        journal.append(record(number))
+    crash(journal)
+    for name, data in zip(("cursor.0", "cursor.1"), saved, strict=True):
+        (place / name).write_bytes(data)
+    with Journal(place) as journal:
+        assert numbers(journal) == without(10)
+        assert journal.next_id == 11
+        assert journal.report.scanned_bytes == 9 * (HEAD_BYTES + SIZE), "what was written before the save is not read again"
+
+
+def test_records_that_the_cursor_knows_and_the_file_does_not_hold_are_reported(place):
+    """Last record not flushed."""
+    fill(place, 10)
+    cut(segments(place)[0], at_record(8, SIZE))
+    with Journal(place) as journal:
+        assert numbers(journal) == without(8)
+        assert [damage.lost_ids for damage in journal.report.damages] == [(9, 10)]
+        assert journal.append(record(11)) == 11
+
+
+def test_records_of_no_bytes_are_records(place):
+    with Journal(place) as journal:
+        journal.append_many([b""] * 5)
+        journal.append(b"x")
+        crash(journal)
+    with Journal(place) as journal:
+        assert payloads(journal) == [b""] * 5 + [b"x"]
+
+
+def test_a_segment_of_a_later_version_is_set_aside_and_keeps_nothing_from_being_read(place):
+    fill(place, 3 * PER_SEGMENT)
+    path = segments(place)[1]
+    header = SegmentHeader(PER_SEGMENT + 1, version=7).encode()
+    path.write_bytes(header + path.read_bytes()[HEADER_BYTES:])
+    with Journal(place) as journal:
+        assert numbers(journal) == [*range(1, PER_SEGMENT + 1), *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1)]
+        assert "version is 7" in journal.damages[0].reason
+        assert journal.damages[0].lost == PER_SEGMENT
+        assert journal.append(b"x") == 3 * PER_SEGMENT + 1
+    assert path.with_name(path.name + ".bad").read_bytes().startswith(header)
+
+
+@pytest.mark.parametrize("offset", [0, 20, HEADER_BYTES - 1])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_spoilt_header_costs_no_record(place, offset, which):
+    fill(place, 3 * PER_SEGMENT)
+    flip(segments(place)[which], offset)
+    with Journal(place) as journal:
+        assert numbers(journal) == without(3 * PER_SEGMENT)
+        assert [damage.reason for damage in journal.damages] == ["its header is spoilt"]
+        journal.ack_to(3 * PER_SEGMENT)
+        eventually(lambda: journal.counters.set_aside == 1)
+    assert len(list(place.glob("*.bad"))) == 1
+
+
+def test_a_restart_after_partial_reading_recomputes_depth_and_bytes(place):
+    journal = Journal(place, segment_bytes=4096)
+    for number in range(1, 3 * PER_SEGMENT + 1):
+        journal.append(record(number))
+    journal.ack_to(PER_SEGMENT + 5)
+    eventually(lambda: journal.counters.deleted == 1)
+    depth, used = journal.depth, journal.bytes_used
+    journal.close()
+    with Journal(place, segment_bytes=4096) as journal:
+        assert journal.report.bytes_used == used == sum(path.stat().st_size for path in segments(place)[:-1])
+        assert journal.depth == depth == 2 * PER_SEGMENT - 5
+
+
+def test_after_a_crash_a_journal_does_not_wrongly_look_full(place):
+    for _ in range(10):
+        journal = Journal(place, max_bytes=32768)
+        stored = 0
+        try:
+            while True:
+                journal.append_soon(record(1))
+                stored += 1
+        except JournalFull:
+            journal.flush()
+        assert journal.depth > 200
+        journal.ack_to(journal.next_id - 1)
+        journal.flush()
+        crash(journal)
+
+
+def test_ids_come_to_their_end_with_a_clear_error_and_names_sort_all_the_way(place):
+    place.mkdir()
+    assert segment_name(9, 0) < segment_name(10, 0) < segment_name((1 << 64) - 1, 0)
+    CursorFile(Disk(), place).save(Cursor(sequence=1, next_id=(1 << 64) - 4, clean=True))
+    with Journal(place) as journal:
+        assert journal.append_many([b"a", b"b"])[-1] == (1 << 64) - 3
+        with pytest.raises(JournalFull, match="last id"):
+            journal.append_many([b"c", b"d"])
+        assert payloads(journal) == [b"a", b"b"]
+    with Journal(place) as journal:
+        assert payloads(journal) == [b"a", b"b"]
+
+
+def test_a_full_journal_refuses_at_once_and_takes_again_when_there_is_room(place):
+    """The waiting, where that is wanted, is the caller's (BufferedProducer)."""
+    with Journal(place, max_bytes=16384) as journal:
+        with pytest.raises(JournalFull):
+            while True:
+                journal.append(record(1))
+        for attempt in (journal.append, journal.append_soon):
+            with pytest.raises(JournalFull):
+                attempt(record(1))
+        journal.ack_to(journal.next_id - 1)
+        eventually(lambda: journal.room_bytes > 1000)
+        journal.append(record(1))
+
+
+def test_a_record_over_the_limit_is_refused_and_the_next_is_taken(place):
+    with Journal(place, segment_bytes=4096) as journal:
+        with pytest.raises(JournalRecordTooLarge):
+            journal.append(b"x" * 5000)
+        assert journal.append(b"y") == 1
+
+
+def test_a_reader_does_not_wait_for_a_write_that_is_under_way(place):
+    disk = FaultyDisk()
+    with Journal(place, disk=disk) as journal:
+        journal.append(record(1))
+        disk.blocked.clear()
+        journal.append_soon(record(2))
+        eventually(lambda: segments(place)[0].stat().st_size == at_record(2, SIZE))
+        assert numbers(journal) == [1], "written, but not durable yet"
+        disk.blocked.set()
+        journal.flush()
+        assert numbers(journal) == [1, 2]
+
+
+def test_a_disk_that_cannot_give_back_a_segment_blocks_nothing(place):
+    fill(place, 3 * PER_SEGMENT)
+    disk = FaultyDisk()
+    bad = os.stat(segments(place)[1]).st_ino
+
+    def unreadable(fd: int, size: int, offset: int) -> None:
+        if os.fstat(fd).st_ino == bad and offset >= HEADER_BYTES:
+            raise io_error()
+
+    disk.fail["read"] = unreadable
+    with Journal(place, disk=disk) as journal:
+        assert numbers(journal) == [*range(1, PER_SEGMENT + 1), *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1)]
+        assert journal.counters.corrupt == PER_SEGMENT
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+@pytest.mark.parametrize("how", ["flipped", "zeros", "cut", "gone"])
+def test_one_spoilt_cursor_slot_loses_nothing(place, slot, how):
+    journal = Journal(place)
+    for number in range(1, 11):
+        journal.append(record(number))
+        journal.ack_to(number // 2)
+        journal.flush()
+    journal.close()
+    spoil(place / f"cursor.{slot}", how)
+    with Journal(place) as journal:
+        assert numbers(journal)[-5:] == [6, 7, 8, 9, 10]
+        assert journal.next_id >= 11
+        assert not journal.report.cursor_lost
+        assert journal.append(record(11)) >= 11
+
+
+def spoil(path: Path, how: str) -> None:
+    size = path.stat().st_size
+    if how == "flipped":
+        flip(path, 40)
+    elif how == "zeros":
+        path.write_bytes(bytes(size))
+    elif how == "cut":
+        cut(path, 30)
+    else:
+        path.unlink()
+
+
+@pytest.mark.parametrize("how", ["flipped", "zeros", "cut", "gone"])
+def test_without_any_cursor_everything_comes_again_and_no_id_does(place, how):
+    journal = Journal(place, segment_bytes=4096)
+    for number in range(1, 3 * PER_SEGMENT + 1):
+        journal.append(record(number))
+    journal.ack_to(5)
+    journal.close()
+    for slot in (0, 1):
+        spoil(place / f"cursor.{slot}", how)
+    with Journal(place) as journal:
+        assert journal.report.cursor_lost
+        assert numbers(journal) == without(3 * PER_SEGMENT)
+        assert journal.append(b"x") > 3 * PER_SEGMENT
+
+
+def test_a_segment_that_is_gone_is_reported_unless_it_was_set_aside(place):
+    fill(place, 3 * PER_SEGMENT)
+    segments(place)[1].unlink()
+    with Journal(place) as journal:
+        assert [damage.lost_ids for damage in journal.report.damages] == [(PER_SEGMENT + 1, 2 * PER_SEGMENT)]
+        assert len(numbers(journal)) == 2 * PER_SEGMENT
+    with Journal(place) as journal:
+        assert not journal.report.damages
+
+
+def test_a_deletion_that_the_crash_interrupted_is_finished(place):
+    fill(place, 3 * PER_SEGMENT)
+    copy = place.parent / "copy"
+    shutil.copy(segments(place)[0], copy)
+    name = segments(place)[0]
+    with Journal(place) as journal:
+        journal.ack_to(PER_SEGMENT)
+        eventually(lambda: not name.exists())
+        crash(journal)
+    shutil.copy(copy, name)
+    with Journal(place) as journal:
+        assert numbers(journal) == list(range(PER_SEGMENT + 1, 3 * PER_SEGMENT + 1))
+        assert not journal.report.damages
+    assert not name.exists()
+
+
+def test_a_segment_whose_making_was_interrupted_is_removed(place):
+    fill(place, 5, clean=False)
+    stamp = int(segments(place)[0].name[21:29], 16)
+    (place / segment_name(6, stamp)).write_bytes(b"lqjrn")
+    with Journal(place) as journal:
+        assert numbers(journal) == without(5)
+        assert journal.append(record(6)) == 6
+
+
+def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, tmp_path):
+    fill(tmp_path / "inner", 20)
+    inner = segments(tmp_path / "inner")[0].read_bytes()
+    with Journal(place) as journal:
+        journal.append_many([b"before" for _ in range(3)])
+        journal.append(inner)
+        journal.append(b"after")
+    flip(segments(place)[0], HEADER_BYTES + 3 * (HEAD_BYTES + 6) + 2)
+    with Journal(place) as journal:
+        assert payloads(journal) == [b"before"] * 3 + [b"after"]
+        assert journal.counters.corrupt == 1
+
+
+def test_after_the_host_crashed_ids_that_may_have_been_given_out_are_passed_over(place, monkeypatch):
+    journal = Journal(place, sync=NO_SYNC)
+    for number in range(1, 11):
+        journal.append(record(number))
+    crash(journal)
+    cut(segments(place)[0], at_record(3, SIZE))  # the rest never reached the disk
+    from leaderq.producing.journal import recovery
+
+    monkeypatch.setattr(recovery, "boot_id", lambda: b"another boot id.")
+    with Journal(place) as journal:
+        assert numbers(journal) == without(3)
+        assert journal.append(b"x") > 10
+
+
+def test_opening_takes_little_memory_whatever_lies_there(place):
+    with Journal(place, sync=NO_SYNC, segment_bytes=16 << 20) as journal:
+        for _ in range(40):
+            journal.append_many([b"x" * 1000] * 1000)
+        crash(journal)
+    for name in ("cursor.0", "cursor.1"):
+        (place / name).unlink()
+    tracemalloc.start()
+    with Journal(place) as journal:
+        assert journal.depth == 40_000
+        assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    tracemalloc.stop()
+
+
+def test_the_newest_whole_slot_counts(place):
+    place.mkdir()
+    file = CursorFile(Disk(), place)
+    for sequence in range(1, 6):
+        file.save(Cursor(sequence=sequence, next_id=sequence * 10))
+    file.close()
+    assert newest(read_slots(Disk(), place)) == Cursor(sequence=5, next_id=50)
+    flip(place / "cursor.1", 30)
+    assert newest(read_slots(Disk(), place)) == Cursor(sequence=4, next_id=40)
