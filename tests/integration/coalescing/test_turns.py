@@ -65,7 +65,7 @@ def test_a_newcomer_does_not_overtake_the_one_that_waits(coordinator_of):
             seen.append((token.number, holder.number))
             token._dequeue(token)
             token = waiting.result(10)
-            assert token.number == holder.number
+            assert (token.number, token.outcome) == (holder.number, Outcome.BLOCK)
         token._dequeue(token)
     assert all(head < waiter for head, waiter in seen)
 
