@@ -18,7 +18,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from leaderq.coalescing.coordinator import AS_SET, QueueCoordinator
 from leaderq.coalescing.results import Result
 from leaderq.coalescing.token import Key, Stage, Token
-from leaderq.coalescing.waiting import Deadline, give_up, look_again, refuse_if_abandoned
+from leaderq.coalescing.waiting import Deadline, give_up, leave_after, look_again, refuse_if_abandoned
 
 log = logging.getLogger("leaderq.coalescing")
 
@@ -42,8 +42,9 @@ class TaskBell:
         try:
             self._loop.call_soon_threadsafe(self._rung.set)
         except RuntimeError:
-            log.warning("%r: the event loop of whoever waited was closed; the key is given to the next", token)
-            token.stripe.leave(token)
+            if token.is_unfinished:
+                log.warning("%r: the event loop of whoever waited was closed; the key is given to the next", token)
+                token.stripe.leave(token)
 
     async def wait(self, timeout_s: float | None) -> None:
         """Until it is rung, or the time is over. Not ``asyncio.wait_for``, which before Python 3.12 may swallow a
@@ -86,8 +87,8 @@ class AsyncQueueCoordinator(Generic[Key]):
         try:
             await self._admit_and_wait(token, self.coordinator.deadline(wait_s))
             return token
-        except BaseException:
-            token.stripe.leave(token)
+        except BaseException as exc:
+            leave_after(exc, token)
             raise
 
     def dequeue(self, token: Token[Key]) -> bool:
@@ -141,8 +142,8 @@ class AsyncQueueCoordinator(Generic[Key]):
                 if token.stage is Stage.RUNNING:
                     token.result = await Result.of_awaited(function)
                     token.stripe.leave(token, token.result)
-            except BaseException:
-                token.stripe.leave(token)
+            except BaseException as exc:
+                leave_after(exc, token)
                 raise
             if token.result is not None:
                 given: R = token.result.give()
@@ -192,4 +193,4 @@ class AsyncHold(Generic[Key]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._token is not None:
-            self._token.stripe.leave(self._token)
+            leave_after(error, self._token)

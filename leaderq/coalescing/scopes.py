@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from leaderq.coalescing.token import Key, Token
+from leaderq.coalescing.waiting import leave_after
 
 if TYPE_CHECKING:
     from leaderq.coalescing.coordinator import QueueCoordinator
@@ -48,14 +49,14 @@ class Hold(Generic[Key]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            self._leave(self._token)
+            self._leave(self._token, error)
         except BaseException:
             self._leave(self._token)
             raise
 
-    def _leave(self, token: Token[Key] | None) -> None:
+    def _leave(self, token: Token[Key] | None, error: BaseException | None = None) -> None:
         if token is not None:
-            token.stripe.leave(token)
+            leave_after(error, token)
         self.__class__ = Hold
 
 
@@ -67,7 +68,7 @@ class _Entered(Hold[Key]):
     __slots__ = ()
 
     def __del__(self) -> None:
-        if self._token is not None and (self._token.is_current or self._token.stage.is_pending):
+        if self._token is not None and self._token.is_unfinished:
             self._token.stripe.lose(self._token)
 
 

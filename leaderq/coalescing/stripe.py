@@ -63,7 +63,7 @@ class Stripe(Traffic[Key]):
                     lane.runs += 1
                     token.stage = _RUNNING
                 return
-            self._take_lost()
+            self._take_lost(lane)
             self.contend(lane, token, bell)
         self.deliver()
 
@@ -98,6 +98,7 @@ class Stripe(Traffic[Key]):
     def withdraw(self, token: Token[Key]) -> None:
         """The request waits no more, unless its wait is over already."""
         with self._lock:
+            self._take_lost()
             if token.stage.is_pending:
                 lane = self.lanes.get(token.key)
                 self.depart(lane, token, None)
@@ -106,22 +107,21 @@ class Stripe(Traffic[Key]):
         self.deliver()
 
     def lose(self, token: Token[Key]) -> None:
-        """The request's scope is gone, and it was not left: an interrupt struck at the entry of ``__exit__``, which is no
-        place to catch it. The only thing here that a finalizer may call: it may run within a thread's own hold of the
-        lock."""
+        """The request is over, and perhaps it is the garbage collector that says so. The only thing here that a finalizer
+        may call: it may strike while its own thread holds the lock."""
         self._lost.append(token)
         if (
             not self._lock.locked()
         ):  # so this thread does not hold it; if another one does, the next event on a key does this
             self.tend(token.key)
 
-    def _take_lost(self) -> None:
+    def _take_lost(self, in_use: Lane | None = None) -> None:
         while self._lost:
             token = self._lost[0]
             lane = self.lanes.get(token.key)
             self.depart(lane, token, None)
             if lane is not None:
-                self.settle(lane, token.key, retires=False)
+                self.settle(lane, token.key, retires=lane is not in_use)
             self._lost.popleft()
 
     def merge(self, token: Token[Key], merging: Merging, bell: BellMaker) -> None:

@@ -100,6 +100,11 @@ class Token(Generic[Key]):
         """Whether this request is the one that may work on the key now."""
         return self.stage is _RUNNING
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it runs, or something is still to be heard of it."""
+        return self.stage is _RUNNING or self.stage.is_pending
+
     def __bool__(self) -> bool:
         return self.stage is _RUNNING
 

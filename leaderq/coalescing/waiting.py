@@ -67,3 +67,12 @@ def refuse_if_abandoned(token: Token[Any]) -> None:
     """:raises CoordinatorClosed: the token waited when the coordinator was closed."""
     if token.stage is Stage.ABANDONED:
         raise CoordinatorClosed(f"key {token.key!r}: the coordinator was closed while this request waited")
+
+
+def leave_after(error: BaseException | None, token: Token[Any]) -> None:
+    """The scope of a request ends. A generator or coroutine that is closed may be so by the garbage collector, at any
+    moment, even while its own thread holds the stripe's lock."""
+    if isinstance(error, GeneratorExit):
+        token.stripe.lose(token)
+    else:
+        token.stripe.leave(token)

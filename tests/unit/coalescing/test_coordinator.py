@@ -476,3 +476,28 @@ def test_all_that_is_wrong_is_said_at_once():
     with pytest.raises(ConfigurationError) as caught:
         QueueCoordinator(waiters=-2, stripes=0, wait_s=-1)
     assert len(caught.value.problems) == 3
+
+
+class TestFinalizers:
+    """The garbage collector may close a generator at any moment, even while its own thread holds the lock of the key's stripe."""
+
+    @staticmethod
+    def holder(coordinator: QueueCoordinator[str]):
+        with coordinator.hold("k") as token:
+            yield token
+
+    def test_a_generator_that_is_dropped_gives_its_key_back(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        generator = self.holder(coordinator)
+        assert next(generator)
+        del generator
+        assert coordinator.state("k") is State.INIT
+
+    def test_one_that_is_dropped_under_the_lock_does_so_with_the_next_event(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        generator = self.holder(coordinator)
+        assert next(generator)
+        with coordinator._stripes[hash("k") & 63]._lock:
+            del generator
+        assert coordinator.state("k") is State.PROCESS
+        assert coordinator.try_enqueue("k")

@@ -1,0 +1,224 @@
+"""Safe time-out, debounce, and the thread that sees to them."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from leaderq.coalescing import Debounce, Outcome, Overflow, QueueCoordinator, Refusal, Stage, State, Token
+from leaderq.coalescing.timekeeper import Timekeeper
+from leaderq.errors import ConfigurationError
+from leaderq.testing import eventually
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+class TestSafeTimeout:
+    def test_a_forgotten_head_is_evicted_and_told_and_its_token_is_not_current(self, clock):
+        evicted: list[Token[str]] = []
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            safe_timeout_s=5, on_evicted=evicted.append, clock=clock, background=False
+        )
+        head = coordinator.enqueue("k")
+        tail = coordinator.offer("k", lambda token: None)
+        clock.now += 4.9
+        coordinator.sweep()
+        assert coordinator.is_current(head) and not evicted
+        clock.now += 0.1
+        coordinator.sweep()
+        assert evicted == [head] and head.stage is Stage.EVICTED and not coordinator.is_current(head)
+        assert coordinator.is_current(tail) and tail.number > head.number
+        assert not coordinator.dequeue(head) and coordinator.is_current(tail)
+
+    def test_a_newcomer_evicts_at_once_what_nobody_has_looked_at(self, clock):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=5, clock=clock, background=False)
+        head = coordinator.enqueue("k")
+        clock.now += 5
+        newcomer = coordinator.try_enqueue("k")
+        assert newcomer.outcome is Outcome.ACCEPT and newcomer and not head
+
+    def test_a_promoted_one_has_its_full_time_not_what_is_left_of_its_wait(self, clock):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=5, clock=clock, background=False)
+        head = coordinator.enqueue("k")
+        tail = coordinator.offer("k", lambda token: None)
+        clock.now += 4
+        coordinator.dequeue(head)
+        clock.now += 4
+        coordinator.sweep()
+        assert tail
+
+    def test_without_it_nobody_is_ever_evicted(self, clock):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(clock=clock)
+        head = coordinator.enqueue("k")
+        clock.now += 1e9
+        coordinator.sweep()
+        assert head and not coordinator.try_enqueue("k")
+
+    def test_a_listener_that_fails_is_logged_and_the_next_one_runs(self, clock, caplog):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            safe_timeout_s=5, on_evicted=lambda token: 1 / 0, clock=clock, background=False
+        )
+        coordinator.enqueue("k")
+        tail = coordinator.offer("k", lambda token: None)
+        clock.now += 5
+        coordinator.sweep()
+        assert tail and "ZeroDivisionError" in caplog.text
+
+    def test_a_thread_that_waits_need_not_do_anything_for_it(self):
+        evicted: list[Token[str]] = []
+        coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=0.02, on_evicted=evicted.append)
+        head = coordinator.enqueue("k", owner=None)
+        tail = coordinator.enqueue("k")
+        assert tail.outcome is Outcome.BLOCK and tail
+        eventually(lambda: evicted == [head])
+
+
+class TestDebounce:
+    def make(self, clock: Clock, **rules: object) -> QueueCoordinator[str]:
+        return QueueCoordinator(debounce=Debounce(2, max_delay_s=5), clock=clock, background=False, **rules)
+
+    def test_the_work_begins_once_requests_have_stopped_coming(self, clock):
+        coordinator = self.make(clock)
+        first = coordinator.offer("k", lambda token: None)
+        assert first.outcome is Outcome.BLOCK and coordinator.state("k") is State.BLOCK
+        clock.now += 1.5
+        assert coordinator.offer("k", print).refusal is Refusal.FULL
+        clock.now += 1.5
+        coordinator.sweep()
+        assert not first
+        clock.now += 0.5
+        coordinator.sweep()
+        assert first and first.covers == 1
+
+    def test_it_begins_after_the_maximum_delay_though_requests_go_on(self, clock):
+        coordinator = self.make(clock)
+        first = coordinator.offer("k", lambda token: None)
+        for _ in range(4):
+            clock.now += 1.25
+            assert not first
+            coordinator.sweep()
+            coordinator.offer("k", print)
+        coordinator.sweep()
+        assert first
+
+    def test_with_replacement_the_last_request_is_the_one_that_runs(self, clock):
+        coordinator = self.make(clock, overflow=Overflow.REPLACE_OLDEST)
+        tokens = [coordinator.offer("k", lambda token: None, number) for number in range(5)]
+        clock.now += 2
+        coordinator.sweep()
+        assert [bool(token) for token in tokens] == [False] * 4 + [True]
+
+    def test_what_comes_while_it_runs_waits_for_the_quiet_too(self, clock):
+        coordinator = self.make(clock)
+        first = coordinator.offer("k", lambda token: None)
+        clock.now += 2
+        coordinator.sweep()
+        second = coordinator.offer("k", lambda token: None)
+        clock.now += 1
+        coordinator.dequeue(first)
+        assert second.stage is Stage.WAITING
+        assert coordinator.offer("k", print).refusal is Refusal.FULL
+        clock.now += 2
+        coordinator.sweep()
+        assert second
+
+    def test_a_quiet_that_nobody_waits_for_any_more_is_over(self, clock):
+        coordinator = self.make(clock)
+        token = coordinator.offer("k", lambda token: None)
+        coordinator.dequeue(token)
+        assert coordinator.state("k") is State.INIT and coordinator.counters().running == 0
+
+    def test_nobody_who_does_not_wait_is_served(self, clock):
+        coordinator = self.make(clock)
+        assert coordinator.try_enqueue("k").refusal is Refusal.BUSY
+        assert coordinator.state("k") is State.INIT
+
+    def test_closing_cuts_it_short(self, clock):
+        coordinator = self.make(clock)
+        token = coordinator.offer("k", coordinator.dequeue)
+        assert coordinator.drain(10) == () and token.stage is Stage.ENDED
+
+    def test_it_happens_by_itself(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(0.02, 0.1))
+        with ThreadPoolExecutor(8) as pool:
+            tokens = [each.result(10) for each in [pool.submit(coordinator.enqueue, "k") for _ in range(8)]]
+            assert sum(map(bool, tokens)) == 1
+        with coordinator.hold("other") as token:
+            assert token.outcome is Outcome.BLOCK
+        coordinator.dequeue(next(token for token in tokens if token))
+        assert coordinator.drain(10) == ()
+
+    @pytest.mark.parametrize(
+        "rules", [{"debounce": Debounce(2, 1)}, {"debounce": Debounce(0, 1)}, {"debounce": Debounce(1, 2), "waiters": 0}]
+    )
+    def test_what_cannot_be_is_refused(self, rules):
+        with pytest.raises(ConfigurationError):
+            QueueCoordinator(**rules)
+
+
+class TestTimekeeper:
+    def test_keys_are_looked_at_in_the_order_of_their_times_and_again_when_they_say_so(self):
+        seen = []
+
+        def tend(key: str) -> float | None:
+            seen.append(key)
+            return clock() + 0.02 if seen.count(key) < 2 else None
+
+        clock = __import__("time").monotonic
+        timekeeper = Timekeeper(clock, tend)
+        timekeeper.watch(clock() + 0.05, "late")
+        timekeeper.watch(clock() + 0.01, "early")
+        eventually(lambda: len(seen) == 4)
+        assert seen[0] == "early"
+        timekeeper.stop()
+
+    def test_its_thread_is_there_only_while_something_is_awaited(self):
+        def threads() -> list[str]:
+            return [each.name for each in threading.enumerate() if "timekeeper" in each.name]
+
+        eventually(lambda: not threads())
+        timekeeper = Timekeeper(lambda: 0.0, lambda key: None)
+        assert not threads()
+        timekeeper.watch(0.0, "k")
+        assert threads()
+        eventually(lambda: not threads())
+        timekeeper.watch(0.0, "k")
+        assert threads()
+        timekeeper.stop()
+        assert not threads()
+        timekeeper.watch(0.0, "k")
+        assert not threads()
+
+    def test_a_key_that_cannot_be_looked_after_does_not_stop_the_others(self, caplog):
+        seen = []
+
+        def tend(key: str) -> None:
+            seen.append(key)
+            if key == "bad":
+                raise ValueError(key)
+
+        timekeeper = Timekeeper(lambda: 0.0, tend)
+        timekeeper.watch(-1.0, "bad")
+        timekeeper.watch(0.0, "good")
+        eventually(lambda: seen == ["bad", "good"])
+        timekeeper.stop()
+        assert "'bad' could not be looked after" in caplog.text
+
+    def test_it_may_be_stopped_by_what_it_calls_and_twice(self):
+        timekeeper = Timekeeper(lambda: 0.0, lambda key: timekeeper.stop())
+        timekeeper.watch(0.0, "k")
+        timekeeper.stop()
+        timekeeper.stop()
