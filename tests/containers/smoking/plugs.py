@@ -6,18 +6,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from leaderq.election.observer import View
 from leaderq.testing.waiting import patience
 from smoking.cluster import Broken, Cluster
 
-SESSION_TIMEOUT_S = 6.0  # as in docker-compose.yml, with the tick after it
-TICK_S = 1.0
+SESSION_TIMEOUT_S = 6.0  # as in docker-compose.yml
+TICK_S = 0.5
+# A session ends up to one and a half ticks after its time-out (see docker-compose.yml); half a one is left for the way.
+SESSION_OVER_S = SESSION_TIMEOUT_S + 2 * TICK_S
 _DEPOSED_FOR_S = 4.0  # how long a paused or cut-off leader stays so after the next one leads
 
 
 @dataclass(frozen=True)
 class Gap:
-    """What one plug did. Times in seconds: ``led_after_s`` from the deed to the next leader's term (``None``: the same went on),
-    ``stood_still_s`` the longest pause between two bills, ``promised_s`` the most that the first may be."""
+    """What one plug did. Times in seconds: ``led_after_s`` from the old leader's last bill to the next one's term (``None``: the same
+    went on), ``stood_still_s`` the longest pause between two bills, ``promised_s`` the most that the first may be."""
 
     plug: str
     old: str
@@ -45,7 +48,7 @@ class Plugs:
 
     def kill(self) -> None:
         """``docker kill``: nobody is left on that host to close the session."""
-        leader = self._depose("docker kill", ["kill"], SESSION_TIMEOUT_S + TICK_S)
+        leader = self._depose("docker kill", ["kill"], SESSION_OVER_S)
         self._put_back(leader, "start")
 
     def stop(self) -> None:
@@ -58,14 +61,14 @@ class Plugs:
 
     def pause(self) -> None:
         """``docker pause``: the leader is frozen, and wakes deposed."""
-        leader = self._depose("docker pause", ["pause"], SESSION_TIMEOUT_S + TICK_S)
+        leader = self._depose("docker pause", ["pause"], SESSION_OVER_S)
         time.sleep(_DEPOSED_FOR_S)
         self._put_back(leader, "unpause")
 
     def cut_off(self) -> None:
         """``docker network disconnect``: the leader runs on, and reaches nobody."""
         network = f"{self.cluster.compose.project}_default"
-        leader = self._depose("network disconnect", ["network", "disconnect", network], SESSION_TIMEOUT_S + TICK_S)
+        leader = self._depose("network disconnect", ["network", "disconnect", network], SESSION_OVER_S)
         time.sleep(_DEPOSED_FOR_S)
         self._put_back(leader, "network", "connect", network)
 
@@ -92,7 +95,7 @@ class Plugs:
         begun = self.cluster.ledger.begun(after.term)
         if begun is None or begun.candidate != after.leader:
             raise Broken(f"{plug}: {after.leader} leads term {after.term}, and {begun} is what the ledger has of it")
-        self._note(plug, leader, str(after.leader), after.term, (after.began or began) - began, promised_s, began)
+        self._note(plug, before, after, promised_s, began)
         return leader
 
     def _restart(self, service: str, plug: str) -> None:
@@ -103,16 +106,25 @@ class Plugs:
         self.cluster.compose.docker("restart", "--time", "20", container)
         self.cluster.bills_on(more=1000)
         after = self.cluster.all_stand()
-        led_after_s = None if after.term == before.term else (after.began or began) - began
-        self._note(plug, str(before.leader), str(after.leader), after.term, led_after_s, None, began)
+        self._note(plug, before, after, None, began)
 
-    def _note(
-        self, plug: str, old: str, new: str, term: int, led_after_s: float | None, promised_s: float | None, began: float
-    ) -> None:
+    def _note(self, plug: str, before: View, after: View, promised_s: float | None, began: float) -> None:
         pause_s = self.cluster.ledger.longest_pause_s(began - 1.0, time.time())
-        self.gaps.append(Gap(plug, old, new, term, led_after_s, pause_s, promised_s))
-        led = "the same leader goes on" if old == new else f"{new} leads term {term} after {led_after_s:.2f} s"
+        led_after_s = self._led_after_s(before, after)
+        self.gaps.append(Gap(plug, str(before.leader), str(after.leader), after.term, led_after_s, pause_s, promised_s))
+        led = (
+            "the same leader goes on"
+            if led_after_s is None
+            else f"{after.leader} leads term {after.term} after {led_after_s:.2f} s"
+        )
         self.tell(f"{led}; billing stood still for {pause_s:.2f} s")
+
+    def _led_after_s(self, before: View, after: View) -> float | None:
+        """Counted from the last bill: at hundreds a second that is when the plug took effect, whatever the command took."""
+        begun = self.cluster.ledger.begun(after.term)
+        if after.term == before.term or after.began is None or begun is None or begun.stood_still_s is None:
+            return None
+        return after.began - (begun.at - begun.stood_still_s)
 
     def _put_back(self, container: str, *command: str) -> None:
         self.cluster.compose.docker(*command, container)
