@@ -41,7 +41,8 @@ class BatchWriter(Writer):
         line, account = self._line, self._account
         account.rest(self._taken)
         was_idle = not line.qsize()
-        items = [line.get()]
+        self._out = ()
+        self._out = items = [line.get()]
         try:
             items.extend(starmap(line.get_nowait, repeat((), min(line.qsize(), self._max_batch - 1))))
             self._relieved_depth()

@@ -18,7 +18,7 @@ the writer itself is at fault      as for SystemExit
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat, starmap
 from operator import length_hint
 from queue import Empty, SimpleQueue
@@ -56,11 +56,17 @@ class Writer:
         self._handler = handler
         self._listener = listener
         self._taken = 0
+        self._out: Sequence[Any] = ()
+        """What was taken out of the line last, so that not even a fault of the writer loses it."""
 
     def run(self) -> None:
         """Apply what comes, until ``STOP`` does or the handler wants out (then ``failure`` is set)."""
-        while self._apply_chunk():
-            pass
+        try:
+            while self._apply_chunk():
+                pass
+        except BaseException as error:  # noqa: BLE001 - no handler raised it; who waits must hear, and the queue ends
+            self.failure = error
+            self._abandon(error)
         self._account.rest(self._taken)
 
     def _apply_chunk(self) -> bool:
@@ -68,25 +74,29 @@ class Writer:
         first, turns = self._next()
         handler, pass_on = self._handler, self.pass_on
         # Never waits: this thread alone takes out; or else the queue was closed meanwhile, and then STOP comes.
-        for item in chain((first,), starmap(self._line.get, turns)):
-            if type(item) is Ticket:
-                if item is STOP:
-                    self._taken -= 1 + length_hint(turns)
-                    self._account.stops = 0
+        item = first
+        try:
+            for item in chain((first,), starmap(self._line.get, turns)):
+                if type(item) is Ticket:
+                    if item is STOP:
+                        self._taken -= 1
+                        self._account.stops = 0
+                        return False
+                    goes_on = self._answer(item, turns)
+                else:
+                    try:
+                        outcome = handler(item)
+                        if pass_on is not None:
+                            pass_on(outcome, None)
+                        continue
+                    except BaseException as error:  # noqa: BLE001 - reaches the listener, and may end the writer
+                        goes_on = self._failed(item, error)
+                if not goes_on:
                     return False
-                goes_on = self._answer(item, turns)
-            else:
-                try:
-                    outcome = handler(item)
-                    if pass_on is not None:
-                        pass_on(outcome, None)
-                    continue
-                except BaseException as error:  # noqa: BLE001 - reaches the listener, and may end the writer
-                    goes_on = self._failed(item, error)
-            if not goes_on:
-                self._taken -= length_hint(turns)
-                return False
-        return True
+            return True
+        finally:
+            self._out = (item,)
+            self._taken -= length_hint(turns)
 
     def _next(self) -> tuple[Any, Turns]:
         """Wait for a request; it, and the turns of those behind it that belong to the chunk."""
@@ -95,7 +105,9 @@ class Writer:
         was_idle = not line.qsize()
         if was_idle and gate.waiting:  # cannot be, as stride is chosen; if it were, both sides would wait for ever
             gate.relieve()
+        self._out = ()
         first = line.get()
+        self._out = (first,)
         count = self._relieved_depth()
         beyond = count - gate.low
         if beyond > 0:  # the next chunk shall begin with the request that brings the line down to the low mark
@@ -151,6 +163,14 @@ class Writer:
         if ticket is not None:
             ticket.end(None, error)
         return self.failure is None
+
+    def _abandon(self, error: BaseException) -> None:
+        """The writer itself is at fault: what it has taken out of the line, and not ended, failed."""
+        for item in self._out:
+            if type(item) is not Ticket:
+                self._failed(item, error)
+            elif not item.done():
+                self._failed(item.request, error, item)
 
     def tell(self, request: Any, error: BaseException) -> None:
         """The listener learns that a request was not applied."""

@@ -1,0 +1,157 @@
+"""A batch handler takes all that stands in the line."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from held import WAIT_S, Told
+
+from leaderq.singular import SingularUpdateQueue
+
+
+class HeldBatches:
+    """Notes the batches it is given; waits to be let go."""
+
+    def __init__(self, outcomes: Any = None) -> None:
+        self.begun = threading.Event()
+        self.go = threading.Event()
+        self.batches: list[list[Any]] = []
+        self.outcomes = outcomes or (lambda batch: None)
+
+    def __call__(self, batch: list[Any]) -> Any:
+        self.begun.set()
+        assert self.go.wait(WAIT_S)
+        self.batches.append(list(batch))
+        return self.outcomes(batch)
+
+
+def test_a_batch_is_all_that_stands_in_the_line_up_to_the_cap() -> None:
+    held = HeldBatches()
+    with SingularUpdateQueue(held, max_batch=4) as queue:
+        queue.post(0)
+        assert held.begun.wait(WAIT_S)
+        for number in range(1, 11):
+            queue.post(number)
+        assert queue.stats().in_hand == 1
+        held.go.set()
+    assert held.batches == [[0], [1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+    assert queue.stats().applied == 11
+
+
+def test_each_request_gets_its_own_outcome() -> None:
+    held = HeldBatches(lambda batch: [number * 2 for number in batch])
+    with SingularUpdateQueue(held, max_batch=100) as queue:
+        tickets = [queue.submit(number) for number in range(5)]
+        queue.post(7)
+        held.go.set()
+        assert [ticket.result() for ticket in tickets] == [0, 2, 4, 6, 8]
+
+
+def test_without_outcomes_each_is_none() -> None:
+    with SingularUpdateQueue(lambda batch: None, max_batch=10) as queue:
+        assert queue.submit(1).result() is None
+
+
+def test_an_exception_among_the_outcomes_fails_that_request_only() -> None:
+    told = Told()
+    error = ValueError("three")
+    held = HeldBatches(lambda batch: [error if number == 3 else number for number in batch])
+    with SingularUpdateQueue(held, max_batch=10, on_error=told) as queue:
+        tickets = [queue.submit(number) for number in (1, 3, 5)]
+        queue.post(3)
+        held.go.set()
+        assert [ticket.exception() for ticket in tickets] == [None, error, None]
+    assert told.errors == [(3, error), (3, error)]
+    assert (queue.stats().applied, queue.stats().failed) == (2, 2)
+
+
+def test_a_handler_that_raises_fails_the_whole_batch() -> None:
+    told = Told()
+
+    def fail(batch: list[int]) -> None:
+        raise OSError("disk full")
+
+    with SingularUpdateQueue(fail, max_batch=10, on_error=told) as queue:
+        tickets = [queue.submit(number) for number in range(3)]
+        assert {type(ticket.exception()) for ticket in tickets} == {OSError}
+    assert told.kinds == [(0, OSError), (1, OSError), (2, OSError)]
+
+
+def test_too_few_outcomes_fail_the_batch_rather_than_some_tickets_never_ending() -> None:
+    told = Told()
+    with (
+        SingularUpdateQueue(lambda batch: [1, 2, 3], max_batch=10, on_error=told) as queue,
+        pytest.raises(ValueError, match="3 outcomes for 1 requests"),
+    ):
+        queue.submit("a").result()
+    assert told.kinds == [("a", ValueError)]
+
+
+def test_cancelled_and_expired_requests_are_not_in_the_batch() -> None:
+    held, told = HeldBatches(), Told()
+    with SingularUpdateQueue(held, max_batch=10, on_error=told) as queue:
+        queue.post("a")
+        assert held.begun.wait(WAIT_S)
+        cancelled = queue.submit("cancelled")
+        queue.post("expired", deadline_s=0)
+        last = queue.submit("last")
+        cancelled.cancel()
+        held.go.set()
+        last.result()
+    assert held.batches == [["a"], ["last"]]
+    stats = queue.stats()
+    assert (stats.accepted, stats.applied, stats.expired, stats.cancelled) == (4, 2, 1, 1)
+
+
+def test_a_batch_of_cancelled_requests_does_not_call_the_handler() -> None:
+    held = HeldBatches()
+    with SingularUpdateQueue(held, max_batch=10) as queue:
+        queue.post("a")
+        assert held.begun.wait(WAIT_S)
+        for ticket in [queue.submit("b") for _ in range(3)]:
+            ticket.cancel()
+        held.go.set()
+    assert held.batches == [["a"]]
+
+
+def test_requests_are_never_compared() -> None:
+    """Arrays of numpy, and others, give no truth when compared."""
+
+    class Touchy:
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("compared")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    for options in ({}, {"max_batch": 4}, {"capacity": 1}):
+        told = Told()
+        queue = SingularUpdateQueue(lambda _: None, on_error=told, **options)  # type: ignore[call-overload]
+        for _ in range(3):
+            queue.post(Touchy())
+            queue.submit(Touchy())
+        assert queue.close()
+        assert queue.close(drain=False)
+        assert told.errors == []
+
+
+def test_a_handler_that_wants_out_ends_the_queue_after_its_batch() -> None:
+    told = Told()
+    held = HeldBatches()
+
+    def leave(batch: list[int]) -> None:
+        held(batch)
+        raise SystemExit
+
+    queue = SingularUpdateQueue(leave, max_batch=2, on_error=told)
+    queue.post(0)
+    assert held.begun.wait(WAIT_S)
+    for number in range(1, 4):
+        queue.post(number)
+    held.go.set()
+    assert not queue.close()
+    assert [(request, type(error).__name__) for request, error in told.errors] == [
+        (0, "SystemExit"),
+        *((number, "RequestCancelled") for number in range(1, 4)),
+    ]

@@ -1,0 +1,295 @@
+"""Closing: drain or cancel, with a time-out, from any thread, as often as wanted."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from concurrent.futures import CancelledError, wait
+
+import pytest
+from held import WAIT_S, Held, Told, in_thread
+
+from leaderq.errors import QueueClosed, RequestCancelled
+from leaderq.singular import SingularUpdateQueue
+from leaderq.testing import eventually
+
+
+def test_closing_applies_what_got_in_and_takes_nothing_more() -> None:
+    held = Held()
+    queue = SingularUpdateQueue(held)
+    tickets = [queue.submit(number) for number in range(3)]
+    thread, outcome = in_thread(queue.close)
+    eventually(lambda: queue.is_closed)
+    for put in (queue.post, queue.submit):
+        with pytest.raises(QueueClosed, match="is closed"):
+            put("late")
+    held.go.set()
+    thread.join(WAIT_S)
+    assert outcome == [True]
+    assert [ticket.result() for ticket in tickets] == [0, 1, 2]
+    assert queue.stats().refused == 2
+
+
+def test_a_close_that_takes_too_long_says_so_and_goes_on() -> None:
+    held = Held()
+    queue = SingularUpdateQueue(held)
+    queue.post("a")
+    queue.post("b")
+    assert not queue.close(timeout_s=0)
+    assert not queue.close(timeout_s=0.01)
+    assert queue.depth == (1 if held.begun.wait(WAIT_S) else None)
+    held.go.set()
+    assert queue.close()
+    assert queue.close()
+    assert held.applied == ["a", "b"]
+
+
+@pytest.mark.parametrize("max_batch", [None, 10])
+def test_closing_without_draining_cancels_what_is_not_begun(max_batch: int | None, caplog: pytest.LogCaptureFixture) -> None:
+    held, told = Held(), Told()
+    handler = (lambda batch: [held(one) for one in batch]) if max_batch else held
+    queue = SingularUpdateQueue(handler, on_error=told, name="q", max_batch=max_batch)  # type: ignore[call-overload]
+    first = queue.submit("a")
+    assert held.begun.wait(WAIT_S)
+    ticket, own = queue.submit("b"), queue.submit("own")
+    queue.post("c")
+    own.cancel()
+    with caplog.at_level(logging.WARNING, logger="leaderq"):
+        assert not queue.close(drain=False, timeout_s=0)
+    with pytest.raises(CancelledError):
+        ticket.result()
+    assert told.kinds == [("b", RequestCancelled), ("c", RequestCancelled)]
+    assert "3 requests that were not begun were cancelled" in caplog.text
+    assert not wait([ticket, own], timeout=0).not_done
+    held.go.set()
+    assert queue.close()
+    assert first.result() == "a"
+    stats = queue.stats()
+    assert (stats.accepted, stats.applied, stats.cancelled, stats.depth) == (4, 1, 3, 0)
+
+
+def test_a_draining_close_may_be_turned_into_a_cancelling_one() -> None:
+    held, told = Held(), Told()
+    queue = SingularUpdateQueue(held, on_error=told)
+    for letter in "abc":
+        queue.post(letter)
+    assert held.begun.wait(WAIT_S)
+    thread, outcome = in_thread(queue.close)
+    eventually(lambda: queue.is_closed)
+    assert not queue.close(drain=False, timeout_s=0)
+    held.go.set()
+    thread.join(WAIT_S)
+    assert outcome == [True]
+    assert held.applied == ["a"]
+    assert [request for request, _ in told.errors] == ["b", "c"]
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_many_threads_may_close_at_once(drain: bool) -> None:
+    told = Told()
+    queue = SingularUpdateQueue(lambda n: n, on_error=told)
+    for number in range(200):
+        queue.post(number)
+    closing = [in_thread(lambda: queue.close(drain=drain)) for _ in range(8)]
+    for thread, _ in closing:
+        thread.join(WAIT_S)
+    assert [outcome for _, outcome in closing] == [[True]] * 8
+    stats = queue.stats()
+    assert stats.accepted == 200 == stats.applied + stats.cancelled
+    assert len(told.errors) == stats.cancelled
+
+
+def test_a_queue_never_used_closes_at_once_and_takes_nothing_then() -> None:
+    queue = SingularUpdateQueue(lambda n: n)
+    assert queue.close()
+    with pytest.raises(QueueClosed):
+        queue.post(1)
+    with pytest.raises(QueueClosed):
+        queue.submit(1)
+    with queue, pytest.raises(QueueClosed):
+        queue.post(1)
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_the_handler_may_close_its_own_queue(drain: bool) -> None:
+    closed: list[bool] = []
+    told = Told()
+
+    def handle(letter: str) -> str:
+        held(letter)
+        if letter == "close":
+            closed.append(queue.close(drain=drain))
+        return letter
+
+    held = Held()
+    queue = SingularUpdateQueue(handle, on_error=told)
+    first = queue.submit("close")
+    queue.post("after")
+    held.go.set()
+    assert first.result(WAIT_S) == "close"
+    assert queue.close()
+    assert closed == [False]
+    assert held.applied == (["close", "after"] if drain else ["close"])
+    assert [request for request, _ in told.errors] == ([] if drain else ["after"])
+
+
+def test_a_callback_may_close_the_queue() -> None:
+    held = Held()
+    queue = SingularUpdateQueue(held)
+    queue.submit("a").add_done_callback(lambda _: queue.close())
+    queue.post("b")
+    held.go.set()
+    eventually(lambda: queue.is_closed)
+    assert queue.close()
+    assert held.applied == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_a_handler_that_wants_out_ends_the_queue_and_all_are_told(
+    kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    held, told = Held(), Told()
+    queue = SingularUpdateQueue(held, on_error=told, name="q")
+    error = kind("out")
+    first, second = queue.submit(error), queue.submit("b")
+    queue.post("c")
+    held.go.set()
+    with pytest.raises(kind):
+        first.result()
+    with pytest.raises(CancelledError):
+        second.result()
+    assert not queue.close()
+    assert queue.failure is error
+    with pytest.raises(QueueClosed) as caught:
+        queue.post("late")
+    assert caught.value.__cause__ is error
+    assert [request for request, _ in told.errors] == [error, "b", "c"]
+    assert "gives up" in caplog.text
+    assert held.applied == []
+
+
+@pytest.mark.parametrize("max_batch", [None, 1])
+def test_a_fault_of_the_writer_itself_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch, max_batch: int | None) -> None:
+    held, told = Held(), Told()
+    handler = (lambda batch: [held(one) for one in batch]) if max_batch else held
+    queue = SingularUpdateQueue(handler, on_error=told, max_batch=max_batch)  # type: ignore[call-overload]
+    queue.post("a")
+    assert held.begun.wait(WAIT_S)
+    ticket = queue.submit("b")
+    queue.post("c")
+
+    def faulty(*_: object, **__: object) -> None:
+        raise MemoryError("no room for a chunk")
+
+    monkeypatch.setattr(type(queue._account), "begin", faulty)
+    held.go.set()
+    with pytest.raises(MemoryError):
+        ticket.result(WAIT_S)
+    assert not queue.close()
+    assert isinstance(queue.failure, MemoryError)
+    assert told.kinds == [("b", MemoryError), ("c", RequestCancelled)]
+
+
+def test_a_request_put_by_a_thread_held_up_until_the_writer_was_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    queue = SingularUpdateQueue(lambda n: n, on_error=told)
+    queue.start()
+    put = queue._put
+
+    def held_up(item: object) -> None:
+        assert queue.close()
+        put(item)
+
+    monkeypatch.setattr(queue, "_put", held_up)
+    queue.post("late")
+    assert told.kinds == [("late", RequestCancelled)]
+    stats = queue.stats()
+    assert (stats.accepted, stats.cancelled, stats.depth) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("max_batch", [None, 5])
+def test_a_request_behind_the_stop_is_told(max_batch: int | None) -> None:
+    """It was put by a thread that had found the gate open, just before the writer was over."""
+    held, told = Held(), Told()
+    handler = (lambda batch: [held(one) for one in batch]) if max_batch else held
+    queue = SingularUpdateQueue(handler, on_error=told, max_batch=max_batch)  # type: ignore[call-overload]
+    queue.post("a")
+    assert held.begun.wait(WAIT_S)
+    queue.post("b")
+    assert not queue.close(timeout_s=0)
+    queue._put("late")
+    held.go.set()
+    assert queue.close()
+    assert held.applied == ["a", "b"]
+    assert told.kinds == [("late", RequestCancelled)]
+    stats = queue.stats()
+    assert (stats.accepted, stats.applied, stats.cancelled, stats.depth) == (3, 2, 1, 0)
+
+
+def test_leaving_the_with_block_by_an_error_applies_what_got_in() -> None:
+    applied: list[int] = []
+    with pytest.raises(RuntimeError), SingularUpdateQueue(applied.append) as queue:
+        queue.post(1)
+        raise RuntimeError
+    assert applied == [1]
+
+
+def test_an_interrupted_close_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held()
+    queue = SingularUpdateQueue(held)
+    queue.post("a")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for part, name in ((queue._account, "put_stop"), (queue._thread, "join")):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(part), name, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                queue.close()
+    held.go.set()
+    assert queue.close()
+    assert held.applied == ["a"]
+
+
+def test_no_thread_is_left() -> None:
+    before = threading.active_count()
+    for _ in range(20):
+        with SingularUpdateQueue(lambda n: n) as queue:
+            queue.post(1)
+    assert threading.active_count() == before
+
+
+AT_EXIT = """
+import sys, threading
+from leaderq.singular import SingularUpdateQueue, processes
+held = threading.Event()
+def apply(n):
+    if n < 0:
+        held.wait()
+    print(n, flush=True)
+if sys.argv[1] == "stuck":
+    processes.AT_EXIT_S = 0.1
+queue = SingularUpdateQueue(apply, name="forgotten")
+queue.post(-1 if sys.argv[1] == "stuck" else 0)
+for n in range(1, 4):
+    queue.post(n)
+"""
+
+
+def test_a_forgotten_queue_is_drained_when_the_interpreter_exits() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT, "quick"], capture_output=True, text=True, timeout=WAIT_S, check=True
+    )
+    assert done.stdout.split() == ["0", "1", "2", "3"]
+    assert done.stderr == ""
+
+
+def test_a_forgotten_queue_that_cannot_be_drained_says_what_is_lost() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT, "stuck"], capture_output=True, text=True, timeout=WAIT_S, check=True
+    )
+    assert done.stdout == ""
+    assert "queue 'forgotten' was not closed; 3 requests" in done.stderr

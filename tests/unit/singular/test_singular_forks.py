@@ -1,0 +1,77 @@
+"""A fork copies the queue and not its thread."""
+
+from __future__ import annotations
+
+import os
+import traceback
+import warnings
+from collections.abc import Callable
+
+import pytest
+from held import WAIT_S, Held
+
+from leaderq.errors import QueueClosed
+from leaderq.singular import SingularUpdateQueue
+
+
+def in_child(check: Callable[[], None]) -> None:
+    """Run ``check`` in a forked child; fails if it does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that threads run is what this is about
+        pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            check()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.parametrize("capacity", [None, 2])
+def test_a_child_is_refused_and_the_parent_goes_on(capacity: int | None) -> None:
+    held = Held()
+    parent = os.getpid()
+    with SingularUpdateQueue(held, capacity=capacity) as queue:
+        first, second = queue.submit("a"), queue.submit("b")
+        assert held.begun.wait(WAIT_S)
+
+        def refused() -> None:
+            for use in (queue.post, queue.submit, lambda _: first.result(), lambda _: second.exception(WAIT_S)):
+                with pytest.raises(QueueClosed, match=f"belongs to process {parent}"):
+                    use("c")
+            assert queue.is_closed
+            assert not queue.close(timeout_s=WAIT_S)
+            with queue:
+                pass
+
+        in_child(refused)
+        queue.post("d")
+        held.go.set()
+    assert held.applied == ["a", "b", "d"]
+
+
+def test_a_child_may_make_a_queue_of_its_own() -> None:
+    with SingularUpdateQueue(lambda n: n) as queue:
+        queue.submit(1).result()
+
+        def use() -> None:
+            with SingularUpdateQueue(lambda n: n + 1) as own:
+                assert own.submit(1).result() == 2
+
+        in_child(use)
+
+
+def test_a_queue_not_used_before_the_fork_works_in_the_child_and_in_the_parent() -> None:
+    queue = SingularUpdateQueue(lambda n: (n, os.getpid()))
+
+    def use() -> None:
+        with queue:
+            assert queue.submit(1).result() == (1, os.getpid())
+
+    in_child(use)
+    use()
