@@ -32,6 +32,7 @@ from .shared_totals import Totals
 T = TypeVar("T")
 _EVERY_S = 5.0
 _LOOK_S = 0.5
+_AWAITED = 3
 
 
 @dataclass
@@ -52,7 +53,8 @@ class Story:
         if view.leader is not None and self.leader is None:
             yield f"{view.leader} leads term {view.term}; {_waiting(view)}"
             self.leader, self.term = view.leader, view.term
-            self.awaited.append(view.term)
+            # Not for ever: a term may end before it bills anything.
+            self.awaited = [*self.awaited[1 - _AWAITED :], view.term]
         stand = frozenset(view.candidates)
         if self.stood:
             gone, come = sorted(self.stood - stand), sorted(stand - self.stood)
@@ -135,7 +137,7 @@ class Watch:
         for term in list(self._story.awaited):
             begun = self._asked(partial(self._totals.begun, term))
             if begun is None:
-                return
+                continue
             self._story.awaited.remove(term)
             if begun.stood_still_s is not None:
                 self._tell(f"billing goes on in term {term}; it had stood still for {begun.stood_still_s:.2f} s")

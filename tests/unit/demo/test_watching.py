@@ -56,6 +56,13 @@ def test_a_change_that_was_too_quick_to_be_seen_is_told_as_two() -> None:
     ]
 
 
+def test_terms_that_never_billed_are_not_awaited_for_ever() -> None:
+    story = Story()
+    for term in range(1, 9):
+        told(story, replace(A_LEADS, term=term))
+    assert story.awaited == [6, 7, 8]
+
+
 def test_the_line_of_how_things_stand() -> None:
     assert (
         progress(A_LEADS, (12345, 199.6), 17, 112.2) == "a leads term 1, execution, for 12 s: billed 12,345, 200/s, lag 17"
