@@ -92,6 +92,10 @@ class ContainerServer(Server):
     def _environment(self) -> Mapping[str, str]:
         """The environment that configures the image."""
 
+    def _entry_point(self) -> list[str] | None:
+        """What to run in place of the image's own entry point and command; ``None``: those."""
+        return None
+
     @abstractmethod
     def _answers(self) -> bool:
         """Whether the server answers a real request now."""
@@ -194,6 +198,8 @@ class ContainerServer(Server):
             container.with_envs(**self._environment())
             if self._network is not None:
                 container.with_network(self._network()).with_network_aliases(self._alias)
+            if (entry_point := self._entry_point()) is not None:
+                container.with_kwargs(entrypoint=entry_point)
             self._container = container
             with _starting:
                 container.start()

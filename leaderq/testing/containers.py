@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from leaderq.errors import ServerFailed
 from leaderq.testing.container_server import ContainerServer, docker_errors, engine_host
@@ -14,6 +14,11 @@ from leaderq.testing.kafka_wire import registered_brokers
 from leaderq.testing.server_group import M, ServerGroup
 from leaderq.testing.waiting import eventually
 from leaderq.testing.zookeeper_wire import four_letter_word, opens_session
+
+# The name of a member resolves only while its container runs, and Java would remember for 10 s that it did not: members that start
+# together, or come back, would not find each other for so long. Only a file can say otherwise, and the images have none to mount.
+_NAMES_FILE: Final = "/tmp/names.security"
+_NAMES_OPTION: Final = f"-Djava.security.properties={_NAMES_FILE}"
 
 
 class ZooKeeperContainer(ContainerServer):
@@ -71,10 +76,14 @@ class ZooKeeperContainer(ContainerServer):
             "SERVER_JVMFLAGS": " ".join(QUICK_START),
         }
         if self.members > 1:
+            environment["SERVER_JVMFLAGS"] += f" {_NAMES_OPTION}"
             peers = [f"server.{number}=zookeeper-{number}:2888:3888;2181" for number in range(1, self.members + 1)]
             environment |= {"ZOO_MY_ID": str(self.number), "ZOO_SERVERS": " ".join(peers)}
             environment |= {"ZOO_INIT_LIMIT": "20", "ZOO_SYNC_LIMIT": "10"}
         return environment
+
+    def _entry_point(self) -> list[str] | None:
+        return _looking_up_names_anew("/docker-entrypoint.sh zkServer.sh start-foreground") if self.members > 1 else None
 
 
 class KafkaContainer(ContainerServer):
@@ -112,7 +121,12 @@ class KafkaContainer(ContainerServer):
             **self._properties,
         }
         java = {"KAFKA_HEAP_OPTS": "-Xmx512m", "KAFKA_JVM_PERFORMANCE_OPTS": " ".join(QUICK_START)}
+        if self.members > 1:
+            java["KAFKA_OPTS"] = _NAMES_OPTION
         return {"CLUSTER_ID": self.cluster_id, **java, **{_variable(key): value for key, value in properties.items()}}
+
+    def _entry_point(self) -> list[str] | None:
+        return _looking_up_names_anew("/etc/kafka/docker/run") if self.members > 1 else None
 
 
 class _ContainerGroup(ServerGroup[M]):
@@ -183,6 +197,11 @@ class KafkaContainerCluster(_ContainerGroup[KafkaContainer]):
         for number, member in enumerate(members, start=1):
             member.members, member.number, member.cluster_id = size, number, members[0].cluster_id
         super().__init__("kafka", members)
+
+
+def _looking_up_names_anew(command: str) -> list[str]:
+    settings = r"networkaddress.cache.ttl=1\nnetworkaddress.cache.negative.ttl=0\n"
+    return ["bash", "-c", f"printf '{settings}' >{_NAMES_FILE} && exec {command}"]
 
 
 def _variable(key: str) -> str:
