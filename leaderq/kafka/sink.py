@@ -51,8 +51,7 @@ from leaderq.kafka.clients.drain import KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import dropped, mended, producer_options
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
 from leaderq.kafka.clients.translation import translated
-from leaderq.kafka.record import Record
-from leaderq.producing.frame import EMPTY_BYTES, FRAME_HEADER, Packed, pack_frame, unpack_frame
+from leaderq.producing.frame import EMPTY_BYTES, FRAME_HEADER, Packed, pack_frame
 from leaderq.producing.sinks.sink import ALL_CONFIRMED, Outcome
 
 FRAME_BYTES = 256 << 10
@@ -81,7 +80,8 @@ class KafkaSink:
     Java's and kafka-python's producers place them.
 
     ``packing="frame"``: the records of a batch that go to one partition are packed into messages of up to ``frame_bytes``
-    each, with the header ``leaderq-frame``; one acknowledgement confirms them all. Readers use :func:`unpacked`. A frame
+    each, with the header ``leaderq-frame``; one acknowledgement confirms them all. Readers use
+    :func:`~leaderq.kafka.unpacking.unpacked`. A frame
     has no key: it is not for compacted topics. ``options`` are given to kafka-python on top of ours
     (``compression_type="gzip"``).
 
@@ -119,24 +119,28 @@ class KafkaSink:
             max_message_bytes=max_message_bytes,
         )
         self._client: Any = None
-        self._known: dict[str, int] = {}
         self._lots = itertools.count()
         self._current: _Shipment | None = None
+        self._suspects = 0  # so many records are sent one by one
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> Outcome:
         """See :class:`~leaderq.producing.Sink`."""
         deadline = now_s() + timeout_s
+        part = batch[:1] if self._suspects else batch
         shipment = self._current
-        if shipment is None or not shipment.is_of(batch):
+        if shipment is None or not shipment.is_of(part):
             client = self._connected(timeout_s)
-            shipment = self._current = self._packed(batch)
+            shipment = self._current = self._packed(part)
             self._hand_over(client, shipment)
         if not shipment.wait(deadline):
             raise SinkBusy(
                 f"Kafka {self._settings.address!r} has not acknowledged {shipment.open} messages yet; is it there?"
             )
         self._current = None
-        return self._outcome(shipment)
+        outcome = self._outcome(shipment)
+        if len(part) == len(batch):
+            return outcome
+        return outcome._replace(again=[*outcome.again, *range(1, len(batch))])
 
     def close(self, timeout_s: float) -> None:
         """See :class:`~leaderq.producing.Sink`."""
@@ -191,14 +195,15 @@ class KafkaSink:
 
     def _placed(self, message: Message) -> Message:
         """With its partition, if its key says which: the client would work it out from each key, again and again."""
+        count = self._partitions(message.topic)
         if message.partition is not None or message.key is None:
             return message
-        return message._replace(partition=_partition_of(message.key, self._partitions(message.topic)))
+        return message._replace(partition=_partition_of(message.key, count))
 
     def _partition(self, message: Message, lot: int) -> int:
+        count = self._partitions(message.topic)
         if message.partition is not None:
             return message.partition
-        count = self._partitions(message.topic)
         return lot % count if message.key is None else _partition_of(message.key, count)
 
     def _partitions(self, topic: str) -> int:
@@ -250,19 +255,41 @@ class KafkaSink:
             shipment.refused |= dict.fromkeys(parcel.positions, error)
 
     def _outcome(self, shipment: _Shipment) -> Outcome:
-        refused, again, error = shipment.refused, list(shipment.left), shipment.error
-        for parcel in shipment.parcels:
-            if parcel.future is None or not parcel.future.failed():
-                continue
-            found = self._explained(parcel.future.exception, parcel.message.topic)
-            if isinstance(found, MessageTooLarge) or isinstance(parcel.future.exception, _SPOILT):
-                refused |= dict.fromkeys(parcel.positions, found)
+        failed = [parcel for parcel in shipment.parcels if parcel.future is not None and parcel.future.failed()]
+        if not failed and shipment.error is None:
+            self._suspects = max(0, self._suspects - 1)
+            return Outcome(shipment.refused) if shipment.refused else ALL_CONFIRMED
+        errors = [self._explained(parcel.future.exception, parcel.message.topic) for parcel in failed]
+        if any(isinstance(error, MessageTooLarge) for error in errors):
+            return self._too_large(shipment, failed, errors)
+        refused, again, why = shipment.refused, list(shipment.left), shipment.error
+        for parcel, error in zip(failed, errors, strict=True):
+            if isinstance(parcel.future.exception, _SPOILT):
+                refused |= dict.fromkeys(parcel.positions, error)
             else:
                 again += parcel.positions
-                error = found
-        if error is None:
-            return Outcome(refused) if refused else ALL_CONFIRMED
-        return Outcome(refused, sorted(set(again) - set(refused)), self._judged(error))
+                why = error
+        if why is None:
+            return Outcome(refused)
+        return Outcome(refused, sorted(set(again) - set(refused)), self._judged(why))
+
+    def _too_large(self, shipment: _Shipment, failed: Sequence[Parcel], errors: Sequence[BaseException]) -> Outcome:
+        """The broker found a message too large for its topic; the client fails all that were behind it with the same error.
+
+        So those that failed are sent again one by one, in order, until the one at fault is alone; frames are made smaller
+        first.
+        """
+        self._drop()
+        again = sorted({*shipment.left, *(position for parcel in failed for position in parcel.positions)})
+        largest = max(failed, key=lambda parcel: parcel.message.size)
+        if len(largest.positions) > 1:
+            self._frame_bytes = max(1, largest.message.size // 2)
+        elif len(shipment.parcels) == 1:
+            self._suspects = 0
+            return Outcome({**shipment.refused, **dict.fromkeys(again, errors[0])})
+        else:
+            self._suspects = len(again)
+        return Outcome(shipment.refused, again)
 
     def _judged(self, error: BaseException) -> SinkAway | SinkBroken:
         """What the producer is told. After all but a plain absence the client may have lost its place: it is replaced."""
@@ -362,39 +389,3 @@ def _raw(part: Any) -> Any:
 @lru_cache(maxsize=65_536)
 def _partition_of(key: bytes, partitions: int) -> int:
     return int(murmur2(key) & 0x7FFFFFFF) % partitions
-
-
-class UnpackedRecord(Record):
-    """A record that came in a frame: topic, partition and offset are the frame's; ``frame_index`` is its place in it,
-    from 0."""
-
-    frame_index: int
-
-    def __reduce__(self) -> Any:
-        return _unpacked_record, (*self.as_dict().values(), self.frame_index)
-
-
-def _unpacked_record(*fields: Any) -> UnpackedRecord:
-    *values, index = fields
-    record = tuple.__new__(UnpackedRecord, values)
-    record.frame_index = index
-    return record
-
-
-def unpacked(records: Iterable[Record]) -> Iterator[Record]:
-    """``records`` with each frame replaced by the records in it, in order; others pass as they are.
-
-    For a handler of :class:`~leaderq.kafka.KafkaLeaderCareer` whose topic is fed with ``packing="frame"``. A handler that
-    tells records by their offset must add :attr:`UnpackedRecord.frame_index`.
-
-    :raises CorruptRecord: a frame is not what was packed.
-    """
-    for record in records:
-        if not any(name == FRAME_HEADER for name, _ in record.headers):
-            yield record
-            continue
-        for index, piece in enumerate(unpack_frame(record.value)):
-            timestamp_ms = record.timestamp_ms if piece.timestamp_ms < 0 else piece.timestamp_ms
-            yield _unpacked_record(
-                record.topic, record.partition, record.offset, timestamp_ms, piece.key, piece.value, piece.headers, index
-            )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from scripted_sink import ScriptedSink
+from scripted_sink import AT_ONCE, Make, ScriptedSink
 
-from leaderq.producing import BufferedProducer, Retry
-
-AT_ONCE = Retry(first_s=0.001, max_s=0.002, breaker_s=0.002)
-Make = Callable[..., BufferedProducer]
+from leaderq.producing import BufferedProducer
 
 
 @pytest.fixture

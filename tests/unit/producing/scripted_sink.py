@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq.errors import SinkAway, SinkBroken
-from leaderq.producing import ALL_CONFIRMED, Outcome
+from leaderq.producing import ALL_CONFIRMED, BufferedProducer, Outcome, Retry
 
+AT_ONCE = Retry(first_s=0.001, max_s=0.002, breaker_s=0.002)
+Make = Callable[..., BufferedProducer]
 Line = Callable[[Sequence[Any]], Outcome]
 
 

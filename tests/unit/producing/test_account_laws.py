@@ -11,13 +11,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from conftest import AT_ONCE
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from scripted_sink import ScriptedSink, is_away, is_broken, refuses, takes
+from scripted_sink import AT_ONCE, ScriptedSink, is_away, is_broken, refuses, takes
 
-from leaderq.errors import BufferFull, RequestGivenUp
+from leaderq.errors import BufferFull, ProducerClosed, RequestGivenUp
 from leaderq.producing import NO_SYNC, BufferedProducer, Every, Journal, Lost, WhenFull
 
 KEYS = 3
@@ -155,7 +154,7 @@ class Account(RuleBasedStateMachine):
                 for number, future in self.futures.items():
                     assert future.done()
                     if number in self.lost:
-                        assert isinstance(future.exception(0), RequestGivenUp)
+                        assert isinstance(future.exception(0), RequestGivenUp | ProducerClosed)
         finally:
             shutil.rmtree(self.folder)
 

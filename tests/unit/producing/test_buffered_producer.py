@@ -9,8 +9,7 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
-from conftest import AT_ONCE, Make
-from scripted_sink import ScriptedSink, is_away, is_broken, refuses, takes
+from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, is_broken, refuses, takes
 
 from leaderq.errors import (
     BufferFull,

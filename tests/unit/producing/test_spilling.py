@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Make
-from scripted_sink import ScriptedSink, is_away, takes
+from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import BufferFull, ConfigurationError, JournalFull, ProducerClosed, RequestGivenUp, RequestTooLarge
 from leaderq.producing import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, Lost, Reason, State, WhenFull

@@ -1,0 +1,31 @@
+"""What lies on a topic, read by kafka-python itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafka import KafkaConsumer, TopicPartition
+
+import leaderq.kafka.record  # noqa: F401  (first: it keeps a warning of kafka-python's import quiet)
+from leaderq.kafka.record import Record
+
+Read = Callable[[], list[Record]]
+
+
+def read_all(address: str, topic: str) -> list[Record]:
+    consumer = KafkaConsumer(bootstrap_servers=address, consumer_timeout_ms=10_000)
+    try:
+        places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+        consumer.assign(places)
+        consumer.seek_to_beginning(*places)
+        ends = consumer.end_offsets(places)
+        found: list[Record] = []
+        while any(consumer.position(place) < ends[place] for place in places):
+            for records in consumer.poll(timeout_ms=500, max_records=10_000).values():
+                found += [
+                    Record(one.topic, one.partition, one.offset, one.timestamp, one.key, one.value, tuple(one.headers))
+                    for one in records
+                ]
+        return found
+    finally:
+        consumer.close()

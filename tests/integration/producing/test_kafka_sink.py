@@ -1,0 +1,215 @@
+"""A buffered producer on a real broker: confirmed is what is on the topic."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient
+from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
+from reading_topics import Read, read_all
+
+from leaderq.errors import ConfigurationError, MessageTooLarge, RequestGivenUp
+from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.record import Record
+from leaderq.kafka.sink import KafkaSink
+from leaderq.kafka.topics import create_topics, produce
+from leaderq.kafka.unpacking import UnpackedRecord, unpacked
+from leaderq.producing import EVERY_ITEM, BufferedProducer, Retry
+from leaderq.producing import KafkaSink as Exported
+from leaderq.testing import eventually
+
+SOON = Retry(first_s=0.05, max_s=0.2, breaker_s=0.2)
+
+
+def by_key(records: list[Record]) -> dict[bytes, list[bytes]]:
+    found: dict[bytes, list[bytes]] = {}
+    for record in records:
+        found.setdefault(record.key, []).append(record.value)
+    return found
+
+
+def test_it_is_exported_where_users_look_for_it() -> None:
+    assert Exported is KafkaSink
+
+
+@pytest.mark.parametrize("packing", [None, "frame"])
+def test_what_is_confirmed_is_on_the_topic_once_and_in_order(
+    kafka_broker: Any, topic: str, stored: Read, packing: str | None
+) -> None:
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic, packing=packing)) as producer:
+        for number in range(5000):
+            producer.send((b"key-%d" % (number % 10), b"%d" % number))
+        assert producer.flush(60)
+        assert producer.snapshot().balance.confirmed == 5000
+    records = list(unpacked(stored()))
+    assert len(records) == 5000
+    assert by_key(records) == {b"key-%d" % key: [b"%d" % number for number in range(key, 5000, 10)] for key in range(10)}
+
+
+def test_frames_are_few_and_keys_lie_where_other_producers_put_them(kafka_broker: Any, topic: str, stored: Read) -> None:
+    """The partition of a key is the same with frames, without, and with kafka-python by itself."""
+    requests = [(b"key-%d" % number, b"v") for number in range(200)]
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic, packing="frame"), linger_s=0.5) as producer:
+        for request in requests:
+            producer.send(request)
+        assert producer.flush(30)
+    frames = stored()
+    assert len(frames) == 4
+    assert all(record.headers[0][0] == "leaderq-frame" for record in frames)
+    packed = {record.key: record.partition for record in unpacked(frames)}
+    produce(kafka_broker.address, topic, requests)
+    alone = {record.key: record.partition for record in stored()[0:] if record.key is not None}
+    assert packed == alone
+
+
+def test_unpacking_keeps_keys_headers_and_times_and_passes_other_records(
+    kafka_broker: Any, topic: str, stored: Read
+) -> None:
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic, packing="frame"), linger_s=0.5) as producer:
+        producer.send(Message("", b"one", b"k", [("name", b"value")], None, 1_700_000_000_000))
+        producer.send((b"k", None))
+        assert producer.flush(30)
+    plain = Record("t", 0, 7, 5, None, b"plain", ())
+    first, second, third = unpacked([*stored(), plain])
+    assert (first.key, first.value, list(first.headers)) == (b"k", b"one", [("name", b"value")])
+    assert first.timestamp_ms == 1_700_000_000_000
+    assert (second.key, second.value) == (b"k", None)
+    assert isinstance(second, UnpackedRecord)
+    assert [first.frame_index, second.frame_index] == [0, 1]
+    assert first.offset == second.offset
+    assert third is plain
+
+
+def test_records_come_in_every_form(kafka_broker: Any, topic: str, stored: Read) -> None:
+    create_topics(kafka_broker.address, {f"{topic}-2": 1})
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic)) as producer:
+        futures = [
+            producer.submit(request)
+            for request in (
+                b"bytes",
+                "text",
+                (b"k", b"pair"),
+                ("k", "text pair"),
+                (b"k", b"with headers", [("h", b"1")]),
+                Message(f"{topic}-2", b"elsewhere"),
+                tuple(Message("", b"as a tuple", b"k", (), 3)),
+            )
+        ]
+        for future in futures:
+            future.result(30)
+    values = {record.value for record in stored()}
+    assert values == {b"bytes", b"text", b"pair", b"text pair", b"with headers", b"as a tuple"}
+    assert [record.partition for record in stored() if record.value == b"as a tuple"] == [3]
+
+
+def test_what_is_no_record_or_too_large_is_refused_alone(kafka_broker: Any, topic: str, stored: Read) -> None:
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic, max_message_bytes=100_000, frame_bytes=1000)) as producer:
+        good = [producer.submit((b"k", b"%d" % number)) for number in range(10)]
+        bad = [producer.submit((b"k", b"x" * 100_001)), producer.submit(17), producer.submit((None, None))]
+        good += [producer.submit((b"k", b"%d" % number)) for number in range(10, 20)]
+        for future in good:
+            future.result(30)
+        causes = []
+        for future in bad:
+            with pytest.raises(RequestGivenUp, match="refused by the sink") as raised:
+                future.result(30)
+            causes.append(type(raised.value.__cause__))
+    assert causes[:2] == [MessageTooLarge, ConfigurationError]
+    assert by_key(stored()) == {b"k": [b"%d" % number for number in range(20)]}
+
+
+def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_stays(kafka_broker: Any, topic: str) -> None:
+    small = f"{topic}-small"
+    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+    try:
+        admin.create_topics(
+            {small: {"num_partitions": 1, "replication_factor": 1, "configs": {"max.message.bytes": "2000"}}}
+        )
+    finally:
+        admin.close()
+    with BufferedProducer(KafkaSink(kafka_broker.address, small), batch_items=50, retry=SOON) as producer:
+        futures = [producer.submit((b"k", b"x" * 5000 if number % 20 == 10 else b"%d" % number)) for number in range(200)]
+        assert producer.flush(60)
+        for number, future in enumerate(futures):
+            if number % 20 == 10:
+                with pytest.raises(RequestGivenUp):
+                    future.result(30)
+            else:
+                future.result(30)
+    values = [record.value for record in read_all(kafka_broker.address, small)]
+    first_seen = list(dict.fromkeys(values))
+    assert first_seen == [b"%d" % number for number in range(200) if number % 20 != 10]
+
+
+def test_a_topic_that_is_not_there_breaks_the_sink_until_it_is_created(
+    kafka_broker: Any, topic_name: str, tmp_path: Path
+) -> None:
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic_name), retry=SOON, journal=tmp_path) as producer:
+        producer.send(b"early")
+        eventually(lambda: "there is no topic" in str(producer.snapshot().sink_error), timeout_s=30)
+        create_topics(kafka_broker.address, {topic_name: 1})
+        assert producer.flush(30)
+    assert [record.value for record in read_all(kafka_broker.address, topic_name)] == [b"early"]
+
+
+def test_nobody_there_at_the_start_is_no_reason_to_wait_or_to_fail(free_port_address: str, tmp_path: Path) -> None:
+    with BufferedProducer(
+        KafkaSink(free_port_address, "t", open_timeout_s=0.2), retry=SOON, journal=tmp_path, max_items=5, close_timeout_s=0.1
+    ) as producer:
+        for number in range(100):
+            producer.send(b"%d" % number)
+        eventually(lambda: "did not answer" in str(producer.snapshot().sink_error), timeout_s=30)
+        assert producer.snapshot().journal_only == 95
+    assert producer.snapshot().balance.pending == 100
+
+
+@pytest.fixture
+def free_port_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("packing", [None, "frame"])
+def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
+    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, packing: str | None
+) -> None:
+    """While this process lives, an outage doubles nothing either: the client keeps its place in the sequence."""
+    sink = KafkaSink(kafka_broker.address, topic, packing=packing)
+    with BufferedProducer(sink, journal=tmp_path, max_items=500, sink_timeout_s=0.5) as producer:
+        number = 0
+        while number < 2000:
+            producer.send((b"key-%d" % (number % 7), b"%d" % number))
+            number += 1
+        kafka_broker.kill()
+        while number < 8000:
+            producer.send((b"key-%d" % (number % 7), b"%d" % number))
+            number += 1
+        eventually(lambda: producer.snapshot().sink_error, timeout_s=30)
+        assert producer.snapshot().memory_items <= 500
+        kafka_broker.start()
+        assert producer.flush(90), producer.snapshot()
+        assert producer.snapshot().balance.confirmed == 8000
+    assert by_key(list(unpacked(stored()))) == {
+        b"key-%d" % key: [b"%d" % each for each in range(key, 8000, 7)] for key in range(7)
+    }
+
+
+def test_write_ahead_and_kafka_together(kafka_broker: Any, topic: str, stored: Read, tmp_path: Path) -> None:
+    with BufferedProducer(
+        KafkaSink(kafka_broker.address, topic), journal=tmp_path, persistence=EVERY_ITEM, key=lambda request: request[0]
+    ) as producer:
+        for number in range(500):
+            producer.send((b"k", b"%d" % number))
+        assert producer.flush(30)
+    assert by_key(stored()) == {b"k": [b"%d" % number for number in range(500)]}
+
+
+def test_settings_that_cannot_be_used_are_refused(kafka_broker: Any) -> None:
+    with pytest.raises(ConfigurationError, match="packing='zip'"):
+        KafkaSink(kafka_broker.address, packing="zip")
+    with pytest.raises(ConfigurationError, match="frame_bytes=0"):
+        KafkaSink(kafka_broker.address, frame_bytes=0)

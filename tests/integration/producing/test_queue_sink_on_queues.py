@@ -1,0 +1,112 @@
+"""A buffered producer into real ZooKeeper queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderq.errors import RequestGivenUp, TooLarge
+from leaderq.producing import BufferedProducer, QueueSink, Retry
+from leaderq.queues import DistributedIdQueue, DistributedPriorityQueue, DistributedQueue, SimpleDistributedQueue
+from leaderq.testing import FaultProxy, eventually
+from leaderq.zookeeper import Session, connect
+
+SOON = Retry(first_s=0.05, max_s=0.2, breaker_s=0.2)
+
+
+def taken(queue: Any, count: int) -> list[Any]:
+    found = []
+    for _ in range(count):
+        with queue.take(10) as item:
+            found.append(item.value)
+    return found
+
+
+def test_a_queue_gets_what_is_sent_once_and_in_order(session: Session) -> None:
+    with DistributedQueue[bytes](session, "/q") as queue:
+        with BufferedProducer(QueueSink(queue)) as producer:
+            for number in range(1000):
+                producer.send(b"%d" % number)
+            assert producer.flush(30)
+        assert queue.depth() == 1000
+        assert taken(queue, 1000) == [b"%d" % number for number in range(1000)]
+
+
+def test_options_and_pairs_go_to_the_queue_that_wants_them(session: Session) -> None:
+    with (
+        DistributedPriorityQueue[bytes](session, "/priority") as by_priority,
+        DistributedIdQueue[bytes](session, "/id") as by_id,
+        SimpleDistributedQueue(session, "/simple") as simple,
+        BufferedProducer(QueueSink(by_priority, priority=3)) as one,
+        BufferedProducer(QueueSink(by_id)) as two,
+        BufferedProducer(QueueSink(put_many=simple.offer_many)) as three,
+    ):
+        one.send(b"a")
+        two.send((b"b", "id-of-b"))
+        three.send(b"c")
+        assert one.flush(10)
+        assert two.flush(10)
+        assert three.flush(10)
+        assert taken(by_priority, 1) == [b"a"]
+        assert by_id.remove("id-of-b") == 1
+        assert simple.take(10) == b"c"
+
+
+def test_an_item_larger_than_a_request_is_refused_alone(session: Session) -> None:
+    with (
+        DistributedQueue[bytes](session, "/q") as queue,
+        SimpleDistributedQueue(session, "/simple") as simple,
+        BufferedProducer(QueueSink(queue), linger_s=0.2) as one,
+        BufferedProducer(QueueSink(put_many=simple.offer_many), linger_s=0.2) as two,
+    ):
+        for producer in (one, two):
+            futures = [producer.submit(value) for value in (b"a", b"x" * 2_000_000, b"b")]
+            futures[0].result(10)
+            futures[2].result(10)
+            with pytest.raises(RequestGivenUp) as raised:
+                futures[1].result(10)
+            assert isinstance(raised.value.__cause__, TooLarge)
+        assert taken(queue, 2) == [b"a", b"b"]
+        assert [simple.take(10), simple.take(10)] == [b"a", b"b"]
+
+
+def test_servers_that_go_away_and_come_back_have_all_once_and_in_order(
+    zookeeper_server: Any, znode_root: str, session: Session, fault_proxy: Callable[[str], FaultProxy], tmp_path: Path
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    with (
+        connect(proxy.address + znode_root) as through,
+        DistributedQueue[bytes](through, "/q") as queue,
+        BufferedProducer(QueueSink(queue), journal=tmp_path, max_items=200, sink_timeout_s=0.2, retry=SOON) as producer,
+    ):
+        for number in range(1000):
+            producer.send(b"%d" % number)
+        proxy.refuse()
+        for number in range(1000, 3000):
+            producer.send(b"%d" % number)
+        eventually(lambda: producer.snapshot().sink_error, timeout_s=30)
+        assert producer.snapshot().memory_items <= 200
+        proxy.heal()
+        assert producer.flush(60), producer.snapshot()
+        assert producer.snapshot().balance.confirmed == 3000
+    with DistributedQueue[bytes](session, "/q") as queue:
+        assert queue.depth() == 3000
+        assert taken(queue, 3000) == [b"%d" % number for number in range(3000)]
+
+
+def test_a_queue_that_is_closed_costs_nothing_that_a_journal_holds(session: Session, tmp_path: Path) -> None:
+    queue = DistributedQueue[bytes](session, "/q")
+    queue.start()
+    producer = BufferedProducer(QueueSink(queue), journal=tmp_path, retry=SOON)
+    producer.send(b"a")
+    assert producer.flush(10)
+    queue.close()
+    producer.send(b"b")
+    eventually(lambda: "the queue takes nothing" in str(producer.snapshot().sink_error), timeout_s=30)
+    assert not producer.close(0.1)
+    with DistributedQueue[bytes](session, "/q") as again, BufferedProducer(QueueSink(again), journal=tmp_path) as second:
+        assert second.flush(10)
+        assert taken(again, 2) == [b"a", b"b"]

@@ -1,0 +1,156 @@
+"""The callable sink and the queue sink, with callables and queues that fail as the test says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from leaderq.errors import ConnectionLost, PutsFailed, QueueClosed, SinkBroken, SinkBusy, TooLarge
+from leaderq.producing import CallableSink, QueueSink
+
+
+class TestCallableSink:
+    def test_a_return_is_the_acknowledgement(self) -> None:
+        got: list[Any] = []
+        assert CallableSink(got.append).send([1, 2], 1.0).refused == {}
+        assert CallableSink(got.append, each=True).send([1, 2], 1.0).again == ()
+        assert got == [[1, 2], 1, 2]
+
+    def test_what_is_away_is_to_be_given_again(self) -> None:
+        def call(batch: list[int]) -> None:
+            raise ConnectionRefusedError("nobody there")
+
+        outcome = CallableSink(call).send([1, 2], 1.0)
+        assert list(outcome.again) == [0, 1]
+        assert isinstance(outcome.error, ConnectionRefusedError)
+
+    def test_one_by_one_those_before_the_failure_are_confirmed(self) -> None:
+        def call(record: int) -> None:
+            if record == 2:
+                raise ValueError("bad")
+            if record == 4:
+                raise OSError("away")
+
+        outcome = CallableSink(call, each=True).send([1, 2, 3, 4, 5], 1.0)
+        assert list(outcome.refused) == [1]
+        assert list(outcome.again) == [3, 4]
+
+    @pytest.mark.parametrize("bad", [(), (0,), (7,), (3, 4), tuple(range(8))])
+    def test_the_records_at_fault_are_found_and_the_others_are_given(self, bad: tuple[int, ...]) -> None:
+        got: list[int] = []
+
+        def call(batch: list[int]) -> None:
+            if set(batch) & set(bad):
+                raise ValueError("one of these")
+            got.extend(batch)
+
+        outcome = CallableSink(call).send(list(range(8)), 1.0)
+        assert sorted(outcome.refused) == list(bad)
+        assert got == [number for number in range(8) if number not in bad]
+        assert outcome.again == ()
+
+    def test_an_absence_while_the_fault_is_looked_for_leaves_the_rest_for_later(self) -> None:
+        def call(batch: list[int]) -> None:
+            if len(batch) > 2:
+                raise ValueError("one of these")
+            if 4 in batch:
+                raise OSError("away")
+
+        outcome = CallableSink(call).send(list(range(8)), 1.0)
+        assert list(outcome.again) == [4, 5, 6, 7]
+
+    def test_the_callable_may_say_itself_that_nothing_can_be_taken(self) -> None:
+        def call(batch: list[int]) -> None:
+            raise SinkBroken("no licence")
+
+        assert isinstance(CallableSink(call).send([1], 1.0).error, SinkBroken)
+
+    def test_its_own_classes_of_absence_can_be_given(self) -> None:
+        def call(batch: list[int]) -> None:
+            raise LookupError("later")
+
+        assert list(CallableSink(call, away=(LookupError,)).send([1], 1.0).again) == [0]
+        assert list(CallableSink(call).send([1], 1.0).refused) == [0]
+
+
+class FakeQueue:
+    """``put_many`` as that of a recipe; ``does`` decides."""
+
+    def __init__(self, does: Callable[[Sequence[Any]], object]) -> None:
+        self.does = does
+        self.puts: list[list[Any]] = []
+
+    def put_many(self, items: Any, **options: Any) -> int:
+        self.puts.append(list(items))
+        self.does(items)
+        return len(items)
+
+
+class TestQueueSink:
+    def test_what_put_many_returns_for_is_confirmed(self) -> None:
+        queue = FakeQueue(lambda items: None)
+        outcome = QueueSink(queue).send(["a", "b"], 5.0)
+        assert (outcome.refused, list(outcome.again)) == ({}, [])
+        assert queue.puts == [["a", "b"]]
+
+    def test_a_large_batch_is_put_in_parts(self) -> None:
+        queue = FakeQueue(lambda items: None)
+        outcome = QueueSink(queue).send(list(range(250)), 5.0)
+        assert len(queue.puts[0]) == 100
+        assert list(outcome.again) == list(range(100, 250))
+        assert outcome.error is None
+
+    def test_while_the_servers_are_away_it_is_busy_and_puts_nothing_twice(self) -> None:
+        back = threading.Event()
+        queue = FakeQueue(lambda items: back.wait(30))
+        sink = QueueSink(queue)
+        batch = [["a"], ["b"]]
+        for _ in range(3):
+            with pytest.raises(SinkBusy):
+                sink.send(batch, 0.01)
+        back.set()
+        assert list(sink.send(batch, 5.0).again) == []
+        assert len(queue.puts) == 1
+
+    def test_an_item_that_does_not_fit_is_refused_alone(self) -> None:
+        big = "x" * 10
+
+        def does(items: Sequence[Any]) -> None:
+            failures = [(item, TooLarge("an item", size=10, limit=5)) for item in items if item == big]
+            raise PutsFailed(stored=1, failed=1, failures=failures)
+
+        outcome = QueueSink(FakeQueue(does)).send(["a", big], 5.0)
+        assert list(outcome.refused) == [1]
+        assert list(outcome.again) == []
+
+    def test_an_unknown_outcome_is_put_again(self) -> None:
+        def does(items: Sequence[Any]) -> None:
+            raise PutsFailed(stored=1, failed=1, failures=[(None, ConnectionLost("no answer"))])
+
+        outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 5.0)
+        assert list(outcome.again) == [0, 1]  # which of them is not known: rather twice than never
+
+    def test_a_closed_queue_breaks_the_sink(self) -> None:
+        def does(items: Sequence[Any]) -> None:
+            raise QueueClosed("closed")
+
+        outcome = QueueSink(FakeQueue(does)).send(["a"], 5.0)
+        assert isinstance(outcome.error, SinkBroken)
+        assert list(outcome.again) == [0]
+
+    def test_another_error_is_found_out_item_by_item(self) -> None:
+        def does(items: Sequence[Any]) -> None:
+            if "bad" in items:
+                raise TypeError("bytes, please")
+
+        queue = FakeQueue(does)
+        outcome = QueueSink(queue).send(["a", "bad", "b"], 5.0)
+        assert list(outcome.refused) == [1]
+        assert queue.puts == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
+
+    def test_it_needs_a_queue(self) -> None:
+        with pytest.raises(TypeError):
+            QueueSink()
