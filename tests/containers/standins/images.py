@@ -1,6 +1,6 @@
 """The stand-ins: which image each stands in for, and what it is made of.
 
-This table is where the names are pinned for the tests; tests/unit/testing/test_standins.py holds the compose file, the Dockerfile and
+This table is where the names are pinned for the tests; tests/containers/test_standins.py holds the compose file, the Dockerfile and
 ``leaderq.testing.containers`` to it.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from engine import RECIPE, STANDIN, Engine, Missing
-from roots import Roots, Say, root_recipe
+from standins.engine import RECIPE, STANDIN, Engine, Missing
+from standins.roots import Roots, Say, root_recipe
 
 HERE = Path(__file__).parent
 

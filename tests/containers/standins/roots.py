@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from engine import RECIPE, STANDIN, Engine, Missing
+from standins.engine import RECIPE, STANDIN, Engine, Missing
 
 SUITE = "trixie"
 PACKAGES = {

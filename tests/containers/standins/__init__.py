@@ -1,0 +1,1 @@
+"""What stands in for the official images where they cannot be pulled; ``python tests/containers/standins`` builds it."""
