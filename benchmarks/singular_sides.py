@@ -1,0 +1,165 @@
+"""The sides of ``singular.py``: what hands requests from some threads to one, which applies them with the same handler.
+
+Each side offers what it can of: ``post`` (hand over, no answer), ``wait`` (hand over and wait for the outcome), ``submit`` (a future of
+the outcome) and ``done`` (all that was handed over is applied, and the thread has ended).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from leaderq.singular import SingularUpdateQueue
+
+Handler = Callable[[Any], Any]
+_END = object()
+
+
+@dataclass
+class Side:
+    """One side, ready to take requests."""
+
+    post: Callable[[Any], Any]
+    done: Callable[[], Any]
+    wait: Callable[[Any], Any] | None = None
+    submit: Callable[[Any], Future[Any]] | None = None
+
+
+Maker = Callable[[Handler, "int | None"], Side]
+
+
+def ours(handler: Handler, capacity: int | None) -> Side:
+    """SingularUpdateQueue."""
+    line: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(handler, capacity=capacity)
+    line.start()
+    submit = line.submit
+    return Side(line.post, line.close, lambda request: submit(request).result(), submit)
+
+
+def ours_batches(handler: Handler, capacity: int | None) -> Side:
+    """SingularUpdateQueue whose handler takes batches of up to 1,000, and applies each request of them likewise."""
+
+    def by_batch(batch: list[Any]) -> list[Any]:
+        return [handler(request) for request in batch]
+
+    line: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(by_batch, capacity=capacity, max_batch=1000)
+    line.start()
+    return Side(line.post, line.close, lambda request: line.submit(request).result(), line.submit)
+
+
+def executor(handler: Handler, capacity: int | None) -> Side:
+    """ThreadPoolExecutor(1), which has no bound."""
+    pool = ThreadPoolExecutor(1)
+    pool.submit(handler, 0).result()  # starts the thread
+    submit = pool.submit
+    return Side(
+        lambda request: submit(handler, request),
+        lambda: pool.shutdown(wait=True),
+        lambda request: submit(handler, request).result(),
+        lambda request: submit(handler, request),
+    )
+
+
+def _with_thread(
+    get: Callable[[], Any], put: Callable[[Any], Any], handler: Handler, then: Callable[[], Any] = lambda: None
+) -> Side:
+    """A queue of others with a thread that applies what it gets. Who waits makes a Future, as users of such queues do."""
+
+    def work() -> None:
+        while True:
+            item = get()
+            if item is _END:
+                return
+            if type(item) is tuple:
+                request, future = item
+                try:
+                    future.set_result(handler(request))
+                except Exception as error:
+                    future.set_exception(error)
+            else:
+                handler(item)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+
+    def submit(request: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        put((request, future))
+        return future
+
+    def done() -> None:
+        put(_END)
+        thread.join()
+        then()
+
+    return Side(put, done, lambda request: submit(request).result(), submit)
+
+
+def std_queue(handler: Handler, capacity: int | None) -> Side:
+    """queue.Queue and a thread."""
+    line: queue.Queue[Any] = queue.Queue(capacity or 0)
+    return _with_thread(line.get, line.put, handler)
+
+
+def simple_queue(handler: Handler, capacity: int | None) -> Side:
+    """queue.SimpleQueue and a thread: no bound, no deadline, no account, nothing on errors. What is left to gain."""
+    line: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    return _with_thread(line.get, line.put, handler)
+
+
+def semaphore(handler: Handler, capacity: int | None) -> Side:
+    """queue.SimpleQueue bounded by a Semaphore, the simplest exact bound."""
+    line: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    room = threading.Semaphore(capacity or 1)
+
+    def put(item: Any) -> None:
+        room.acquire()
+        line.put(item)
+
+    def get() -> Any:
+        item = line.get()
+        room.release()
+        return item
+
+    return _with_thread(get, put, handler)
+
+
+def janus_queue(handler: Handler, capacity: int | None) -> Side:
+    """janus, both ends synchronous."""
+    import janus
+
+    line: Any = janus.Queue(capacity or 0)
+    return _with_thread(line.sync_q.get, line.sync_q.put, handler, line.close)
+
+
+def culsans_queue(handler: Handler, capacity: int | None) -> Side:
+    """culsans, both ends synchronous."""
+    import culsans
+
+    line: Any = culsans.Queue(capacity or 0)
+    return _with_thread(line.sync_q.get, line.sync_q.put, handler, line.close)
+
+
+def plain_lock(handler: Handler, capacity: int | None) -> Side:
+    """No queue: each caller takes a lock and applies its request itself."""
+    lock = threading.Lock()
+
+    def apply(request: Any) -> Any:
+        with lock:
+            return handler(request)
+
+    return Side(apply, lambda: None, apply)
+
+
+@contextmanager
+def collected() -> Iterator[None]:
+    """The garbage of the side before must not be collected at the cost of this one."""
+    import gc
+
+    gc.collect()
+    yield
