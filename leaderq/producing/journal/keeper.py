@@ -103,13 +103,14 @@ class Keeper:
         try:
             self.save(without=done)
         except OSError as error:
-            # On a full disk only deleting makes room; a crash before the next save then reports as missing what was acknowledged.
+            # On a full disk only deleting makes room. A crash before the save below reports as missing what was acknowledged.
             if not done or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
         for segment in done:
             self._disk.remove(segment.path)
             self._let_go(segment)
             self._counters.deleted += 1
+        self.save()
 
     def _set_aside(self, segment: Segment) -> None:
         target = set_aside(self._disk, segment.path)

@@ -36,7 +36,7 @@ class FaultyDisk(Disk):
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
         self._before("write", fd, data, offset)
-        if self.room is not None:
+        if self.room is not None and offset + len(data) > os.fstat(fd).st_size:  # what is there can be written over
             if self.room <= 0:
                 raise no_space()
             data = data[: self.room]

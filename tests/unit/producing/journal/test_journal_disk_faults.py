@@ -1,0 +1,220 @@
+"""The disk is full, gives errors, takes less than it was given, or cannot sync: the caller is told, nothing accepted is lost, and the next
+record is taken as soon as the disk takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_disk import FaultyDisk, crash, failing, io_error, no_space, payloads, segments
+
+from leaderq.errors import JournalFailed, JournalFull
+from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
+from leaderq.testing import eventually
+
+POLICIES = [EVERY_ITEM, Every(10), Interval(60), NO_SYNC]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    return FaultyDisk()
+
+
+def reopened(place: Path) -> list[bytes]:
+    with Journal(place) as journal:
+        assert not journal.report.damages
+        return payloads(journal)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+@pytest.mark.parametrize("room", [0, 1, 27, 28, 60])
+def test_a_full_disk_refuses_one_record_and_takes_the_next_when_there_is_room(place, disk, policy, room):
+    with Journal(place, disk=disk, sync=policy) as journal:
+        journal.append(b"before")
+        disk.room = room
+        with pytest.raises(JournalFull, match="no space is left"):
+            journal.append(b"x" * 100)
+        assert payloads(journal) == [b"before"]
+        disk.room = None
+        assert journal.append(b"after") == 2
+        assert payloads(journal) == [b"before", b"after"]
+        assert journal.counters.failed_writes == 1
+        crash(journal)
+    assert reopened(place) == [b"before", b"after"]
+
+
+def test_records_on_their_way_to_a_full_disk_are_each_told(place, disk):
+    told: list[Any] = []
+    with Journal(place, disk=disk) as journal:
+        disk.room = 0
+        for number in range(20):
+            journal.append_soon(b"%d" % number, lambda record_id, error: told.append((record_id, type(error))))
+        eventually(lambda: len(told) == 20)
+        assert told == [(None, JournalFull)] * 20
+        disk.room = None
+        journal.append_soon(b"taken", lambda record_id, error: told.append((record_id, type(error))))
+        journal.flush()
+        assert told[-1] == (1, type(None))
+        assert payloads(journal) == [b"taken"]
+
+
+def test_a_segment_that_cannot_be_begun_refuses_the_record_only(place, disk):
+    with Journal(place, disk=disk, segment_bytes=4096) as journal:
+        stored = [journal.append(b"x" * 1000) for _ in range(3)]
+        disk.fail["create"] = failing(no_space, times=3)
+        for _ in range(3):
+            with pytest.raises(JournalFull):
+                journal.append(b"y" * 1000)
+        assert journal.append(b"z" * 1000) == stored[-1] + 1
+    assert reopened(place) == [b"x" * 1000] * 3 + [b"z" * 1000]
+
+
+def test_a_half_made_segment_whose_removal_fails_too_is_made_again(place, disk):
+    with Journal(place, disk=disk, segment_bytes=4096) as journal:
+        [journal.append(b"x" * 1000) for _ in range(3)]
+        disk.room = 10
+        disk.fail["remove"] = failing(io_error, times=1)
+        with pytest.raises(JournalFull):
+            journal.append(b"y" * 1000)
+        assert len(segments(place)) == 2
+        disk.room = None
+        journal.append(b"z" * 1000)
+    assert reopened(place) == [b"x" * 1000] * 3 + [b"z" * 1000]
+
+
+def test_a_short_write_is_gone_on_with(place, disk):
+    real = FaultyDisk.write
+
+    class Sipping(FaultyDisk):
+        def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+            return real(self, fd, data[:7], offset)
+
+    with Journal(place, disk=Sipping()) as journal:
+        journal.append(b"x" * 1000)
+        journal.append_many([b"y"] * 10)
+    assert reopened(place) == [b"x" * 1000] + [b"y"] * 10
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_what_a_failed_write_left_behind_is_never_written_after(place, disk, policy):
+    """Neither the write nor the cutting back works: the file is left alone, and the next record goes to a new one."""
+    with Journal(place, disk=disk, sync=policy) as journal:
+        journal.append(b"before")
+        disk.room = 30
+        disk.fail["truncate"] = failing(io_error)
+        with pytest.raises(JournalFull):
+            journal.append(b"x" * 100)
+        disk.room = None
+        assert journal.append(b"after") == 2
+        assert len(segments(place)) == 2
+        assert payloads(journal) == [b"before", b"after"]
+        crash(journal)
+    assert reopened(place) == [b"before", b"after"]
+
+
+def test_a_failed_sync_refuses_the_record_and_that_file_is_never_synced_again(place, disk):
+    with Journal(place, disk=disk) as journal:
+        journal.append(b"before")
+        old: list[int] = []
+        disk.fail["sync"] = failing(io_error, only=lambda fd: not old.append(fd))
+        with pytest.raises(JournalFailed, match="nothing was stored") as caught:
+            journal.append(b"lost")
+        assert isinstance(caught.value.__cause__, OSError)
+        synced: list[int] = []
+        disk.fail["sync"] = synced.append
+        assert journal.append(b"after") == 2
+        assert journal.append(b"later") == 3
+        assert len(segments(place)) == 2
+        assert payloads(journal) == [b"before", b"after", b"later"]
+        assert journal.counters.failed_syncs == 1
+    assert reopened(place) == [b"before", b"after", b"later"]
+
+
+def test_a_failed_sync_of_the_first_record_leaves_a_journal_that_works(place, disk):
+    with Journal(place, disk=disk) as journal:
+        disk.fail["sync"] = failing(io_error)
+        with pytest.raises(JournalFailed):
+            journal.append(b"lost")
+        disk.fail["create"] = failing(no_space)
+        with pytest.raises(JournalFull):
+            journal.append(b"lost")
+        assert journal.append(b"after") == 1
+    assert reopened(place) == [b"after"]
+
+
+@pytest.mark.parametrize("policy", [Every(3), Interval(0.01)], ids=repr)
+def test_records_accepted_before_a_sync_that_fails_stay_readable_and_flush_says_so(place, disk, policy):
+    with Journal(place, disk=disk, sync=policy) as journal:
+        inode = segments(place)[0].stat().st_ino
+
+        def fail(fd: int) -> None:
+            import os
+
+            if os.fstat(fd).st_ino == inode:
+                raise io_error()
+
+        disk.fail["sync"] = fail
+        accepted = []
+        for number in range(6):
+            try:
+                journal.append(b"%d" % number)
+                accepted.append(b"%d" % number)
+            except JournalFailed:
+                continue
+        eventually(lambda: journal.counters.failed_syncs == 1)
+        assert journal.counters.exposed > 0
+        assert payloads(journal) == accepted
+        with pytest.raises(JournalFailed, match="may not outlast a power cut"):
+            journal.flush()
+        journal.flush()
+        journal.append(b"after")
+    assert reopened(place) == [*accepted, b"after"]
+
+
+def test_a_journal_opens_and_can_be_read_and_drained_on_a_full_disk(place):
+    with Journal(place, segment_bytes=4096) as journal:
+        for _ in range(12):
+            journal.append(b"x" * 1000)
+        crash(journal)
+    disk = FaultyDisk()
+    disk.room = 0
+    with Journal(place, segment_bytes=4096, disk=disk) as journal:
+        assert len(payloads(journal)) == 12
+        with pytest.raises(JournalFull):
+            journal.append(b"y")
+        journal.ack_to(6)
+        eventually(lambda: journal.counters.deleted == 2)
+        disk.room = None
+        assert journal.append(b"y") == 13
+    assert reopened(place) == [b"x" * 1000] * 6 + [b"y"]
+
+
+def test_a_cursor_that_cannot_be_saved_costs_acknowledgements_only(place, disk):
+    with Journal(place, disk=disk) as journal:
+        journal.append_many([b"1", b"2", b"3"])
+        journal.flush()
+        journal.ack(1)
+        disk.fail["write"] = failing(io_error, times=1000)
+        with pytest.raises(JournalFailed, match="could not be saved"):
+            journal.flush()
+        assert journal.counters.failed_cursor_saves == 1
+        assert payloads(journal) == [b"2", b"3"]
+        crash(journal)
+    assert reopened(place) == [b"1", b"2", b"3"]
+
+
+def test_a_directory_that_cannot_be_opened_is_said_so_and_not_left_locked(place):
+    disk = FaultyDisk()
+    disk.fail["create"] = failing(io_error)
+    with pytest.raises(JournalFailed, match="could not be opened"):
+        Journal(place, disk=disk)
+    Journal(place).close()
+    (place.parent / "file").write_text("x")
+    with pytest.raises(JournalFailed):
+        Journal(place.parent / "file")

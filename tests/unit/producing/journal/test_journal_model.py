@@ -1,0 +1,244 @@
+"""A journal beside a model of it, through any sequence of uses, crashes and faults.
+
+The model knows which records were accepted, which may be there or not (appended with an error, or not synced when the process died),
+which are acknowledged for good, and which of these acknowledgements may be forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from faulty_disk import FaultyDisk, crash, failing, flip, io_error, no_space, segments
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from leaderq.errors import JournalFailed, JournalFull
+from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Journal
+from leaderq.producing.journal.record import HEAD_BYTES
+from leaderq.producing.journal.segment_header import HEADER_BYTES
+
+
+class QuickDisk(FaultyDisk):
+    """Syncs nothing: no power cut comes here, and a sync takes longer than all the rest."""
+
+    def sync(self, fd: int) -> None:
+        self._before("sync", fd)
+
+    def sync_directory(self, path: Path) -> None:
+        pass
+
+
+class JournalMachine(RuleBasedStateMachine):
+    """``accepted``: id to payload of all that must be read unless ``acked``; ``forgettable`` acks may come back after a crash."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = Path(tempfile.mkdtemp(prefix="leaderq-journal-"))
+        self.disk = QuickDisk()
+        self.accepted: dict[int, bytes] = {}
+        self.acked: set[int] = set()
+        self.forgettable: set[int] = set()
+        self.highest = 0
+        self.serial = 0
+        self.journal: Journal | None = None
+
+    @initialize(policy=st.sampled_from([EVERY_ITEM, Every(3), NO_SYNC]))
+    def start(self, policy: object) -> None:
+        self.policy = policy
+        self.open()
+
+    def open(self) -> None:
+        self.journal = Journal(self.place, sync=self.policy, segment_bytes=4096, disk=self.disk)
+
+    def payload(self, size: int) -> bytes:
+        self.serial += 1
+        return (b"%d:" % self.serial).ljust(size, b".")
+
+    def took(self, first: int, payloads: list[bytes]) -> None:
+        assert first > self.highest, "an id is given once"
+        for record_id, payload in enumerate(payloads, first):
+            self.accepted[record_id] = payload
+        self.highest = first + len(payloads) - 1
+
+    @rule(size=st.integers(0, 1500))
+    def append(self, size: int) -> None:
+        payload = self.payload(size)
+        self.took(self.journal.append(payload), [payload])
+
+    @rule(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=8))
+    def append_many(self, sizes: list[int]) -> None:
+        payloads = [self.payload(size) for size in sizes]
+        self.took(self.journal.append_many(payloads)[0], payloads)
+
+    @rule(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=8))
+    def append_soon(self, sizes: list[int]) -> None:
+        told: list[int] = []
+        payloads = [self.payload(size) for size in sizes]
+        for payload in payloads:
+            self.journal.append_soon(payload, lambda record_id, _: told.append(record_id))
+        self.journal.flush()
+        self.acks_saved()
+        assert told == list(range(told[0], told[0] + len(payloads)))
+        self.took(told[0], payloads)
+
+    @rule(size=st.integers(0, 1500), room=st.integers(0, 100))
+    def append_to_a_full_disk(self, size: int, room: int) -> None:
+        self.disk.room = room
+        try:
+            payload = self.payload(size)
+            self.took(self.journal.append(payload), [payload])
+        except JournalFull:
+            pass
+        finally:
+            self.disk.room = None
+
+    @rule(call=st.sampled_from(["write", "sync", "create", "truncate"]), error=st.sampled_from([io_error, no_space]))
+    def append_with_a_fault(self, call: str, error: object) -> None:
+        self.disk.fail[call] = failing(error)
+        try:
+            payload = self.payload(200)
+            self.took(self.journal.append(payload), [payload])
+        except (JournalFailed, JournalFull):
+            pass
+        finally:
+            self.disk.fail.clear()
+            try:
+                self.journal.flush()  # tells of a sync that failed behind the back of accepted records
+            except JournalFailed:
+                self.journal.flush()
+            self.acks_saved()
+
+    def acks_saved(self) -> None:
+        self.forgettable.clear()
+
+    @precondition(lambda self: self.accepted)
+    @rule(data=st.data())
+    def ack(self, data: st.DataObject) -> None:
+        ids = data.draw(st.lists(st.sampled_from(sorted(self.accepted)), max_size=10))
+        fresh = set(ids) - self.acked
+        assert self.journal.ack_many(ids) == len(fresh)
+        self.acked |= fresh
+        self.forgettable |= fresh
+
+    @precondition(lambda self: self.accepted)
+    @rule(data=st.data())
+    def ack_to(self, data: st.DataObject) -> None:
+        upto = data.draw(st.sampled_from(sorted(self.accepted)))
+        fresh = {record_id for record_id in self.accepted if record_id <= upto} - self.acked
+        assert self.journal.ack_to(upto) == len(fresh)
+        self.acked |= fresh
+        self.forgettable |= fresh
+
+    @rule(after=st.integers(0, 60), max_items=st.integers(1, 20), max_bytes=st.integers(1, 5000))
+    def read(self, after: int, max_items: int, max_bytes: int) -> None:
+        wanted = [(record_id, self.accepted[record_id]) for record_id in self.left() if record_id > after]
+        found = [(entry.id, entry.payload) for entry in self.journal.read(after, max_items=max_items, max_bytes=max_bytes)]
+        assert found == wanted[: len(found)]
+        assert len(found) <= max_items
+        assert bool(found) == bool(wanted)
+
+    @rule()
+    def reopen(self) -> None:
+        self.journal.close()
+        self.acks_saved()
+        self.open()
+        assert self.journal.report.was_clean
+        assert not self.journal.report.damages
+
+    @rule()
+    def killed(self) -> None:
+        crash(self.journal)
+        self.open()
+        assert not self.journal.report.damages
+        self.take_back_forgotten()
+
+    @rule(data=st.binary(min_size=1, max_size=60))
+    def killed_in_the_middle_of_a_write(self, data: bytes) -> None:
+        crash(self.journal)
+        with segments(self.place)[-1].open("ab") as file:
+            file.write(data)
+        self.open()
+        self.take_back_forgotten()
+
+    @rule(share=st.floats(0, 1))
+    def killed_and_the_last_segment_cut_at_any_byte(self, share: float) -> None:
+        crash(self.journal)
+        path = segments(self.place)[-1]
+        os.truncate(path, int(path.stat().st_size * share))
+        self.open()
+        self.take_back_damage(is_counted=False)  # nobody can count what is not there
+        self.highest = self.journal.next_id - 1  # nor know which ids were given out after the cursor was saved
+
+    @rule(which=st.floats(0, 0.999), share=st.floats(0, 0.999), mask=st.integers(1, 255), clean=st.booleans())
+    def any_byte_flipped(self, which: float, share: float, mask: int, clean: bool) -> None:
+        self.journal.close() if clean else crash(self.journal)
+        files = segments(self.place)
+        path = files[int(len(files) * which)]
+        offset = int(path.stat().st_size * share)
+        flip(path, offset, mask)
+        self.open()
+        self.take_back_damage(at_most=0 if offset < HEADER_BYTES else 1)
+
+    @rule(slot=st.sampled_from([0, 1]), share=st.floats(0, 0.01))
+    def a_cursor_slot_flipped(self, slot: int, share: float) -> None:
+        self.journal.close()
+        path = self.place / f"cursor.{slot}"
+        flip(path, int(path.stat().st_size * share))
+        self.open()
+        self.forgettable |= self.acked
+        self.take_back_forgotten()
+
+    def take_back_forgotten(self) -> None:
+        """Acknowledgements that were not saved may be forgotten; then the records are there again, and whole."""
+        there = {entry.id: entry.payload for entry in self.everything()}
+        back = self.acked & there.keys()
+        assert back <= self.forgettable
+        self.acked -= back
+        self.forgettable -= back
+
+    def take_back_damage(self, *, at_most: int | None = None, is_counted: bool = True) -> None:
+        """After damage: whatever is read is right and in order, all that is missing is counted, and it is not more than it may be."""
+        self.take_back_forgotten()
+        there = {entry.id for entry in self.everything()}
+        lost = set(self.left()) - there
+        assert at_most is None or len(lost) <= at_most
+        cut_off = self.journal.report.torn_bytes // HEAD_BYTES
+        assert not is_counted or len(lost) <= self.journal.counters.corrupt + cut_off
+        for record_id in lost:
+            del self.accepted[record_id]
+
+    def everything(self) -> list[object]:
+        found, after = [], 0
+        while entries := self.journal.read(after, max_items=5):
+            for entry in entries:
+                assert entry.id > after, "in order"
+                assert self.accepted[entry.id] == entry.payload, "as it was appended"
+                after = entry.id
+                found.append(entry)
+        return found
+
+    def left(self) -> list[int]:
+        return sorted(self.accepted.keys() - self.acked)
+
+    @invariant()
+    def all_is_there(self) -> None:
+        if self.journal is not None:
+            assert [entry.id for entry in self.everything()] == self.left()
+            assert self.journal.depth == len(self.left())
+
+    def teardown(self) -> None:
+        if self.journal is not None:
+            self.journal.close()
+        with Journal(self.place) as again:
+            assert {entry.id for entry in again.read(max_items=10_000, max_bytes=1 << 30)} == set(self.left())
+        shutil.rmtree(self.place)
+
+
+TestJournalMachine = JournalMachine.TestCase
+TestJournalMachine.settings = settings(
+    max_examples=2 * int(os.environ.get("LEADERQ_TEST_FAULTS", "20")), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False, database=None
+)
