@@ -24,6 +24,8 @@ class Trust:
 
     def heard(self, session_id: int, sent_s: float) -> None:
         """A write sent at ``sent_s`` was acknowledged in this session, or refused by the leader for another reason than the session."""
+        if session_id != self._session.id:  # what is said of a session that is over says nothing about the next
+            return
         with self._lock:
             known, before_s = self._heard
             self._heard = (session_id, max(sent_s, before_s) if known == session_id else sent_s)

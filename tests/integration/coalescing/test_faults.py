@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import struct
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -221,3 +223,75 @@ def test_those_declined_leave_no_watch_behind(zookeeper_server, coordinator_of, 
         one.dequeue(head)
         two.dequeue(waiting.result(20))
     eventually(lambda: watches() == before)
+
+
+def test_a_session_that_is_replaced_takes_its_tokens_along(opened, coordinator_of, session):
+    mine = opened()
+    one = coordinator_of(mine)
+    head = one.enqueue("k")
+    mine.replace("for a test")
+    assert head.ended.wait(10)
+    with one.enqueue("k", timeout_s=30) as token:
+        assert token.number > head.number
+    eventually(lambda: session.children(ROOT) == [])
+
+
+@pytest.mark.parametrize("where", ["seek", "wait", "fence"])
+def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch, where):
+    one, two = coordinator_of(), coordinator_of()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with one.enqueue("k"), monkeypatch.context() as patch:
+        if where == "fence":  # while it waits
+            patch.setattr(turn.Turn, "_is_head", interrupted)
+        elif where == "seek":  # after the place was taken
+            patch.setattr(turn, "judge", interrupted)
+        else:
+            patch.setattr(turn.Turn, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            two.enqueue("k")
+        eventually(lambda: one.look("k").waiter is None)
+    eventually(lambda: session.children(ROOT) == [])
+
+
+@pytest.mark.timeout(120)
+def test_connections_that_break_all_the_time_make_neither_two_heads_nor_phantoms(proxy, opened, coordinator_of, session):
+    sessions = [opened(proxy.address, timeout_s=30.0) for _ in range(3)]
+    coordinators = [coordinator_of(one) for one in sessions]
+    at_work: set[str] = set()
+    lock, over = threading.Lock(), threading.Event()
+    runs, overlaps = [0], []
+
+    def work(number: int) -> None:
+        chance = random.Random(number)
+        while not over.is_set():
+            key = chance.choice("ab")
+            try:
+                with coordinators[number % 3].enqueue(key, timeout_s=chance.choice((0.05, 20.0))) as token:
+                    if token.outcome is Outcome.DECLINE:
+                        continue
+                    with lock:
+                        overlaps.extend([key] if key in at_work else [])
+                        at_work.add(key)
+                        runs[0] += 1
+                    over.wait(chance.random() * 0.01)
+                    with lock:
+                        at_work.discard(key)
+            except (WaitTimedOut, ConnectionLost):
+                continue
+
+    with ThreadPoolExecutor(9) as pool:
+        working = [pool.submit(work, number) for number in range(9)]
+        for _ in range(12):
+            reached = runs[0]
+            proxy.drop_next_reply()
+            eventually(lambda reached=reached: runs[0] > reached + 5, timeout_s=30)
+            proxy.cut()
+            eventually(lambda: all(one.state is SessionState.CONNECTED for one in sessions), timeout_s=30)
+        over.set()
+        for one in working:
+            one.result(60)
+    assert overlaps == []
+    eventually(lambda: session.children(ROOT) == [], timeout_s=30)
