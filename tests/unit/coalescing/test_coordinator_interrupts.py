@@ -101,16 +101,16 @@ def test_a_storm_of_interrupts_wedges_no_key(waiters):
 
 
 @cache
-def lines_of_with(path: str) -> frozenset[int]:
-    """Where no signal can strike although a tracer can: between the last bytecode of a ``with`` and its exit."""
-    tree = ast.parse(Path(path).read_text())
-    return frozenset(
+def safe_lines(path: str) -> frozenset[int]:
+    """Where no signal can strike although a tracer can: at a bare ``try``, and between the last bytecode of a ``with`` and its exit."""
+    nodes = list(ast.walk(ast.parse(Path(path).read_text())))
+    withs = [
         line
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.With)
-        for item in node.items
-        for line in range(node.lineno, (item.context_expr.end_lineno or node.lineno) + 1)
-    )
+        for line in range(node.lineno, max(item.context_expr.end_lineno or 0 for item in node.items) + 1)
+    ]
+    return frozenset([*withs, *(node.lineno for node in nodes if isinstance(node, ast.Try))])
 
 
 class Interrupter:
@@ -124,7 +124,7 @@ class Interrupter:
         if not frame.f_code.co_filename.startswith(FOLDER):
             return None
         source = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        if event == "line" and source != AT_THE_CALL and frame.f_lineno not in lines_of_with(frame.f_code.co_filename):
+        if event == "line" and source != AT_THE_CALL and frame.f_lineno not in safe_lines(frame.f_code.co_filename):
             self.left -= 1
             if self.left == 0:
                 self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
