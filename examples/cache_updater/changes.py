@@ -12,7 +12,7 @@ from leaderq.coalescing.analysing.reading import RequestLines
 
 PAGES = 1365
 EXPONENT = 0.855
-"""Of Zipf's law; with this one the hottest of 1,365 pages has 7.8 % of the requests, as in the log that it was measured on."""
+"""Of Zipf's law; with this one the hottest of 1,365 pages has 7.8 % of the requests, as in a real log."""
 
 
 def changes(log: str | None, count: int) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Refreshes a cache whenever a page changes; of the changes of a page that come while it is refreshed, one refresh does for all.
+"""Refreshes a cache whenever a page changes; of the changes of a page that come while it is refreshed, one refresh does
+for all.
 
 python refresh.py [ACCESS_LOG] [--rate CHANGES_PER_SECOND] [--read-s SECONDS] [--count CHANGES]
 """
@@ -68,13 +69,11 @@ def main() -> None:
     real_rate = asyncio.run(replay(pages, given.rate, origin, updater))
 
     expected = analyse(((page, None) for page in pages), services_s=(given.read_s,), rate=real_rate).savings[0]
+    at_once, waited, saved = (updater.outcomes[one] for one in (Outcome.ACCEPT, Outcome.BLOCK, Outcome.DECLINE))
+    share = f"{saved / len(pages):.1%} (expected: {expected.share:.1%})"
     print(f"pages changed        {len(pages)} times, {real_rate:.0f} a second, {len(origin.versions)} different ones")
-    print(
-        f"refreshes that ran   {origin.reads}: {updater.outcomes[Outcome.ACCEPT]} at once, {updater.outcomes[Outcome.BLOCK]} after waiting"
-    )
-    print(
-        f"refreshes saved      {updater.outcomes[Outcome.DECLINE]}, {1 - origin.reads / len(pages):.1%} (expected: {expected.share:.1%})"
-    )
+    print(f"refreshes that ran   {origin.reads}: {at_once} at once, {waited} after waiting")
+    print(f"refreshes saved      {saved}, {share}")
     print(f"stale pages          {len(cache.stale)}")
 
 

@@ -1,9 +1,10 @@
-"""A refresher that shares its work with others through ZooKeeper: run several, and each page is refreshed by one of them at a time.
+"""A refresher that shares its work with others through ZooKeeper: run several, and each page is refreshed by one of them
+at a time.
 
 python together.py NAME [ACCESS_LOG]
 
-The cache is in ZooKeeper here (znodes below /cache), so that it can be written with the fence: a refresher that was frozen during its
-work, and replaced, cannot overwrite what its successor has written.
+The cache is in ZooKeeper here (znodes below /cache), so that it can be written with the fence: a refresher that was
+frozen during its work, and replaced, cannot overwrite what its successor has written.
 """
 
 from __future__ import annotations

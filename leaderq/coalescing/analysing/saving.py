@@ -4,7 +4,8 @@ One :class:`~leaderq.coalescing.automaton.TrafficAutomaton` per key on which som
 takes ``service_s`` seconds, and as many keys as there are are worked on side by side. At its time a request is accepted
 and runs at once, or blocks and runs when the one before it ends, or is declined and never runs: that is what is saved.
 
-*Guarantees:* exact for this model. *Not guaranteed:* that your handler takes the same time always, or that a run has a
+*Guarantees:* exact for this model.
+*Not guaranteed:* that your handler takes the same time always, or that a run has a
 worker at once: where runs wait for workers, or take longer under load, more is saved than is said here. A request that
 comes at the very moment at which a run ends comes after it.
 

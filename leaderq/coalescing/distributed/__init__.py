@@ -1,4 +1,5 @@
-"""Coalescing across processes, through ZooKeeper; see :class:`~leaderq.coalescing.distributed.coordinator.DistributedQueueCoordinator`."""
+"""Coalescing across processes, through ZooKeeper; see
+:class:`~leaderq.coalescing.distributed.coordinator.DistributedQueueCoordinator`."""
 
 from __future__ import annotations
 

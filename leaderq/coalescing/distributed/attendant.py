@@ -1,7 +1,7 @@
 """Keeps the trust of the heads and waiters of one coordinator, and gives back what could not be given back at once.
 
-One thread, begun with the first of them, asleep while there is nothing to do; it never waits for an answer. Every T/6 it checks all their
-tokens, in one multi: an acknowledged write that proves the session, and tells which tokens were evicted.
+One thread, begun with the first of them, asleep while there is nothing to do; it never waits for an answer. Every T/6 it
+checks all their tokens, in one multi: an acknowledged write that proves the session, and tells which tokens were evicted.
 """
 
 from __future__ import annotations

@@ -1,34 +1,36 @@
 """One works on a key, at most one waits, the rest are declined: across all processes that use one root in ZooKeeper.
 
-Who is authoritative: the two slots of a key in ZooKeeper (see :mod:`.places`). The slot taken first, by ``czxid``, is the head's; the other
-one is the waiter's; whoever finds both taken is declined. There are no more slots, so there are never two that wait.
+Who is authoritative: the two slots of a key in ZooKeeper (see :mod:`.places`). The slot taken first, by ``czxid``, is the
+head's; the other one is the waiter's; whoever finds both taken is declined. There are no more slots, so there are never
+two that wait.
 
 States of a key: the table of :mod:`leaderq.coalescing.automaton`, with one waiter.
 
-=====================  ==================  ===================================  =========================================================
+=====================  ==================  ===================================  ===============================================
 state                  slots taken         event                                next
-=====================  ==================  ===================================  =========================================================
+=====================  ==================  ===================================  ===============================================
 Init                   none                enqueue                              Process; ACCEPT
 Process                one                 enqueue                              Block; BLOCK
 Block                  two                 enqueue                              Block; DECLINE
-Block                  two                 the older vanishes                   Process: the other is the head from that moment
+Block                  two                 the older vanishes                   Process: the other is the head at once
 Block                  two                 the younger vanishes                 Process
 Process                one                 it vanishes                          Init: nothing is left of the key in ZooKeeper
-=====================  ==================  ===================================  =========================================================
+=====================  ==================  ===================================  ===============================================
 
-A slot vanishes when its owner dequeues it, gives up waiting, dies (with its session, T after it was last heard of at most), or is evicted.
-Each slot goes with a *token*, a znode of a name never used twice, made and deleted with it in one multi: the fence. A multi that begins
-with a check of it is refused from the moment at which another may be the head.
+A slot vanishes when its owner dequeues it, gives up waiting, dies (with its session, T after it was last heard of at
+most), or is evicted. Each slot goes with a *token*, a znode of a name never used twice, made and deleted with it in one
+multi: the fence. A multi that begins with a check of it is refused from the moment at which another may be the head.
 
 What happens on each failure:
 
 * **head killed**: its slots vanish with its session; the waiter is the head;
-* **head frozen, and back**: ``is_current`` is false at the first look (its own clock says so), and its fenced write is refused by the
-  servers; what it does beside that is not prevented, as nowhere;
+* **head frozen, and back**: ``is_current`` is false at the first look (its own clock says so), and its fenced write is
+  refused by the servers; what it does beside that is not prevented, as nowhere;
 * **waiter killed, or tired of waiting**: its slot vanishes. Who was declined for its sake is not told: see *Not guaranteed*;
-* **an answer is lost, wherever**: asked again in a way that cannot do it twice (see :mod:`.turn`, :mod:`.leaving`); no slot is left behind
-  that belongs to nobody;
-* **ZooKeeper is away**: heads go on, in doubt after 2T/3; enqueue fails when its time is up, what it may have taken is given back later;
+* **an answer is lost, wherever**: asked again in a way that cannot do it twice (see :mod:`.turn`, :mod:`.leaving`); no
+  slot is left behind that belongs to nobody;
+* **ZooKeeper is away**: heads go on, in doubt after 2T/3; enqueue fails when its time is up, what it may have taken is
+  given back later;
 * **own session over**: tokens are over at once, waiters are told; the next enqueue is in the new session;
 * **the root is deleted**: made again at the next enqueue.
 """
@@ -58,17 +60,20 @@ DEFAULT_TIMEOUT_S = 30.0
 
 
 class DistributedQueueCoordinator:
-    """Lets one process at a time work on a key, and one wait; on ``client``, a session or a started ``KazooClient`` that it does not own.
+    """Lets one process at a time work on a key, and one wait; on ``client``, a session or a started ``KazooClient`` that
+    it does not own.
 
-    All who use the same ``root`` (a znode, made when needed) on the same ensemble are coordinated, whatever process or thread they are.
-    ``timeout_s`` bounds each :meth:`enqueue` and :meth:`dequeue` that is not told otherwise.
+    All who use the same ``root`` (a znode, made when needed) on the same ensemble are coordinated, whatever process or
+    thread they are. ``timeout_s`` bounds each :meth:`enqueue` and :meth:`dequeue` that is not told otherwise.
 
-    *Guarantees:* of a key, at most one token is the head's and at most one request waits, for every key and at every moment of the servers'
-    time. A declined request is covered: when it was made somebody was waiting who had not begun. The one that waits is told of its turn
-    by one event and nobody else is woken. An uncontended enqueue and dequeue are a round trip each.
-    *Not guaranteed:* that a waiter lives: if it dies or its time is up before it has begun, those declined for its sake are covered by
-    nobody. Where that matters, let whoever is told :class:`~leaderq.errors.WaitTimedOut` enqueue again. Fairness between three: a
-    request that comes when the head leaves may wait while one that came earlier was declined.
+    *Guarantees:* of a key, at most one token is the head's and at most one request waits, for every key and at every
+    moment of the servers' time. A declined request is covered: when it was made somebody was waiting who had not begun.
+    The one that waits is told of its turn by one event and nobody else is woken. An uncontended enqueue and dequeue are a
+    round trip each.
+    *Not guaranteed:* that a waiter lives: if it dies or its time is up before it has begun, those
+    declined for its sake are covered by nobody. Where that matters, let whoever is told
+    :class:`~leaderq.errors.WaitTimedOut` enqueue again. Fairness between three: a request that comes when the head leaves
+    may wait while one that came earlier was declined.
 
     :raises ConfigurationError: the root, the time-out or the client cannot be used.
     """
@@ -102,14 +107,16 @@ class DistributedQueueCoordinator:
     def enqueue(self, key: str | bytes, timeout_s: float | None = None) -> DistributedToken:
         """Ask to work on ``key``: at once, or after waiting for the head, or not at all.
 
-        The token is true (``if token:``) when it is this request's turn, and false if it was declined, since another waits already;
-        ``token.outcome`` is ACCEPT, BLOCK or DECLINE. A true one must be given to :meth:`dequeue`, or used as a context manager. One
-        thread that enqueues a key twice waits for itself.
+        The token is true (``if token:``) when it is this request's turn, and false if it was declined, since another
+        waits already; ``token.outcome`` is ACCEPT, BLOCK or DECLINE. A true one must be given to :meth:`dequeue`, or used
+        as a context manager. One thread that enqueues a key twice waits for itself.
 
         :param key: text or bytes of any length; text and bytes are never the same key.
-        :param timeout_s: bounds all of it, seconds; 0 asks and does not wait. ZooKeeper's answer is given 5 s, if that is more.
+        :param timeout_s: bounds all of it, seconds; 0 asks and does not wait. ZooKeeper's answer is given 5 s, if that is
+        more.
         :raises WaitTimedOut: the head was still there; this request waits no more.
-        :raises ConnectionLost: ZooKeeper did not answer in time. What may have been taken is given back, however late that is known.
+        :raises ConnectionLost: ZooKeeper did not answer in time. What may have been taken is given back, however late
+        that is known.
         :raises SessionExpired: the session ended while this request waited; it may be repeated.
         :raises TokenOver: the waiting request was evicted.
         :raises CoordinatorClosed: this coordinator is closed. :raises ConfigurationError: the key cannot be used.
@@ -119,7 +126,7 @@ class DistributedQueueCoordinator:
         turn = Turn(self._session, place, self._trust, key=key, timeout_s=limit_s, is_closed=lambda: self._is_closed)
         with self._lock:
             self._check_open()
-            # Whoever waits here returns to its caller only after leaving this set under this lock: its work begins after this request.
+            # Whoever waits here returns to its caller only after leaving this set under this lock: it begins after this request.
             is_covered = place.name in self._waiting
             if not is_covered:
                 self._turns.add(turn)
@@ -137,8 +144,8 @@ class DistributedQueueCoordinator:
     def dequeue(self, token: DistributedToken, timeout_s: float | None = None) -> bool:
         """The work is done: give the key to whoever waits. Gives whether the token certainly stood until then.
 
-        May be called again, and with a token that is over, or was declined. Raises nothing for want of a connection: the slot is given
-        back when there is one, and ``False`` is returned after ``timeout_s``.
+        May be called again, and with a token that is over, or was declined. Raises nothing for want of a connection: the
+        slot is given back when there is one, and ``False`` is returned after ``timeout_s``.
         """
         leaving = self._let_go(token, Ending.DEQUEUED)
         if leaving is None:
@@ -170,11 +177,11 @@ class DistributedQueueCoordinator:
         return view([holder(number, one) for number, one in enumerate(read)])
 
     def evict(self, key: str | bytes) -> Holder | None:
-        """Take the key from its head, in whatever process, and give it to whoever waits; gives who it was, ``None`` if nobody, or if it
-        left meanwhile.
+        """Take the key from its head, in whatever process, and give it to whoever waits; gives who it was, ``None`` if
+        nobody, or if it left meanwhile.
 
-        From then on the token's writes are refused; its owner hears of it by the next of them, or T/6 later. For a head that hangs
-        in a process that lives: what it does without the fence is not stopped.
+        From then on the token's writes are refused; its owner hears of it by the next of them, or T/6 later. For a head
+        that hangs in a process that lives: what it does without the fence is not stopped.
 
         :raises ZooKeeperError: ZooKeeper could not be asked, or did not answer: then it may have been done.
         """
@@ -191,9 +198,11 @@ class DistributedQueueCoordinator:
     # -- its end --------------------------------------------------------------------------------------------------------
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Take no more requests, tell those who wait, and wait until the tokens given out are dequeued; gives whether they were in time.
+        """Take no more requests, tell those who wait, and wait until the tokens given out are dequeued; gives whether
+        they were in time.
 
-        Those that are not are over then, and their keys are given to whoever waits. The session stays open. May be called again.
+        Those that are not are over then, and their keys are given to whoever waits. The session stays open. May be called
+        again.
         """
         end_s = now_s() + _bound(timeout_s)
         with self._idle:

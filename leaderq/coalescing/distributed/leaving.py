@@ -1,12 +1,13 @@
 """Slots to be given back, however often the answer is lost; nobody has to wait for it.
 
-Who is authoritative: the token's znode. Its name is never used twice, and a token and its slot are made and deleted in one multi; so
-``Delete(token), Delete(slot)`` deletes nobody else's slot and may be repeated. Sent in the session that took the slot, it is carried out
-after the taking, or the taking never is: ZooKeeper keeps the order of a session's requests, and refuses those left over from a connection
-that the session has given up.
+Who is authoritative: the token's znode. Its name is never used twice, and a token and its slot are made and deleted in
+one multi; so ``Delete(token), Delete(slot)`` deletes nobody else's slot and may be repeated. Sent in the session that
+took the slot, it is carried out after the taking, or the taking never is: ZooKeeper keeps the order of a session's
+requests, and refuses those left over from a connection that the session has given up.
 
-What happens on each failure: no answer: sent again when connected. The token is gone: done, by a former try, by the end of the session
-or by an eviction; if it was deleted by hand and its slot still names it, the slot is deleted too. Closed: left to the end of the session.
+What happens on each failure: no answer: sent again when connected. The token is gone: done, by a former try, by the end
+of the session or by an eviction; if it was deleted by hand and its slot still names it, the slot is deleted too. Closed:
+left to the end of the session.
 """
 
 from __future__ import annotations

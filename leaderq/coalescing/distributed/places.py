@@ -5,11 +5,12 @@
     <root>/<key>~0, <root>/<key>~1     the two slots; data = the name of the token that took the slot
     <root>/<key>~<32 hex digits>       a token, one to each slot that is taken; data = who, for operators
 
-All are ephemeral and side by side: ephemeral znodes have no children, and so nothing of a key is left when nobody works on it.
+All are ephemeral and side by side: ephemeral znodes have no children, and so nothing of a key is left when nobody works
+on it.
 
-``<key>`` is ``s-`` (text) or ``b-`` (bytes) and the key, with every byte but letters, digits, ``.``, ``_`` and ``-`` as ``%XX``: two keys
-never share a name, and operators can read most of them. A longer one than 160 characters becomes ``S-`` or ``B-``, the SHA-256 of the
-whole key, and its beginning.
+``<key>`` is ``s-`` (text) or ``b-`` (bytes) and the key, with every byte but letters, digits, ``.``, ``_`` and ``-`` as
+``%XX``: two keys never share a name, and operators can read most of them. A longer one than 160 characters becomes ``S-``
+or ``B-``, the SHA-256 of the whole key, and its beginning.
 """
 
 from __future__ import annotations

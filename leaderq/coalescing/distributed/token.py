@@ -1,11 +1,11 @@
 """The right to work on a key, as a value with an end.
 
-States, each reached once: *current*, *over*. In between a token may be *in doubt* and come back: ZooKeeper has not been heard of for 2T/3,
-and whether the session stands is unknown. ``is_current`` is ``False`` then, and ``True`` again if it is found to have stood all the
-time.
+States, each reached once: *current*, *over*. In between a token may be *in doubt* and come back: ZooKeeper has not been
+heard of for 2T/3, and whether the session stands is unknown. ``is_current`` is ``False`` then, and ``True`` again if it
+is found to have stood all the time.
 
-A token is over when it was dequeued, when its session ended, when it was evicted, or when its coordinator was closed; a declined one is
-from the beginning.
+A token is over when it was dequeued, when its session ended, when it was evicted, or when its coordinator was closed; a
+declined one is from the beginning.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ class Ending(Enum):
 class DistributedToken:
     """The right to work on one key, if and as long as it is true: ``if token:``. Given by ``enqueue``.
 
-    ``number`` is the fencing number: of two heads of a key, the later has the higher one; store it beside the data and refuse lower ones.
-    ``outcome`` is ACCEPT (at once), BLOCK (after waiting) or DECLINE. ``ended`` is a :class:`threading.Event`, set when the token is over.
+    ``number`` is the fencing number: of two heads of a key, the later has the higher one; store it beside the data and
+    refuse lower ones. ``outcome`` is ACCEPT (at once), BLOCK (after waiting) or DECLINE. ``ended`` is a
+    :class:`threading.Event`, set when the token is over.
 
-    *Guarantees:* while :attr:`is_current` is ``True`` no other process is the head of the key. Once another is, :meth:`write` and
-    :meth:`confirm` raise :class:`~leaderq.errors.TokenOver`, whatever this process knows: the servers refuse.
-    *Not guaranteed:* that it is still current when :attr:`is_current` has *returned*; only :meth:`write`, or a resource that compares
-    ``number``, closes that gap.
+    *Guarantees:* while :attr:`is_current` is ``True`` no other process is the head of the key. Once another is,
+    :meth:`write` and :meth:`confirm` raise :class:`~leaderq.errors.TokenOver`, whatever this process knows: the servers
+    refuse.
+    *Not guaranteed:* that it is still current when :attr:`is_current` has *returned*; only :meth:`write`, or a
+    resource that compares ``number``, closes that gap.
 
     As a context manager it is dequeued at the end of the block.
     """
@@ -89,7 +91,8 @@ class DistributedToken:
 
     @property
     def is_current(self) -> bool:
-        """Whether this process is certainly the head; asks nobody, and can come back after ``False`` unless :attr:`is_over`."""
+        """Whether this process is certainly the head; asks nobody, and can come back after ``False`` unless
+        :attr:`is_over`."""
         holder = self.holder
         return self._ending is None and holder is not None and self._trust.holds(holder.session)
 

@@ -1,8 +1,9 @@
 """How long this process may believe, without asking, that its session stands and so nobody else has its slots.
 
-The rule of a leader's lease (DESIGN 4.2): only an *acknowledged write* proves that the session lives, as of when the write was sent. The
-servers end a session no earlier than T after they last heard of it, and hear of it half a tick late at most; so 2T/3 after the sending
-nobody else can be the head. A process that was frozen finds the trust over at its first look at the clock.
+The rule of a leader's lease (DESIGN 4.2): only an *acknowledged write* proves that the session lives, as of when the
+write was sent. The servers end a session no earlier than T after they last heard of it, and hear of it half a tick late
+at most; so 2T/3 after the sending nobody else can be the head. A process that was frozen finds the trust over at its
+first look at the clock.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Trust:
         self._heard: tuple[int, float] = (0, 0.0)
 
     def heard(self, session_id: int, sent_s: float) -> None:
-        """A write sent at ``sent_s`` was acknowledged in this session, or refused by the leader for another reason than the session."""
+        """A write sent at ``sent_s`` was acknowledged in this session, or refused by the leader for another reason than
+        the session."""
         if session_id != self._session.id:  # what is said of a session that is over says nothing about the next
             return
         with self._lock:

@@ -1,8 +1,8 @@
 """What the two slots of a key say: who is the head, who waits, and where that leaves somebody (pure).
 
-The head is whoever's slot is older: of two slots that are taken, the one with the lower ``czxid``. So the one that waits becomes the head
-by nothing but the deletion of the other slot, no write of its own is needed, and a newcomer, whose slot is younger, cannot overtake it.
-``czxid`` never falls while the ensemble lives, and so is the fencing number too.
+The head is whoever's slot is older: of two slots that are taken, the one with the lower ``czxid``. So the one that waits
+becomes the head by nothing but the deletion of the other slot, no write of its own is needed, and a newcomer, whose slot
+is younger, cannot overtake it. ``czxid`` never falls while the ensemble lives, and so is the fencing number too.
 """
 
 from __future__ import annotations
@@ -78,10 +78,12 @@ def find(token: str, slots: Sequence[Holder | None]) -> Holder | None:
 
 
 def judge(token: str, first: Holder | None, second: Holder | None, again: Holder | None) -> tuple[Standing, int]:
-    """Where ``token`` stands, and its slot or the one to try next, from three readings in this order: slot 0, slot 1, slot 0 again.
+    """Where ``token`` stands, and its slot or the one to try next, from three readings in this order: slot 0, slot 1,
+    slot 0 again.
 
-    The readings may be of different moments. Whoever is declined relies on somebody who waits and begins later, so that is said only
-    if slot 0 had one and the same owner before and after slot 1 was read: then both were taken at that moment.
+    The readings may be of different moments. Whoever is declined relies on somebody who waits and begins later, so that
+    is said only if slot 0 had one and the same owner before and after slot 1 was read: then both were taken at that
+    moment.
     """
     mine = find(token, (first, second, again))
     if mine is not None:

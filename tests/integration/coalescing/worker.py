@@ -1,4 +1,5 @@
-"""A process that takes part in the coalescing of a key, to be killed and frozen. It does what standard input says, a line at a time.
+"""A process that takes part in the coalescing of a key, to be killed and frozen. It does what standard input says, a line
+at a time.
 
 python worker.py ADDRESS ROOT NAME SESSION_TIMEOUT_S
 
