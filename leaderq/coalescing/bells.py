@@ -88,9 +88,13 @@ class CallBell:
 
 
 class _UnderWay:
-    """Lives as long as the call that made it, however that ends."""
+    """A loop that makes calls. It is under way as long as this says so, and lives: an interrupt may strike before it can say
+    otherwise."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "is_over")
+
+    def __init__(self) -> None:
+        self.is_over = False
 
 
 class _Calls(threading.local):
@@ -104,7 +108,8 @@ class _Calls(threading.local):
     def make(self, bell: CallBell, token: Token[Any]) -> None:
         """Make this call: now, or, within another one, after it."""
         self._to_make.append((bell, token))
-        if self._under_way is not None and self._under_way() is not None:
+        current = self._under_way() if self._under_way is not None else None
+        if current is not None and not current.is_over:
             return
         under_way = _UnderWay()
         try:
@@ -114,7 +119,7 @@ class _Calls(threading.local):
                 following.call(whose)
                 self._to_make.popleft()
         finally:
-            del under_way  # here, for the traceback of an interrupt would keep it alive
+            under_way.is_over = True  # the traceback of an interrupt may keep it alive
             if self._to_make:
                 self.make(*self._to_make.popleft())
 

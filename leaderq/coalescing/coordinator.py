@@ -250,7 +250,8 @@ class QueueCoordinator(Generic[Key]):
     def admit_and_wait(self, token: Token[Key], wait_s: float | None) -> None:
         """Ask with this token, and let this thread wait for it. Whatever this raises, the caller leaves."""
         self.admit(token, ThreadBell)
-        await_turn(token, self.deadline(wait_s))
+        if token.stage is not _RUNNING:
+            await_turn(token, self.deadline(wait_s))
 
     def deadline(self, wait_s: float | None) -> Deadline:
         """The end of a wait that begins now."""
