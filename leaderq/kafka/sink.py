@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from kafka import KafkaProducer
+from kafka import KafkaProducer, TopicPartition
 from kafka import errors as native
 from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
@@ -196,13 +196,20 @@ class KafkaSink:
     def _placed(self, message: Message) -> Message:
         """With its partition, if its key says which: the client would work it out from each key, again and again."""
         count = self._partitions(message.topic)
-        if message.partition is not None or message.key is None:
-            return message
-        return message._replace(partition=_partition_of(message.key, count))
+        if message.partition is not None:
+            self._require(message, count)
+        elif message.key is not None:
+            return message._replace(partition=_partition_of(message.key, count))
+        return message
+
+    def _require(self, message: Message, count: int) -> None:
+        if message.partition is not None and message.partition >= count:
+            raise ConfigurationError(f"topic {message.topic!r} has {count} partitions, and no number {message.partition}")
 
     def _partition(self, message: Message, lot: int) -> int:
         count = self._partitions(message.topic)
         if message.partition is not None:
+            self._require(message, count)
             return message.partition
         return lot % count if message.key is None else _partition_of(message.key, count)
 
@@ -236,18 +243,26 @@ class KafkaSink:
     # -- the client -----------------------------------------------------------------------------------------------------
 
     def _hand_over(self, client: Any, shipment: _Shipment) -> None:
+        append, wake = client._accumulator.append, client._sender.wakeup
         for parcel in shipment.parcels:
             topic, value, key, headers, partition, timestamp_ms = parcel.message
             try:
-                parcel.future = client.send(
-                    topic, value=value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp_ms
+                if partition is None:
+                    parcel.future = client.send(
+                        topic, value=value, key=key, headers=list(headers), timestamp_ms=timestamp_ms
+                    )
+                    continue
+                # What its send() comes to once topic, partition and size are known to be right, at half the cost.
+                parcel.future, is_full, is_new, _ = append(
+                    _place(topic, partition), timestamp_ms, key, value, list(headers), abort_on_new_batch=False
                 )
+                if is_full or is_new:
+                    wake()
+                continue
             except native.KafkaError as exc:
                 error = translated(exc, f"sending to {topic!r}", self._settings.address)
             except (ValueError, AssertionError) as exc:
                 error = UnknownTopic(f"sending to {topic!r} at Kafka {self._settings.address!r}: {exc}")
-            else:
-                continue
             if not isinstance(error, MessageTooLarge):
                 # What comes after it would overtake it.
                 shipment.break_off(min(parcel.positions), error)
@@ -384,6 +399,9 @@ def _frame(where: tuple[str, int], lot: Sequence[tuple[int, Packed]]) -> Parcel:
 
 def _raw(part: Any) -> Any:
     return part.encode() if isinstance(part, str) else part
+
+
+_place = lru_cache(maxsize=4096)(TopicPartition)
 
 
 @lru_cache(maxsize=65_536)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka import KafkaConsumer, TopicPartition
-
-import leaderq.kafka.record  # noqa: F401  (first: it keeps a warning of kafka-python's import quiet)
 from leaderq.kafka.record import Record
 
 Read = Callable[[], list[Record]]
 
 
 def read_all(address: str, topic: str) -> list[Record]:
+    from kafka import KafkaConsumer, TopicPartition  # after leaderq.kafka, which keeps a warning of this import quiet
+
     consumer = KafkaConsumer(bootstrap_servers=address, consumer_timeout_ms=10_000)
     try:
         places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]

@@ -1,0 +1,1 @@
+"""A web server that collects clicks and answers before Kafka has them, without losing any."""
