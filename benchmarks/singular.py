@@ -1,11 +1,11 @@
-"""SingularUpdateQueue beside ThreadPoolExecutor(1), queue.Queue, janus and culsans: one run, equal handlers, rounds in turn, medians.
+"""SingularUpdateQueue beside ThreadPoolExecutor(1), queue.Queue, janus, culsans: one run, equal handlers, medians.
 
     pip install 'leaderq[bench]'        # janus and culsans; without them their rows are missing, and it says so
     python benchmarks/singular.py [--rounds 7] [--requests 20000] [--capacity 1000] [--only post bounded wait ...]
 
-The handler is a function that does nothing, so what is measured is the handing over. All rates are from the first request until the
-last is *applied*, not until it is put. A first round, which warms up, is not counted. The quick sides take ``--requests`` times 25, for
-they would be through before a clock shows it; a rate does not depend on it.
+The handler is a function that does nothing, so what is measured is the handing over. All rates are from the first request
+until the last is *applied*, not until it is put. A first round, which warms up, is not counted. The quick sides take
+``--requests`` times 25, for they would be through before a clock shows it; a rate does not depend on it.
 
 =========  =================================================================================================================
 post       one producer, no bound, no answer

@@ -82,7 +82,7 @@ class Account:
 
     def __init__(self, line: SimpleQueue[Any]) -> None:
         self._line = line
-        self._sweeping = threading.Lock()
+        self._sweeping = threading.RLock()  # a finalizer that posts may run within
         self.failed = 0
         self.expired = 0
         self.cancelled = 0

@@ -13,7 +13,7 @@ from queue import Empty
 from typing import Any
 
 from leaderq.singular.account import NO_TURNS
-from leaderq.singular.ticket import Ticket
+from leaderq.singular.ticket import Entry, Ticket
 from leaderq.singular.writer import STOP, Writer
 
 
@@ -49,7 +49,7 @@ class BatchWriter(Writer):
         except Empty:  # who closed the queue was quicker; what was taken until then is in the list
             pass
         # Not "STOP in items", which would ask the requests whether they are equal to it.
-        at = next((at for at, item in enumerate(items) if item is STOP), None) if Ticket in set(map(type, items)) else None
+        at = next((at for at, item in enumerate(items) if item is STOP), None) if Entry in set(map(type, items)) else None
         if at is not None:
             for late in items[at + 1 :]:  # the sweep after the end finds them
                 line.put(late)
@@ -61,18 +61,18 @@ class BatchWriter(Writer):
 
     def _begun(self, items: list[Any]) -> tuple[list[Any], dict[int, Ticket[Any]]]:
         """The requests to apply, and their tickets, by position, of those that have one."""
-        if Ticket not in set(map(type, items)):
+        if Entry not in set(map(type, items)):
             return items, {}
         requests: list[Any] = []
         tickets: dict[int, Ticket[Any]] = {}
         for item in items:
-            if type(item) is not Ticket:
+            if type(item) is not Entry:
                 requests.append(item)
-            elif item.begin():
-                tickets[len(requests)] = item
-                requests.append(item.request)
+            elif item.ticket.begin():
+                tickets[len(requests)] = item.ticket
+                requests.append(item.ticket.request)
             else:
-                self._passed_over(item)
+                self._passed_over(item.ticket)
         return requests, tickets
 
     def _end(self, requests: list[Any], outcomes: Sequence[Any], tickets: dict[int, Ticket[Any]]) -> None:

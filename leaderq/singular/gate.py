@@ -23,7 +23,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from leaderq.errors import LeaderqError, QueueFull
+from leaderq.errors import LeaderqError, QueueFull, WouldDeadlock
 from leaderq.singular.waits import Writing, begin_wait, end_wait
 
 CHUNK = 256
@@ -64,7 +64,7 @@ class Gate:
         self.capacity = sys.maxsize if capacity is None else capacity
         self.low = low if capacity is not None else -1
         self.stride = min(CHUNK, self.capacity - self.low)
-        """How many the writer may take without looking for those who wait: however full the line, the low mark is not nearer."""
+        """How many the writer may take without looking for those who wait: the low mark is no nearer to a full line."""
         self.room = 0
         self.refused = 0
         self.is_over = False
@@ -133,16 +133,19 @@ class Gate:
         arrival = self._arrive(item, wake.release, wait_s)
         if arrival is None:
             return
+        deadlock = None
         try:
             mine = begin_wait(self._writing, f"for room in queue {self._writing.name!r}")
             try:
                 wake.acquire(timeout=-1 if wait_s > threading.TIMEOUT_MAX else wait_s)
             finally:
                 end_wait(mine)
+        except WouldDeadlock as error:
+            deadlock = error
         finally:
             is_over = self._withdraw(arrival)
         if not is_over:
-            raise self._full(wait_s)
+            raise deadlock or self._full(wait_s)
         if arrival.refusal is not None:
             raise arrival.refusal
 

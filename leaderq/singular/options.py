@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import logging
 import reprlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypedDict
 
 from leaderq.errors import ConfigurationError, RequestCancelled
+
+
+class Options(TypedDict, total=False):
+    """The keywords of a queue, but for ``max_batch``, upon which the kind of its handler depends."""
+
+    name: str | None
+    capacity: int | None
+    low: int | None
+    wait_s: float
+    deadline_s: float | None
+    on_error: Callable[[Any, BaseException], object]
+
 
 log = logging.getLogger(__name__)
 

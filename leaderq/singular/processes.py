@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import weakref
 from typing import Protocol
 
 from leaderq.clock import now_s
+from leaderq.singular.waits import forget_all
 
 AT_EXIT_S = 10.0
 """How long the queues that nobody closed may take, together, when the interpreter exits."""
@@ -24,14 +26,19 @@ class Watched(Protocol):
 
 
 _watched: weakref.WeakSet[Watched] = weakref.WeakSet()
+_watching = threading.Lock()
 
 
 def watch(queue: Watched) -> None:
     """``queue`` has a thread from now on."""
-    _watched.add(queue)
+    with _watching:
+        _watched.add(queue)
 
 
 def _renounce_all() -> None:
+    global _watching
+    _watching = threading.Lock()  # another thread of the parent may have held it
+    forget_all()
     for queue in list(_watched):
         queue.renounce()
     _watched.clear()
@@ -39,7 +46,9 @@ def _renounce_all() -> None:
 
 def _close_all() -> None:
     until_s = now_s() + AT_EXIT_S
-    for queue in list(_watched):
+    with _watching:
+        queues = list(_watched)
+    for queue in queues:
         queue.close_at_exit(max(0.0, until_s - now_s()))
 
 

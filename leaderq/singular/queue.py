@@ -28,12 +28,14 @@ from leaderq.singular.account import Account, Stats
 from leaderq.singular.batches import BatchWriter
 from leaderq.singular.gate import Gate
 from leaderq.singular.options import check, log_failure
-from leaderq.singular.ticket import Ticket
+from leaderq.singular.ticket import Entry, Ticket
 from leaderq.singular.waits import Writing
 from leaderq.singular.writer import STOP, Listener, Writer
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
+
+    from leaderq.singular.options import Options
 
 log = logging.getLogger(__name__)
 
@@ -78,32 +80,13 @@ class SingularUpdateQueue(Generic[R, S]):
     """
 
     @overload
-    def __init__(
-        self,
-        handler: Callable[[R], S],
-        *,
-        name: str | None = ...,
-        capacity: int | None = ...,
-        low: int | None = ...,
-        wait_s: float = ...,
-        deadline_s: float | None = ...,
-        on_error: Listener = ...,
-        max_batch: None = ...,
-    ) -> None: ...
+    def __init__(self, handler: Callable[[R], S], *, max_batch: None = ..., **options: Unpack[Options]) -> None: ...
     @overload
     def __init__(
-        self,
-        handler: Callable[[list[R]], Iterable[S | BaseException] | None],
-        *,
-        name: str | None = ...,
-        capacity: int | None = ...,
-        low: int | None = ...,
-        wait_s: float = ...,
-        deadline_s: float | None = ...,
-        on_error: Listener = ...,
-        max_batch: int,
+        self: SingularUpdateQueue[R, None], handler: Callable[[list[R]], None], *, max_batch: int, **options: Unpack[Options]
     ) -> None: ...
-
+    @overload
+    def __init__(self, handler: Callable[[list[R]], Iterable[S]], *, max_batch: int, **options: Unpack[Options]) -> None: ...
     def __init__(
         self,
         handler: Callable[[Any], Any],
@@ -153,7 +136,7 @@ class SingularUpdateQueue(Generic[R, S]):
             could only be made by the calling thread, in a ring of queues.
         """
         ticket: Ticket[S] = Ticket(request, self._writing, self._expiry_s(deadline_s))
-        self._enter(ticket, wait_s)
+        self._enter(Entry(ticket), wait_s)
         return ticket
 
     def post(self, request: R, deadline_s: float | None = None, wait_s: float | None = None) -> None:
@@ -163,7 +146,7 @@ class SingularUpdateQueue(Generic[R, S]):
         What the handler raises reaches ``on_error``.
         """
         expiry_s = self._expiry_s(deadline_s)
-        self._enter(request if expiry_s is None else Ticket(request, self._writing, expiry_s), wait_s)
+        self._enter(request if expiry_s is None else Entry(Ticket(request, self._writing, expiry_s)), wait_s)
 
     async def call(self, request: R, deadline_s: float | None = None, wait_s: float | None = None) -> S:
         """Have ``request`` applied and wait for its outcome, in an asyncio loop, which goes on meanwhile, also if the
@@ -172,12 +155,10 @@ class SingularUpdateQueue(Generic[R, S]):
         To cancel the task cancels the request, unless it is begun. Raises as :meth:`submit`, and what the handler raises.
         """
         ticket: Ticket[S] = Ticket(request, self._writing, self._expiry_s(deadline_s))
-        if self._qsize() < self._gate.room:
-            self._enter(ticket, wait_s)
-        else:
+        if not self._entered(Entry(ticket)):
             self.start()
             try:
-                await self._gate.enter_async(ticket, self._wait_s if wait_s is None else wait_s)
+                await self._gate.enter_async(Entry(ticket), self._wait_s if wait_s is None else wait_s)
             except BaseException:
                 ticket.cancel()  # a cancelled task may have been let in just before
                 raise
@@ -341,14 +322,19 @@ class SingularUpdateQueue(Generic[R, S]):
             SingularUpdateQueue.post(self, request, deadline_s, wait_s)
 
     def _enter(self, item: Any, wait_s: float | None) -> None:
-        gate = self._gate
-        if self._qsize() < gate.room:
-            self._put(item)
-        else:
+        if not self._entered(item):
             self.start()
-            gate.enter(item, self._wait_s if wait_s is None else wait_s)
+            self._gate.enter(item, self._wait_s if wait_s is None else wait_s)
+
+    def _entered(self, item: Any) -> bool:
+        """The quick way in; whether it was open."""
+        gate = self._gate
+        if self._qsize() >= gate.room:
+            return False
+        self._put(item)
         if gate.is_over:
             self._sweep("the queue was closed while it got in")
+        return True
 
     def _receiver(self, as_request: Callable[[Any], Any] | None) -> Callable[[Any, Ticket[Any] | None], None]:
         """What takes outcomes from the queue before this one in a chain."""
@@ -360,7 +346,7 @@ class SingularUpdateQueue(Generic[R, S]):
             else:
                 ticket.request = request
                 ticket.writing = self._writing
-                self._enter(ticket, math.inf)
+                self._enter(Entry(ticket), math.inf)
 
         return receive
 

@@ -256,3 +256,12 @@ class Ticket(Future[S]):
             self.expire_if_due()
             if now_s() >= until_s:
                 return self.done()
+
+
+class Entry:
+    """A ticket as it stands in the line. A bare ticket there is a request like any other: somebody posted it."""
+
+    __slots__ = ("ticket",)
+
+    def __init__(self, ticket: Ticket[Any]) -> None:
+        self.ticket = ticket

@@ -42,6 +42,11 @@ class Writing:
         return self.ident == threading.get_ident()
 
 
+def forget_all() -> None:
+    """In a child that was forked: none of the writers' threads is here, and their idents will be used again."""
+    _by_thread.clear()
+
+
 def begin_wait(writing: Writing, what: str) -> Writing | None:
     """The calling thread is about to wait for something that only the writer ``writing`` can do; ``what`` says for what.
 

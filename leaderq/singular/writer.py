@@ -2,7 +2,7 @@
 
 It takes what stands in the line by the chunk, so that what has to be done now and then (let in who waits, look at the
 clock) is done once for many, yet leaves each request in the line until its turn. In the line stand bare requests, which
-were posted; tickets, which were submitted or have a deadline; and at last ``STOP``.
+were posted; entries with a ticket, which were submitted or have a deadline; and at last ``STOP``.
 
 What happens on a failure:
 
@@ -27,12 +27,12 @@ from typing import Any
 from leaderq.errors import RequestCancelled
 from leaderq.singular.account import Account, Turns
 from leaderq.singular.gate import Gate
-from leaderq.singular.ticket import Ticket
+from leaderq.singular.ticket import Entry, Ticket
 from leaderq.singular.waits import Writing
 
 log = logging.getLogger(__name__)
 
-STOP: Ticket[Any] = Ticket(None, Writing("stop"))
+STOP = Entry(Ticket(None, Writing("stop")))
 """The last in the line: the gate was shut before it was put there."""
 
 FATAL = (SystemExit, KeyboardInterrupt)
@@ -77,12 +77,12 @@ class Writer:
         item = first
         try:
             for item in chain((first,), starmap(self._line.get, turns)):
-                if type(item) is Ticket:
+                if type(item) is Entry:
                     if item is STOP:
                         self._taken -= 1
                         self._account.stops = 0
                         return False
-                    goes_on = self._answer(item, turns)
+                    goes_on = self._answer(item.ticket, turns)
                 else:
                     try:
                         outcome = handler(item)
@@ -167,10 +167,10 @@ class Writer:
     def _abandon(self, error: BaseException) -> None:
         """The writer itself is at fault: what it has taken out of the line, and not ended, failed."""
         for item in self._out:
-            if type(item) is not Ticket:
+            if type(item) is not Entry:
                 self._failed(item, error)
-            elif not item.done():
-                self._failed(item.request, error, item)
+            elif not item.ticket.done():
+                self._failed(item.ticket.request, error, item.ticket)
 
     def tell(self, request: Any, error: BaseException) -> None:
         """The listener learns that a request was not applied."""
@@ -207,13 +207,13 @@ class Writer:
             self._line.put(STOP)
 
     def _cancel(self, item: Any, error: RequestCancelled) -> None:
-        if type(item) is not Ticket:
+        if type(item) is not Entry:
             self.tell(item, error)
-        elif not item.done():  # else its owner knows
-            self.tell(item.request, error)
-            if item.cancel():
-                item.begin()  # tells concurrent.futures.wait()
-            else:  # it came from the queue before this one in a chain, so it is too late to cancel it
-                item.end(None, error)
-        elif item.cancelled():
-            item.begin()
+            return
+        ticket = item.ticket
+        if not ticket.done():  # else its owner knows
+            self.tell(ticket.request, error)
+            if not ticket.cancel():  # it came from the queue before this one in a chain, so it is too late for that
+                ticket.end(None, error)
+        if ticket.cancelled():
+            ticket.begin()  # tells concurrent.futures.wait()

@@ -159,6 +159,21 @@ def test_a_callback_of_another_system_posts_its_outcome_back() -> None:
     ]
 
 
+@pytest.mark.parametrize("max_batch", [None, 4])
+def test_a_ticket_may_be_a_request_like_any_other(max_batch: int | None) -> None:
+    """Whether of another queue or of this one, done or not."""
+    applied: list[object] = []
+    handler = applied.extend if max_batch else applied.append
+    queue = SingularUpdateQueue(handler, max_batch=max_batch)  # type: ignore[call-overload]
+    with queue, SingularUpdateQueue(lambda n: n) as other:
+        tickets = [other.submit(1), queue.submit("a")]
+        for ticket in tickets:
+            ticket.result()
+            queue.post(ticket)
+            queue.submit(ticket).result()
+    assert applied == ["a", *(ticket for ticket in tickets for _ in range(2))]
+
+
 def test_all_that_is_wrong_with_the_options_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
         SingularUpdateQueue(None, capacity=0, low=3, wait_s=-1, deadline_s=-1, max_batch=0)  # type: ignore[call-overload]

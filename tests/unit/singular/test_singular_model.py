@@ -1,6 +1,7 @@
 """A random life of a queue beside a model of it: order, at most once, and an account of every request.
 
-The handler takes one step when the test lets it, so what the writer has in hand is known at any moment and nothing is left to luck.
+The handler takes one step when the test lets it, so what the writer has in hand is known at any moment and nothing is left
+to luck.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Life(RuleBasedStateMachine):
         assert number not in self.told
         self.told[number] = type(error)
 
-    # -- what may happen ------------------------------------------------------------------------------------------------------
+    # -- what may happen ------------------------------------------------------------------------------------------
 
     @rule(with_ticket=st.booleans(), is_broken=st.booleans(), deadline_s=st.sampled_from([None, None, 1.0, 5.0]))
     def put(self, with_ticket: bool, is_broken: bool, deadline_s: float | None) -> None:
@@ -162,7 +163,7 @@ class Life(RuleBasedStateMachine):
         self.cancelled |= swept
         self.line = []
 
-    # -- what always holds ----------------------------------------------------------------------------------------------------
+    # -- what always holds ----------------------------------------------------------------------------------------
 
     @invariant()
     def each_is_begun_once_and_in_order(self) -> None:
