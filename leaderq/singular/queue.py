@@ -82,11 +82,11 @@ class SingularUpdateQueue(Generic[R, S]):
     @overload
     def __init__(self, handler: Callable[[R], S], *, max_batch: None = ..., **options: Unpack[Options]) -> None: ...
     @overload
+    def __init__(self, handler: Callable[[list[R]], Iterable[S]], *, max_batch: int, **options: Unpack[Options]) -> None: ...
+    @overload
     def __init__(
         self: SingularUpdateQueue[R, None], handler: Callable[[list[R]], None], *, max_batch: int, **options: Unpack[Options]
     ) -> None: ...
-    @overload
-    def __init__(self, handler: Callable[[list[R]], Iterable[S]], *, max_batch: int, **options: Unpack[Options]) -> None: ...
     def __init__(
         self,
         handler: Callable[[Any], Any],
