@@ -86,10 +86,12 @@ def analyze(
     """Tell whether coalescing pays on the requests in FILE (- for standard input; .gz is unpacked).
 
     FILE is an access log of Apache or nginx (fields: client, ident, user, time, request, method, path, protocol, status,
-    bytes, referer, agent), JSON, one object a line, or columns. Duplication is "none" if no key repeats, "high" if 5 % of
-    the requests or more repeat a key within the window, else "sparse". What is saved is simulated with the automaton that
-    the coordinators use, at the stream's own times or at a rate. Memory is bounded, however long the stream. Lines that
-    cannot be used are counted, and the first of them shown, on standard error.
+    bytes, referer, agent), JSON, one object a line, or columns. What coalescing saves is simulated with the automaton that
+    the coordinators use, at the stream's own times or at a rate, for each time that a run may take.
+
+    Duplication is "none" if no key repeats, "high" if 5 % of the requests or more repeat a key nearby, else "sparse". Nearby
+    is: within the window, in the first lines; while another of that key is in hand, in the table. Memory is bounded, however
+    long the stream. Lines that cannot be used are counted, and the first of them shown, on standard error.
 
     \b
     Examples:
@@ -190,13 +192,13 @@ def _check(file: str, key: str, lines: RequestLines, found: Analysis) -> None:
 def _show(found: Analysis) -> None:
     repeats = found.repeats
     for name, value in _facts(found):
-        click.echo(f"{name:<17} {value}")
+        click.echo(f"{name:<23} {value}")
     if repeats.hottest:
         click.echo("")
         write_table(("REQUESTS", "HOTTEST KEYS"), [(count, _shown(key)) for key, count in repeats.hottest])
     if found.savings:
         click.echo("")
-        headings = ("ONE RUN TAKES", "RUNS", "SAVED", "SHARE", "WAITED", "MEAN WAIT", "KEYS AT ONCE")
+        headings = ("ONE RUN TAKES", "RUNS", "SAVED", "SHARE", "WAITED", "MEAN WAIT", "KEYS AT ONCE", "DUPLICATION")
         write_table(headings, [_row(one) for one in found.savings])
 
 
@@ -205,20 +207,18 @@ def _facts(found: Analysis) -> Iterator[tuple[str, str]]:
     least = "" if repeats.forgotten == 0 else " at most"
     yield "requests", f"{repeats.requests}"
     yield "keys", f"{repeats.keys}{least}"
-    yield (
-        "repeats",
-        f"{repeats.repeats}"
-        + ("" if repeats.minimum_distance is None else f", the nearest {repeats.minimum_distance} apart"),
-    )
+    yield "repeats", f"{repeats.repeats}"
+    yield "minimum repeat distance", "-" if repeats.minimum_distance is None else f"{repeats.minimum_distance}"
     yield "near repeats", f"{repeats.near} ({repeats.near_share:.1%} of all requests), within {repeats.window}"
-    yield "duplication", repeats.duplication.value
+    yield "duplication", f"{repeats.duplication.value} (within {repeats.window} requests)"
     if found.rate is not None and found.span_s is not None:
         yield "rate", f"{found.rate:.4g} requests/s over {found.span_s:.0f} s"
 
 
 def _row(one: Saving) -> tuple[Any, ...]:
     wait = f"{one.waited_s:.3g} s"
-    return (f"{one.service_s:g} s", one.runs, one.declined, f"{one.share:.1%}", one.blocked, wait, one.keys_at_once)
+    saved = (f"{one.service_s:g} s", one.runs, one.declined, f"{one.share:.1%}")
+    return (*saved, one.blocked, wait, one.keys_at_once, one.duplication.value)
 
 
 def _shown(key: str) -> str:
@@ -267,4 +267,5 @@ def _saving_json(one: Saving) -> dict[str, Any]:
         "saved_share": one.share,
         "mean_wait_s": one.waited_s,
         "keys_at_once": one.keys_at_once,
+        "duplication": one.duplication.value,
     }

@@ -147,6 +147,11 @@ class RepeatMeter:
         )
 
     def _duplication(self) -> Duplication:
-        if not self._repeats:
-            return Duplication.NONE
-        return Duplication.HIGH if self._near >= self._high_share * self._requests else Duplication.SPARSE
+        return classified(self._repeats, self._near, self._requests, self._high_share)
+
+
+def classified(repeats: int, near: int, requests: int, high_share: float = HIGH_SHARE) -> Duplication:
+    """The duplication class of ``requests``, of which so many are repeats, and so many near ones."""
+    if not repeats:
+        return Duplication.NONE
+    return Duplication.HIGH if near >= high_share * requests else Duplication.SPARSE

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from leaderq.coalescing.analysing.repeats import Duplication, classified
 from leaderq.coalescing.automaton import Departure, TrafficAutomaton
 from leaderq.coalescing.outcome import Outcome
 from leaderq.errors import ConfigurationError
@@ -40,6 +41,16 @@ class Saving:
     def runs(self) -> int:
         """Runs of the handler; without coalescing there is one for each request."""
         return self.accepted + self.blocked
+
+    @property
+    def met(self) -> int:
+        """Requests that found somebody at work on their key: what is near, told by time instead of by a window."""
+        return self.blocked + self.declined
+
+    @property
+    def duplication(self) -> Duplication:
+        """The duplication class at this service time: none if no request met another, high if 5 % or more did, else sparse."""
+        return classified(self.met, self.met, self.requests)
 
     @property
     def share(self) -> float:

@@ -99,8 +99,17 @@ def test_one_runs_one_waits_the_rest_are_saved():
     assert outcomes == [accept, block, decline, decline, accept, block, decline, accept]
     assert (saving.requests, saving.runs, saving.declined) == (8, 5, 3)
     assert saving.share == 3 / 8
+    assert (saving.met, saving.duplication) == (5, Duplication.HIGH)
     assert saving.waited_s == pytest.approx((0.9 + 0.5) / 2)
     assert saving.keys_at_once == 2
+
+
+def test_the_class_at_a_service_time_is_told_by_those_who_meet_another():
+    arrivals = [(float(number), str(number)) for number in range(30)]
+    assert simulated(arrivals, 5.0)[1].duplication is Duplication.NONE
+    assert simulated([*arrivals, (29.5, "29")], 5.0)[1].duplication is Duplication.SPARSE
+    assert simulated([*arrivals, (29.5, "29"), (29.6, "29")], 5.0)[1].duplication is Duplication.HIGH
+    assert simulated([*arrivals, (29.5, "29")], 0.4)[1].duplication is Duplication.NONE
 
 
 def test_a_request_at_the_very_end_of_a_run_is_accepted():
