@@ -22,6 +22,7 @@ _VERBS = {
     "dead": ("dead.group", "Look at records set aside as dead letters, and replay them."),
     "queue": ("queue.group", "Look into ZooKeeper queues, fill, drain and repair them."),
     "analyze": ("analyze", "Tell whether coalescing pays on a stream of requests."),
+    "journal": ("journal.group", "Look into journals of producers, check and repair them."),
     "config": ("config", "Show settings and where they come from."),
     "doctor": ("doctor", "Find out what is missing or unreachable."),
     "servers": ("servers", "Run ZooKeeper and Kafka here, for trying things."),

@@ -20,7 +20,7 @@ from leaderq.producing.journal.batch import Batch, contained
 from leaderq.producing.journal.segment_header import HEADER_BYTES
 
 GROUP_BYTES: Final = 2 << 20
-"""A batch that has so many bytes is joined by nobody else."""
+"""No batch gets larger than this, or than a segment, by others joining it."""
 WAITING_BYTES: Final = 16 << 20
 """Who would make more wait to be written waits until there is room."""
 CHORES_EVERY_S: Final = 0.5
@@ -42,11 +42,13 @@ class Committer:
         chores: Callable[[], None],
         with_pen: Callable[[], None],
         with_pen_every_s: float | None,
+        group_bytes: int = GROUP_BYTES,
     ) -> None:
         self._gate = gate
         self._work = threading.Condition(gate)
         self._room = threading.Condition(gate)
         self._store, self._settle, self._chores, self._with_pen = store, settle, chores, with_pen
+        self._group_bytes = group_bytes
         self._pen_every_s = with_pen_every_s or float("inf")
         self._line: deque[Batch] = deque()
         self._pen_taken = False
@@ -90,7 +92,7 @@ class Committer:
     def join(self, payload: bytes, size: int, expires_us: int | None) -> tuple[Batch, int]:
         """Under the gate: have a record written with the batch that waits, or with a new one; gives it, and the record's position."""
         batch = self._line[-1] if self._line else None
-        if batch is None or batch.sync or batch.size >= GROUP_BYTES:
+        if batch is None or batch.sync or batch.size + size > self._group_bytes:
             batch = Batch()
             batch.size = HEADER_BYTES  # it may have to begin a segment
             self.line_up(batch)

@@ -38,16 +38,16 @@ from leaderq.errors import (
 )
 from leaderq.producing.journal.acknowledging import Acknowledging
 from leaderq.producing.journal.batch import Batch, OnDurable
-from leaderq.producing.journal.committer import WAITING_BYTES, Committer, outcome
+from leaderq.producing.journal.committer import GROUP_BYTES, WAITING_BYTES, Committer, outcome
 from leaderq.producing.journal.counters import Counters
 from leaderq.producing.journal.disk import Disk
-from leaderq.producing.journal.entry import Entry
+from leaderq.producing.journal.entry import Entry, entry_of
 from leaderq.producing.journal.keeper import Keeper
 from leaderq.producing.journal.limits import SEGMENT_BYTES, fitting_segment_bytes
 from leaderq.producing.journal.opening import First, opened
 from leaderq.producing.journal.policy import EVERY_ITEM, Interval, Policy
 from leaderq.producing.journal.reader import Reader
-from leaderq.producing.journal.record import EXPIRY_BYTES, HEAD_BYTES, Raw
+from leaderq.producing.journal.record import EXPIRY_BYTES, HEAD_BYTES
 from leaderq.producing.journal.report import Damage
 from leaderq.producing.journal.segment_header import HEADER_BYTES
 from leaderq.producing.journal.store import Store
@@ -150,6 +150,7 @@ class Journal:
             settle=self._store.settle,
             chores=self._keeper.tidy,
             with_pen=self._with_pen,
+            group_bytes=min(GROUP_BYTES, self._segment_bytes),
             with_pen_every_s=self.sync.seconds if isinstance(self.sync, Interval) else None,
         )
         self._committer.start()
@@ -182,9 +183,10 @@ class Journal:
         :raises: as :meth:`append`; together they must fit into one segment.
         """
         batch = self._batch(payloads, ttl_s)
-        if not batch.payloads:
+        count = len(batch.payloads)  # others may join the batch once it waits
+        if not count:
             return range(0)
-        return range(first := self._through(batch, timeout_s), first + len(batch.payloads))
+        return range(first := self._through(batch, timeout_s), first + count)
 
     def append_soon(
         self, payload: Bytes, on_durable: OnDurable | None = None, *, ttl_s: float | None = None, timeout_s: float = WAIT_S
@@ -242,7 +244,7 @@ class Journal:
             with self._translated("read"):
                 raws = self._reader.read(after_id, max_items=max_items, max_bytes=max_bytes)
             now_s = self._clock()
-            entries = [_entry(raw) for raw in raws]
+            entries = [entry_of(raw) for raw in raws]
             left = [entry for entry in entries if entry.expires_at is None or entry.expires_at > now_s]
             if len(left) == len(entries):
                 return entries
@@ -413,10 +415,3 @@ class Journal:
             yield
         except OSError as exc:
             raise JournalFailed(f"journal {str(self.directory)!r} could not be {done}: {exc}") from exc
-
-
-def _entry(raw: Raw) -> Entry:
-    if not raw.flags:
-        return Entry(raw.id, raw.body, raw.appended_us / 1e6)
-    expires_us = raw.expires_us
-    return Entry(raw.id, raw.payload, raw.appended_us / 1e6, None if expires_us is None else expires_us / 1e6)

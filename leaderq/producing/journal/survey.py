@@ -84,7 +84,7 @@ def survey(disk: Disk, directory: Path) -> Survey:
     files, bad = [], []
     for path in sorted(directory.iterdir()):
         if (name := parse_name(path.name)) is not None:
-            files.append(_segment_file(disk, path, *name))
+            files.append(segment_file(disk, path, *name))
         elif set_aside_id(path.name) is not None:
             bad.append(path)
     slots = read_slots(disk, directory)
@@ -92,7 +92,11 @@ def survey(disk: Disk, directory: Path) -> Survey:
     return Survey(files, bad, slots, cursor, _complete(files, cursor))
 
 
-def _segment_file(disk: Disk, path: Path, first_id: int, stamp: int) -> SegmentFile:
+def segment_file(disk: Disk, path: Path, first_id: int, stamp: int) -> SegmentFile:
+    """Look at a segment's header and size.
+
+    :raises OSError: it cannot be read.
+    """
     fd = disk.open(path)
     try:
         header = decode(disk.read(fd, HEADER_BYTES, 0))

@@ -52,6 +52,32 @@ def test_append_many_gives_consecutive_ids_and_takes_any_bytes(place):
         assert payloads(journal) == [b"a", b"b", b"c"]
 
 
+def test_records_that_join_the_batch_of_another_are_counted_by_neither(place):
+    disk = FaultyDisk()
+    with Journal(place, disk=disk) as journal:
+        disk.blocked.clear()
+        journal.append_soon(b"first")
+        eventually(lambda: journal._committer._pen_taken and not journal._committer._line)
+        many: list[range] = []
+        caller = threading.Thread(target=lambda: many.append(journal.append_many([b"a", b"b"])))
+        caller.start()
+        eventually(lambda: len(journal._committer._line) == 1)
+        journal.append_soon(b"joined")
+        disk.blocked.set()
+        caller.join()
+        journal.flush()
+        assert many == [range(2, 4)]
+        assert payloads(journal) == [b"first", b"a", b"b", b"joined"]
+
+
+def test_batches_that_wait_do_not_outgrow_a_segment(place):
+    with Journal(place, segment_bytes=4096) as journal:
+        for _ in range(2000):
+            journal.append_soon(b"x" * 100)
+        journal.flush()
+        assert max(path.stat().st_size for path in segments(place)) <= 4096
+
+
 def test_append_soon_tells_ids_in_order_once_durable(place):
     told: list[Any] = []
     with Journal(place) as journal:
@@ -126,7 +152,11 @@ def test_acknowledged_records_are_not_read_again_in_whatever_order(place):
 
 def test_whole_segments_are_deleted_when_all_in_them_is_acknowledged(place):
     with Journal(place, segment_bytes=4096) as journal:
-        ids = journal.append_many([b"x" * 1000] * 3), journal.append_many([b"y" * 1000] * 3), journal.append_many([b"z" * 1000] * 3)
+        ids = (
+            journal.append_many([b"x" * 1000] * 3),
+            journal.append_many([b"y" * 1000] * 3),
+            journal.append_many([b"z" * 1000] * 3),
+        )
         before = journal.bytes_used
         journal.ack_many(list(ids[1]))
         eventually(lambda: len(segments(place)) == 2)
@@ -176,14 +206,19 @@ def test_read_keeps_its_limits_but_gives_one_record_whatever_its_size(place):
 
 
 def test_a_second_opener_is_told_who_has_the_directory(place):
-    with Journal(place):
-        with pytest.raises(JournalLocked, match=f"open in process {os.getpid()}"):
-            Journal(place)
+    with Journal(place), pytest.raises(JournalLocked, match=f"open in process {os.getpid()}"):
+        Journal(place)
     Journal(place).close()
 
 
 def test_the_lock_goes_with_a_killed_process(place):
-    code = f"from leaderq.producing.journal import Journal; j = Journal({str(place)!r}); j.append(b'x'); print('ready', flush=True); input()"
+    code = f"""
+from leaderq.producing.journal import Journal
+journal = Journal({str(place)!r})
+journal.append(b"x")
+print("ready", flush=True)
+input()
+"""
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"ready\n"
@@ -219,7 +254,13 @@ def test_a_closed_journal_refuses_everything_and_may_be_closed_twice(place):
     journal = Journal(place)
     journal.close()
     journal.close()
-    for use in (lambda: journal.append(b""), lambda: journal.append_soon(b""), journal.read, journal.flush, lambda: journal.ack(1)):
+    for use in (
+        lambda: journal.append(b""),
+        lambda: journal.append_soon(b""),
+        journal.read,
+        journal.flush,
+        lambda: journal.ack(1),
+    ):
         with pytest.raises(JournalClosed):
             use()
 
@@ -287,7 +328,11 @@ def test_expired_records_are_reported_once_and_counted_not_given_out(place):
         journal.append(b"usual")
         journal.append_soon(b"long", ttl_s=600)
         journal.flush()
-        assert [(entry.payload, entry.expires_at) for entry in journal.read()] == [(b"short", 1005), (b"usual", 1060), (b"long", 1600)]
+        assert [(entry.payload, entry.expires_at) for entry in journal.read()] == [
+            (b"short", 1005),
+            (b"usual", 1060),
+            (b"long", 1600),
+        ]
         now[0] = 1061.0
         assert [entry.payload for entry in journal.read()] == [b"long"]
         assert [entry.payload for entry in gone] == [b"short", b"usual"]

@@ -49,7 +49,9 @@ def without(count: int, *missing: int) -> list[int]:
     return [number for number in range(1, count + 1) if number not in missing]
 
 
-@pytest.mark.parametrize("where", [0, 5, 12, 24, 28, 28 + SIZE - 1], ids=["length", "checksum", "id", "mark", "payload", "last byte"])
+@pytest.mark.parametrize(
+    "where", [0, 5, 12, 24, 28, 28 + SIZE - 1], ids=["length", "checksum", "id", "mark", "payload", "last byte"]
+)
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 def test_a_record_that_does_not_check_is_reported_and_reading_goes_on(place, where, clean):
     fill(place, 20, clean=clean)
@@ -281,7 +283,7 @@ def test_a_reader_does_not_wait_for_a_write_that_is_under_way(place):
 def test_a_disk_that_cannot_give_back_a_segment_blocks_nothing(place):
     fill(place, 3 * PER_SEGMENT)
     disk = FaultyDisk()
-    bad = os.stat(segments(place)[1]).st_ino
+    bad = segments(place)[1].stat().st_ino
 
     def unreadable(fd: int, size: int, offset: int) -> None:
         if os.fstat(fd).st_ino == bad and offset >= HEADER_BYTES:

@@ -1,0 +1,1 @@
+"""``leaderq journal``: journals of producers, looked at and repaired from outside; one file for each verb."""

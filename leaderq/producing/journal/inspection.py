@@ -1,0 +1,205 @@
+"""Looks into a journal from outside: changes nothing and takes no lock, so it may be done beside the process that has it open.
+
+Beside such a process what is seen is half a second old at most as to acknowledgements, and its last record may be under way. A segment
+that is deleted while it is looked at is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from leaderq.errors import ConfigurationError
+from leaderq.producing.journal.directory_lock import is_locked
+from leaderq.producing.journal.disk import Disk
+from leaderq.producing.journal.entry import Entry, entry_of
+from leaderq.producing.journal.marks import Marks
+from leaderq.producing.journal.record import HEAD_BYTES, salt_of
+from leaderq.producing.journal.report import Damage
+from leaderq.producing.journal.scanning import Run, Span, scan
+from leaderq.producing.journal.segment_header import HEADER_BYTES, parse_name
+from leaderq.producing.journal.survey import Scanned, SegmentFile, Survey, scan_file, segment_file, survey
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SegmentView:
+    """One segment. ``done`` records are acknowledged, expired or lost; ``damages`` only what was looked for."""
+
+    file: str
+    first_id: int
+    records: int
+    done: int
+    size: int
+    is_current: bool
+    damages: tuple[Damage, ...] = ()
+
+    @property
+    def last_id(self) -> int | None:
+        """``None`` if it has no record."""
+        return self.first_id + self.records - 1 if self.records else None
+
+
+@dataclass(frozen=True)
+class JournalView:
+    """A whole journal. ``bad`` are the files set aside, with their sizes; ``missing`` segments are gone."""
+
+    directory: Path
+    is_open: bool
+    is_clean: bool
+    cursor_slots_bad: int
+    next_id: int
+    segments: tuple[SegmentView, ...]
+    bad: tuple[tuple[str, int], ...]
+    missing: tuple[Damage, ...]
+
+    @property
+    def depth(self) -> int:
+        """Records that are not done with."""
+        return sum(segment.records - segment.done for segment in self.segments)
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes of the segments."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def damages(self) -> tuple[Damage, ...]:
+        """All that is spoilt or missing."""
+        return (*(damage for segment in self.segments for damage in segment.damages), *self.missing)
+
+
+def look(directory: str | Path, *, thorough: bool = False) -> JournalView:
+    """What is in a journal; ``thorough`` reads every byte and checks every record.
+
+    :raises ConfigurationError: there is no journal.
+    :raises OSError: it cannot be read.
+    """
+    place, disk = Path(directory), Disk()
+    found = _found(disk, place)
+    is_open = is_locked(place)
+    views = [_there(partial(_view, disk, found, file, thorough, is_open)) for file in found.files]
+    segments = tuple(view for view in views if view is not None)
+    known = (found.cursor.next_id if found.cursor else 1, *(view.first_id + view.records for view in segments))
+    return JournalView(
+        place,
+        is_open,
+        found.cursor is not None and found.cursor.clean,
+        found.bad_slots,
+        max(known),
+        segments,
+        tuple((path.name, path.stat().st_size) for path in found.bad),
+        () if is_open else tuple(_missing(found)),
+    )
+
+
+def _found(disk: Disk, place: Path) -> Survey:
+    if not place.is_dir():
+        raise ConfigurationError(f"there is no directory {str(place)!r}; a journal is a directory with *.seg files in it")
+    for _ in range(5):
+        found = _there(partial(survey, disk, place))
+        if found is None:
+            continue  # a segment went while the directory was listed
+        if found.is_new:
+            raise ConfigurationError(
+                f"there is no journal in {str(place)!r}; a journal is a directory with *.seg files in it"
+            )
+        return found
+    raise ConfigurationError(f"the journal in {str(place)!r} changes too quickly to be looked at; try again")
+
+
+def _missing(found: Survey) -> Iterator[Damage]:
+    for known in found.vanished():
+        if known.records > known.marks.count:
+            lost = (known.first_id + known.marks.front, known.first_id + known.records - 1)
+            yield Damage(f"{known.first_id:020d}-*.seg", "the file is gone", 0, known.size, lost)
+
+
+def _view(disk: Disk, found: Survey, file: SegmentFile, thorough: bool, is_open: bool) -> SegmentView:
+    known, complete = found.known(file.first_id), found.complete.get(file.first_id)
+    is_current = is_open and file is found.files[-1]
+    if file.is_foreign:
+        version = file.header.version if file.header else 0
+        damage = Damage(file.path.name, f"its version is {version}, which this leaderq does not know", 0, file.size)
+        return SegmentView(file.path.name, file.first_id, 0, 0, file.size, is_current, (damage,))
+    damages: list[Damage] = []
+    if file.header is None and not is_current:
+        damages.append(Damage(file.path.name, "its header is spoilt", 0, HEADER_BYTES))
+    if complete is not None and not thorough:
+        records = complete[0]
+        if file.size < complete[1]:
+            damages.append(Damage(file.path.name, "it is shorter than it was", file.size, complete[1] - file.size))
+    else:
+        scanned = scan_file(disk, file)
+        records = max(scanned.records, complete[0] if complete else 0)
+        damages += _spoilt(file, scanned, complete, is_current)
+    marks = known.marks if known else Marks()
+    done = records if found.is_finished(file) else min(marks.count, records)
+    return SegmentView(file.path.name, file.first_id, records, done, file.size, is_current, tuple(damages))
+
+
+def _spoilt(file: SegmentFile, scanned: Scanned, complete: tuple[int, int] | None, is_current: bool) -> Iterator[Damage]:
+    name = file.path.name
+    for spoilt, first, last in scanned.spoilt:
+        lost = (first, last) if last >= first else None
+        yield Damage(name, "spoilt", spoilt.start, spoilt.end - spoilt.start, lost)
+    end = complete[1] if complete else file.size
+    if complete is not None and scanned.records < complete[0]:
+        lost = (file.first_id + scanned.records, file.first_id + complete[0] - 1)
+        yield Damage(name, "its end is missing or spoilt", scanned.size, max(0, end - scanned.size), lost)
+    elif complete is None and end > scanned.size and not is_current:
+        yield Damage(name, "behind its last whole record; cut off at the next opening", scanned.size, end - scanned.size)
+
+
+def entries(directory: str | Path, *, after_id: int = 0, done_too: bool = False, bad_too: bool = False) -> Iterator[Entry]:
+    """The records that are not done with, in order: those of the segments, and with ``bad_too`` those of the files set aside.
+
+    ``done_too``: also those that are done with and still there. What cannot be read is left out.
+
+    :raises ConfigurationError: there is no journal.
+    :raises OSError: it cannot be read.
+    """
+    disk, place = Disk(), Path(directory)
+    found = _found(disk, place)
+    files = [file for file in found.files if done_too or not found.is_finished(file)]
+    if bad_too:
+        files = sorted([*files, *_set_aside(disk, found)], key=lambda file: file.first_id)
+    for file in files:
+        known = found.known(file.first_id)
+        marks = Marks() if known is None or done_too else known.marks
+        for entry in _entries(disk, file):
+            if entry.id > after_id and entry.id - file.first_id not in marks:
+                yield entry
+
+
+def _set_aside(disk: Disk, found: Survey) -> Iterator[SegmentFile]:
+    for path in found.bad:
+        name = parse_name(path.name[: len("0" * 20 + "-" + "0" * 8 + ".seg")])
+        if name is not None and ".tail" not in path.name:
+            yield segment_file(disk, path, *name)
+
+
+def _entries(disk: Disk, file: SegmentFile) -> Iterator[Entry]:
+    fd = _there(partial(disk.open, file.path))
+    if fd is None:
+        return
+    try:
+        last_id = file.first_id + file.size // HEAD_BYTES
+        span = Span(HEADER_BYTES, file.size, salt_of(file.first_id, file.stamp), file.first_id, last_id)
+        for run in scan(partial(disk.read, fd), span):
+            if isinstance(run, Run):
+                yield from map(entry_of, run.records)
+    finally:
+        disk.close(fd)
+
+
+def _there(work: Callable[[], T]) -> T | None:
+    """``None`` if a file went meanwhile."""
+    try:
+        return work()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,147 @@
+"""``leaderq journal``: what is shown, checked, written out and given up; beside a process that has the journal open, and without."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_disk import at_record, crash, flip, segments
+
+from leaderq.cli import main
+from leaderq.exits import ExitCode
+from leaderq.producing.journal import Journal
+from leaderq.producing.journal.segment_header import HEADER_BYTES
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def filled(place: Path) -> Path:
+    with Journal(place, segment_bytes=4096) as journal:
+        journal.append_many([b"%099d" % number for number in range(1, 32)])
+        journal.append_many([b"%099d" % number for number in range(32, 63)])
+        journal.append_many([b"%099d" % number for number in range(63, 70)])
+        journal.ack_many([1, 2, 40])
+    return place
+
+
+def objects(capfd: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_inspect_shows_segments_ids_and_acknowledged(filled, capfd, is_open):
+    holder = Journal(filled) if is_open else None
+    assert main(["journal", "inspect", str(filled), "--json"]) == ExitCode.OK
+    if holder is not None:
+        holder.close()
+    whole, *rest = objects(capfd)
+    assert (whole["waiting"], whole["next_id"], whole["open"]) == (66, 70, is_open)
+    found = [(each["first_id"], each["last_id"], each["acknowledged"]) for each in rest if each["records"]]
+    assert found == [(1, 31, 2), (32, 62, 1), (63, 69, 0)]
+
+
+def test_inspect_is_a_table_for_people(filled, capfd):
+    assert main(["journal", "inspect", str(filled)]) == ExitCode.OK
+    out = capfd.readouterr().out
+    assert out.startswith("66 records wait, in ")
+    assert "the next id is 70; closed" in out
+    assert "FIRST ID" in out
+
+
+def test_verify_finds_what_is_spoilt_and_says_so_with_its_exit_code(filled, capfd):
+    assert main(["journal", "verify", str(filled)]) == ExitCode.OK
+    assert capfd.readouterr().err.startswith("sound: 69 records")
+    flip(segments(filled)[1], at_record(3, 99) + 40)
+    flip(segments(filled)[0], 9)
+    assert main(["journal", "verify", str(filled), "--json"]) == ExitCode.FAILED
+    *damages, whole = objects(capfd)
+    assert [damage["lost_ids"] for damage in damages] == [None, [35, 35]]
+    assert (whole["sound"], whole["lost"]) == (False, 1)
+
+
+def test_verify_beside_a_process_that_writes_finds_nothing_wrong(place, capfd):
+    with Journal(place, segment_bytes=4096) as journal:
+        for _ in range(30):
+            journal.append_many([b"x" * 100] * 5)
+            assert main(["journal", "verify", str(place)]) == ExitCode.OK
+
+
+def test_verify_says_of_a_crashed_journal_what_is_behind_its_last_record(place, capfd):
+    journal = Journal(place)
+    journal.append(b"x")
+    crash(journal)
+    with segments(place)[0].open("ab") as file:
+        file.write(b"torn")
+    assert main(["journal", "verify", str(place)]) == ExitCode.FAILED
+    assert "behind its last whole record" in capfd.readouterr().out
+    Journal(place).close()
+    assert main(["journal", "verify", str(place)]) == ExitCode.OK
+
+
+def test_replay_writes_what_waits_in_order_and_changes_nothing(filled, capfdbinary):
+    before = {path.name: path.read_bytes() for path in filled.iterdir()}
+    assert main(["journal", "replay", str(filled)]) == ExitCode.OK
+    written = [int(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert written == [number for number in range(1, 70) if number not in {1, 2, 40}]
+    assert main(["journal", "replay", str(filled), "--all", "--after", "38", "--limit", "3", "--base64"]) == ExitCode.OK
+    written = [int(base64.b64decode(line)) for line in capfdbinary.readouterr().out.splitlines()]
+    assert written == [39, 40, 41]
+    assert {path.name: path.read_bytes() for path in filled.iterdir()} == before
+
+
+def test_replay_as_json_and_of_what_was_set_aside(filled, capfd):
+    flip(segments(filled)[0], at_record(3, 99) + 40)
+    with Journal(filled, segment_bytes=4096) as journal:
+        journal.read(max_items=1000)
+        journal.ack_to(69)
+    assert list(filled.glob("*.bad"))
+    assert main(["journal", "replay", str(filled), "--json"]) == ExitCode.OK
+    assert objects(capfd) == []
+    assert main(["journal", "replay", str(filled), "--bad", "--json"]) == ExitCode.OK
+    found = objects(capfd)
+    assert [each["id"] for each in found] == [1, 2, 3, *range(5, 32)]
+    assert base64.b64decode(found[0]["payload"]) == b"%099d" % 1
+
+
+def test_truncate_gives_up_the_oldest_only_when_really_meant(filled, capfd):
+    assert main(["journal", "truncate", str(filled), "--to", "62"]) == ExitCode.USAGE
+    assert "give --yes" in capfd.readouterr().err
+    assert main(["journal", "truncate", str(filled), "--yes"]) == ExitCode.USAGE
+    capfd.readouterr()
+    assert main(["journal", "truncate", str(filled), "--to", "62", "--yes", "--json"]) == ExitCode.OK
+    assert objects(capfd) == [{"given_up": 59, "left": 7, "files_deleted": 0}]
+    assert main(["journal", "truncate", str(filled), "--all", "--yes"]) == ExitCode.OK
+    with Journal(filled) as journal:
+        assert (journal.depth, journal.next_id) == (0, 70)
+
+
+def test_truncate_deletes_what_was_set_aside(filled, capfd):
+    flip(segments(filled)[0], HEADER_BYTES + 1)
+    with Journal(filled) as journal:
+        journal.read(max_items=1000)
+        journal.ack_to(69)
+    assert len(list(filled.glob("*.bad"))) == 1
+    assert main(["journal", "truncate", str(filled), "--bad", "--yes"]) == ExitCode.OK
+    assert not list(filled.glob("*.bad"))
+
+
+def test_truncate_is_refused_while_a_process_has_it_open(filled, capfd):
+    with Journal(filled):
+        assert main(["journal", "truncate", str(filled), "--all", "--yes"]) == ExitCode.FAILED
+    assert "is open in process" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["inspect", "verify", "replay", "truncate"])
+def test_a_place_that_holds_no_journal_is_said_to_hold_none(tmp_path, capfd, verb):
+    more = ["--all", "--yes"] if verb == "truncate" else []
+    for place in (tmp_path, tmp_path / "absent"):
+        assert main(["journal", verb, str(place), *more]) == ExitCode.USAGE
+        assert "there is no " in capfd.readouterr().err
+    assert not list(tmp_path.iterdir())
