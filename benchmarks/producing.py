@@ -2,13 +2,13 @@
 
     python benchmarks/producing.py [--rounds 5] [--messages 60000] [--bytes 256] [--outage 0] [--rate 20000]
 
-Keyed messages into 4 partitions of one broker; idempotent producers, acks of all replicas, and the same batch size and linger on all sides.
-*Accepted* is over when the call for the last message has returned, *confirmed* when the broker has acknowledged all. Rows of leaderq: without a
-journal; with one that only catches what does not fit (idle here); with every message written ahead; and the first and the last with frames.
-All in messages a second. Ratios are medians, over the bare kafka-python with the same settings.
+Keyed messages into 4 partitions of one broker; idempotent producers, acks of all replicas, the same batch size and linger on all
+sides. *Accepted* is over when the call for the last message has returned, *confirmed* when the broker has acknowledged all. Rows of
+leaderq: without a journal; with one that only catches what does not fit (idle here); with every message written ahead; and the first
+and the last with frames. All in messages a second. Ratios are medians, over the bare kafka-python with the same settings.
 
-``--outage 60``: instead, the broker is killed for so long under ``--rate`` messages a second; what is checked is that nothing is lost or doubled,
-the order within each key, how much memory that took, and how long catching up took after the broker was back, the load going on.
+``--outage 60``: instead, the broker is killed for so long under ``--rate`` messages a second. Checked are what is lost or doubled, the
+order within each key, how much memory it took, and how long catching up took after the broker was back, the load going on.
 """
 
 from __future__ import annotations

@@ -51,24 +51,14 @@ from leaderq.kafka.clients.drain import KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import dropped, mended, producer_options
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
 from leaderq.kafka.clients.translation import translated
-from leaderq.producing.frame import EMPTY_BYTES, FRAME_HEADER, Packed, pack_frame
+from leaderq.kafka.shipment import Parcel, Shipment, framed
+from leaderq.producing.frame import EMPTY_BYTES, Packed
 from leaderq.producing.sinks.sink import ALL_CONFIRMED, Outcome
 
 FRAME_BYTES = 256 << 10
 """How large a frame grows, unless told otherwise."""
 _FOR_EVER_MS = 2**31 - 1
 _SPOILT = tuple(getattr(native, name) for name in ("InvalidRecordError", "CorruptRecordError", "InvalidTimestampError"))
-
-
-class Parcel:
-    """One Kafka message, and the positions in the batch of the records that it carries."""
-
-    __slots__ = ("future", "message", "positions")
-
-    def __init__(self, message: Message, positions: list[int]) -> None:
-        self.message = message
-        self.positions = positions
-        self.future: Any = None
 
 
 class KafkaSink:
@@ -120,7 +110,7 @@ class KafkaSink:
         )
         self._client: Any = None
         self._lots = itertools.count()
-        self._current: _Shipment | None = None
+        self._current: Shipment | None = None
         self._suspects = 0  # so many records are sent one by one
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> Outcome:
@@ -148,10 +138,10 @@ class KafkaSink:
 
     # -- a batch as messages --------------------------------------------------------------------------------------------
 
-    def _packed(self, batch: Sequence[Any]) -> _Shipment:
-        shipment = _Shipment(batch)
+    def _packed(self, batch: Sequence[Any]) -> Shipment:
+        shipment = Shipment(batch)
         limit = self._settings.max_message_bytes
-        framed: dict[tuple[str, int], list[tuple[int, Packed]]] = {}
+        lots: dict[tuple[str, int], list[tuple[int, Packed]]] = {}
         lot = next(self._lots)
         for position, record in enumerate(batch):
             try:
@@ -161,13 +151,13 @@ class KafkaSink:
                     continue
                 where = (message.topic, self._partition(message, lot))
                 piece = Packed(message.key, message.value, message.headers, message.timestamp_ms or -1)
-                framed.setdefault(where, []).append((position, piece))
+                lots.setdefault(where, []).append((position, piece))
             except (KafkaAway, UnknownTopic, AccessRefused) as exc:
                 shipment.break_off(position, exc)
                 break
             except (KafkaError, ConfigurationError, TypeError) as exc:
                 shipment.refused[position] = exc
-        for where, pieces in framed.items():
+        for where, pieces in lots.items():
             shipment.parcels += self._frames(where, pieces)
         return shipment
 
@@ -233,16 +223,16 @@ class KafkaSink:
         for position, piece in pieces:
             more = piece.frame_bytes
             if lot and size + more > self._frame_bytes:
-                yield _frame(where, lot)
+                yield framed(where, lot)
                 size, lot = EMPTY_BYTES, []
             lot.append((position, piece))
             size += more
         if lot:
-            yield _frame(where, lot)
+            yield framed(where, lot)
 
     # -- the client -----------------------------------------------------------------------------------------------------
 
-    def _hand_over(self, client: Any, shipment: _Shipment) -> None:
+    def _hand_over(self, client: Any, shipment: Shipment) -> None:
         append, wake = client._accumulator.append, client._sender.wakeup
         for parcel in shipment.parcels:
             topic, value, key, headers, partition, timestamp_ms = parcel.message
@@ -269,7 +259,7 @@ class KafkaSink:
                 return
             shipment.refused |= dict.fromkeys(parcel.positions, error)
 
-    def _outcome(self, shipment: _Shipment) -> Outcome:
+    def _outcome(self, shipment: Shipment) -> Outcome:
         failed = [parcel for parcel in shipment.parcels if parcel.future is not None and parcel.future.failed()]
         if not failed and shipment.error is None:
             self._suspects = max(0, self._suspects - 1)
@@ -288,7 +278,7 @@ class KafkaSink:
             return Outcome(refused)
         return Outcome(refused, sorted(set(again) - set(refused)), self._judged(why))
 
-    def _too_large(self, shipment: _Shipment, failed: Sequence[Parcel], errors: Sequence[BaseException]) -> Outcome:
+    def _too_large(self, shipment: Shipment, failed: Sequence[Parcel], errors: Sequence[BaseException]) -> Outcome:
         """The broker found a message too large for its topic; the client fails all that were behind it with the same error.
 
         So those that failed are sent again one by one, in order, until the one at fault is alone; frames are made smaller
@@ -346,55 +336,6 @@ class KafkaSink:
         client, self._client, self._current = self._client, None, None
         if client is not None:
             dropped(client)
-
-
-class _Shipment:
-    """A batch on its way."""
-
-    def __init__(self, batch: Sequence[Any]) -> None:
-        self._batch = batch
-        self.parcels: list[Parcel] = []
-        self.refused: dict[int, BaseException] = {}
-        self.left: list[int] = []
-        self.error: BaseException | None = None
-
-    def is_of(self, batch: Sequence[Any]) -> bool:
-        """Whether it is of these very records."""
-        return len(batch) == len(self._batch) and all(a is b for a, b in zip(batch, self._batch, strict=True))
-
-    def break_off(self, position: int, error: BaseException) -> None:
-        """Nothing from this position on is sent."""
-        self.error = error
-        self.left = [at for at in range(position, len(self._batch)) if at not in self.refused]
-        self.parcels = [parcel for parcel in self.parcels if parcel.positions[0] < position]
-        for parcel in self.parcels:
-            self.left = [at for at in self.left if at not in parcel.positions]
-
-    @property
-    def open(self) -> int:
-        """Messages not acknowledged yet."""
-        return sum(parcel.future is not None and not parcel.future.is_done for parcel in self.parcels)
-
-    def wait(self, deadline: float) -> bool:
-        """Until all are acknowledged or have failed; ``False`` if that did not come in time."""
-        for parcel in self.parcels:
-            future = parcel.future
-            while future is not None and not future.is_done:
-                left_s = deadline - now_s()
-                if left_s <= 0:
-                    return False
-                try:
-                    future.get(timeout=left_s)
-                except Exception:  # noqa: BLE001, S110 - looked at when all are there
-                    pass
-        return True
-
-
-def _frame(where: tuple[str, int], lot: Sequence[tuple[int, Packed]]) -> Parcel:
-    topic, partition = where
-    headers = [(FRAME_HEADER, b"%d" % len(lot))]
-    message = Message(topic, pack_frame([piece for _, piece in lot]), None, headers, partition)
-    return Parcel(message, [position for position, _ in lot])
 
 
 def _raw(part: Any) -> Any:

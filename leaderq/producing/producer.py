@@ -189,6 +189,8 @@ class BufferedProducer:
     ) -> bool:
         """Take a request, and return at once; with ``persistence=EVERY_ITEM`` when it is on the disk.
 
+        (With ``Every(n)`` it waits while ``n`` are on their way to the file.)
+
         ``timeout_s`` replaces that of ``Block``. With ``persistence`` and ``on_durable`` it returns at once all the same,
         and ``on_durable`` is called once, on the journal's thread: with ``None`` when the request is as durable as the
         policy says, else with the error. Gives ``True``; ``False`` if ``when_full`` has dropped this request.
@@ -202,7 +204,10 @@ class BufferedProducer:
         """
         entry = self._entered(request, ttl_s)
         if on_durable is None and not self._waits_for_disk:
-            return self._door.admit(entry, timeout_s)
+            is_taken = self._door.admit(entry, timeout_s)
+            if self._spill is not None:
+                self._spill.await_written()
+            return is_taken
         if self._spill is None or not self._spill.is_write_ahead:
             raise ConfigurationError(
                 "on_durable needs a journal and persistence: without them an accepted request is not on disk"

@@ -9,6 +9,7 @@ takes no lock of ours, and collected by whoever holds the stock's lock next. The
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -29,12 +30,13 @@ from leaderq.errors import (
 from leaderq.producing.codec import Codec
 from leaderq.producing.entry import Entry, KeyOf
 from leaderq.producing.envelope import opened, sealed
-from leaderq.producing.journal import EVERY_ITEM, Interval, Journal, Policy
+from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
 
 log = logging.getLogger(__name__)
 
 _SYNC_S = 1.0
 _CROWDED_S = 1.0
+_WRITTEN_S = 10.0
 _EXTRA_BYTES = 256  # what the journal adds to a record, or to a segment
 
 OnDurable = Callable[["BaseException | None"], object]
@@ -73,6 +75,9 @@ class Spill:
         self._is_owned = is_owned
         self.news: deque[Stored] = deque()
         self.last_error: BaseException | None = None
+        self._most_unwritten = journal.sync.items if is_write_ahead and isinstance(journal.sync, Every) else None
+        self._appended = self._told = self._awaiting = 0
+        self._written = threading.Condition()
 
     @property
     def depth(self) -> int:
@@ -98,6 +103,10 @@ class Spill:
 
         def stored(number: int | None, error: BaseException | None) -> None:
             self.news.append(Stored(entry, number, error, on_durable is not None))
+            self._told += 1
+            if self._awaiting:
+                with self._written:
+                    self._written.notify_all()
             if on_durable is not None:
                 on_durable(error)
 
@@ -110,7 +119,20 @@ class Spill:
             self.last_error = exc
             return False
         entry.mark_writing()
+        self._appended += 1
         return True
+
+    def await_written(self) -> None:
+        """Written ahead every n items: wait until fewer than n are on their way to the file, so that a crash costs no more than that."""
+        most = self._most_unwritten
+        if most is None or self._appended - self._told < most:
+            return
+        with self._written:
+            self._awaiting += 1
+            try:
+                self._written.wait_for(lambda: self._appended - self._told < most, _WRITTEN_S)
+            finally:
+                self._awaiting -= 1
 
     def read(self, after_id: int, max_items: int, max_bytes: int) -> Piece:
         """The stored requests behind ``after_id``, in order; the ones that expired too."""

@@ -1,0 +1,42 @@
+"""A process that sends numbers until it is killed: ``python numbering.py ADDRESS TOPIC JOURNAL POLICY MAX_ITEMS``.
+
+It writes each number to its standard output once ``send`` has returned for it, and a line ``state`` when the state changes; it goes on
+from the number on its standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, Every, Interval, KafkaSink, Retry, State
+
+KEYS = 5
+POLICIES = {"none": None, "every item": EVERY_ITEM, "every 100": Every(100), "interval": Interval(0.05), "no sync": NO_SYNC}
+
+
+def tell_state(before: State, after: State) -> None:
+    os.write(1, b"state %s\n" % after.value.encode())
+
+
+def main() -> None:
+    address, topic, journal, policy, max_items = sys.argv[1:]
+    number = int(sys.stdin.readline())
+    producer = BufferedProducer(
+        KafkaSink(address, topic, open_timeout_s=1.0),
+        key=lambda request: request[0],
+        journal=journal,
+        persistence=POLICIES[policy],
+        max_items=int(max_items),
+        sink_timeout_s=0.5,
+        retry=Retry(breaker_s=0.2),
+        state_listener=tell_state,
+    )
+    while True:
+        producer.send((b"key-%d" % (number % KEYS), b"%d" % number))
+        os.write(1, b"%d\n" % number)
+        number += 1
+
+
+if __name__ == "__main__":
+    main()

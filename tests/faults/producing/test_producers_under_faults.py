@@ -1,0 +1,240 @@
+"""Producers whose process is killed, and whose broker goes away under load.
+
+The ordinary run takes the broker away for a few seconds; with ``LEADERQ_TEST_FAULTS=30`` or more it is away for 60 s under 20,000
+messages a second.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numbering import KEYS
+from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
+
+from leaderq.kafka.record import Record
+from leaderq.kafka.sink import KafkaSink
+from leaderq.kafka.topics import create_topics
+from leaderq.kafka.unpacking import unpacked
+from leaderq.producing import BufferedProducer, Journal, State
+from leaderq.producing.codec import PLAIN
+from leaderq.producing.envelope import opened
+from leaderq.testing import KafkaBroker, eventually
+
+PARTITIONS = 3
+
+
+class Numbering:
+    """The process of ``numbering.py``, and what it says."""
+
+    def __init__(self, broker: KafkaBroker, topic: str, journal: Path, policy: str, max_items: int, first: int) -> None:
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                str(Path(__file__).with_name("numbering.py")),
+                broker.address,
+                topic,
+                str(journal),
+                policy,
+                str(max_items),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"%d\n" % first)
+        self._process.stdin.close()
+        self.accepted: list[int] = []
+        self.states: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            word = line.decode().strip()
+            if word.startswith("state "):
+                self.states.append(word.removeprefix("state "))
+            elif line.endswith(b"\n"):
+                self.accepted.append(int(word))
+
+    def kill(self) -> int:
+        """``kill -9``; gives the number it would send next, a few left out that it may have sent without saying so."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return self.accepted[-1] + 10 if self.accepted else 0
+
+
+@pytest.fixture
+def topic(kafka_broker: KafkaBroker, topic_name: str) -> str:
+    create_topics(kafka_broker.address, {topic_name: PARTITIONS})
+    return topic_name
+
+
+def read_all(address: str, topic: str) -> list[Record]:
+    from kafka import KafkaConsumer, TopicPartition  # after leaderq.kafka, which keeps a warning of this import quiet
+
+    consumer = KafkaConsumer(bootstrap_servers=address)
+    try:
+        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        consumer.assign(places)
+        consumer.seek_to_beginning(*places)
+        ends = consumer.end_offsets(places)
+        found: list[Record] = []
+        while any(consumer.position(place) < ends[place] for place in places):
+            for records in consumer.poll(timeout_ms=500, max_records=20_000).values():
+                found += [Record(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
+        return list(unpacked(found))
+    finally:
+        consumer.close()
+
+
+def first_seen(records: list[Record]) -> dict[bytes, list[int]]:
+    """The numbers of each key in the order in which they came first; repeats are left out."""
+    found: dict[bytes, dict[int, None]] = {}
+    for record in records:
+        found.setdefault(record.key, {})[int(record.value)] = None
+    return {key: list(numbers) for key, numbers in found.items()}
+
+
+def finish(broker: KafkaBroker, topic: str, journal: Path) -> dict[bytes, list[int]]:
+    """What is on the topic once a producer has sent all that was left in the journal."""
+    with BufferedProducer(KafkaSink(broker.address, topic), journal=journal, key=lambda request: request[0]) as producer:
+        assert producer.flush(90), producer.snapshot()
+    return first_seen(read_all(broker.address, topic))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("policy", ["every item", "every 100", "interval", "no sync"])
+def test_what_a_killed_producer_had_written_ahead_is_sent_in_order(
+    kafka_broker: KafkaBroker, topic: str, tmp_path: Path, policy: str
+) -> None:
+    """With ``every item`` that is all that ``send`` returned for; with the others all but the last, still on their way to the file."""
+    accepted: list[list[int]] = []
+    first = 0
+    for number in range(4):
+        if number == 1:
+            kafka_broker.kill()  # from now on it spills
+        process = Numbering(kafka_broker, topic, tmp_path, policy, 200, first)
+        least = random.Random(number).randint(300, 900)
+        eventually(lambda process=process, least=least: len(process.accepted) >= least, timeout_s=60)
+        if number >= 1:
+            eventually(lambda process=process: "spilling" in process.states, timeout_s=60)
+        first = process.kill()
+        accepted.append(process.accepted)
+        if number == 2:
+            kafka_broker.start()
+    seen = finish(kafka_broker, topic, tmp_path)
+    for numbers in seen.values():
+        assert numbers == sorted(numbers)
+    there = {number for numbers in seen.values() for number in numbers}
+    for of_a_life in accepted:
+        missing = [number for number in of_a_life if number not in there]
+        assert len(missing) <= {"every item": 0, "every 100": 100}.get(policy, len(of_a_life))
+        for key in range(KEYS):
+            lost = [number for number in missing if number % KEYS == key]
+            sent = [number for number in of_a_life if number % KEYS == key]
+            assert lost == sent[len(sent) - len(lost) :]  # the end of its life, and nothing before that
+
+
+@pytest.mark.timeout(300)
+def test_a_producer_killed_while_it_spills_leaves_no_hole_behind(
+    kafka_broker: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    """Without write-ahead too: memory goes into the journal before anything younger does."""
+    process = Numbering(kafka_broker, topic, tmp_path, "none", 500, 0)
+    eventually(lambda: len(process.accepted) > 1000, timeout_s=60)
+    kafka_broker.kill()
+    eventually(lambda: "spilling" in process.states, timeout_s=60)
+    spilled_from = len(process.accepted)
+    eventually(lambda: len(process.accepted) > spilled_from + 2000, timeout_s=60)
+    process.kill()
+    with Journal(tmp_path) as journal:
+        left = [
+            int(PLAIN.deserialize(opened(entry.payload)[0])[1])
+            for entry in journal.read(0, max_items=10**6, max_bytes=10**9)
+        ]
+    assert left == list(range(left[0], left[0] + len(left)))
+    kafka_broker.start()
+    seen = finish(kafka_broker, topic, tmp_path)
+    numbers = sorted(number for each in seen.values() for number in each)
+    assert numbers == list(range(len(numbers)))
+    assert numbers[-1] >= spilled_from
+    for key in range(KEYS):
+        assert seen[b"key-%d" % key] == sorted(seen[b"key-%d" % key])
+
+
+@pytest.fixture
+def load(kafka_broker: KafkaBroker, topic: str, tmp_path: Path) -> Iterator[Any]:
+    """A producer under a steady load, from a thread of its own."""
+    is_long = int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0) >= 30
+    one = Load(kafka_broker, topic, tmp_path, rate=20_000 if is_long else 3_000, outage_s=60.0 if is_long else 4.0)
+    yield one
+    one.stop()
+    one.producer.close(0.0)
+
+
+class Load:
+    def __init__(self, broker: KafkaBroker, topic: str, journal: Path, *, rate: int, outage_s: float) -> None:
+        self.rate, self.outage_s = rate, outage_s
+        self.producer = BufferedProducer(
+            KafkaSink(broker.address, topic, packing="frame"),
+            journal=journal,
+            max_items=5000,
+            batch_items=2000,
+            sink_timeout_s=1.0,
+        )
+        self.sent = 0
+        self.most_items = self.most_bytes = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while not self._over.wait(0.005):
+            for _ in range(int((time.monotonic() - began) * self.rate) - self.sent):
+                self.producer.send((b"key-%d" % (self.sent % 100), b"%d" % self.sent))
+                self.sent += 1
+            snapshot = self.producer.snapshot()
+            assert snapshot.balance.is_exact
+            self.most_items = max(self.most_items, snapshot.memory_items)
+            self.most_bytes = max(self.most_bytes, snapshot.memory_bytes)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@pytest.mark.timeout(600)
+def test_a_broker_away_under_load_costs_nothing_and_is_caught_up_with(
+    kafka_broker: KafkaBroker, topic: str, load: Load
+) -> None:
+    eventually(lambda: load.sent > load.rate, timeout_s=60)
+    kafka_broker.kill()
+    away_from = time.monotonic()
+    eventually(lambda: load.producer.state is State.SPILLING, timeout_s=60)
+    eventually(lambda: time.monotonic() - away_from > load.outage_s, timeout_s=load.outage_s + 30)
+    kafka_broker.start()
+    # The load goes on: it catches up by itself.
+    eventually(lambda: load.producer.state is State.DIRECT, timeout_s=load.outage_s * 5 + 60)
+    load.stop()
+    assert load.producer.flush(60), load.producer.snapshot()
+    assert load.most_items <= 5000
+    assert load.producer.snapshot().balance.confirmed == load.sent
+    seen = read_all(kafka_broker.address, topic)
+    assert len(seen) == load.sent  # once each: the process has lived through it
+    for key in range(100):
+        assert [int(record.value) for record in seen if record.key == b"key-%d" % key] == list(range(key, load.sent, 100))
