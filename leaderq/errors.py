@@ -232,7 +232,7 @@ class RequestTooLarge(LeaderqError):
 
 
 class RequestGivenUp(LeaderqError):
-    """A buffered producer has given up a request that it had accepted; ``reason`` says why, the ``__cause__`` what was raised, if anything."""
+    """A buffered producer has given up a request that it had accepted; ``reason`` says why, the ``__cause__`` what was raised."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -257,7 +257,7 @@ class QueueFull(LeaderqError):
     def __init__(self, name: str, *, capacity: int, waited_s: float) -> None:
         self.capacity = capacity
         self.waited_s = waited_s
-        super().__init__(f"queue {name!r} holds {capacity} requests, its capacity; no room within {waited_s:g} s, the request was not taken")
+        super().__init__(f"queue {name!r} is full ({capacity} requests); no room within {waited_s:g} s, the request was not taken")
 
 
 class DeadlineExceeded(LeaderqError):
