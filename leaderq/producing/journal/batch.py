@@ -27,7 +27,6 @@ class Batch:
         "first_id",
         "is_done",
         "payloads",
-        "positions",
         "size",
         "sync",
     )
@@ -36,13 +35,18 @@ class Batch:
         self.payloads: list[bytes] = []
         self.size = 0
         self.expiries: dict[int, int] = {}
-        self.positions: list[int] = []
-        self.callbacks: list[OnDurable] = []
+        self.callbacks: list[OnDurable | None] = []
         self.sync = sync
         self.first_id = 0
         self.error: Exception | None = None
         self.is_done = False
         self._finished: threading.Event | None = None
+
+    def add_callback(self, position: int, callback: OnDurable) -> None:
+        """Have it called for the record at this position, which is behind all that have one. Under the gate."""
+        if position > len(self.callbacks):
+            self.callbacks.extend([None] * (position - len(self.callbacks)))
+        self.callbacks.append(callback)
 
     def finish(self) -> None:
         """All is said; wake who waits. Under the gate."""
@@ -60,9 +64,13 @@ class Batch:
 
     def tell(self) -> None:
         """Call the callbacks, in the order of the records. Outside of the gate: they may call the journal."""
-        for position, callback in zip(self.positions, self.callbacks, strict=True):
-            with contained("a callback for a stored record"):
-                callback(None if self.error else self.first_id + position, self.error)
+        error = self.error
+        for number, callback in enumerate(self.callbacks, self.first_id):
+            if callback is not None:
+                try:
+                    callback(None if error else number, error)
+                except Exception:
+                    log.exception("journal: a callback for a stored record failed; the work goes on")
 
 
 @contextmanager

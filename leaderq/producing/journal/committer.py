@@ -19,7 +19,7 @@ from leaderq.errors import JournalSlow
 from leaderq.producing.journal.batch import Batch, contained
 from leaderq.producing.journal.segment_header import HEADER_BYTES
 
-GROUP_BYTES: Final = 2 << 20
+GROUP_BYTES: Final = 1 << 20
 """No batch gets larger than this, or than a segment, by others joining it."""
 WAITING_BYTES: Final = 16 << 20
 """Who would make more wait to be written waits until there is room."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from leaderq.producing.journal.record import Raw
+from leaderq.producing.journal.record import Raw, opened_body
 
 
 class Entry(NamedTuple):
@@ -18,7 +18,8 @@ class Entry(NamedTuple):
 
 def entry_of(raw: Raw) -> Entry:
     """A record as it is given out."""
-    if not raw.flags:
-        return Entry(raw.id, raw.body, raw.appended_us / 1e6)
-    expires_us = raw.expires_us
-    return Entry(raw.id, raw.payload, raw.appended_us / 1e6, None if expires_us is None else expires_us / 1e6)
+    record_id, appended_us, flags, body, _ = raw
+    if not flags:
+        return Entry(record_id, body, appended_us / 1e6)
+    payload, expires_us = opened_body(flags, body)
+    return Entry(record_id, payload, appended_us / 1e6, None if expires_us is None else expires_us / 1e6)

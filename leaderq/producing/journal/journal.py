@@ -219,8 +219,7 @@ class Journal:
                 self._admit(size, timeout_s)
             batch, position = committer.join(data, size - HEADER_BYTES, expires_us)
             if on_durable is not None:
-                batch.positions.append(position)
-                batch.callbacks.append(on_durable)
+                batch.add_callback(position, on_durable)
 
     def flush(self, timeout_s: float = WAIT_S) -> None:
         """Wait until all that was accepted is on the disk, whatever the policy, and what was acknowledged too.

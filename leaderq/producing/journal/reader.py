@@ -1,6 +1,6 @@
 """Reads committed records while others are written. What cannot be read is reported, marked as done with, and passed.
 
-Keeps the last run of records it parsed (a mebibyte, or one record if that is larger), so that reading on in small steps parses nothing
+Keeps the last run of records it parsed (half a mebibyte, or one record if that is larger), so that reading on in small steps parses nothing
 twice, and one file open.
 """
 
@@ -21,12 +21,14 @@ from leaderq.producing.journal.shelf import Shelf
 
 @dataclass
 class _Place:
-    """Where reading stands in a segment: ``records`` were parsed last, and end at ``offset``, where ``next_id`` follows."""
+    """Where reading stands in a segment: ``records`` from ``first_id`` on were parsed last; they end at ``offset``, where ``next_id``
+    follows."""
 
     segment: Segment
     next_id: int
     offset: int
     records: list[Raw] = field(default_factory=list)
+    first_id: int = 0
 
 
 class Reader:
@@ -52,17 +54,17 @@ class Reader:
         found: list[Raw] = []
         position, size = after_id + 1, 0
         with self._reading:
-            while len(found) < max_items and (run := self._run_from(position)):
-                position = run[-1].id + 1
-                for raw in run:
-                    size += len(raw.body) + HEAD_BYTES
-                    if found and (len(found) >= max_items or size > max_bytes):
+            while len(found) < max_items and (some := self._some_from(position, max_items - len(found))):
+                position = some[-1][0] + 1
+                for raw in some:
+                    size += len(raw[3]) + HEAD_BYTES
+                    if found and size > max_bytes:
                         return found
                     found.append(raw)
         return found
 
-    def _run_from(self, position: int) -> list[Raw]:
-        """The next records from this id on that are not done with; empty if there are none."""
+    def _some_from(self, position: int, most: int) -> list[Raw]:
+        """The next records from this id on that are not done with, not more than ``most``; empty if there are none."""
         while True:
             with self._gate:
                 segment = self._shelf.from_id(position)
@@ -70,19 +72,20 @@ class Reader:
                     return []
                 last_id, size = segment.last_id, segment.size
             place = self._placed(segment, position)
-            if not place.records or place.records[-1].id < position:
+            if not place.records or place.next_id <= position:
                 self._advance(place, position, last_id, size)
-            begin = max(0, position - place.records[0].id) if place.records else 0
-            position = place.next_id
-            if wanted := self._open_ones(segment, place.records[begin:]):
+            begin = max(0, position - place.first_id) if place.records else 0
+            some = place.records[begin : begin + most]
+            position = some[-1][0] + 1 if some else place.next_id
+            if wanted := self._open_ones(segment, some):
                 return wanted
 
     def _open_ones(self, segment: Segment, records: list[Raw]) -> list[Raw]:
         with self._gate:
             marks, first_id = segment.marks, segment.first_id
-            if marks.front == marks.count and records and records[0].id - first_id >= marks.front:
+            if marks.front == marks.count and records and records[0][0] - first_id >= marks.front:
                 return records
-            return [raw for raw in records if raw.id - first_id not in marks]
+            return [raw for raw in records if raw[0] - first_id not in marks]
 
     def _placed(self, segment: Segment, position: int) -> _Place:
         """The place to read this id from: where reading stands if that is not behind it, else the beginning."""
@@ -91,7 +94,7 @@ class Reader:
             self._close()
             self._fd = self._disk.open(segment.path)
             place = self._place = _Place(segment, *segment.waypoint(position))
-        elif position < place.next_id and not (place.records and place.records[0].id <= position):
+        elif position < place.next_id and not (place.records and place.first_id <= position):
             place = self._place = _Place(segment, *segment.waypoint(position))
         return place
 
@@ -102,12 +105,11 @@ class Reader:
         span = Span(place.offset, size, segment.salt, place.next_id, last_id)
         for found in scan(partial(self._read, segment), span):
             if isinstance(found, Run):
-                first, last = found.records[0].id, found.records[-1].id
-                self._missing(place, first, "records are missing", place.offset, found.start)
-                place.records, place.next_id = found.records, last + 1
-                place.offset = found.start + found.records[-1].end
-                segment.pass_by(first, found.start)
-                if last >= position:
+                self._missing(place, found.first_id, "records are missing", place.offset, found.start)
+                place.records, place.first_id, place.next_id = found.records, found.first_id, found.last_id + 1
+                place.offset = found.end
+                segment.pass_by(found.first_id, found.start)
+                if found.last_id >= position:
                     return
             elif not found.is_tail:
                 with self._gate:

@@ -20,7 +20,7 @@ one cursor slot spoilt                             the other is used: up to one 
 both cursor slots spoilt                           all segments are read through, and all that is in them comes again
 =================================================  =================================================================================
 
-Memory: a mebibyte, or the largest record. Time: complete segments are not read, but for their headers; of the last, what was written
+Memory: half a mebibyte, or the largest record. Time: complete segments are not read, but for their headers; of the last, what was written
 since the cursor was saved. What is spoilt in complete segments is found when they are read.
 """
 

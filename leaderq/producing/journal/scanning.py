@@ -14,7 +14,7 @@ from typing import Final
 
 from leaderq.producing.journal.record import HEAD_BYTES, Raw, likely_heads, parse
 
-WINDOW: Final = 1 << 20
+WINDOW: Final = 1 << 19  # more does not stay in the processor's cache, and takes twice as long a record
 MAX_RECORD_BYTES: Final = 1 << 30
 
 Reading = Callable[[int, int], bytes]
@@ -23,9 +23,12 @@ Reading = Callable[[int, int], bytes]
 
 @dataclass(frozen=True)
 class Run:
-    """Records that follow each other; ``start`` is the offset that their ``end`` is counted from."""
+    """Records that follow each other, from offset ``start`` to ``end``."""
 
     start: int
+    end: int
+    first_id: int
+    last_id: int
     records: list[Raw]
 
 
@@ -61,8 +64,9 @@ def scan(read: Reading, span: Span, window: int = WINDOW) -> Iterator[Run | Spoi
         data = reading(min(size, span.end - at), at)
         parsed = parse(data, salt=span.salt, expected_id=next_id, limit=MAX_RECORD_BYTES)
         if parsed.records:
-            yield Run(at, parsed.records)
-            next_id = parsed.records[-1].id + 1
+            last_id = parsed.records[-1][0]
+            yield Run(at, at + parsed.used, parsed.records[0][0], last_id, parsed.records)
+            next_id = last_id + 1
             at += parsed.used
             size = window
         if parsed.is_bad or (not parsed.records and at + parsed.needs > span.end):

@@ -147,11 +147,10 @@ def scan_file(disk: Disk, file: SegmentFile, *, start_id: int | None = None, sta
         pending: list[Spoilt] = []
         for found in scan(partial(disk.read, fd), span):
             if isinstance(found, Run):
-                first = found.records[0].id
-                result.spoilt += [(one, next_id, first - 1) for one in pending]
+                result.spoilt += [(one, next_id, found.first_id - 1) for one in pending]
                 pending = []
-                next_id = found.records[-1].id + 1
-                result.records, result.size = next_id - file.first_id, found.start + found.records[-1].end
+                next_id = found.last_id + 1
+                result.records, result.size = next_id - file.first_id, found.end
             elif not found.is_tail:
                 pending.append(found)
         return result
