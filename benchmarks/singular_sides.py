@@ -44,8 +44,9 @@ def ours(handler: Handler, capacity: int | None) -> Side:
 def ours_batches(handler: Handler, capacity: int | None) -> Side:
     """SingularUpdateQueue whose handler takes batches of up to 1,000, and applies each request of them likewise."""
 
-    def by_batch(batch: list[Any]) -> list[Any]:
-        return [handler(request) for request in batch]
+    def by_batch(batch: list[Any]) -> None:
+        for request in batch:
+            handler(request)
 
     line: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(by_batch, capacity=capacity, max_batch=1000)
     line.start()

@@ -7,7 +7,7 @@ its outcome is an exception.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import repeat, starmap
 from queue import Empty
 from typing import Any
@@ -30,9 +30,9 @@ class BatchWriter(Writer):
         if not requests:
             return not is_last
         try:
-            outcomes = _one_each(self._handler(requests), len(requests))
+            outcomes = _one_each(self._handler(requests.copy()), len(requests))  # the handler may use its list up
         except BaseException as error:  # noqa: BLE001 - reaches tickets and listener, and may end the writer
-            outcomes = [error] * len(requests)
+            outcomes = repeat(error, len(requests))
         self._end(requests, outcomes, tickets)
         return self.failure is None and not is_last
 
@@ -75,11 +75,17 @@ class BatchWriter(Writer):
                 self._passed_over(item.ticket)
         return requests, tickets
 
-    def _end(self, requests: list[Any], outcomes: Sequence[Any], tickets: dict[int, Ticket[Any]]) -> None:
+    def _end(self, requests: list[Any], outcomes: Iterable[Any] | None, tickets: dict[int, Ticket[Any]]) -> None:
         """Each request has its outcome."""
         pass_on = self.pass_on
         if pass_on is None:
             self._account.rest(self._taken)  # who waits for one must find it counted
+        if outcomes is None:
+            if pass_on is None:
+                for ticket in tickets.values():
+                    ticket.end(None)
+                return
+            outcomes = repeat(None, len(requests))
         for at, (request, outcome) in enumerate(zip(requests, outcomes, strict=True)):
             ticket = tickets.get(at)
             if isinstance(outcome, BaseException):
@@ -94,9 +100,9 @@ class BatchWriter(Writer):
                     self._failed(request, error, ticket)
 
 
-def _one_each(outcomes: Iterable[Any] | None, count: int) -> Sequence[Any]:
+def _one_each(outcomes: Iterable[Any] | None, count: int) -> Iterable[Any] | None:
     if outcomes is None:
-        return [None] * count
+        return None
     given = list(outcomes)
     if len(given) != count:
         raise ValueError(

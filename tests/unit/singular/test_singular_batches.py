@@ -49,6 +49,21 @@ def test_each_request_gets_its_own_outcome() -> None:
         assert [ticket.result() for ticket in tickets] == [0, 2, 4, 6, 8]
 
 
+def test_a_handler_may_use_its_batch_up() -> None:
+    applied: list[int] = []
+
+    def use_up(batch: list[int]) -> None:
+        while batch:
+            applied.append(batch.pop(0))
+
+    with SingularUpdateQueue(use_up, max_batch=10) as queue:
+        for number in range(50):
+            queue.post(number)
+        assert queue.submit(50).result() is None
+    assert applied == list(range(51))
+    assert queue.stats().applied == 51
+
+
 def test_without_outcomes_each_is_none() -> None:
     with SingularUpdateQueue(lambda batch: None, max_batch=10) as queue:
         assert queue.submit(1).result() is None
