@@ -38,6 +38,7 @@ VERBS = [
     "resume",
     "dead",
     "queue",
+    "analyze",
     "config",
     "doctor",
     "servers",
@@ -69,6 +70,7 @@ READS = [
     "queue ls",
     "queue peek",
     "queue dead",
+    "analyze",
     "config show",
     "doctor",
     "version",
@@ -118,7 +120,7 @@ def test_every_option_has_a_variable_and_its_help_shows_it():
                 assert shown, f"{path} {option.opts[0]}"
                 variable = shown[1]
                 known = variable.removeprefix("LEADERQ_").lower() in known_keys() or variable in FOREIGN_VARIABLES
-                assert known or " demo" in path or variable.startswith(("LEADERQ_DEAD_", "LEADERQ_QUEUE_")), (
+                assert known or " demo" in path or variable.startswith(("LEADERQ_ANALYZE_", "LEADERQ_DEAD_", "LEADERQ_QUEUE_")), (
                     f"{variable} of {path} would be taken for a misspelt setting"
                 )
 
