@@ -68,7 +68,8 @@ class QueueCoordinator(Generic[Key]):
     :param wait_s: how long ``enqueue``, ``hold`` and ``run`` wait unless told otherwise; ``None``: for ever.
     :param safe_timeout_s: a head that has not dequeued after so long is evicted when somebody waits or comes, or at a
         ``sweep``. Off by default.
-    :param on_evicted: called with the token of an evicted head, by whichever thread noticed.
+    :param on_evicted: called with the token of an evicted head, by whichever thread noticed; ``token.on_evicted`` is for its
+        owner.
     :param debounce: let a key be quiet before its work begins. Then nobody is accepted at once.
     :param idle: keep automata and counters of idle keys, up to a cap; by default a key is forgotten as soon as nobody works
         on it.

@@ -16,6 +16,7 @@ A token's stage is changed under the lock of the stripe that its key belongs to,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -75,6 +76,9 @@ class Token(Generic[Key]):
     """Whether it wants, if declined, the result of the run that covers it."""
     followers: list[Token[Key]] | None = None
     result: Result | None = None
+    on_evicted: Callable[[Token[Key]], object] | None = None
+    """Set it to be called, with the token, if the run outlives the safe time-out; by whichever thread notices. Look at the token
+    afterwards: it may have been evicted before."""
 
     def __init__(self, key: Key, value: Any, owner: object, stripe: Stripe[Key]) -> None:
         self.key = key

@@ -213,8 +213,9 @@ class Traffic(Generic[Key]):
 
     def _evict(self, lane: Lane, head: AnyToken) -> None:
         self.counts.evicted += 1
-        if self.hooks.on_evicted is not None:
-            self.outbox.append((CallBell(self.hooks.on_evicted), head))
+        for listener in (head.on_evicted, self.hooks.on_evicted):
+            if listener is not None:
+                self.outbox.append((CallBell(listener), head))
         head.stage = Stage.EVICTED
         self.depart(lane, head, None)
 

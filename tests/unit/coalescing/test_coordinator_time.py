@@ -43,6 +43,16 @@ class TestSafeTimeout:
         assert coordinator.is_current(tail) and tail.number > head.number
         assert not coordinator.dequeue(head) and coordinator.is_current(tail)
 
+    def test_the_evicted_owner_itself_can_be_called(self, clock):
+        called = []
+        coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=5, clock=clock, background=False)
+        with coordinator.hold("k") as token:
+            token.on_evicted = called.append
+            clock.now += 5
+            assert coordinator.try_enqueue("k")
+            assert called == [token] and not token
+        assert coordinator.state("k") is State.PROCESS
+
     def test_a_newcomer_evicts_at_once_what_nobody_has_looked_at(self, clock):
         coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=5, clock=clock, background=False)
         head = coordinator.enqueue("k")
