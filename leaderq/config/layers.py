@@ -14,7 +14,7 @@ from leaderq.config.settings import BY_NAME, PREFIX, SECRET_FILE, TABLE
 FOREIGN_VARIABLES = frozenset(
     PREFIX + name for name in ("CACHE", "CONFIG", "DEBUG", "INPUT", "JAVA", "JSON", "QUICK", "SERVERS", "TIMEOUT_S", "TO")
 )
-_FOREIGN_FAMILIES = ("ANALYZE_", "BENCH_", "DEAD_", "DEMO_", "GUARDIAN_", "QUEUE_", "SERVERS_", "TEST_")
+_FOREIGN_FAMILIES = ("ANALYZE_", "BENCH_", "DEAD_", "DEMO_", "GUARDIAN_", "JOURNAL_", "QUEUE_", "SERVERS_", "TEST_")
 # Kubernetes gives every pod variables named after the services of its namespace, also of one called "leaderq".
 _KUBERNETES = re.compile(r"LEADERQ_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 
