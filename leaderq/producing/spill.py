@@ -123,7 +123,8 @@ class Spill:
         return True
 
     def await_written(self) -> None:
-        """Written ahead every n items: wait until fewer than n are on their way to the file, so that a crash costs no more than that."""
+        """Written ahead every n items: wait until fewer than n are on their way to the file, so that a crash costs no
+        more than that."""
         most = self._most_unwritten
         if most is None or self._appended - self._told < most:
             return
@@ -134,12 +135,19 @@ class Spill:
             finally:
                 self._awaiting -= 1
 
-    def read(self, after_id: int, max_items: int, max_bytes: int) -> Piece:
-        """The stored requests behind ``after_id``, in order; the ones that expired too."""
+    @property
+    def last_id(self) -> int:
+        """The last id that the journal has given."""
+        return self._journal.next_id - 1
+
+    def read(self, after_id: int, last_id: int, max_items: int, max_bytes: int) -> Piece:
+        """The stored requests behind ``after_id`` and up to ``last_id``, in order; the ones that expired too."""
         entries: list[Entry] = []
         undecodable: list[int] = []
         now, wall = now_s(), time.time()
         for number, payload, appended_at, _ in self._journal.read(after_id, max_items=max_items, max_bytes=max_bytes):
+            if number > last_id:
+                break
             after_id = number
             try:
                 data, expires_at = opened(payload)

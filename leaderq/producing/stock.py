@@ -52,7 +52,7 @@ class Stock:
         self.lock = threading.Lock()
         self._to_send = threading.Condition(self.lock)
         self._to_process = [threading.Condition(self.lock) for _ in range(lanes)]
-        self._to_read = threading.Condition(self.lock)
+        self.to_read = threading.Condition(self.lock)
         self.room = threading.Condition(self.lock)
         self._over = threading.Condition(self.lock)
         self._wanted = 0  # requests ready at which the sender wants to be woken; 0: it is not waiting
@@ -62,8 +62,7 @@ class Stock:
         self.state = State.DIRECT
         self.spilled = 0
         """How many times memory has come to the high mark."""
-        self.unread = Unread(0 if spill is None else spill.depth)
-        self._is_reading = False
+        self.unread = Unread(0, 0) if spill is None else Unread(spill.depth, spill.last_id)
         if self.unread.count:
             self.account.recover(self.unread.count)
             self.state = State.DRAINING
@@ -143,7 +142,7 @@ class Stock:
                     self.give_up(entry, reason, error)
             ids = self.unread.take_acks()
             self.judge()
-        self._acknowledge(ids)
+        self.acknowledge(ids)
         for waiter in waiters:
             resolved(waiter, None)
         self.teller.tell()
@@ -155,59 +154,19 @@ class Stock:
             self.unread.acks.append(entry.journal_id)
         return True
 
-    def _acknowledge(self, ids: list[int]) -> None:
+    def acknowledge(self, ids: list[int]) -> None:
+        """Without the lock: tell the journal what is done with."""
         if ids and self.spill is not None:
             self.spill.ack(ids)
             if self.state is State.BLOCKED:
                 with self.lock:
                     self.look_for_room(0)
 
-    # -- for the feeder: from the journal into memory -------------------------------------------------------------------
+    # -- for the feeder ------------------------------------------------------------------------------------------------
 
-    def wait_to_read(self) -> tuple[int, int, int, int] | None:
-        """After which id to read, how many requests and bytes memory has room for, and how many are stored. ``None``:
-        stop."""
-        marks, memory, unread = self.marks, self.memory, self.unread
-        with self.lock:
-            while not self._is_stopped:
-                self.collect()
-                if unread.is_held_up:
-                    self.look_for_room(0)
-                ids = unread.take_acks()
-                if ids:
-                    self._unlocked(lambda ids=ids: self._acknowledge(ids))  # type: ignore[misc]
-                elif self._may_read() and unread.stored:
-                    self._is_reading = True
-                    items = max(1, int(marks.high * marks.max_items) - len(memory))
-                    return unread.up_to, items, max(1, int(marks.high * marks.max_bytes) - memory.bytes), unread.stored
-                else:
-                    self._to_read.wait(_LOOK_S if unread.count or self._has_news else None)
-            return None
-
-    @property
-    def _has_news(self) -> bool:
-        return self.spill is not None and bool(self.spill.news)
-
-    def _unlocked(self, call: Callable[[], None]) -> None:
-        self.lock.release()
-        try:
-            call()
-        finally:
-            self.lock.acquire()
-
-    def load(self, piece: Piece | None, stored: int) -> None:
-        """This was read from the journal, where ``stored`` requests lay unread; if nothing was, these are lost there."""
-        with self.lock:
-            self._is_reading = False
-            if piece is not None:
-                for entry in self._taken_out(piece, stored):
-                    self._push(entry)
-            ids = self.unread.take_acks()
-            self.judge()
-        self._acknowledge(ids)
-        self.teller.tell()
-
-    def _taken_out(self, piece: Piece, stored: int) -> list[Entry]:
+    def taken_out(self, piece: Piece, stored: int) -> list[Entry]:
+        """Under the lock: this was read from the journal, where ``stored`` requests lay unread; if nothing was, these are
+        lost there."""
         unread = self.unread
         unread.up_to = max(unread.up_to, piece.up_to)
         for number in piece.undecodable:
@@ -222,9 +181,9 @@ class Stock:
         """Under the lock: give up the oldest in the journal. Reads it under the lock: it is the last resort of who waits
         for room."""
         stored = self.unread.stored
-        if self.spill is None or self._is_reading or not stored:
+        if self.spill is None or self.unread.is_read or not stored:
             return
-        for entry in self._taken_out(self.spill.read(self.unread.up_to, most, _PIECE_BYTES), stored):
+        for entry in self.taken_out(self.spill.read(self.unread.up_to, self.unread.noted, most, _PIECE_BYTES), stored):
             self.unread.acks.append(entry.journal_id or 0)
             self.give_up(entry, Reason.OLDEST, None)
 
@@ -242,7 +201,7 @@ class Stock:
         """Let all threads end."""
         with self.lock:
             self.is_closing = self._is_stopped = True
-            for condition in (self.room, self._to_send, self._to_read, self._over, *self._to_process):
+            for condition in (self.room, self._to_send, self.to_read, self._over, *self._to_process):
                 condition.notify_all()
 
     @property
@@ -283,7 +242,7 @@ class Stock:
         with self.lock:
             self.collect()
             ids = self.unread.take_acks()
-        self._acknowledge(ids)
+        self.acknowledge(ids)
 
     def left(self) -> None:
         """After the journal was closed: tell who waits that nobody will be told any more."""
@@ -303,7 +262,7 @@ class Stock:
     def accept_direct(self, entry: Entry) -> None:
         """It is in memory now."""
         self.account.accept()
-        self._push(entry)
+        self.push(entry)
         if self.marks.is_high(len(self.memory), self.memory.bytes):
             self.judge()
 
@@ -390,7 +349,8 @@ class Stock:
             told.__cause__ = error
             self.teller.owe(entry.waiter, told)
 
-    def _push(self, entry: Entry) -> None:
+    def push(self, entry: Entry) -> None:
+        """It comes into memory, behind all others."""
         lane = self.memory.push(entry)
         if lane is None:
             self._wake_sender()
@@ -403,11 +363,13 @@ class Stock:
             self._wanted = 0
             self._to_send.notify()
 
-    def _may_read(self) -> bool:
+    @property
+    def may_read(self) -> bool:
+        """Whether memory has room for what is in the journal only."""
         if not self.unread.count or self.state not in (State.DRAINING, State.BLOCKED):
             return False
         return not self.marks.is_high(len(self.memory), self.memory.bytes)
 
     def _wake_feeder(self) -> None:
-        if self.spill is not None and self._may_read():
-            self._to_read.notify()
+        if self.spill is not None and self.may_read:
+            self.to_read.notify()

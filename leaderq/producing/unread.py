@@ -23,13 +23,17 @@ _PROBE_S = 0.25
 class Unread:
     """See the module. ``count`` requests of an earlier producer are there at first."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, last_id: int) -> None:
         self.count = count
         """Requests that are not in memory: stored, being written, or retained."""
         self.waiting = 0
         """How many of these somebody waits for."""
         self.up_to = 0
         """The last id of a request that is, or was, in memory."""
+        self.noted = last_id
+        """The last id that is known to be stored; what is behind it must not be read yet."""
+        self.is_read = False
+        """Whether somebody reads the journal at this moment, without the lock."""
         self.acks: list[int] = []
         """Ids that are done with, to be told to the journal without the lock."""
         self._waiters: dict[int, Future[None]] = {}
@@ -82,14 +86,18 @@ class Unread:
             (self._retained.appendleft if was_probe else self._retained.append)(entry)
             self._probe_at_s = now_s() + _PROBE_S
             return False
+        self.noted = max(self.noted, news.id)
         entry.journal_id = news.id
-        if is_unread:
-            if entry.waiter is not None:
-                self._waiters[news.id] = entry.waiter
-        else:
+        if not is_unread:
             self.up_to = max(self.up_to, news.id)
             if entry not in memory:
                 self.acks.append(news.id)
+        elif self.is_held_up and not was_probe:
+            self.acks.append(news.id)
+            entry.forget_journal()
+            self._retained.append(entry)
+        elif entry.waiter is not None:
+            self._waiters[news.id] = entry.waiter
         return False
 
     def write_retained(self, spill: Spill) -> None:

@@ -151,8 +151,8 @@ def _spoilt(file: SegmentFile, scanned: Scanned, complete: tuple[int, int] | Non
     if complete is not None and scanned.records < complete[0]:
         lost = (file.first_id + scanned.records, file.first_id + complete[0] - 1)
         yield Damage(name, "its end is missing or spoilt", scanned.size, max(0, end - scanned.size), lost)
-    elif complete is None and end > scanned.size and not is_current:
-        yield Damage(name, "behind its last whole record; cut off at the next opening", scanned.size, end - scanned.size)
+    elif complete is None and scanned.torn and not is_current:
+        yield Damage(name, "behind its last whole record; cut off at the next opening", scanned.size, scanned.torn)
 
 
 def entries(directory: str | Path, *, after_id: int = 0, done_too: bool = False, bad_too: bool = False) -> Iterator[Entry]:

@@ -43,7 +43,7 @@ from leaderq.producing.journal.counters import Counters
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.entry import Entry, entry_of
 from leaderq.producing.journal.keeper import Keeper
-from leaderq.producing.journal.limits import SEGMENT_BYTES, fitting_segment_bytes
+from leaderq.producing.journal.limits import SEGMENT_BYTES, allotment, fitting_segment_bytes
 from leaderq.producing.journal.opening import First, opened
 from leaderq.producing.journal.policy import EVERY_ITEM, Interval, Policy
 from leaderq.producing.journal.reader import Reader
@@ -93,7 +93,8 @@ class Journal:
         self._segment_bytes = fitting_segment_bytes(
             segment_bytes, max_bytes=max_bytes, reserve_bytes=reserve_bytes, ttl_s=ttl_s
         )
-        self._max_bytes = max_bytes
+        self._allot_bytes = allotment(self._segment_bytes, is_durable=sync == EVERY_ITEM)
+        self._max_bytes = None if max_bytes is None else max_bytes - self._allot_bytes
         self._reserve_bytes, self._ttl_s, self._clock = reserve_bytes, ttl_s, clock
         self.directory = Path(directory)
         self.sync = sync
@@ -130,6 +131,7 @@ class Journal:
             next_id=first.next_id,
             previous=first.previous,
             stamp=first.stamp,
+            allot_bytes=self._allot_bytes,
         )
         self._acks = Acknowledging(
             gate,

@@ -9,6 +9,7 @@ from leaderq.errors import ConfigurationError
 SEGMENT_BYTES: Final = 32 << 20
 LEAST_SEGMENT_BYTES: Final = 4096
 SEGMENTS_IN_CAP: Final = 4
+_ALLOT_BYTES: Final = 1 << 20
 
 
 def fitting_segment_bytes(wanted: int, *, max_bytes: int | None, reserve_bytes: int, ttl_s: float | None) -> int:
@@ -29,3 +30,11 @@ def fitting_segment_bytes(wanted: int, *, max_bytes: int | None, reserve_bytes: 
     if problems:
         raise ConfigurationError(*problems)
     return wanted if max_bytes is None else min(wanted, max_bytes // SEGMENTS_IN_CAP)
+
+
+def allotment(segment_bytes: int, *, is_durable: bool) -> int:
+    """How many bytes ahead of the last record a segment file is given, so that syncs of single records are quick; 0 for none.
+
+    It counts towards the cap.
+    """
+    return _ALLOT_BYTES if is_durable and segment_bytes >= 8 * _ALLOT_BYTES else 0

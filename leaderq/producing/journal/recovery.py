@@ -108,33 +108,32 @@ class Recovery:
         if known is not None and complete is None and known.size <= file.size and self._same_boot():
             start_id, start = file.first_id + known.records, known.size
         scanned = scan_file(self.disk, file, start_id=start_id, start=start)
-        self.scanned_bytes += max(0, file.size - start)
+        self.scanned_bytes += max(0, scanned.size + scanned.torn - start)
         segment.records, segment.size = scanned.records, max(HEADER_BYTES, scanned.size)
         for spoilt, first, last in scanned.spoilt:
             self._hurt(
                 segment, Damage(file.path.name, "spoilt", spoilt.start, spoilt.end - spoilt.start, _lost(first, last))
             )
-        tail = file.size - scanned.size
+        tail = scanned.torn
         self.next_id = max(self.next_id, segment.last_id + 1 + tail // HEAD_BYTES)
         promised = max(known.records if known else 0, complete[0] if complete else 0)
         if promised > scanned.records:
             lost = (file.first_id + scanned.records, file.first_id + promised - 1)
             segment.records = promised
             self._hurt(segment, Damage(file.path.name, "its end is missing or spoilt", scanned.size, tail, lost))
-        elif tail and not segment.damaged:
-            segment.damaged = not self._cut(file, scanned.size)
+        elif file.size > scanned.size and not segment.damaged:
+            segment.damaged = not self._cut(file, scanned.size, tail)
 
-    def _cut(self, file: SegmentFile, end: int) -> bool:
+    def _cut(self, file: SegmentFile, end: int, torn: int) -> bool:
         """Cut a torn tail off; a killed process never leaves a whole record that does not check, so such a one is kept.
 
         Gives ``False`` if there is no room to keep it: then the whole file is.
         """
-        self.torn_bytes += file.size - end
+        self.torn_bytes += torn
         fd = self.disk.open(file.path, writable=True)
         try:
-            tail = self.disk.read(fd, min(file.size - end, WINDOW), end)
-            if _may_be_whole(tail, file.size - end):
-                self._keep_tail(file, fd, end)
+            if torn and self._was_whole(fd, end, torn):
+                self._keep_tail(file, fd, end, end + torn)
             self.disk.truncate(fd, end)
             self.disk.sync(fd)
         except OSError as error:
@@ -145,19 +144,27 @@ class Recovery:
             self.disk.close(fd)
         return True
 
-    def _keep_tail(self, file: SegmentFile, fd: int, end: int) -> None:
+    def _was_whole(self, fd: int, start: int, torn: int) -> bool:
+        """Whether this may be a record that was whole once: it does not end within its length, nor in the zeros of an unfinished write."""
+        head = self.disk.read(fd, HEAD_BYTES, start)
+        if torn < HEAD_BYTES:
+            return False
+        size = HEAD_BYTES + int.from_bytes(head[:4], "little")
+        return size <= torn and bool(self.disk.read(fd, 16, start + size - 16).strip(b"\0"))
+
+    def _keep_tail(self, file: SegmentFile, fd: int, start: int, end: int) -> None:
         target, number = file.path.with_name(f"{file.path.name}.tail{BAD}"), 1
         while target.exists():
             target, number = file.path.with_name(f"{file.path.name}.tail.{number}{BAD}"), number + 1
         copy = self.disk.create(target)
         try:
-            for offset in range(end, file.size, WINDOW):
-                write_all(self.disk, copy, self.disk.read(fd, min(WINDOW, file.size - offset), offset), offset - end)
+            for offset in range(start, end, WINDOW):
+                write_all(self.disk, copy, self.disk.read(fd, min(WINDOW, end - offset), offset), offset - start)
             self.disk.sync(copy)
         finally:
             self.disk.close(copy)
         reason = f"behind its last whole record; kept as {target.name}"
-        self.damages.append(Damage(file.path.name, reason, end, file.size - end))
+        self.damages.append(Damage(file.path.name, reason, start, end - start))
 
     def _keep(self, segment: Segment) -> None:
         """What holds no record goes: deleted, or set aside if damaged."""
@@ -204,11 +211,3 @@ class Recovery:
 
 def _lost(first: int, last: int) -> tuple[int, int] | None:
     return (first, last) if last >= first else None
-
-
-def _may_be_whole(tail: bytes, size: int) -> bool:
-    """Whether this may be a record that was whole once: its length fits. A file system that crashed leaves zeros."""
-    if not tail.strip(b"\0") or size < HEAD_BYTES:
-        return False
-    length = int.from_bytes(tail[:4], "little")
-    return HEAD_BYTES + length <= size

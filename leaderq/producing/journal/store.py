@@ -55,12 +55,13 @@ class Store:
         next_id: int,
         previous: tuple[int, int, int],
         stamp: int,
+        allot_bytes: int,
     ) -> None:
         self._disk, self._directory, self._gate = disk, directory, gate
         self._shelf, self._keeper, self._counters = shelf, keeper, counters
         self._policy, self._segment_bytes, self._reserve_bytes = policy, segment_bytes, reserve_bytes
         self._clock = clock
-        self._tape = Tape(disk, directory, stamp)
+        self._tape = Tape(disk, directory, stamp, allot_bytes=allot_bytes)
         self.next_id = next_id
         self._previous = previous
         self._unsynced = 0

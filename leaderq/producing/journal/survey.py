@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 from leaderq.producing.journal.cursor import Cursor, Known, newest, read_slots
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.record import HEAD_BYTES, salt_of
-from leaderq.producing.journal.scanning import Run, Span, Spoilt, scan
+from leaderq.producing.journal.scanning import WINDOW, Reading, Run, Span, Spoilt, scan
 from leaderq.producing.journal.segment_header import HEADER_BYTES, VERSION, SegmentHeader, decode, parse_name, set_aside_id
 
 
@@ -130,6 +131,8 @@ class Scanned:
     """As many as ids from the first to the last found."""
     size: int
     """Bytes up to the end of the last record."""
+    torn: int = 0
+    """Bytes behind that, up to the last that is not zero; zeros behind them were allotted, or left by a file system."""
     spoilt: list[tuple[Spoilt, int, int]] = field(default_factory=list)
     """Spans before that end, each with the ids missing there: first, and last (less than first if none are)."""
 
@@ -153,6 +156,21 @@ def scan_file(disk: Disk, file: SegmentFile, *, start_id: int | None = None, sta
                 result.records, result.size = next_id - file.first_id, found.end
             elif not found.is_tail:
                 pending.append(found)
+        result.torn = _torn(partial(disk.read, fd), result.size, file.size)
         return result
     finally:
         disk.close(fd)
+
+
+def _torn(read: Reading, start: int, end: int) -> int:
+    last = start
+    for offset in range(start, end, WINDOW):
+        try:
+            data = read(min(WINDOW, end - offset), offset).rstrip(b"\0")
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            continue
+        if data:
+            last = offset + len(data)
+    return last - start

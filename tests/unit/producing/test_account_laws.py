@@ -1,6 +1,6 @@
 """Whatever is done to a producer, and whatever its sink and its memory do: the account is exact, and the order is kept.
 
-The model is plain lists; Hypothesis drives producer, sink, disk cap and restarts.
+The model is plain lists; Hypothesis drives producer, sink, disk and restarts.
 """
 
 from __future__ import annotations
@@ -8,15 +8,17 @@ from __future__ import annotations
 import shutil
 import tempfile
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from full_disk import FullDisk
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from scripted_sink import AT_ONCE, ScriptedSink, is_away, is_broken, refuses, takes
 
-from leaderq.errors import BufferFull, ProducerClosed, RequestGivenUp
+from leaderq.errors import BufferFull, JournalFailed, JournalFull, ProducerClosed, RequestGivenUp
 from leaderq.producing import NO_SYNC, BufferedProducer, Every, Journal, Lost, WhenFull
 
 KEYS = 3
@@ -29,6 +31,7 @@ class Account(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.sink = ScriptedSink()
+        self.disk = FullDisk()
         self.sent: list[int] = []
         self.lost: list[int] = []
         self.futures: dict[int, Future[None]] = {}
@@ -65,7 +68,7 @@ class Account(RuleBasedStateMachine):
     def open(self) -> None:
         if self.has_journal:
             cap = {"max_bytes": 16 << 10, "segment_bytes": 4 << 10} if self.is_capped else {}
-            self.journal = Journal(self.folder, sync=self.policy or NO_SYNC, **cap)
+            self.journal = Journal(self.folder, sync=self.policy or NO_SYNC, disk=self.disk, **cap)
         self.producer = BufferedProducer(
             self.sink,
             journal=self.journal,
@@ -106,6 +109,11 @@ class Account(RuleBasedStateMachine):
     def change_the_sink(self, line: Any) -> None:
         self.sink.now(line)
 
+    @precondition(lambda self: self.has_journal)
+    @rule(is_full=st.booleans())
+    def fill_the_disk(self, is_full: bool) -> None:
+        self.disk.is_full = is_full
+
     @rule()
     def flush(self) -> None:
         assert self.producer is not None
@@ -115,6 +123,7 @@ class Account(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.shut(0.01)
+        self.disk.is_full = False
         left = 0 if self.journal is None else self.journal.depth
         self.open()
         assert self.producer is not None
@@ -125,7 +134,8 @@ class Account(RuleBasedStateMachine):
             self.producer.close(timeout_s)
             assert self.producer.snapshot().balance.is_exact
         if self.journal is not None:
-            self.journal.close()
+            with suppress(JournalFull, JournalFailed):  # of a disk that is full; it is closed all the same
+                self.journal.close()
 
     @invariant()
     def the_account_is_exact(self) -> None:
@@ -146,6 +156,7 @@ class Account(RuleBasedStateMachine):
         try:
             if self.producer is not None:
                 self.sink.now(takes)
+                self.disk.is_full = False
                 assert self.producer.flush(20), self.producer.snapshot()
                 self.shut(5)
                 self.the_order_within_a_key_is_kept()

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import BufferFull, ConfigurationError, JournalFull, ProducerClosed, RequestGivenUp, RequestTooLarge
 from leaderq.producing import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, Lost, Reason, State, WhenFull
-from leaderq.producing.journal.disk import Disk
 from leaderq.testing import eventually
-
-
-class FullDisk(Disk):
-    """A disk that takes nothing while ``is_full``."""
-
-    is_full = False
-
-    def write(self, fd: int, data: Any, offset: int) -> int:
-        if self.is_full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().write(fd, data, offset)
 
 
 def test_what_does_not_fit_into_memory_is_journaled_and_sent_in_order(
