@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 
 from smoking.cluster import Broken, Cluster, healthy, until
-from smoking.compose import CHECKOUT, Compose, Unfit, ports
+from smoking.compose import CHECKOUT, Compose, Unfit, images, ports
 from smoking.plugs import Plugs
 from smoking.table import Result, table, verdict
 
@@ -47,7 +47,8 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the cluster up at the end")
     given = parser.parse_args()
     logging.basicConfig(format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell had SIGINT ignored
+        signal.signal(number, _interrupt)
     compose: Compose | None = None
     try:
         compose = Compose.found(f"leaderq-smoke-{os.getpid()}")
@@ -110,11 +111,10 @@ def _cluster(compose: Compose, published: list[int], *, keep: bool) -> Iterator[
 
 def _pull_what_is_missing(compose: Compose) -> None:
     """So that the time until all is healthy is not that of a download."""
-    for image in sorted(set(compose.run("config").replace('"', "").split("image: ")[1:])):
-        name = image.split()[0]
-        if not compose.docker("images", "--quiet", name).strip():
-            _tell(f"pulling {name}")
-            compose.docker("pull", name, timeout_s=_BUILT_WITHIN_S)
+    for image in images(compose.run("config")):
+        if not compose.docker("images", "--quiet", image).strip():
+            _tell(f"pulling {image}")
+            compose.docker("pull", image, timeout_s=_BUILT_WITHIN_S)
 
 
 def _smoked(cluster: Cluster, healthy_after_s: float) -> Result:

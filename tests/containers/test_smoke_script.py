@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from smoking.compose import CHECKOUT, PORTS, explained
+from smoking.compose import CHECKOUT, PORTS, explained, images
 from smoking.plugs import Gap
 from smoking.table import Result, table, verdict
 
@@ -124,6 +124,26 @@ def test_the_line_that_says_why_is_found_in_what_compose_printed() -> None:
     words = "Container a  Starting\nError response from daemon: driver failed: port is already allocated\n\n exit 1\n"
     assert explained(words) == "Error response from daemon: driver failed: port is already allocated"
     assert explained("") == "it did not say why"
+
+
+def test_only_images_that_are_used_are_looked_for() -> None:
+    config = """name: x
+services:
+  a:
+    image: one:1
+    environment:
+      image: no
+  b:
+    image: "two:2"
+    profiles:
+      - ui
+  c:
+    image: one:1
+volumes:
+  d:
+    image: three:3
+"""
+    assert images(config) == ["one:1"]
 
 
 KILLED = Gap("docker kill", "aaa", "bbb", 2, 6.25, 6.5, 7.0)

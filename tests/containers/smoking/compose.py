@@ -126,6 +126,24 @@ def _checked(command: Sequence[str], timeout_s: float) -> str:
     return done.stdout
 
 
+def images(config: str) -> list[str]:
+    """The images of the services in what ``compose config`` printed that are in no profile (pure): 1.29 prints all of them."""
+    found: dict[str, str] = {}
+    optional: set[str] = set()
+    service = ""
+    for line in config.partition("services:\n")[2].splitlines():
+        if not line.startswith(" "):
+            break
+        key, _, value = line.strip().partition(":")
+        if re.match(r" {2}\w", line):
+            service = key
+        elif re.match(r" {4}\w", line) and key == "image":
+            found[service] = value.strip().strip("'\"")
+        elif re.match(r" {4}\w", line) and key == "profiles":
+            optional.add(service)
+    return sorted({image for service, image in found.items() if service not in optional})
+
+
 def explained(words: str) -> str:
     """The line of a failed command's output that says why (pure)."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
