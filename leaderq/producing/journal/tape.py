@@ -67,8 +67,12 @@ class Tape:
 
         :raises OSError: the file ends where it ended before, or will not be used any more.
         """
-        if self.end + len(data) > self._allotted and len(data) < self._allot_bytes >> 4:
-            self._allot()
+        if (
+            self.end + len(data) > self._allotted
+            and len(data) < self._allot_bytes >> 4
+            and self.end > self._allot_bytes >> 6
+        ):
+            self._allot()  # many small records came: it pays
         try:
             write_all(self._disk, self._fd, data, self.end)
         except OSError:
@@ -80,15 +84,17 @@ class Tape:
     def _allot(self) -> None:
         """Fill what comes next with zeros: a sync of bytes written over need not write down the file's new size as well, and is twice as
         quick. Behind the last record zeros are no record. Without room for them the records are written all the same.
+
+        :raises OSError: the sync failed; the file will not be used any more.
         """
         try:
             write_all(self._disk, self._fd, bytes(self._allot_bytes), self.end)
-            self._disk.sync(self._fd)
         except OSError:
             self._allot_bytes = 0
             self.cut(self.end)
-        else:
-            self._allotted = self.end + self._allot_bytes
+            return
+        self.sync()
+        self._allotted = self.end + self._allot_bytes
 
     def cut(self, end: int) -> None:
         """Take back what was written behind ``end``."""

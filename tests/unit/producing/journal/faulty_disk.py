@@ -54,6 +54,8 @@ class FaultyDisk(Disk):
 
     def truncate(self, fd: int, size: int) -> None:
         self._before("truncate", fd, size)
+        if self.room is not None:
+            self.room += max(0, os.fstat(fd).st_size - size)
         super().truncate(fd, size)
 
     def remove(self, path: Path) -> None:

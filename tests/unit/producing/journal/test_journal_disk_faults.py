@@ -218,3 +218,60 @@ def test_a_directory_that_cannot_be_opened_is_said_so_and_not_left_locked(place)
     (place.parent / "file").write_text("x")
     with pytest.raises(JournalFailed):
         Journal(place.parent / "file")
+
+
+SMALL = [b"%0200d" % number for number in range(200)]
+
+
+def test_zeros_are_allotted_to_a_journal_of_many_small_records_and_taken_back(place, disk):
+    with Journal(place, disk=disk) as journal:
+        for payload in SMALL:
+            journal.append(payload)
+        assert segments(place)[0].stat().st_size > 1 << 20
+        assert journal.bytes_used < 50_000
+        assert payloads(journal) == SMALL
+        crash(journal)
+    again = Journal(place, disk=disk)
+    assert (again.report.torn_bytes, again.report.damages) == (0, ())
+    assert payloads(again) == SMALL
+    again.close()
+    assert segments(place)[0].stat().st_size == again.report.bytes_used
+
+
+def test_a_record_torn_within_allotted_zeros_is_cut_off(place, disk):
+    with Journal(place, disk=disk) as journal:
+        for payload in SMALL:
+            journal.append(payload)
+        used = journal.bytes_used
+        crash(journal)
+    path = segments(place)[0]
+    copy = path.read_bytes()
+    torn = bytearray(copy)
+    torn[used : used + 100] = copy[used - 228 : used - 128]
+    path.write_bytes(torn)
+    with Journal(place) as journal:
+        assert 28 < journal.report.torn_bytes <= 100
+        assert not journal.damages
+        assert payloads(journal) == SMALL
+
+
+def test_zeros_that_find_no_room_keep_no_record_from_being_stored(place, disk):
+    with Journal(place, disk=disk) as journal:
+        disk.room = 100_000
+        for payload in SMALL:
+            journal.append(payload)
+        assert payloads(journal) == SMALL
+    assert reopened(place) == SMALL
+
+
+def test_a_write_and_a_sync_that_fail_within_allotted_zeros(place, disk):
+    with Journal(place, disk=disk) as journal:
+        for payload in SMALL:
+            journal.append(payload)
+        for call in ("write", "sync"):
+            disk.fail[call] = failing(io_error)
+            with pytest.raises(JournalFailed):
+                journal.append(b"refused")
+            journal.append(b"taken")
+        crash(journal)
+    assert reopened(place) == [*SMALL, b"taken", b"taken"]
