@@ -1,6 +1,6 @@
 """The sides of ``singular.py``: what hands requests from some threads to one, which applies them with the same handler.
 
-Each side offers what it can of: ``post`` (hand over, no answer), ``wait`` (the same, and wait for the outcome), ``submit`` (a
+Each side offers what it can of: ``post`` (no answer), ``wait`` (the same, and wait for the outcome), ``submit`` (a
 future of the outcome) and ``done`` (all is applied, and the thread has ended).
 """
 

@@ -82,8 +82,8 @@ class BatchWriter(Writer):
             self._account.rest(self._taken)  # who waits for one must find it counted
         if outcomes is None:
             if pass_on is None:
-                for ticket in tickets.values():
-                    ticket.end(None)
+                for done in tickets.values():
+                    done.end(None)
                 return
             outcomes = repeat(None, len(requests))
         for at, (request, outcome) in enumerate(zip(requests, outcomes, strict=True)):

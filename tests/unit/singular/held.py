@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-WAIT_S = 60.0
+WAIT_S = 20.0
 """Longer than any test: it ends a wait that should not be there."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from held import WAIT_S, Held, Told, in_thread
 
-from leaderq.errors import ConfigurationError, QueueClosed
+from leaderq.errors import ConfigurationError, QueueClosed, QueueFull
 from leaderq.singular import SingularUpdateQueue
 from leaderq.testing import eventually
 
@@ -85,7 +85,7 @@ def test_a_full_queue_holds_back_those_before_it_whatever_its_own_patience() -> 
         eventually(lambda: second.stats().waiting == 1)
         first.post(3)
         first.post(4)
-        with pytest.raises(Exception, match="holds 2 requests"):
+        with pytest.raises(QueueFull):
             first.post(5)
         held.go.set()
     assert held.applied == [0, 1, 2, 3, 4]
