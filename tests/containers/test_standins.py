@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins import images, roots
+from standins import command, images, roots
 from standins.engine import RECIPE, STANDIN, Missing
 from standins.images import HERE, IMAGES, state
 
@@ -63,6 +63,20 @@ def test_a_stand_in_is_built_anew_only_when_its_recipe_has_changed() -> None:
     assert state(Labelled(None), image).must_be_built  # type: ignore[arg-type]
     assert state(Labelled({STANDIN: "true", RECIPE: "old"}), image).must_be_built  # type: ignore[arg-type]
     assert not state(Labelled({STANDIN: "true", RECIPE: images._recipe(image)}), image).must_be_built  # type: ignore[arg-type]
+
+
+def test_what_others_built_on_a_stand_in_is_not_removed_with_it() -> None:
+    removed: list[str] = []
+
+    class Full(Labelled):
+        def stand_ins(self) -> list[str]:
+            return ["leaderq-demo:0.1.0", "python:3.13-slim", "leaderq-standin/python:trixie"]
+
+        def remove(self, name: str) -> None:
+            removed.append(name)
+
+    command.remove(Full({}))  # type: ignore[arg-type]
+    assert removed == ["python:3.13-slim", "leaderq-standin/python:trixie"]
 
 
 def test_without_an_engine_one_sentence_says_so() -> None:

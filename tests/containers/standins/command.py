@@ -16,7 +16,7 @@ import time
 
 from standins.engine import Engine, Missing
 from standins.images import IMAGES, Image, build, state
-from standins.roots import Roots
+from standins.roots import ROOT_IMAGES, Roots
 
 
 def main(arguments: list[str]) -> int:
@@ -59,10 +59,11 @@ def build_all(engine: Engine, chosen: list[Image]) -> None:
 
 
 def remove(engine: Engine) -> None:
-    """Remove every stand-in."""
+    """Remove every stand-in, and the roots; what others have built on them inherits their label, and stays."""
     for name in engine.stand_ins():
-        engine.remove(name)
-        say(f"{name}: removed")
+        if name in IMAGES or name.startswith(ROOT_IMAGES):
+            engine.remove(name)
+            say(f"{name}: removed")
 
 
 def say(line: str) -> None:

@@ -36,7 +36,7 @@ class Engine:
         return None if done.returncode != 0 else json.loads(done.stdout) or {}
 
     def stand_ins(self) -> list[str]:
-        """The names of all stand-ins, those first that others were built from last."""
+        """The names of all images with their label, what others were built from last."""
         done = _docker("image", "ls", "--filter", f"label={STANDIN}", "--format", "{{.Repository}}:{{.Tag}}")
         names = [name for name in done.stdout.split() if "<none>" not in name]
         return sorted(names, key=lambda name: name.startswith("leaderq-standin/"))

@@ -21,6 +21,7 @@ from types import TracebackType
 from standins.engine import RECIPE, STANDIN, Engine, Missing
 
 SUITE = "trixie"
+ROOT_IMAGES = "leaderq-standin/"
 PACKAGES = {
     "java": ("openjdk-21-jre-headless", "netcat-openbsd", "procps"),
     "postgres": ("postgresql-17",),
@@ -58,7 +59,7 @@ class Roots:
 
     def ensure(self, name: str) -> str:
         """The image of the root ``name``."""
-        image, recipe = f"leaderq-standin/{name}:{SUITE}", root_recipe(name)
+        image, recipe = f"{ROOT_IMAGES}{name}:{SUITE}", root_recipe(name)
         labels = self._engine.labels(image)
         if labels is None or labels.get(RECIPE) != recipe:
             self._say(f"{image}: installing {', '.join(PACKAGES[name])} ...")
