@@ -4,7 +4,8 @@
 exactly as they are. Nothing that it reads can run code. A subclass (a named tuple) comes back as the plain type. Anything
 else needs a :class:`Codec` of the user's own; one of :mod:`leaderq.queues` (``JSON``) will do.
 
-Layout: one letter for the type, then the value; lengths and counts are unsigned 32-bit, big-endian.
+Layout: one letter for the type, then the value; lengths and counts are unsigned 32-bit, big-endian. A pair of bytes that stands alone has
+a letter of its own, the length of the first, and both.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from leaderq.errors import ConfigurationError, CorruptRecord
 
 _LENGTH = Struct(">I")
 _FLOAT = Struct(">d")
+_PAIR_AT = -1  # of no value: it has a length although it stands alone
 _CONSTANTS = {b"N": None, b"T": True, b"F": False}
 _NAMES: dict[Any, bytes] = {None: b"N", True: b"T", False: b"F"}
 _CONTAINERS = {b"(": tuple, b"[": list}
@@ -43,6 +45,10 @@ class Plain:
         """
         if type(value) is bytes:
             return b"B" + value
+        if type(value) is tuple and len(value) == 2:  # key and value: the usual request, at a tenth of the cost
+            key, rest = value
+            if type(key) is bytes and type(rest) is bytes:
+                return b"P" + _LENGTH.pack(len(key)) + key + rest
         return b"".join(_written(value))
 
     def deserialize(self, data: bytes) -> Any:
@@ -50,9 +56,13 @@ class Plain:
 
         :raises CorruptRecord: :meth:`serialize` did not make these bytes.
         """
-        if data[:1] == b"B":
+        kind = data[:1]
+        if kind == b"B":
             return data[1:]
         try:
+            if kind == b"P":
+                begin, end = _extent(data, 0, _PAIR_AT)
+                return data[begin:end], data[end:]
             value, end = _read(data, 0)
         except (IndexError, KeyError, ValueError, StructError, RecursionError) as exc:
             raise CorruptRecord(f"{len(data)} bytes beginning {data[:8]!r} are no plain value") from exc
@@ -117,8 +127,8 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
     return _CONTAINERS[kind](parts), at
 
 
-def _extent(data: bytes, at: int) -> tuple[int, int]:
-    if at == 0:
+def _extent(data: bytes, at: int, top: int = 0) -> tuple[int, int]:
+    if at == top:
         return 1, len(data)
     begin = at + 5
     end = begin + _LENGTH.unpack_from(data, at + 1)[0]

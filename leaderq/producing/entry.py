@@ -16,7 +16,19 @@ _WRITING = -1
 class Entry:
     """One object to a request, however many steps it goes through. ``deadline`` and ``since_s`` are of ``clock.now_s``."""
 
-    __slots__ = ("attempts", "deadline", "journal_id", "key", "output", "request", "seq", "since_s", "size", "waiter")
+    __slots__ = (
+        "attempts",
+        "data",
+        "deadline",
+        "journal_id",
+        "key",
+        "output",
+        "request",
+        "seq",
+        "since_s",
+        "size",
+        "waiter",
+    )
 
     def __init__(
         self,
@@ -31,6 +43,8 @@ class Entry:
         self.request = request
         self.output = request
         """What the sink is given: the request itself, until the process step has made something of it."""
+        self.data: bytes | None = None
+        """The request as bytes, on its way to the journal only."""
         self.key = key
         self.size = size
         self.since_s = since_s

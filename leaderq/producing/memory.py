@@ -30,6 +30,7 @@ class Memory:
     def push(self, entry: Entry) -> int | None:
         """Take one in, at the end; gives the lane it waits in, or ``None`` if it waits for the sink."""
         self.pushed += 1
+        entry.data = None  # else memory would hold everything twice
         entry.seq = self.pushed
         self._unsettled[entry] = None
         self.bytes += entry.size

@@ -238,16 +238,18 @@ class BufferedProducer:
             raise ProducerClosed(
                 "this producer belongs to the process that this one was forked from; make one after the fork"
             )
-        size = measured(request) if self._spill is None else len(self._codec.serialize(request))
+        data = None if self._spill is None else self._codec.serialize(request)
+        size = measured(request) if data is None else len(data)
         if size > self._max_bytes:
             self._stock.refuse("too large")
             raise RequestTooLarge(size=size, limit=self._max_bytes)
         now = now_s()
         if ttl_s is None:
             ttl_s = self._ttl_s
-        return Entry(
-            request, None if self._key is None else self._key(request), size, now, None if ttl_s is None else now + ttl_s
-        )
+        key = None if self._key is None else self._key(request)
+        entry = Entry(request, key, size, now, None if ttl_s is None else now + ttl_s)
+        entry.data = data
+        return entry
 
     # -- looking --------------------------------------------------------------------------------------------------------
 

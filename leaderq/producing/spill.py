@@ -110,7 +110,7 @@ class Spill:
             if on_durable is not None:
                 on_durable(error)
 
-        payload = sealed(self._codec.serialize(entry.request), expires_at)
+        payload = sealed(self._codec.serialize(entry.request) if entry.data is None else entry.data, expires_at)
         try:
             self._journal.append_soon(payload, stored, timeout_s=_CROWDED_S)
         except JournalRecordTooLarge as exc:

@@ -46,6 +46,13 @@ def test_other_bytes_are_a_value_or_are_refused_and_nothing_else(data: bytes) ->
     assert PLAIN.deserialize(PLAIN.serialize(value)) == value or value != value
 
 
+@given(st.binary(), st.binary())
+def test_a_pair_of_bytes_has_a_letter_of_its_own_and_comes_back(key: bytes, value: bytes) -> None:
+    data = PLAIN.serialize((key, value))
+    assert data[:1] == b"P"
+    assert PLAIN.deserialize(data) == (key, value)
+
+
 def test_a_named_tuple_comes_back_as_a_tuple() -> None:
     pair = namedtuple("pair", "key value")
     assert PLAIN.deserialize(PLAIN.serialize(pair(b"k", None))) == (b"k", None)
