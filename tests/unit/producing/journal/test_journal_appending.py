@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import signal
 import subprocess
 import sys
 import threading
@@ -414,3 +416,49 @@ def test_a_journal_that_was_not_closed_loses_acknowledgements_at_most(place):
         assert payloads(journal) == [b"2", b"3"]
         assert not journal.report.was_clean
         assert journal.next_id == 4
+
+
+def test_interrupted_at_any_moment_a_journal_keeps_its_records_and_goes_on(place):
+    """Ctrl-C raises between any two steps of the main thread."""
+
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(*_: Any) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    chance, told, tried, soon = random.Random(5), {}, 0, []
+    try:
+        with Journal(place, sync=NO_SYNC, segment_bytes=16384) as journal:
+            for _ in range(300):
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-5, 3e-3))
+                try:
+                    while True:
+                        tried += 1
+                        told[journal.append(b"%d" % tried)] = b"%d" % tried
+                        tried += 1
+                        journal.append_soon(b"%d" % tried, lambda record_id, _: soon.append(record_id))
+                except Interrupt:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            journal.flush()
+            found = {entry.id: entry.payload for entry in journal.read(max_items=1 << 30, max_bytes=1 << 40)}
+            assert told.items() <= found.items()
+            assert set(soon) <= found.keys()
+            assert len(found) == journal.depth == journal.next_id - 1
+            serials = [int(payload) for payload in found.values()]
+            assert serials == sorted(set(serials))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(told) > 100
+
+
+def test_how_long_syncs_took_is_counted(place):
+    with Journal(place) as journal:
+        assert journal.counters.fsync_quantile_s(0.5) == 0
+        for _ in range(20):
+            journal.append(b"x")
+        counters = journal.counters
+        assert sum(counters.fsyncs_by_log2_us) == counters.fsyncs == 20
+        assert 0 < counters.fsync_quantile_s(0.5) <= counters.fsync_quantile_s(0.99) <= 2 * counters.slowest_fsync_s

@@ -425,3 +425,16 @@ def test_the_newest_whole_slot_counts(place):
     assert newest(read_slots(Disk(), place)) == Cursor(sequence=5, next_id=50)
     flip(place / "cursor.1", 30)
     assert newest(read_slots(Disk(), place)) == Cursor(sequence=4, next_id=40)
+
+
+def test_a_segment_that_somebody_deletes_while_the_journal_is_open_is_reported_and_passed(place):
+    with Journal(place, segment_bytes=4096) as journal:
+        for number in range(1, 3 * PER_SEGMENT + 1):
+            journal.append(record(number))
+        segments(place)[1].unlink()
+        assert numbers(journal) == [*range(1, PER_SEGMENT + 1), *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1)]
+        assert [damage.reason for damage in journal.damages] == ["the file is gone"]
+        journal.ack_to(3 * PER_SEGMENT)
+        eventually(lambda: len(segments(place)) == 1)
+    with Journal(place) as journal:
+        assert not journal.report.damages

@@ -1,0 +1,75 @@
+"""Ctrl-C while waiting, a program that ends without closing, and asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_sink import Make, ScriptedSink, is_away
+
+from leaderq.producing import Block, Journal
+
+
+def test_ctrl_c_while_waiting_for_room_takes_nothing(producer: Make, sink: ScriptedSink) -> None:
+    sink.now(is_away)
+    one = producer(max_items=1, when_full=Block(None))
+    one.send("a")
+    before = signal.signal(signal.SIGALRM, _interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            one.send("b")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    balance = one.snapshot().balance
+    assert balance.is_exact
+    assert balance.accepted == 1
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+_ENDS = """
+import sys
+from leaderq.producing import BufferedProducer, CallableSink
+
+def away(batch):
+    raise OSError("away")
+
+producer = BufferedProducer(CallableSink(away), journal=sys.argv[1] or None)
+for number in range(100):
+    producer.send(number)
+"""
+
+
+@pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "raise KeyboardInterrupt"])
+def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journal(tmp_path: Path, ending: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDS + ending, str(tmp_path)], check=False, timeout=60, capture_output=True
+    )
+    assert done.returncode in (0, -signal.SIGINT)
+    with Journal(tmp_path) as journal:
+        assert journal.depth == 100
+
+
+def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss() -> None:
+    done = subprocess.run([sys.executable, "-c", _ENDS, ""], check=False, timeout=60, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "'closed before it was sent': 100" in done.stderr
+
+
+def test_a_confirmation_can_be_awaited(producer: Make) -> None:
+    one = producer()
+
+    async def send() -> None:
+        await asyncio.wait_for(asyncio.gather(*(asyncio.wrap_future(one.submit(number)) for number in range(100))), 10)
+
+    asyncio.run(send())
+    assert one.snapshot().balance.confirmed == 100
