@@ -10,37 +10,50 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leaderq.career import ILeaderCareer, LeaderCareer
+    from leaderq.coalescing import AsyncQueueCoordinator, DistributedQueueCoordinator, QueueCoordinator
     from leaderq.election import Candidate, Observer
     from leaderq.errors import Deposed, LeaderqError
     from leaderq.kafka import KafkaLeaderCareer
+    from leaderq.producing import BufferedProducer
     from leaderq.running import Runner
+    from leaderq.singular import SingularUpdateQueue
     from leaderq.term import Term
     from leaderq.zookeeper import Session, connect
 
 __all__ = [
+    "AsyncQueueCoordinator",
+    "BufferedProducer",
     "Candidate",
     "Deposed",
+    "DistributedQueueCoordinator",
     "ILeaderCareer",
     "KafkaLeaderCareer",
     "LeaderCareer",
     "LeaderqError",
     "Observer",
+    "QueueCoordinator",
     "Runner",
     "Session",
+    "SingularUpdateQueue",
     "Term",
     "connect",
 ]
 
 _ROOMS = {
+    "AsyncQueueCoordinator": "coalescing",
+    "BufferedProducer": "producing",
     "Candidate": "election",
     "Deposed": "errors",
+    "DistributedQueueCoordinator": "coalescing",
     "ILeaderCareer": "career",
     "KafkaLeaderCareer": "kafka",
     "LeaderCareer": "career",
     "LeaderqError": "errors",
     "Observer": "election",
+    "QueueCoordinator": "coalescing",
     "Runner": "running",
     "Session": "zookeeper",
+    "SingularUpdateQueue": "singular",
     "Term": "term",
     "connect": "zookeeper",
 }
