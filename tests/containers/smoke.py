@@ -101,7 +101,7 @@ def _cluster(compose: Compose, published: list[int], *, keep: bool) -> Iterator[
         with connect(address, timeout_s=10.0) as session:
             yield Cluster(compose, session, ledger, zookeepers), healthy_after_s
         ledger.close()
-    except BaseException as exc:
+    except Exception as exc:
         _keep_logs(compose, exc)
         raise
     finally:
