@@ -71,7 +71,6 @@ class Account:
         "_now",
         "_rates",
         "_sweeping",
-        "_was_stopped",
         "cancelled",
         "expired",
         "failed",
@@ -89,16 +88,14 @@ class Account:
         self.swept = 0
         """Requests taken out of the line by who closed it."""
         self.stops = 0
-        """1 while ``STOP`` stands in the line."""
-        self._was_stopped = False
+        """How many in the line are ``STOP``."""
         self.progress: tuple[int, Turns, int] = (0, NO_TURNS, 0)
         """Taken by the end of the chunk, what doles out the rest of it, and how many of it are in hand at a time."""
         start_s = now_s()
         self._marks: deque[tuple[float, int]] = deque([(start_s, 0)])
         self._rates: deque[tuple[float, int]] = deque([(start_s, 0)], maxlen=int(RATE_OVER_S / _RATE_EVERY_S) + 2)
 
-    # -- for the writer
-    # -----------------------------------------------------------------------------------------------------
+    # -- for the writer ----------------------------------------------------------------------------------------------
 
     def begin(self, taken: int, turns: Turns, in_hand: int, *, was_idle: bool) -> None:
         """A chunk begins, after which ``taken`` will have been taken in all."""
@@ -124,20 +121,22 @@ class Account:
         self.progress = (taken, NO_TURNS, 0)
 
     def put_stop(self, stop: object) -> None:
-        """Put ``stop`` into the line, unless it was; it does not count."""
+        """Put ``stop`` into the line; one would do, but an interrupt may lose it. It does not count as a request."""
         with self._sweeping:
-            if not self._was_stopped:
-                self._was_stopped = True
-                self.stops = 1
-                self._line.put(stop)
+            self.stops += 1
+            self._line.put(stop)
+
+    def forget_stop(self) -> None:
+        """``stop`` was taken out of the line."""
+        with self._sweeping:
+            self.stops -= 1
 
     def count_swept(self, count: int) -> None:
         """So many were taken out of the line by who closed the queue; on any thread."""
         with self._sweeping:
             self.swept += count
 
-    # -- for anybody
-    # --------------------------------------------------------------------------------------------------------
+    # -- for anybody -------------------------------------------------------------------------------------------------
 
     def depth(self) -> int:
         """See :attr:`Stats.depth`."""

@@ -54,7 +54,7 @@ class BatchWriter(Writer):
             for late in items[at + 1 :]:  # the sweep after the end finds them
                 line.put(late)
             del items[at:]
-            account.stops = 0
+            account.forget_stop()
         self._taken += len(items)
         account.begin(self._taken, NO_TURNS, len(items), was_idle=was_idle)
         return items, at is not None

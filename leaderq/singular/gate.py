@@ -20,6 +20,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -40,6 +41,11 @@ class _Arrival:
         self.wake = wake
         self.is_in = False
         self.refusal: LeaderqError | None = None
+
+
+def _release(lock: threading.Lock) -> None:
+    if lock.locked():
+        lock.release()
 
 
 class Gate:
@@ -94,15 +100,17 @@ class Gate:
         """Let nothing in from now on; who waits or comes later gets an error of ``why()``. Whether it was open."""
         with self._mutex:
             self.room = 0
-            if self._why_shut is not None:
-                return False
-            self._why_shut = why
-            for arrival in self._waiting:
-                arrival.refusal = why()
+            is_first = self._why_shut is None
+            if self._why_shut is None:
+                self._why_shut = why
+            while self._waiting:  # also if an interrupt kept whoever was first from finishing
+                arrival = self._waiting[0]
+                if not arrival.is_in and arrival.refusal is None:
+                    arrival.refusal = self._why_shut()
+                    self.refused += 1
                 arrival.wake()
-            self.refused += len(self._waiting)
-            self._waiting.clear()
-            return True
+                self._waiting.popleft()
+            return is_first
 
     def renounce(self, why: Callable[[], LeaderqError]) -> None:
         """In a child that was forked: shut it, whatever state the parent's threads have left it in."""
@@ -114,23 +122,25 @@ class Gate:
     def relieve(self) -> None:
         """For the writer, at the low mark: let in those who wait, as far as there is room."""
         with self._mutex:
-            while self._waiting and self.line.qsize() < self.capacity:
-                arrival = self._waiting.popleft()
-                self.line.put(arrival.item)
-                arrival.is_in = True
+            while self._waiting and (self._waiting[0].is_in or self.line.qsize() < self.capacity):
+                arrival = self._waiting[0]
+                if not arrival.is_in:  # it is if an interrupt came after it was put; none can come between these two
+                    arrival.is_in = True
+                    self.line.put(arrival.item)
                 arrival.wake()
+                self._waiting.popleft()
             self.open()
 
     def enter(self, item: Any, wait_s: float) -> None:
         """Put ``item`` into the line, when there is room; wait ``wait_s`` seconds for it at most.
 
-        :raises QueueFull: there was none. :raises QueueClosed: the gate is shut, or was meanwhile. :raises
-        WouldDeadlock: only the
-            calling thread can make room (in a ring of queues; into its own line a writer gets without room).
+        :raises QueueFull: there was none. :raises QueueClosed: the gate is shut, or was meanwhile.
+        :raises WouldDeadlock: only the calling thread can make room (in a ring of queues; into its own line a writer
+            gets without room).
         """
         wake = threading.Lock()
         wake.acquire()
-        arrival = self._arrive(item, wake.release, wait_s)
+        arrival = self._arrive(item, partial(_release, wake), wait_s)
         if arrival is None:
             return
         deadlock = None
@@ -185,6 +195,7 @@ class Gate:
             # Its own writer alone could make the room that it would wait for.
             if self._writing.is_mine() or (not self._waiting and self.line.qsize() < self.capacity):
                 self.line.put(item)
+                self.open()  # should an interrupt have kept the last who waited from it
                 return None
             if wait_s <= 0:
                 self.refused += 1

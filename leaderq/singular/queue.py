@@ -121,8 +121,7 @@ class SingularUpdateQueue(Generic[R, S]):
             # Two quick forms of the same, for to ask at each request which one is needed would cost more than putting it.
             self.post = self._post_unbounded if capacity is None else self._post_bounded  # type: ignore[method-assign]
 
-    # -- requests
-    # -----------------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def submit(self, request: R, deadline_s: float | None = None, wait_s: float | None = None) -> Ticket[S]:
         """Have ``request`` applied; gives the future of its outcome, a :class:`concurrent.futures.Future` that can be
@@ -131,9 +130,8 @@ class SingularUpdateQueue(Generic[R, S]):
         ``deadline_s`` and ``wait_s`` stand for those of the queue. If the queue is full this blocks; in a coroutine use
         :meth:`call`.
 
-        :raises QueueFull: no room within ``wait_s`` seconds. :raises QueueClosed: the queue is closed. :raises
-        WouldDeadlock: room
-            could only be made by the calling thread, in a ring of queues.
+        :raises QueueFull: no room within ``wait_s`` seconds. :raises QueueClosed: the queue is closed.
+        :raises WouldDeadlock: room could only be made by the calling thread, in a ring of queues.
         """
         ticket: Ticket[S] = Ticket(request, self._writing, self._expiry_s(deadline_s))
         self._enter(Entry(ticket), wait_s)
@@ -212,8 +210,7 @@ class SingularUpdateQueue(Generic[R, S]):
             self._writer.pass_on = other._receiver(as_request)
         return other
 
-    # -- life
-    # ---------------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the writer's thread; the first request does so too. May be called again."""
@@ -248,7 +245,8 @@ class SingularUpdateQueue(Generic[R, S]):
             thread = self._thread
             if thread is None:
                 return True
-            self._account.put_stop(STOP)
+            if not self._gate.is_over:
+                self._account.put_stop(STOP)
         if not drain:
             self._sweep("the queue was closed")
         if self._writing.is_mine():
@@ -264,8 +262,7 @@ class SingularUpdateQueue(Generic[R, S]):
         """Close, and wait until all that got in is applied."""
         self.close()
 
-    # -- what can be seen
-    # ---------------------------------------------------------------------------------------------------
+    # -- what can be seen --------------------------------------------------------------------------------------------
 
     @property
     def is_closed(self) -> bool:
@@ -300,8 +297,7 @@ class SingularUpdateQueue(Generic[R, S]):
         state = "closed" if self.is_closed else "new" if self._thread is None else "working"
         return f"<{type(self).__name__} {self.name!r}, {state}, {self.depth} waiting>"
 
-    # -- the way in
-    # ---------------------------------------------------------------------------------------------------------
+    # -- the way in --------------------------------------------------------------------------------------------------
 
     def _post_unbounded(self, request: R, deadline_s: float | None = None, wait_s: float | None = None) -> None:
         gate = self._gate
@@ -354,8 +350,7 @@ class SingularUpdateQueue(Generic[R, S]):
         in_s = self._deadline_s if deadline_s is None else deadline_s
         return None if in_s is None else now_s() + in_s
 
-    # -- the writer's thread, and its end
-    # -----------------------------------------------------------------------------------
+    # -- the writer's thread, and its end ----------------------------------------------------------------------------
 
     def _write(self) -> None:
         self._writing.begin()

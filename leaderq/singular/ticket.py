@@ -34,6 +34,11 @@ PENDING, RUNNING, FINISHED = "PENDING", "RUNNING", "FINISHED"
 CANCELLED, NOTIFIED = "CANCELLED", "CANCELLED_AND_NOTIFIED"
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, which the main thread alone gets, and nobody may keep from it. No writer is that thread."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
 class _Lock(Protocol):
     def release(self) -> None: ...
 
@@ -63,8 +68,7 @@ class Ticket(Future[S]):
         self.writing = writing
         self.expiry_s = expiry_s
 
-    # -- for the writer
-    # -----------------------------------------------------------------------------------------------------
+    # -- for the writer ----------------------------------------------------------------------------------------------
 
     def begin(self) -> bool:
         """The writer turns to it: whether the request is to be applied. If not it was cancelled, or has expired."""
@@ -106,8 +110,7 @@ class Ticket(Future[S]):
             if late_s >= 0:
                 self.end(None, DeadlineExceeded(self.writing.name, late_s=late_s), unless_begun=True)
 
-    # -- for who holds it
-    # -----------------------------------------------------------------------------------------------------
+    # -- for who holds it --------------------------------------------------------------------------------------------
 
     def cancel(self) -> bool:
         """Withdraw the request, unless it is begun; whether it is withdrawn. It keeps its place until its turn comes."""
@@ -136,11 +139,10 @@ class Ticket(Future[S]):
     def result(self, timeout: float | None = None) -> S:
         """The outcome; waits ``timeout`` seconds for it at most.
 
-        :raises concurrent.futures.TimeoutError: none within ``timeout``. :raises concurrent.futures.CancelledError: it
-        was cancelled.
-        :raises DeadlineExceeded: it was not begun by its deadline. :raises WouldDeadlock: called by the handler that
-        would have to do it.
-            Otherwise whatever the handler raised.
+        :raises concurrent.futures.TimeoutError: none within ``timeout``.
+        :raises concurrent.futures.CancelledError: it was cancelled.
+        :raises DeadlineExceeded: it was not begun by its deadline.
+        :raises WouldDeadlock: called by the handler that would have to do it. Otherwise whatever the handler raised.
         """
         error = self.exception(timeout)
         if error is None:
@@ -185,8 +187,7 @@ class Ticket(Future[S]):
             if alarm is not None:
                 alarm.cancel()
 
-    # -- what is inherited stands on these
-    # -----------------------------------------------------------------------------------
+    # -- what is inherited stands on these ---------------------------------------------------------------------------
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -216,7 +217,11 @@ class Ticket(Future[S]):
     def _call_back(self, fn: Callable[[Future[S]], object]) -> None:
         try:
             fn(self)
-        except BaseException:  # whatever it is, it is not the business of the thread that it runs on, often the writer's
+        except (
+            BaseException
+        ) as error:  # whatever it is, it is not the business of the thread that it runs on, often the writer's
+            if is_interrupt(error):
+                raise
             log.exception("the callback %r of a request failed; the queue goes on", fn)
 
     def _wake(self) -> None:

@@ -18,8 +18,9 @@ the writer itself is at fault      as for SystemExit
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from itertools import chain, repeat, starmap
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, repeat, starmap, takewhile
 from operator import length_hint
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -27,7 +28,7 @@ from typing import Any
 from leaderq.errors import RequestCancelled
 from leaderq.singular.account import Account, Turns
 from leaderq.singular.gate import Gate
-from leaderq.singular.ticket import Entry, Ticket
+from leaderq.singular.ticket import Entry, Ticket, is_interrupt
 from leaderq.singular.waits import Writing
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Writer:
         self._handler = handler
         self._listener = listener
         self._taken = 0
+        self._swept: deque[Any] = deque()
         self._out: Sequence[Any] = ()
         """What was taken out of the line last, so that not even a fault of the writer loses it."""
 
@@ -80,7 +82,7 @@ class Writer:
                 if type(item) is Entry:
                     if item is STOP:
                         self._taken -= 1
-                        self._account.stops = 0
+                        self._account.forget_stop()
                         return False
                     goes_on = self._answer(item.ticket, turns)
                 else:
@@ -176,35 +178,36 @@ class Writer:
         """The listener learns that a request was not applied."""
         try:
             self._listener(request, error)
-        except BaseException:  # the writer must outlive its listener
+        except BaseException as error_of_listener:  # the writer must outlive its listener
+            if is_interrupt(error_of_listener):
+                raise
             log.exception("the listener %r of a queue failed; the queue goes on", self._listener)
 
     def sweep(self, why: str) -> int:
-        """Cancel all that stands in the line, on any thread, once the gate is shut; gives their number."""
-        swept: list[Any] = []
-        was_stop = False
+        """Cancel all that stands in the line, on any thread, once the gate is shut; gives their number.
+
+        Ctrl-C may come at any moment. Then what is not cancelled is still in ``_swept``, where the next sweep finds it: that
+        of the writer at its end, if no other. At worst one request is told twice.
+        """
         try:
-            while True:
-                item = self._line.get_nowait()
-                if item is STOP:
-                    was_stop = True
-                else:
-                    swept.append(item)
+            self._swept.extend(starmap(self._line.get_nowait, repeat(())))  # in C, where no interrupt comes between
         except Empty:
             pass
-        self._account.count_swept(len(swept))
-        if was_stop:
-            self._leave_stop()
-        for item in swept:
-            self._cancel(item, RequestCancelled(why))
-        return len(swept)
-
-    def _leave_stop(self) -> None:
-        """``STOP`` was taken out of the line with all the rest."""
-        if self._gate.is_over:
-            self._account.stops = 0
-        else:
-            self._line.put(STOP)
+        if not self._gate.is_over:
+            self._account.put_stop(STOP)  # it may have been taken out with the rest
+        count = 0
+        for item in _popped(self._swept):
+            try:
+                if item is STOP:
+                    self._account.forget_stop()
+                    continue
+                self._cancel(item, RequestCancelled(why))
+            except BaseException:
+                self._swept.append(item)
+                raise
+            self._account.count_swept(1)
+            count += 1
+        return count
 
     def _cancel(self, item: Any, error: RequestCancelled) -> None:
         if type(item) is not Entry:
@@ -217,3 +220,8 @@ class Writer:
                 ticket.end(None, error)
         if ticket.cancelled():
             ticket.begin()  # tells concurrent.futures.wait()
+
+
+def _popped(line: deque[Any]) -> Iterator[Any]:
+    """What stands in ``line``, taken out one by one; several threads may do so at once."""
+    return map(deque.popleft, takewhile(len, repeat(line)))

@@ -254,6 +254,38 @@ def test_an_interrupted_close_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -
     assert held.applied == ["a"]
 
 
+@pytest.mark.parametrize("by", ["listener", "callback"])
+def test_an_interrupt_while_cancelling_leaves_the_rest_to_the_next_close(by: str) -> None:
+    """Ctrl-C reaches the main thread, whatever it is doing there, and nobody is forgotten for it."""
+    told: list[object] = []
+
+    def interrupt(*_: object) -> None:
+        if len(told) == 2:
+            told.append("Ctrl-C")
+            raise KeyboardInterrupt
+
+    def listen(request: object, error: BaseException) -> None:
+        if by == "listener":
+            interrupt()
+        told.append(request)
+
+    held = Held()
+    queue = SingularUpdateQueue(held, on_error=listen)
+    queue.post("a")
+    assert held.begun.wait(WAIT_S)
+    tickets = [queue.submit(number) for number in range(5)]
+    if by == "callback":
+        tickets[1].add_done_callback(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        queue.close(drain=False)
+    held.go.set()
+    assert queue.close()
+    assert all(ticket.cancelled() for ticket in tickets)
+    assert sorted(request for request in told if request != "Ctrl-C") == [0, 1, 2, 3, 4]
+    stats = queue.stats()
+    assert (stats.accepted, stats.applied, stats.cancelled, stats.depth) == (6, 1, 5, 0)
+
+
 def test_no_thread_is_left() -> None:
     before = threading.active_count()
     for _ in range(20):

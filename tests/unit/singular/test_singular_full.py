@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from held import WAIT_S, Held, in_thread
 
 from leaderq.errors import QueueClosed, QueueFull
-from leaderq.singular import SingularUpdateQueue
+from leaderq.singular import SingularUpdateQueue, gate
 from leaderq.testing import eventually
 
 
@@ -129,30 +131,78 @@ def test_a_capacity_of_one_lets_one_wait_at_a_time() -> None:
     assert applied == list(range(500))
 
 
+class Interrupting:
+    """Stands in for a part of the queue, and is interrupted by Ctrl-C when it is used the ``nth`` time."""
+
+    def __init__(self, call: Callable[..., Any], nth: int = 1) -> None:
+        self.call = call
+        self.left = nth
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return self.call(*arguments, **options)
+
+
 def test_an_interrupt_while_waiting_for_room_withdraws_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C arrives within ``acquire``; what it leaves behind must be as if the producer had never come."""
-    from leaderq.singular import gate
+    class Lock:
+        def __init__(self) -> None:
+            self.acquire = Interrupting(bool, 2)  # the first time it takes its own lock
 
-    class Interrupted:
-        def acquire(self, *_: object, **__: object) -> bool:
-            if self.count:
-                raise KeyboardInterrupt
-            self.count += 1
-            return True
-
-        count = 0
-
-        def release(self) -> None: ...
+        def locked(self) -> bool:
+            return False
 
     held = Held()
     queue = filled(held)
-    monkeypatch.setattr(gate.threading, "Lock", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        queue.post("interrupted")
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(gate.threading, "Lock", Lock)
+        with pytest.raises(KeyboardInterrupt):
+            queue.post("interrupted")
     assert queue.stats().waiting == 0
     held.go.set()
     eventually(lambda: queue.depth == 0)
     queue.post(5, wait_s=0)
     assert queue.close()
     assert held.applied == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_interrupt_while_letting_in_loses_nobody_and_doubles_nobody() -> None:
+    """Whichever producer it is that finds, when it comes, that there is room again may be the main thread."""
+    held = Held()
+    queue = filled(held)
+    threads = []
+    for number in range(5, 8):
+        threads.append(in_thread(queue.post, number)[0])
+        eventually(lambda number=number: queue.stats().waiting == number - 4)
+    gate_ = queue._gate
+    first = gate_._waiting[0]
+    first.wake, wake = Interrupting(first.wake), first.wake
+    gate_.capacity += 1
+    with pytest.raises(KeyboardInterrupt):
+        gate_.relieve()
+    gate_.capacity -= 1
+    first.wake = wake
+    assert queue.depth == 5
+    held.go.set()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert queue.close()
+    assert held.applied == list(range(8))
+
+
+def test_an_interrupted_close_can_be_repeated_and_refuses_all_who_wait() -> None:
+    held = Held()
+    queue = filled(held)
+    waits = [in_thread(queue.post, number) for number in range(5, 8)]
+    eventually(lambda: queue.stats().waiting == 3)
+    second = queue._gate._waiting[1]
+    second.wake = Interrupting(second.wake)
+    with pytest.raises(KeyboardInterrupt):
+        queue.close()
+    held.go.set()
+    assert queue.close()
+    for thread, _ in waits:
+        thread.join(WAIT_S)
+    assert [type(outcome[0]) for _, outcome in waits] == [QueueClosed] * 3
+    assert queue.stats().refused == 3
