@@ -117,13 +117,17 @@ class ContainerServer(Server):
 
     @property
     def log_paths(self) -> Sequence[Path]:
-        if self._state() == "absent":
-            return []
+        try:
+            if self._state() == "absent":
+                return []
+            with docker_errors(f"reading the log of {self.name}"):
+                log = self._docker().logs()
+        except ServerFailed:
+            return []  # the engine is gone; whoever collects logs has a failure to report already
         if self._scratch is None:
             self._scratch = ScratchFolder(self.name)
         path = self._scratch.path / f"{self.name}.log"
-        with docker_errors(f"reading the log of {self.name}"):
-            path.write_bytes(self._docker().logs())
+        path.write_bytes(log)
         return [path]
 
     def start(self: C) -> C:
@@ -195,7 +199,8 @@ class ContainerServer(Server):
             container: Any = DockerContainer(self.image)
             # with_bind_ports would publish it on all interfaces, for whoever reaches this host.
             container.ports[str(self.inner_port)] = (HOST, self.port) if is_near else self.port
-            container.with_envs(**self._environment())
+            for variable, value in self._environment().items():
+                container.with_env(variable, value)
             if self._network is not None:
                 container.with_network(self._network()).with_network_aliases(self._alias)
             if (entry_point := self._entry_point()) is not None:
@@ -230,10 +235,13 @@ class ContainerServer(Server):
 
         with docker_errors(f"looking at {self.name}"):
             try:
-                self._docker().reload()
+                container = self._docker()
+                if container is None:  # as older releases of testcontainers say it
+                    return "absent"
+                container.reload()
             except (NotFound, ContainerStartException):
                 return "absent"
-            return str(self._docker().status)
+            return str(container.status)
 
     def _problem(self) -> str | None:
         state = self._state()

@@ -131,7 +131,7 @@ def main() -> int:
     patience_s, first_patience_s = seconds("RYUK_RECONNECTION_TIMEOUT", "10s"), seconds("RYUK_CONNECTION_TIMEOUT", "60s")
     with Server(("", 8080), Talk) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        print("Started!")
+        print(time.strftime("%Y/%m/%d %H:%M:%S Started!"))  # which some releases of testcontainers wait for
         while not CLIENTS.are_gone(patience_s, first_patience_s):
             time.sleep(0.2)
         server.shutdown()
