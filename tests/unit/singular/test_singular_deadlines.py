@@ -7,6 +7,7 @@ from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import DeadlineExceeded
 from leaderq.singular import SingularUpdateQueue, ticket
+from leaderq.singular.waits import Writing
 from leaderq.testing import eventually
 
 
@@ -103,3 +104,17 @@ def test_a_deadline_of_zero_expires_unless_it_is_begun_within_the_same_instant(c
     told = Told()
     with SingularUpdateQueue(lambda n: n, on_error=told) as queue:
         assert isinstance(queue.submit("a", deadline_s=0).exception(), DeadlineExceeded)
+
+
+def test_a_request_begun_just_as_its_deadline_is_looked_at_is_not_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    one: ticket.Ticket[str] = ticket.Ticket("a", Writing("q"), expiry_s=1.0)
+
+    def begin_meanwhile() -> float:
+        one.expiry_s = None  # or begin() would look too
+        assert one.begin()
+        one.expiry_s = 1.0
+        return 2.0
+
+    monkeypatch.setattr(ticket, "now_s", begin_meanwhile)
+    one.expire_if_due()
+    assert one.running()
