@@ -9,7 +9,7 @@ The quick sides take ``--records`` times 50. Everything lies in ``--place`` (the
 memory measures no disk.
 
 =========  =================================================================================================================
-single     one caller, durable; ``append``
+single     one caller, durable; ``append`` from a thread of its own, and from the main thread
 relaxed    one caller, left to the system
 group      durable, many on their way: ``append_soon`` with a callback each; ``append_many`` and transactions of 100
 callers    durable, 4 and 16 threads of ``append``
@@ -41,6 +41,7 @@ from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Journal
 SIZE, MORE = 256, 50
 PAYLOAD = bytes(bytearray(range(256)))
 OURS = "Journal"
+MAIN = f"{OURS}, main thread"
 KINDS = ("single", "relaxed", "group", "callers", "take", "open")
 LEAST = {("single", OURS): 9_000, ("group", f"{OURS}, append_soon"): 300_000}
 Job = tuple[int, Callable[[Path], float]]
@@ -55,7 +56,22 @@ def timed(work: Callable[[], object]) -> float:
 def ours(count: int, policy: Any, place: Path) -> float:
     with Journal(place, sync=policy) as journal:
         append = journal.append
+        return in_thread(lambda: [append(PAYLOAD) for _ in range(count)])
+
+
+def ours_in_main(count: int, policy: Any, place: Path) -> float:
+    with Journal(place, sync=policy) as journal:
+        append = journal.append
         return timed(lambda: [append(PAYLOAD) for _ in range(count)])
+
+
+def in_thread(work: Callable[[], object]) -> float:
+    """In the main thread, where a signal may raise anywhere, our ``append`` hands over to the writer's thread."""
+    took: list[float] = []
+    caller = threading.Thread(target=lambda: took.append(timed(work)))
+    caller.start()
+    caller.join()
+    return took[0]
 
 
 def theirs(make: Callable[..., Any], count: int, durable: bool, place: Path) -> float:
@@ -140,6 +156,7 @@ def jobs(kind: str, records: int) -> dict[str, Job]:
         durable = kind == "single"
         count = records if durable else more // 10
         found: dict[str, Job] = {OURS: (count, partial(ours, count, EVERY_ITEM if durable else NO_SYNC))}
+        found[MAIN] = (count, partial(ours_in_main, count, EVERY_ITEM if durable else NO_SYNC))
         found["bare file"] = (count, partial(theirs, RawFile, count, durable))
         for name, make in others.items():
             if not (durable and "file" in name):

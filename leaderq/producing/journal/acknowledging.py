@@ -65,7 +65,6 @@ class Acknowledging:
                 last_id = segment.last_id if segment else -1
             if segment is not None and segment.marks.add(number - segment.first_id):
                 newly += 1
-        self._shelf.depth -= newly
         self._marked(segment)
         return newly
 

@@ -69,7 +69,7 @@ class Batch:
             if callback is not None:
                 try:
                     callback(None if error else number, error)
-                except Exception:
+                except BaseException:  # also SystemExit: the writer's thread must go on
                     log.exception("journal: a callback for a stored record failed; the work goes on")
 
 

@@ -1,8 +1,9 @@
 """Group commit: whatever arrives while a write is under way is written together by the next.
 
 One writes at a time: who holds the *pen*. A caller of ``append`` that finds it free writes its own record itself, so a lone caller
-pays for no change of threads. Everyone else joins the batch that waits and is told; when the pen is put down with something waiting,
-the writer's thread takes it. So records are stored in the order in which they were accepted, whoever writes them.
+pays for no change of threads (but not in the main thread, see :meth:`Committer.write`). Everyone else joins the batch that waits and
+is told; when the pen is put down with something waiting, the writer's thread takes it. So records are stored in the order in which they
+were accepted, whoever writes them.
 
 Failures: a batch is stored as a whole or, as far as anybody is told, not at all; the next one is tried afresh.
 """
@@ -13,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 from leaderq.errors import JournalSlow
@@ -24,6 +26,14 @@ GROUP_BYTES: Final = 1 << 20
 WAITING_BYTES: Final = 16 << 20
 """Who would make more wait to be written waits until there is room."""
 CHORES_EVERY_S: Final = 0.5
+
+
+class Pen(Enum):
+    """Who writes."""
+
+    FREE = 0
+    CALLER = 1
+    THREAD = 2
 
 
 class Committer:
@@ -51,8 +61,7 @@ class Committer:
         self._group_bytes = group_bytes
         self._pen_every_s = with_pen_every_s or float("inf")
         self._line: deque[Batch] = deque()
-        self._pen_taken = False
-        self._thread_has_pen = False
+        self._pen = Pen.FREE
         self._thread_wants_pen = False
         self._pen_work_wanted = False
         self._kicked = False
@@ -65,10 +74,13 @@ class Committer:
         self._thread.start()
 
     def write(self, batch: Batch) -> bool:
-        """Under the gate: take the pen for this batch of one's own; ``False`` if it must join the line."""
-        if self._pen_taken or self._thread_wants_pen:
+        """Under the gate: take the pen for this batch of one's own; ``False`` if it must join the line.
+
+        The main thread never gets it: there a signal (Ctrl-C) can raise anywhere, also between a write and what has to follow it.
+        """
+        if self._pen is not Pen.FREE or self._thread_wants_pen or threading.get_ident() == threading.main_thread().ident:
             return False
-        self._pen_taken = True
+        self._pen = Pen.CALLER
         self.waiting_bytes += batch.size
         return True
 
@@ -85,9 +97,10 @@ class Committer:
         """Under the gate: have a batch written after those that wait."""
         self._line.append(batch)
         self.waiting_bytes += batch.size
-        if not self._pen_taken:
-            self._pen_taken = True
-            self._put_down()
+        if self._pen is Pen.FREE:
+            # One step, for it may be the main thread: whatever a signal prevents from here on, the thread sees it when it wakes by itself.
+            self._pen = Pen.THREAD
+            self._work.notify()
 
     def join(self, payload: bytes, size: int, expires_us: int | None) -> tuple[Batch, int]:
         """Under the gate: have a record written with the batch that waits, or with a new one; gives it, and the record's position."""
@@ -144,23 +157,23 @@ class Committer:
         return not self._thread.is_alive()
 
     def _close_up(self, batch: Batch) -> None:
-        self.waiting_bytes -= batch.size
+        self.waiting_bytes = self.waiting_bytes - batch.size if self._line else 0
         self._settle(batch)
         batch.finish()
         self._room.notify_all()
 
     def _put_down(self) -> None:
         if self._line or self._thread_wants_pen:
-            self._thread_has_pen = True
+            self._pen = Pen.THREAD
             self._work.notify()
         else:
-            self._pen_taken = False
+            self._pen = Pen.FREE
 
     def _run(self) -> None:
         pen_at = time.monotonic() + self._pen_every_s
         chores_at = time.monotonic() + CHORES_EVERY_S
         while self._await_something(min(chores_at, pen_at)):
-            self._write_line()
+            self._write_line(min(chores_at, pen_at))
             now = time.monotonic()
             if now >= pen_at or self._pen_work_wanted:
                 self._work_with_pen()
@@ -173,22 +186,24 @@ class Committer:
 
     def _await_something(self, until: float) -> bool:
         with self._gate:
-            while not (self._thread_has_pen or self._kicked or self._pen_work_wanted):
-                if self._leaving and not self._pen_taken:
+            while not (self._pen is Pen.THREAD or self._kicked or self._pen_work_wanted):
+                if self._leaving and self._pen is Pen.FREE and not self._line:
                     return False
                 left_s = until - time.monotonic()
                 if left_s <= 0:
                     break
                 self._work.wait(min(left_s, 0.05) if self._leaving else left_s)
+            if self._line and self._pen is Pen.FREE:  # a signal raised before the pen was handed over
+                self._pen = Pen.THREAD
             return True
 
-    def _write_line(self) -> None:
-        """With the pen, if the thread has it: write all that waits, and put it down."""
-        while self._thread_has_pen:
+    def _write_line(self, until: float) -> None:
+        """With the pen, if the thread has it: write what waits and put the pen down; keep it if something else is to be done first."""
+        while self._pen is Pen.THREAD:
             with self._gate:
                 if not self._line:
-                    self._thread_has_pen = self._thread_wants_pen = False
-                    self._pen_taken = False
+                    self._thread_wants_pen = False
+                    self._pen = Pen.FREE
                     return
                 batch = self._line.popleft()
             try:
@@ -197,17 +212,19 @@ class Committer:
                 with self._gate:
                     self._close_up(batch)
             batch.tell()
+            if self._kicked or self._pen_work_wanted or time.monotonic() >= until:
+                return
 
     def _work_with_pen(self) -> None:
         with self._gate:
             self._pen_work_wanted = False
             self._thread_wants_pen = True
-            while self._pen_taken and not self._thread_has_pen:
+            while self._pen is Pen.CALLER:
                 self._work.wait(1.0)
-            self._pen_taken = self._thread_has_pen = True
+            self._pen = Pen.THREAD
         with contained("what is to be done while nobody writes"):
             self._with_pen()
-        self._write_line()
+        self._write_line(0)
 
 
 def outcome(batch: Batch, signal: threading.Event | None, give_up_s: float) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -18,6 +18,8 @@ class Counters:
     fsync_s: float = 0.0
     """Seconds spent in syncs of segments."""
     slowest_fsync_s: float = 0.0
+    fsyncs_by_log2_us: list[int] = field(default_factory=lambda: [0] * 40)
+    """How many syncs took less than ``2 ** position`` microseconds, and not less than half of that."""
     failed_writes: int = 0
     failed_syncs: int = 0
     exposed: int = 0
@@ -32,3 +34,12 @@ class Counters:
     """Segments deleted, all their records being done with."""
     cursor_saves: int = 0
     failed_cursor_saves: int = 0
+
+    def fsync_quantile_s(self, share: float) -> float:
+        """Seconds that at least ``share`` of the syncs did not take, to within a factor of two; 0 if there was none."""
+        left = share * self.fsyncs
+        for position, count in enumerate(self.fsyncs_by_log2_us):
+            left -= count
+            if left <= 0 and self.fsyncs:
+                return float((1 << position) / 1e6)
+        return 0.0

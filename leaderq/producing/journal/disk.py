@@ -46,8 +46,8 @@ class Disk:
         old.rename(new)
 
     def remove(self, path: Path) -> None:
-        """Delete a file."""
-        path.unlink()
+        """Delete a file; one that is gone already is no error."""
+        path.unlink(missing_ok=True)
 
     def sync_directory(self, path: Path) -> None:
         """Force the names in a directory to the disk: a file whose name is lost is lost."""

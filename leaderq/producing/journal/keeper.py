@@ -113,7 +113,11 @@ class Keeper:
         self.save()
 
     def _set_aside(self, segment: Segment) -> None:
-        target = set_aside(self._disk, segment.path)
+        try:
+            target = set_aside(self._disk, segment.path)
+        except FileNotFoundError:
+            self._let_go(segment)  # somebody deleted it, which was told when it was read
+            return
         self._disk.sync_directory(self._directory)
         self._let_go(segment)
         self._counters.set_aside += 1

@@ -71,7 +71,11 @@ class Reader:
                 if segment is None:
                     return []
                 last_id, size = segment.last_id, segment.size
-            place = self._placed(segment, position)
+            try:
+                place = self._placed(segment, position)
+            except FileNotFoundError:
+                self._gone(segment)
+                continue
             if not place.records or place.next_id <= position:
                 self._advance(place, position, last_id, size)
             begin = max(0, position - place.first_id) if place.records else 0
@@ -79,6 +83,14 @@ class Reader:
             position = some[-1][0] + 1 if some else place.next_id
             if wanted := self._open_ones(segment, some):
                 return wanted
+
+    def _gone(self, segment: Segment) -> None:
+        """Its file is not there: all in it was acknowledged a moment ago, by another thread, or somebody else deleted it."""
+        with self._gate:
+            if segment not in self._shelf.segments:
+                return
+            lost = (segment.first_id, segment.last_id)
+        self._on_damage(segment, Damage(segment.path.name, "the file is gone", 0, segment.size, lost))
 
     def _open_ones(self, segment: Segment, records: list[Raw]) -> list[Raw]:
         with self._gate:

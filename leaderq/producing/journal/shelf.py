@@ -14,7 +14,11 @@ class Shelf:
         self.segments = segments
         self._firsts = [segment.first_id for segment in segments]
         self.bytes_used = sum(segment.size for segment in segments)
-        self.depth = sum(segment.open_records for segment in segments)
+
+    @property
+    def depth(self) -> int:
+        """Records that are not done with."""
+        return sum(segment.open_records for segment in self.segments)
 
     def add(self, segment: Segment) -> None:
         """Put a new segment behind the others."""
@@ -27,7 +31,6 @@ class Shelf:
         segment.records += records
         segment.size += size
         self.bytes_used += size
-        self.depth += records
 
     def holding(self, record_id: int) -> Segment | None:
         """The segment that has this id."""
@@ -51,7 +54,6 @@ class Shelf:
             newly = segment.marks.add_up_to(last_id + 1 - segment.first_id)
         else:
             newly = sum(segment.marks.add(number - segment.first_id) for number in range(first_id, last_id + 1))
-        self.depth -= newly
         return newly
 
     def mark_up_to(self, last_id: int) -> int:

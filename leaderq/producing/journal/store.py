@@ -154,6 +154,7 @@ class Store:
         counters = self._counters
         counters.fsyncs += 1
         counters.fsync_s += took_s
+        counters.fsyncs_by_log2_us[min(int(took_s * 1e6).bit_length(), 39)] += 1
         counters.slowest_fsync_s = max(counters.slowest_fsync_s, took_s)
 
     def sync(self) -> None:
