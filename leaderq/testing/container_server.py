@@ -7,8 +7,8 @@ it is asked each time.
 
 Who cleans up: ``stop``; at the exit of this process :mod:`leaderq.testing.registry`; after a process that was killed testcontainers'
 reaper, a container of its own (``testcontainers/ryuk``) that notices the end of the connection. With ``TESTCONTAINERS_RYUK_DISABLED=true``
-(the image cannot be had, or the engine's socket must not be given to a container) there is none, and only a killed process leaves its
-containers behind; they bear the label ``org.testcontainers=true``.
+(the image cannot be had, or the engine's socket must not be given to a container) there is none, and only a process that a signal
+killed (SIGTERM too, if nothing handles it) leaves its containers behind; they bear the label ``org.testcontainers=true``.
 """
 
 from __future__ import annotations
