@@ -165,3 +165,4 @@ def test_the_verdict_is_good_only_if_every_promise_held_and_the_ledger_is_right(
     said = verdict(Result([late], Audit(10, 9, 0, 1, 0, 0, 0), 30.0))[-1]
     assert said.startswith("VERDICT: not everything held: docker stop: the next led after 1000.00 s, and 1 s are promised")
     assert "1 records were skipped" in said
+    assert "90 s are promised" in verdict(Result([KILLED], ALL_WELL, 9000.0))[-1]
