@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+
+from leaderq.producing.journal.record import EXPIRY_BYTES, HEAD_BYTES
+from leaderq.producing.journal.segment_header import HEADER_BYTES
 
 log = logging.getLogger("leaderq.producing.journal")
 
+Bytes = bytes | bytearray | memoryview
 OnDurable = Callable[["int | None", "Exception | None"], object]
 """Called with the id of a record that is as durable as the policy says, or with ``None`` and the error for which it is not stored."""
 
@@ -71,6 +75,17 @@ class Batch:
                     callback(None if error else number, error)
                 except BaseException:  # also SystemExit: the writer's thread must go on
                     log.exception("journal: a callback for a stored record failed; the work goes on")
+
+
+def batch_of(payloads: Iterable[Bytes], expires_us: int | None) -> Batch:
+    """A batch of one's own, with room for the header of a segment that it may have to begin."""
+    batch = Batch()
+    batch.payloads = [payload if type(payload) is bytes else bytes(memoryview(payload)) for payload in payloads]
+    batch.size = HEADER_BYTES + HEAD_BYTES * len(batch.payloads) + sum(map(len, batch.payloads))
+    if expires_us is not None:
+        batch.expiries = dict.fromkeys(range(len(batch.payloads)), expires_us)
+        batch.size += EXPIRY_BYTES * len(batch.payloads)
+    return batch
 
 
 @contextmanager

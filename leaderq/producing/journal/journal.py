@@ -22,22 +22,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from leaderq.errors import (
-    JournalClosed,
-    JournalFailed,
-    JournalFull,
-    JournalRecordTooLarge,
-    JournalSlow,
-    WouldDeadlock,
-)
+from leaderq.errors import JournalClosed, JournalFull, JournalRecordTooLarge, JournalSlow, WouldDeadlock
 from leaderq.producing.journal.acknowledging import Acknowledging
-from leaderq.producing.journal.batch import Batch, OnDurable
+from leaderq.producing.journal.batch import Batch, Bytes, OnDurable, batch_of
 from leaderq.producing.journal.committer import GROUP_BYTES, WAITING_BYTES, Committer, outcome
 from leaderq.producing.journal.counters import Counters
 from leaderq.producing.journal.disk import Disk
@@ -51,9 +43,9 @@ from leaderq.producing.journal.record import EXPIRY_BYTES, HEAD_BYTES
 from leaderq.producing.journal.report import Damage
 from leaderq.producing.journal.segment_header import HEADER_BYTES
 from leaderq.producing.journal.store import Store
+from leaderq.producing.journal.translation import translated
 
 WAIT_S: Final = 30.0
-Bytes = bytes | bytearray | memoryview
 
 
 class Journal:
@@ -103,12 +95,12 @@ class Journal:
         self._closed = False
         self._closing = threading.Lock()
         self._disk = disk or Disk()
-        with self._translated("opened"):
+        with translated(self.directory, "opened"):
             self._lock, first = opened(self._disk, self.directory)
         self._shelf, self.report = first.shelf, first.report
         self.counters.corrupt = sum(damage.lost for damage in self.report.damages)
         try:
-            with self._translated("opened"):
+            with translated(self.directory, "opened"):
                 self._set_up(first, on_expired)
         except BaseException:
             self._lock.release()
@@ -203,7 +195,7 @@ class Journal:
         :raises JournalSlow: no room came in time; nothing was stored.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
-        data = payload if type(payload) is bytes else bytes(payload)
+        data = payload if type(payload) is bytes else bytes(memoryview(payload))
         size, expires_us = HEADER_BYTES + HEAD_BYTES + len(data), None
         if ttl_s is not None or self._ttl_s is not None:
             size, expires_us = size + EXPIRY_BYTES, self._expires_us(ttl_s)
@@ -230,7 +222,7 @@ class Journal:
         :raises JournalSlow: not in time.
         """
         self._through(Batch(sync=True), timeout_s)
-        with self._translated("saved"):
+        with translated(self.directory, "saved"):
             self._keeper.save()
 
     def read(self, after_id: int = 0, *, max_items: int = 1000, max_bytes: int = 1 << 20) -> list[Entry]:
@@ -242,7 +234,7 @@ class Journal:
         """
         self._refuse_if_closed()
         while True:
-            with self._translated("read"):
+            with translated(self.directory, "read"):
                 raws = self._reader.read(after_id, max_items=max_items, max_bytes=max_bytes)
             now_s = self._clock()
             entries = [entry_of(raw) for raw in raws]
@@ -293,7 +285,7 @@ class Journal:
             taken = self._shelf.bytes_used + self._committer.waiting_bytes + HEADER_BYTES
         rooms = [] if self._max_bytes is None else [self._max_bytes - taken]
         if self._reserve_bytes:
-            with self._translated("looked at"):
+            with translated(self.directory, "looked at"):
                 rooms.append(self._disk.free_bytes(self.directory) - self._reserve_bytes)
         return max(0, min(rooms)) if rooms else None
 
@@ -330,7 +322,7 @@ class Journal:
             last = Batch(sync=True)
             self._store.store(last)
             try:
-                with self._translated("saved"):
+                with translated(self.directory, "saved"):
                     self._keeper.tidy()
                     self._keeper.save(clean=last.error is None)
             finally:
@@ -350,12 +342,8 @@ class Journal:
         self.close()
 
     def _batch(self, payloads: Iterable[Bytes], ttl_s: float | None) -> Batch:
-        batch = Batch()
-        batch.payloads = [payload if type(payload) is bytes else bytes(payload) for payload in payloads]
-        batch.size = HEADER_BYTES + HEAD_BYTES * len(batch.payloads) + sum(map(len, batch.payloads))
-        if ttl_s is not None or self._ttl_s is not None:
-            batch.expiries = dict.fromkeys(range(len(batch.payloads)), self._expires_us(ttl_s))
-            batch.size += EXPIRY_BYTES * len(batch.payloads)
+        has_ttl = ttl_s is not None or self._ttl_s is not None
+        batch = batch_of(payloads, self._expires_us(ttl_s) if has_ttl else None)
         if batch.size > self._segment_bytes:
             raise JournalRecordTooLarge(size=batch.size, limit=self._segment_bytes)
         return batch
@@ -409,10 +397,3 @@ class Journal:
     def _with_pen(self) -> None:
         self._store.sync()
         self._acks.with_pen()
-
-    @contextmanager
-    def _translated(self, done: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            raise JournalFailed(f"journal {str(self.directory)!r} could not be {done}: {exc}") from exc

@@ -53,6 +53,10 @@ def test_append_many_gives_consecutive_ids_and_takes_any_bytes(place):
         assert journal.append_many([b"a", bytearray(b"b"), memoryview(b"c")]) == range(1, 4)
         assert journal.append_many([]) == range(0)
         assert payloads(journal) == [b"a", b"b", b"c"]
+        for wrong in (5, "text", [1, 2], None):
+            for append in (journal.append, journal.append_soon):
+                with pytest.raises(TypeError):
+                    append(wrong)
 
 
 def test_records_that_join_the_batch_of_another_are_counted_by_neither(place):
