@@ -357,6 +357,20 @@ class TestOverflow:
         assert tail and tail.value == 10
         assert late.outcome is Outcome.BLOCK and late.value == 100
 
+    def test_if_another_newcomer_merges_meanwhile_nothing_of_it_is_lost(self):
+        def merge(waiting: set[int], new: set[int]) -> set[int]:
+            if new == {100} and not merges:
+                coordinator.offer("k", print, {10})
+            merges.append(new)
+            return waiting | new
+
+        merges: list[set[int]] = []
+        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=merge)
+        coordinator.offer("k", print, {0})
+        tail = coordinator.offer("k", print, {1})
+        coordinator.offer("k", print, {100})
+        assert tail.value == {1, 10, 100} and merges[0] == {10}
+
 
 class TestIdleKeys:
     def test_a_key_is_forgotten_as_soon_as_nobody_works_on_it(self):

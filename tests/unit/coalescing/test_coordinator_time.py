@@ -180,19 +180,40 @@ class TestDebounce:
 
 
 class TestTimekeeper:
-    def test_keys_are_looked_at_in_the_order_of_their_times_and_again_when_they_say_so(self):
+    def test_keys_are_looked_at_in_the_order_of_their_times(self):
+        seen, gate = [], threading.Event()
+
+        def tend(key: str) -> None:
+            gate.wait(30)
+            seen.append(key)
+
+        timekeeper = Timekeeper(lambda: 0.0, tend)
+        for due_s, key in ((-9.0, "first"), (-1.0, "late"), (-2.0, "early")):
+            timekeeper.watch(due_s, key)
+        gate.set()
+        eventually(lambda: seen == ["first", "early", "late"])
+        timekeeper.stop()
+
+    def test_a_key_is_looked_at_again_when_that_says_so(self):
         seen = []
 
         def tend(key: str) -> float | None:
             seen.append(key)
-            return clock() + 0.02 if seen.count(key) < 2 else None
+            return -1.0 if len(seen) < 3 else None
 
-        clock = __import__("time").monotonic
-        timekeeper = Timekeeper(clock, tend)
-        timekeeper.watch(clock() + 0.05, "late")
-        timekeeper.watch(clock() + 0.01, "early")
-        eventually(lambda: len(seen) == 4)
-        assert seen[0] == "early"
+        timekeeper = Timekeeper(lambda: 0.0, tend)
+        timekeeper.watch(0.0, "k")
+        eventually(lambda: seen == ["k"] * 3)
+        timekeeper.stop()
+
+    def test_a_key_that_is_due_sooner_is_not_held_up_by_one_that_is_due_later(self):
+        seen = []
+        timekeeper = Timekeeper(lambda: 0.0, seen.append)
+        timekeeper.watch(1e6, "late")
+        timekeeper.watch(1e5, "a little sooner")
+        eventually(lambda: timekeeper._changed._waiters)  # it sleeps
+        timekeeper.watch(0.0, "now")
+        eventually(lambda: seen == ["now"])
         timekeeper.stop()
 
     def test_its_thread_is_there_only_while_something_is_awaited(self):
