@@ -251,6 +251,10 @@ class Stock:
             lost, waiters = self.unread.leave()
             for entry in lost:
                 self.give_up(self.unread.took_out(entry), Reason.JOURNAL, None)
+            for entry in list(self.memory):
+                if not entry.is_journaled:  # the disk refused it a moment ago
+                    self.memory.remove(entry)
+                    self.give_up(entry, Reason.JOURNAL, None)
             waiters += [entry.waiter for entry in self.memory if entry.waiter is not None]
         kept = ProducerClosed("closed before it was confirmed; the request is in the journal, and is sent from there")
         for waiter in waiters:

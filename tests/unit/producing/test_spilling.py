@@ -301,6 +301,27 @@ def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
         one.close()
 
 
+def test_what_a_full_disk_refuses_at_the_close_is_dropped_and_told(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    lost: list[Lost] = []
+    disk = FullDisk()
+    sink.now(is_away)
+    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
+        one = producer(journal=journal, dropped_listener=lost.append)
+        futures = [one.submit(number) for number in range(20)]
+        disk.is_full = True
+        one.close(0.01)
+        disk.is_full = False
+        balance = one.snapshot().balance
+        assert balance.dropped == {"not written to the journal": 20}
+        assert balance.pending == journal.depth == 0
+        assert [each.request for each in lost] == list(range(20))
+        for future in futures:
+            with pytest.raises(RequestGivenUp):
+                future.result(1)
+
+
 def test_a_request_larger_than_a_segment_is_refused_while_spilling(
     producer: Make, sink: ScriptedSink, tmp_path: Path
 ) -> None:
