@@ -260,11 +260,16 @@ def test_those_who_wait_are_told_when_all_is_closed():
     asyncio.run(main())
 
 
-def test_a_debounced_task_waits_without_a_thread_of_its_own():
+def test_of_debounced_tasks_one_runs_once_it_is_quiet():
     async def main() -> None:
-        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(debounce=Debounce(0.02, 0.1))
-        tokens = await asyncio.gather(*(coordinator.enqueue("k") for _ in range(20)))
-        assert sum(map(bool, tokens)) == 1
+        now = [0.0]
+        shared: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(1, 5), clock=lambda: now[0], background=False)
+        coordinator = AsyncQueueCoordinator(shared)
+        tasks = [asyncio.create_task(coordinator.enqueue("k")) for _ in range(20)]
+        await until(lambda: shared.counters().counts.declined == 19)
+        now[0] = 1.0
+        shared.sweep()
+        assert sum(map(bool, await asyncio.gather(*tasks))) == 1
 
     asyncio.run(main())
 
