@@ -515,3 +515,14 @@ class TestFinalizers:
             del generator
         assert coordinator.state("k") is State.PROCESS
         assert coordinator.try_enqueue("k")
+
+    def test_a_scope_whose_exit_was_never_reached_gives_its_key_back_and_no_other_has_a_finalizer(self):
+        coordinator: QueueCoordinator[str] = QueueCoordinator()
+        scope = coordinator.hold("k")
+        assert scope.__enter__() and hasattr(scope, "__del__")
+        del scope
+        assert coordinator.state("k") is State.INIT
+        scope = coordinator.hold("k")
+        with scope:
+            pass
+        assert not hasattr(scope, "__del__")
