@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from queue import SimpleQueue
+
 import pytest
 from held import WAIT_S, Held, Told
 
@@ -135,3 +138,39 @@ def test_the_marks_by_which_the_age_is_known_stay_few(clock: Clock) -> None:
         clock.at_s += 0.01
         queue._account.begin(taken, account.NO_TURNS, 1, was_idle=False)
     assert len(marks) < 1500
+
+
+def test_the_age_is_never_less_than_the_truth_and_hardly_more(clock: Clock) -> None:
+    """Ten come in where five are taken, with the writer looking up each tenth of a second."""
+    line: SimpleQueue[float] = SimpleQueue()
+    figures = account.Account(line)
+    came_s: list[float] = []
+    for look in range(400):
+        for _ in range(10):
+            came_s.append(clock.at_s)
+            line.put(clock.at_s)
+        for _ in range(5):
+            line.get()
+        figures.begin(5 * (look + 1), account.NO_TURNS, 1, was_idle=False)
+        clock.at_s += 0.1
+        truth_s = clock.at_s - came_s[5 * (look + 1)]
+        assert truth_s - 1e-6 <= figures.oldest_age_s() <= truth_s * 1.02 + 0.21
+
+
+def test_of_a_chunk_of_tickets_the_next_is_in_hand_when_one_has_ended() -> None:
+    steps = threading.Semaphore(0)
+    begun: list[str] = []
+
+    def stepwise(letter: str) -> None:
+        begun.append(letter)
+        assert steps.acquire(timeout=WAIT_S)
+
+    with SingularUpdateQueue(stepwise) as queue:
+        tickets = [queue.submit(letter) for letter in "abcd"]
+        for number, ticket in enumerate(tickets[:-1], 1):
+            steps.release()
+            ticket.result(WAIT_S)
+            eventually(lambda number=number: len(begun) == number + 1)
+            stats = queue.stats()
+            assert (stats.accepted, stats.depth, stats.in_hand, stats.applied) == (4, 3 - number, 1, number)
+        steps.release()
