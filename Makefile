@@ -28,15 +28,17 @@ unit: $(READY)
 faults: $(READY)
 	@LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest tests/faults
 
+# The peers that some of them are measured beside come with the extra "bench".
 bench: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@$(BIN)/python benchmarks/failover.py
 	@$(BIN)/python benchmarks/drain.py
 	@$(BIN)/python benchmarks/drain.py --transactions
 	@$(BIN)/python benchmarks/queues.py
-
-# The demo cluster on a Docker engine, every plug pulled. STANDINS=1 builds stand-ins where the official images cannot be pulled.
-smoke: $(READY)
-	@$(BIN)/python tests/containers/smoke.py $(if $(filter 1,$(STANDINS)),--standins)
+	@$(BIN)/python benchmarks/coalescing.py
+	@$(BIN)/python benchmarks/singular.py
+	@$(BIN)/python benchmarks/journal.py
+	@$(BIN)/python benchmarks/producing.py
 
 servers: $(READY)
 	@$(BIN)/leaderq servers up
