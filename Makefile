@@ -40,6 +40,10 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/journal.py
 	@$(BIN)/python benchmarks/producing.py
 
+# The demo cluster on a Docker engine, every plug pulled. STANDINS=1 builds stand-ins where the official images cannot be pulled.
+smoke: $(READY)
+	@$(BIN)/python tests/containers/smoke.py $(if $(filter 1,$(STANDINS)),--standins)
+
 servers: $(READY)
 	@$(BIN)/leaderq servers up
 

@@ -45,6 +45,7 @@ VERBS = [
     "servers",
     "version",
 ]
+OWN_SETTINGS = ("LEADERQ_ANALYZE_", "LEADERQ_DEAD_", "LEADERQ_JOURNAL_", "LEADERQ_QUEUE_")
 GROUPS = {"dead", "queue", "journal", "config", "servers"}
 LEAVES = [
     *(verb for verb in VERBS if verb not in GROUPS),
@@ -125,7 +126,7 @@ def test_every_option_has_a_variable_and_its_help_shows_it():
                 assert shown, f"{path} {option.opts[0]}"
                 variable = shown[1]
                 known = variable.removeprefix("LEADERQ_").lower() in known_keys() or variable in FOREIGN_VARIABLES
-                assert known or " demo" in path or variable.startswith(("LEADERQ_ANALYZE_", "LEADERQ_DEAD_", "LEADERQ_JOURNAL_", "LEADERQ_QUEUE_")), (
+                assert known or " demo" in path or variable.startswith(OWN_SETTINGS), (
                     f"{variable} of {path} would be taken for a misspelt setting"
                 )
 
