@@ -257,7 +257,9 @@ class QueueFull(LeaderqError):
     def __init__(self, name: str, *, capacity: int, waited_s: float) -> None:
         self.capacity = capacity
         self.waited_s = waited_s
-        super().__init__(f"queue {name!r} is full ({capacity} requests); no room within {waited_s:g} s, the request was not taken")
+        super().__init__(
+            f"queue {name!r} is full ({capacity} requests); no room within {waited_s:g} s, the request was not taken"
+        )
 
 
 class DeadlineExceeded(LeaderqError):
@@ -265,7 +267,9 @@ class DeadlineExceeded(LeaderqError):
 
     def __init__(self, name: str, *, late_s: float) -> None:
         self.late_s = late_s
-        super().__init__(f"the request was not begun in queue {name!r} by its deadline (noticed {late_s:.3f} s late); it will not be")
+        super().__init__(
+            f"the request was not begun in queue {name!r} by its deadline (noticed {late_s:.3f} s late); it will not be"
+        )
 
 
 class RequestCancelled(LeaderqError):
@@ -335,4 +339,6 @@ class JournalRecordTooLarge(LeaderqError):
     def __init__(self, *, size: int, limit: int) -> None:
         self.size = size
         self.limit = limit
-        super().__init__(f"{size} bytes were to be appended at once, and a segment takes {limit}; raise segment_bytes, or append in pieces")
+        super().__init__(
+            f"{size} bytes were to be appended at once, and a segment takes {limit}; raise segment_bytes, or append in pieces"
+        )
