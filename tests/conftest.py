@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
@@ -16,6 +18,18 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell without job control lets what it starts in the background ignore Ctrl-C, and so would all that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_found() -> Iterator[None]:
+    """A verb that is run in this process sets up its logging, which would stay for the tests after it."""
+    root, names = logging.getLogger(), ("kazoo", "kafka", "leaderq.zookeeper.session")
+    handlers, levels = list(root.handlers), {name: logging.getLogger(name).level for name in ("", *names)}
+    yield
+    logging.captureWarnings(False)
+    root.handlers[:] = handlers
+    for name, level in levels.items():
+        logging.getLogger(name or None).setLevel(level)
 
 
 @pytest.fixture(autouse=True)

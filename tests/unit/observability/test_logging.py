@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +47,6 @@ SAMPLES: dict[str, Any] = {
     "partitions": {"t-0": 4},
 }
 KINDS = [kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event) and kind is not Event]
-
-
-@pytest.fixture(autouse=True)
-def _undone() -> Iterator[None]:
-    root = logging.getLogger()
-    before = root.level, list(root.handlers)
-    levels = {name: logging.getLogger(name).level for name in ("kazoo", "kafka")}
-    yield
-    logging.captureWarnings(False)
-    root.setLevel(before[0])
-    root.handlers[:] = before[1]
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
 
 
 def sample(kind: type[Event]) -> Event:
