@@ -58,7 +58,9 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
     thread.start()
     leader.run_until(lambda: restarted.is_set() and len(leader.career.seen) >= 600, within_s=120)
     thread.join()
-    assert sorted(leader.career.values(), key=int) == values
+    handled = leader.career.values()
+    # A transaction that the broker had to give up is done again from its first record; nobody sees what it had produced.
+    assert sorted(set(handled) if offsets == "transaction" else handled, key=int) == values
     ends = end_offsets(kafka_broker.address, four_partitions)
     leader.run_until(lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends)
 
