@@ -1,7 +1,7 @@
 """What becomes of records once they are stored: acknowledged, expired, or lost. Each is counted once.
 
-Has segments deleted when all in them is done with. The segment that is being written is closed for that when half of it is used, or
-when the journal was full: else what was acknowledged in it would take room for ever.
+Has segments deleted when all in them is done with. The segment that is being written is closed for that when half of it is
+used, or when the journal was full: else what was acknowledged in it would take room for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("leaderq.producing.journal")
 
 
 class Acknowledging:
-    """``large_bytes``: from which size on the current segment is closed when all in it is done with. Takes the gate itself."""
+    """``large_bytes``: from which size on the current segment is closed when all in it is done with. Takes the gate."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ log = logging.getLogger("leaderq.producing.journal")
 
 Bytes = bytes | bytearray | memoryview
 OnDurable = Callable[["int | None", "Exception | None"], object]
-"""Called with the id of a record that is as durable as the policy says, or with ``None`` and the error for which it is not stored."""
+"""Called with the id of a record once it is as durable as the policy says, or with ``None`` and why it is not stored."""
 
 
 class Batch:

@@ -1,9 +1,9 @@
 """Group commit: whatever arrives while a write is under way is written together by the next.
 
-One writes at a time: who holds the *pen*. A caller of ``append`` that finds it free writes its own record itself, so a lone caller
-pays for no change of threads (but not in the main thread, see :meth:`Committer.write`). Everyone else joins the batch that waits and
-is told; when the pen is put down with something waiting, the writer's thread takes it. So records are stored in the order in which they
-were accepted, whoever writes them.
+One writes at a time: who holds the *pen*. A caller of ``append`` that finds it free writes its own record itself, so a lone
+caller pays for no change of threads (but not in the main thread, see :meth:`Committer.write`). Everyone else joins the batch
+that waits and is told; when the pen is put down with something waiting, the writer's thread takes it. So records are stored
+in the order in which they were accepted, whoever writes them.
 
 Failures: a batch is stored as a whole or, as far as anybody is told, not at all; the next one is tried afresh.
 """
@@ -39,8 +39,8 @@ class Pen(Enum):
 class Committer:
     """Takes batches in order and has each written by ``store`` (which sets what became of it, and raises nothing).
 
-    ``settle(batch)`` is called under the gate when it is written; ``chores`` now and then by the thread, and when kicked; ``with_pen`` by
-    the thread while nobody writes, every so many seconds if that is given, and when wanted.
+    ``settle(batch)`` is called under the gate when it is written; ``chores`` now and then by the thread, and when kicked;
+    ``with_pen`` by the thread while nobody writes, every so many seconds if that is given, and when wanted.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class Committer:
     def write(self, batch: Batch) -> bool:
         """Under the gate: take the pen for this batch of one's own; ``False`` if it must join the line.
 
-        The main thread never gets it: there a signal (Ctrl-C) can raise anywhere, also between a write and what has to follow it.
+        The main thread never gets it: there a signal (Ctrl-C) can raise anywhere, also between a write and what has to
+        follow it.
         """
         if self._pen is not Pen.FREE or self._thread_wants_pen or threading.get_ident() == threading.main_thread().ident:
             return False
@@ -98,12 +99,12 @@ class Committer:
         self._line.append(batch)
         self.waiting_bytes += batch.size
         if self._pen is Pen.FREE:
-            # One step, for it may be the main thread: whatever a signal prevents from here on, the thread sees it when it wakes by itself.
+            # One step, for it may be the main thread: what a signal prevents now the thread sees when it wakes.
             self._pen = Pen.THREAD
             self._work.notify()
 
     def join(self, payload: bytes, size: int, expires_us: int | None) -> tuple[Batch, int]:
-        """Under the gate: have a record written with the batch that waits, or with a new one; gives it, and the record's position."""
+        """Under the gate: have a record written with the batch that waits, or a new one; gives that, and its position."""
         batch = self._line[-1] if self._line else None
         if batch is None or batch.sync or batch.size + size > self._group_bytes:
             batch = Batch()
@@ -124,7 +125,7 @@ class Committer:
         return self.waiting_bytes > WAITING_BYTES
 
     def await_room(self, give_up_s: float) -> bool:
-        """Under the gate, which is let go meanwhile: until less waits to be written; ``False`` if it did not happen in time."""
+        """Under the gate, let go meanwhile: wait until less is to be written; ``False`` if that did not happen in time."""
         while self.is_crowded:
             left_s = give_up_s - time.monotonic()
             if left_s <= 0:
@@ -198,7 +199,7 @@ class Committer:
             return True
 
     def _write_line(self, until: float) -> None:
-        """With the pen, if the thread has it: write what waits and put the pen down; keep it if something else is to be done first."""
+        """With the pen, if the thread has it: write what waits and put it down; keep it if something else comes first."""
         while self._pen is Pen.THREAD:
             with self._gate:
                 if not self._line:

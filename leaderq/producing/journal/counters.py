@@ -23,7 +23,7 @@ class Counters:
     failed_writes: int = 0
     failed_syncs: int = 0
     exposed: int = 0
-    """Records accepted under a policy other than ``EVERY_ITEM`` whose later sync failed: readable, but perhaps not on the disk."""
+    """Records accepted under a policy other than ``EVERY_ITEM`` whose later sync failed: readable, perhaps not on disk."""
     refused_full: int = 0
     expired: int = 0
     corrupt: int = 0

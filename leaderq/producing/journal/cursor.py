@@ -1,8 +1,9 @@
 """What a journal remembers beside its segments: which records are done with, and which ids may have been given out.
 
-Pure, but for :class:`CursorFile`. Two files are written in turn, each with a sequence number and a checksum of the whole: a write
-torn by a crash spoils one, and the other is one save older. Two files rather than two slots of one: the marks have no largest size,
-and a slot may grow without moving the other. Each begins with room allotted, so that a full disk does not stop the saving that frees it.
+Pure, but for :class:`CursorFile`. Two files are written in turn, each with a sequence number and a checksum of the whole: a
+write torn by a crash spoils one, and the other is one save older. Two files rather than two slots of one: the marks have no
+largest size, and a slot may grow without moving the other. Each begins with room allotted, so that a full disk does not stop
+the saving that frees it.
 
 ::
 
@@ -10,8 +11,8 @@ and a slot may grow without moving the other. Each begins with room allotted, so
     body: next id u64 | reserved u64 | clean u8 | boot id 16 | segments u32 | segments x
           (first id u64 | records u64 | bytes u64 | front u64 | damaged u8 | bytes of bits u32 | bits)
 
-Up to ``reserved`` ids may have been given out for records that were not yet forced to the disk. After the *host* crashed (the boot id
-differs) ids go on behind it, so that none is given twice. It is 0 when every item is synced before its id is told.
+Up to ``reserved`` ids may have been given out for records that were not yet forced to the disk. After the *host* crashed
+(the boot id differs) ids go on behind it, so that none is given twice. It is 0 if each item is synced before its id is told.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One opener at a time for a journal's directory.
 
-A lock of the kernel on the file ``lock``: gone with the process that holds it, however that ends, so no stale one is ever found. A forked
-child inherits the descriptor, and would keep the lock after its parent's death: it closes it right after the fork.
+A lock of the kernel on the file ``lock``: gone with the process that holds it, however that ends, so no stale one is ever
+found. A forked child inherits the descriptor, and would keep the lock after its parent's death: it closes it at once.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ class DirectoryLock:
 
     def release(self) -> None:
         """Let others open the directory. May be called twice."""
-        if self._fd >= 0:
-            self._close()
-        self.is_held = False
+        try:
+            if self._fd >= 0:
+                self._close()
+        finally:
+            self.is_held = False
 
     def _close(self) -> None:
         os.close(self._fd)
@@ -81,7 +83,10 @@ def is_locked(directory: Path) -> bool:
 
 def _let_go_in_child() -> None:
     for lock in list(_held):
-        lock.release()
+        try:
+            lock.release()
+        except OSError:
+            continue  # the parent was just closing it; this one is not held any more either
 
 
 os.register_at_fork(after_in_child=_let_go_in_child)

@@ -1,7 +1,7 @@
-"""Looks into a journal from outside: changes nothing and takes no lock, so it may be done beside the process that has it open.
+"""Looks into a journal from outside: changes nothing and takes no lock, so also beside the process that has it open.
 
-Beside such a process what is seen is half a second old at most as to acknowledgements, and its last record may be under way. A segment
-that is deleted while it is looked at is left out.
+Beside such a process what is seen is half a second old at most as to acknowledgements, and its last record may be under way.
+A segment that is deleted while it is looked at is left out.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _spoilt(file: SegmentFile, scanned: Scanned, complete: tuple[int, int] | Non
 
 
 def entries(directory: str | Path, *, after_id: int = 0, done_too: bool = False, bad_too: bool = False) -> Iterator[Entry]:
-    """The records that are not done with, in order: those of the segments, and with ``bad_too`` those of the files set aside.
+    """The records that are not done with, in order: of the segments, and with ``bad_too`` of the files set aside.
 
     ``done_too``: also those that are done with and still there. What cannot be read is left out.
 

@@ -1,21 +1,23 @@
 """A journal on disk: what ``append`` has returned for is there after a crash, in order, until it is acknowledged.
 
-Who is authoritative: the segment files for what was appended, the cursor for what was acknowledged. Everything else is recomputed from
-them when the journal is opened.
+Who is authoritative: the segment files for what was appended, the cursor for what was acknowledged. Everything else is
+recomputed from them when the journal is opened.
 
 States: open; closing (nothing is accepted, what waits is written); closed.
 
-=============================  =====================================================================================================
+=============================  ==============================================================================================
 what fails                     what happens
-=============================  =====================================================================================================
-the process dies               nothing accepted is lost, whatever the policy; acknowledgements of the last half second may be, so those
-                               records come again
-the host dies                  what the policy allows is lost (``EVERY_ITEM``: nothing); ids go on behind all that were given out
-a write, a full disk           the caller is told, the file is cut back to its last whole record, later appends work when there is room
+=============================  ==============================================================================================
+the process dies               nothing accepted is lost, whatever the policy; acknowledgements of the last half second
+                               may be, so those records come again
+the host dies                  what the policy allows is lost (``EVERY_ITEM``: nothing); ids go on behind all given out
+a write, a full disk           the caller is told, the file is cut back to its last whole record, later appends work
+                               once there is room
 a sync                         the caller is told, the record cut off, the file never used again (see ``store``)
-a record is spoilt             it is reported and counted, what follows is read, its segment is kept as ``*.bad`` (see ``recovery``)
+a record is spoilt             it is reported and counted, what follows is read, its segment is kept as ``*.bad`` (see
+                               ``recovery``)
 somebody else has it open      ``JournalLocked``
-=============================  =====================================================================================================
+=============================  ==============================================================================================
 """
 
 from __future__ import annotations
@@ -28,22 +30,19 @@ from types import TracebackType
 from typing import Final
 
 from leaderq.errors import JournalClosed, JournalFull, JournalRecordTooLarge, JournalSlow, WouldDeadlock
-from leaderq.producing.journal.acknowledging import Acknowledging
 from leaderq.producing.journal.batch import Batch, Bytes, OnDurable, batch_of
-from leaderq.producing.journal.committer import GROUP_BYTES, WAITING_BYTES, Committer, outcome
+from leaderq.producing.journal.committer import WAITING_BYTES, outcome
 from leaderq.producing.journal.counters import Counters
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.entry import Entry, entry_of
-from leaderq.producing.journal.keeper import Keeper
 from leaderq.producing.journal.limits import SEGMENT_BYTES, allotment, fitting_segment_bytes
 from leaderq.producing.journal.opening import First, opened
-from leaderq.producing.journal.policy import EVERY_ITEM, Interval, Policy
-from leaderq.producing.journal.reader import Reader
+from leaderq.producing.journal.policy import EVERY_ITEM, Policy
 from leaderq.producing.journal.record import EXPIRY_BYTES, HEAD_BYTES
 from leaderq.producing.journal.report import Damage
 from leaderq.producing.journal.segment_header import HEADER_BYTES
-from leaderq.producing.journal.store import Store
 from leaderq.producing.journal.translation import translated
+from leaderq.producing.journal.wiring import Wiring
 
 WAIT_S: Final = 30.0
 
@@ -53,16 +52,17 @@ class Journal:
 
     Opening it recovers whatever is in ``directory`` (made if it is not there); :attr:`report` tells what was found.
 
-    ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: what the segment files may take in all, files set
-    aside not counted; ``reserve_bytes``: what must stay free on the file system. ``ttl_s``: after how long a record expires unless
-    ``append`` says otherwise. ``clock``: seconds of the epoch. ``on_expired`` gets each expired record, once, from the thread that reads.
+    ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: what the segment files may take in all,
+    files set aside not counted; ``reserve_bytes``: what must stay free on the file system. ``ttl_s``: after how long a
+    record expires unless ``append`` says otherwise. ``clock``: seconds of the epoch. ``on_expired`` gets each expired
+    record, once, from the thread that reads.
 
-    *Guarantees:* what :meth:`append` returned for is read after any crash the policy covers, after what was appended before it. Ids rise,
-    and none is given twice, not even after all was acknowledged and the process restarted. What cannot be read is reported and
-    counted, and keeps nothing else from being read. The cap holds at every moment.
+    *Guarantees:* what :meth:`append` returned for is read after any crash the policy covers, after what was appended before
+    it. Ids rise, and none is given twice, not even after all was acknowledged and the process restarted. What cannot be read
+    is reported and counted, and keeps nothing else from being read. The cap holds at every moment.
 
-    *Not guaranteed:* exactly once. An acknowledgement is on the disk within half a second, or when :meth:`flush` or :meth:`close`
-    returns; a crash before that gives the record out again.
+    *Not guaranteed:* exactly once. An acknowledgement is on the disk within half a second, or when :meth:`flush` or
+    :meth:`close` returns; a crash before that gives the record out again.
 
     :raises JournalLocked: the directory is open elsewhere.
     :raises JournalFailed: it cannot be read or written.
@@ -85,8 +85,8 @@ class Journal:
         self._segment_bytes = fitting_segment_bytes(
             segment_bytes, max_bytes=max_bytes, reserve_bytes=reserve_bytes, ttl_s=ttl_s
         )
-        self._allot_bytes = allotment(self._segment_bytes, is_durable=sync == EVERY_ITEM)
-        self._max_bytes = None if max_bytes is None else max_bytes - self._allot_bytes
+        allot_bytes = allotment(self._segment_bytes, is_durable=sync == EVERY_ITEM)
+        self._max_bytes = None if max_bytes is None else max_bytes - allot_bytes
         self._reserve_bytes, self._ttl_s, self._clock = reserve_bytes, ttl_s, clock
         self.directory = Path(directory)
         self.sync = sync
@@ -107,47 +107,23 @@ class Journal:
             raise
 
     def _set_up(self, first: First, on_expired: Callable[[Entry], object] | None) -> None:
-        gate, shelf, counters, disk = self._gate, self._shelf, self.counters, self._disk
-        self._keeper = Keeper(disk, self.directory, gate, shelf, counters, sequence=first.sequence)
-        self._store = Store(
-            disk,
+        parts = Wiring(
+            self._disk,
             self.directory,
-            gate,
-            shelf,
-            self._keeper,
-            counters,
-            policy=self.sync,
-            segment_bytes=self._segment_bytes,
-            reserve_bytes=self._reserve_bytes,
-            clock=self._clock,
-            next_id=first.next_id,
-            previous=first.previous,
-            stamp=first.stamp,
-            allot_bytes=self._allot_bytes,
+            self._gate,
+            self.counters,
+            first,
+            self.sync,
+            self._segment_bytes,
+            self._reserve_bytes,
+            self._clock,
+            on_expired,
         )
-        self._acks = Acknowledging(
-            gate,
-            shelf,
-            self._store,
-            counters,
-            large_bytes=self._segment_bytes // 2,
-            damages=self.report.damages,
-            on_expired=on_expired,
-        )
-        self._reader = Reader(disk, gate, shelf, self._acks.lose)
-        self._keeper.next_id = lambda: self._store.next_id
-        self._keeper.forget = self._reader.forget
-        self._store.begin(self._keeper)
-        self._committer = self._acks.committer = Committer(
-            gate,
-            store=self._store.store,
-            settle=self._store.settle,
-            chores=self._keeper.tidy,
-            with_pen=self._with_pen,
-            group_bytes=min(GROUP_BYTES, self._segment_bytes),
-            with_pen_every_s=self.sync.seconds if isinstance(self.sync, Interval) else None,
-        )
-        self._committer.start()
+        self._keeper = parts.keeper()
+        self._store = parts.store(self._keeper)
+        self._acks = parts.acknowledging(self._store)
+        self._reader = parts.reader(self._keeper, self._store, self._acks)
+        self._committer = parts.committer(self._keeper, self._store, self._acks)
 
     def append(self, payload: Bytes, *, ttl_s: float | None = None, timeout_s: float = WAIT_S) -> int:
         """Store one record; gives its id. When this returns it is as durable as the policy says.
@@ -187,14 +163,17 @@ class Journal:
     ) -> None:
         """Have one record stored in the background, in the order of the calls.
 
-        ``on_durable(id, error)`` is called once: with the id when the record is as durable as the policy says, or with ``None`` and
-        the error for which it is not stored. It is called in the writer's thread, and must neither take long nor call what waits for
-        the writer (``append``, ``flush``: these raise ``WouldDeadlock`` there). Waits only while 16 MiB are on their way to the disk.
+        ``on_durable(id, error)`` is called once: with the id when the record is as durable as the policy says, or with
+        ``None`` and the error for which it is not stored. It is called in the writer's thread, and must neither take long
+        nor call what waits for the writer (``append``, ``append_many``, ``flush``, ``close``: these raise ``WouldDeadlock``
+        there). Waits only while 16 MiB are on their way to the disk.
 
         :raises JournalFull: the cap is reached; other reasons are told to ``on_durable``.
         :raises JournalSlow: no room came in time; nothing was stored.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
+        if not self._lock.is_held:  # before the gate, see _refuse_if_closed
+            self._refuse_if_closed()
         data = payload if type(payload) is bytes else bytes(memoryview(payload))
         size, expires_us = HEADER_BYTES + HEAD_BYTES + len(data), None
         if ttl_s is not None or self._ttl_s is not None:
@@ -204,12 +183,7 @@ class Journal:
         committer = self._committer
         with self._gate:
             # The usual case without a call: this is what a producer does for each of its messages.
-            if (
-                self._closed
-                or self._max_bytes is not None
-                or committer.waiting_bytes > WAITING_BYTES
-                or not self._lock.is_held
-            ):
+            if self._closed or self._max_bytes is not None or committer.waiting_bytes > WAITING_BYTES:
                 self._admit(size, timeout_s)
             batch, position = committer.join(data, size - HEADER_BYTES, expires_us)
             if on_durable is not None:
@@ -221,12 +195,13 @@ class Journal:
         :raises JournalFailed: a sync failed, this one or one since the last flush.
         :raises JournalSlow: not in time.
         """
+        self._refuse_if_closed()
         self._through(Batch(sync=True), timeout_s)
         with translated(self.directory, "saved"):
             self._keeper.save()
 
     def read(self, after_id: int = 0, *, max_items: int = 1000, max_bytes: int = 1 << 20) -> list[Entry]:
-        """Records behind ``after_id`` that are not acknowledged, in order: at least one if there is any, as many as the limits allow.
+        """Unacknowledged records behind ``after_id``, in order: at least one if there is any, as many as the limits allow.
 
         What expired meanwhile is counted, given to ``on_expired`` and acknowledged instead.
 
@@ -280,7 +255,9 @@ class Journal:
 
     @property
     def room_bytes(self) -> int | None:
-        """How many more bytes the limits leave at present; ``None`` if there is neither a cap nor a reserve."""
+        """How many more bytes the limits leave at present; 0 once it is closed; ``None`` with no cap and no reserve."""
+        if self._closed or not self._lock.is_held:
+            return 0
         with self._gate:
             taken = self._shelf.bytes_used + self._committer.waiting_bytes + HEADER_BYTES
         rooms = [] if self._max_bytes is None else [self._max_bytes - taken]
@@ -296,9 +273,16 @@ class Journal:
 
     @property
     def oldest_age_s(self) -> float | None:
-        """Seconds since the oldest record that is not done with was appended; ``None`` if there is none."""
-        first = self.read(0, max_items=1)
-        return max(0.0, self._clock() - first[0].appended_at) if first else None
+        """Seconds since the oldest record that is not done with was appended; ``None`` if there is none.
+
+        Only looks: what has expired counts, as in :attr:`depth`, until :meth:`read` comes upon it; what is spoilt is passed.
+
+        :raises JournalClosed, JournalFailed: as :meth:`read`.
+        """
+        self._refuse_if_closed()
+        with translated(self.directory, "read"):
+            first = self._reader.oldest()
+        return max(0.0, self._clock() - entry_of(first).appended_at) if first else None
 
     @property
     def damages(self) -> Sequence[Damage]:
@@ -310,10 +294,14 @@ class Journal:
 
         :raises JournalSlow: the disk did not take it in time; the directory stays locked.
         :raises JournalFailed: a sync failed, see :meth:`flush`; the journal is closed all the same.
+        :raises WouldDeadlock: called by ``on_durable``, in the thread that has to end first; the journal stays open.
         """
+        if not self._is_ours():  # closed, or the journal of the process that this one was forked from
+            self._closed = True
+            return
+        self._refuse_to_wait_for_myself()  # before the lock, whose holder may be waiting for this thread
         with self._closing:
-            if not self._lock.is_held:  # closed, or the journal of the process that this one was forked from
-                self._closed = True
+            if not self._is_ours():  # closed by another thread meanwhile
                 return
             with self._gate:
                 self._closed = True
@@ -342,6 +330,7 @@ class Journal:
         self.close()
 
     def _batch(self, payloads: Iterable[Bytes], ttl_s: float | None) -> Batch:
+        self._refuse_if_closed()
         has_ttl = ttl_s is not None or self._ttl_s is not None
         batch = batch_of(payloads, self._expires_us(ttl_s) if has_ttl else None)
         if batch.size > self._segment_bytes:
@@ -382,18 +371,21 @@ class Journal:
             self.counters.refused_full += 1
             self._acks.press()
             raise JournalFull(
-                f"journal {str(self.directory)!r} takes {taken} bytes of the {self._max_bytes} it may, and {size} more were to be "
-                "stored; acknowledge what is done with, or raise max_bytes"
+                f"journal {str(self.directory)!r} takes {taken} bytes of the {self._max_bytes} it may, and {size} more were "
+                "to be stored; acknowledge what is done with, or raise max_bytes"
             )
 
     def _refuse_if_closed(self) -> None:
+        """Asked by every public call before it takes a lock, which in a forked child may be held for ever."""
         if self._closed or not self._lock.is_held:
             raise JournalClosed(f"journal {str(self.directory)!r} is closed, or was opened before this process was forked")
 
+    def _is_ours(self) -> bool:
+        return self._lock.is_held
+
     def _refuse_to_wait_for_myself(self) -> None:
         if self._committer.is_writer:
-            raise WouldDeadlock("a callback of the journal was about to wait for the journal's writer, which calls it")
-
-    def _with_pen(self) -> None:
-        self._store.sync()
-        self._acks.with_pen()
+            raise WouldDeadlock(
+                "a callback of the journal was about to wait for the journal's writer, which is the thread that calls it; "
+                "have another thread do that"
+            )

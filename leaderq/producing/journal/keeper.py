@@ -1,7 +1,8 @@
 """Saves the cursor, and lets go of segments that are done with: deletes the sound ones, sets aside the damaged ones.
 
-Order: a damaged segment is renamed, then the cursor is saved without it and without those to delete, then these are deleted. So after
-a crash at any point no record comes back that was done with when the cursor was saved, and a file that is missing was not deleted by us.
+Order: a damaged segment is renamed, then the cursor is saved without it and without those to delete, then these are deleted.
+So after a crash at any point no record comes back that was done with when the cursor was saved, and a file that is missing
+was not deleted by us.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Keeper:
         try:
             self.save(without=done)
         except OSError as error:
-            # On a full disk only deleting makes room. A crash before the save below reports as missing what was acknowledged.
+            # On a full disk only deleting makes room. After a crash before the save below what was acknowledged is missed.
             if not done or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
         for segment in done:

@@ -33,7 +33,7 @@ def fitting_segment_bytes(wanted: int, *, max_bytes: int | None, reserve_bytes: 
 
 
 def allotment(segment_bytes: int, *, is_durable: bool) -> int:
-    """How many bytes ahead of the last record a segment file is given, so that syncs of single records are quick; 0 for none.
+    """How many bytes ahead of the last record a segment file is given, so that syncs of single ones are quick; 0: none.
 
     It counts towards the cap.
     """

@@ -1,7 +1,7 @@
-"""Which records of a segment are done with (acknowledged, expired, or lost): a count from the front, and a bit for each behind it.
+"""Which records of a segment are done with (acknowledged, expired, lost): a count from the front, a bit for each behind.
 
-Pure. Takes an eighth of a byte for a record, and that only where acknowledgements came out of order. Numbers are positions in the
-segment, from 0.
+Pure. Takes an eighth of a byte for a record, and that only where acknowledgements came out of order. Numbers are positions
+in the segment, from 0.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """When a journal forces records to the disk.
 
-=============  ==========================================  =====================================================================
-policy         ``append`` returns when                     what a power cut can cost (a killed process costs nothing with any)
-=============  ==========================================  =====================================================================
-EVERY_ITEM     the record is on the disk                   nothing
-Every(n)       it is written, and fewer than ``n`` are     the last ``n - 1`` records
+=============  =========================================  ==================================================================
+policy         ``append`` returns when                    what a power cut can cost (a killed process: nothing with any)
+=============  =========================================  ==================================================================
+EVERY_ITEM     the record is on the disk                  nothing
+Every(n)       it is written, and fewer than ``n`` are    the last ``n - 1`` records
                not yet forced out
-Interval(s)    it is written                               the records of the last ``s`` seconds
-NO_SYNC        it is written                               what the system has not got round to; half a minute is common
-=============  ==========================================  =====================================================================
+Interval(s)    it is written                              the records of the last ``s`` seconds
+NO_SYNC        it is written                              what the system has not got round to; half a minute is common
+=============  =========================================  ==================================================================
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads committed records while others are written. What cannot be read is reported, marked as done with, and passed.
 
-Keeps the last run of records it parsed (half a mebibyte, or one record if that is larger), so that reading on in small steps parses nothing
-twice, and one file open.
+Keeps the last run of records it parsed (half a mebibyte, or one record if that is larger), so that reading on in small steps
+parses nothing twice, and one file open.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from leaderq.producing.journal.shelf import Shelf
 
 @dataclass
 class _Place:
-    """Where reading stands in a segment: ``records`` from ``first_id`` on were parsed last; they end at ``offset``, where ``next_id``
-    follows."""
+    """Where reading stands in a segment: ``records`` from ``first_id`` on were parsed last; they end at ``offset``, where
+    ``next_id`` follows."""
 
     segment: Segment
     next_id: int
@@ -47,7 +47,7 @@ class Reader:
         self._fd = -1
 
     def read(self, after_id: int, *, max_items: int, max_bytes: int) -> list[Raw]:
-        """Records behind ``after_id`` that are not done with: at least one if there is any, then as many as the limits allow.
+        """Records behind ``after_id`` that are not done with: at least one if there is any, as many as the limits allow.
 
         :raises OSError: the file system failed, other than by an input/output error in a segment.
         """
@@ -62,6 +62,41 @@ class Reader:
                         return found
                     found.append(raw)
         return found
+
+    def oldest(self) -> Raw | None:
+        """The first record that is not done with and can be read. Marks and reports nothing; reading stays where it is.
+
+        :raises OSError: as :meth:`read`.
+        """
+        with self._reading:
+            with self._gate:
+                there = [(one, one.last_id, one.size) for one in self._shelf.segments if one.open_records]
+            for segment, last_id, size in there:
+                if raw := self._first_open(segment, last_id, size):
+                    return raw
+        return None
+
+    def _first_open(self, segment: Segment, last_id: int, size: int) -> Raw | None:
+        with self._gate:
+            first_id = segment.first_id + segment.marks.front
+        place = self._place
+        near = place.records if place is not None and place.segment is segment and place.first_id <= first_id else []
+        if wanted := self._open_ones(segment, near):
+            return wanted[0]
+        next_id, start = segment.waypoint(first_id)
+        try:
+            fd = self._disk.open(segment.path)
+        except FileNotFoundError:
+            return None  # read tells why
+        try:
+            for found in scan(partial(self._disk.read, fd), Span(start, size, segment.salt, next_id, last_id)):
+                if isinstance(found, Run):
+                    segment.pass_by(found.first_id, found.start)
+                    if wanted := self._open_ones(segment, found.records):
+                        return wanted[0]
+        finally:
+            self._disk.close(fd)
+        return None
 
     def _some_from(self, position: int, most: int) -> list[Raw]:
         """The next records from this id on that are not done with, not more than ``most``; empty if there are none."""

@@ -4,10 +4,10 @@
 
     length u32 | crc32 u32 | id u64 | appended u64 (microseconds of the epoch) | flags u8, mark 3 bytes | payload
 
-All little-endian. The checksum covers everything but itself: it is started with ``salt ^ length`` and runs over what follows it.
-The salt is made of the segment's name, so that bytes of another segment, or of a journal kept as a payload in this one, are no
-records here. The mark lets a reader find the next record behind a spoilt one. With the flag :data:`EXPIRES` the payload begins with
-the instant of expiry, u64 microseconds of the epoch.
+All little-endian. The checksum covers everything but itself: it is started with ``salt ^ length`` and runs over what follows
+it. The salt is made of the segment's name, so that bytes of another segment, or of a journal kept as a payload in this one,
+are no records here. The mark lets a reader find the next record behind a spoilt one. With the flag :data:`EXPIRES` the
+payload begins with the instant of expiry, u64 microseconds of the epoch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXPIRY_BYTES: Final = _EXPIRY.size
 
 
 Raw = tuple[int, int, int, bytes, int]
-"""One record as it stands in a segment: id, appended (microseconds), flags, body, and the offset behind it from where the data began.
+"""One record as it stands in a segment: id, appended (microseconds), flags, body, and where in the data it ends.
 
 A plain tuple, since the garbage collector stops looking at these: with a class of its own it takes longer than all the rest.
 """
@@ -49,8 +49,8 @@ def opened_body(flags: int, body: bytes) -> tuple[bytes, int | None]:
 class Parsed:
     """The records at the beginning of some bytes; ``used`` of these they take.
 
-    What follows them is not a record if ``is_bad``, else the data ends there: within a record that takes ``needs`` bytes in all if
-    its length can be believed.
+    What follows them is not a record if ``is_bad``, else the data ends there: within a record that takes ``needs`` bytes in
+    all if its length can be believed.
     """
 
     records: list[Raw]
@@ -96,7 +96,8 @@ def _encode_expiring(
 def parse(data: bytes, *, salt: int, expected_id: int, limit: int, at: int = 0) -> Parsed:
     """The records from ``at`` on, as far as they are whole and in order.
 
-    ``expected_id`` is the least id the first may have, those after it follow without a gap; no record takes more than ``limit`` bytes.
+    ``expected_id`` is the least id the first may have, those after it follow without a gap; no record takes more than
+    ``limit`` bytes.
     """
     records: list[Raw] = []
     size, unpack = len(data), _HEAD.unpack_from

@@ -1,27 +1,28 @@
 """Opening a directory that a journal may have left in any state.
 
-Nothing is trusted, nothing is deleted but what was done with or was never accepted, and nothing keeps what follows it from being
-read. Each file that is not as it should be ends in exactly one of these:
+Nothing is trusted, nothing is deleted but what was done with or was never accepted, and nothing keeps what follows it from
+being read. Each file that is not as it should be ends in exactly one of these:
 
-=================================================  =================================================================================
+=================================================  ========================================================================
 found                                              done
-=================================================  =================================================================================
-last segment ends within a record (torn tail)      cut behind the last whole record; its bytes are kept as ``*.tail.bad`` if they could be
-                                                   a whole record spoilt later
-spoilt bytes with whole records behind them        these are read; the ids between are reported lost; the file becomes ``*.bad`` when the
-                                                   rest is done with
+=================================================  ========================================================================
+last segment ends within a record (torn tail)      cut behind the last whole record; its bytes are kept as ``*.tail.bad``
+                                                   if they could be a whole record spoilt later
+spoilt bytes with whole records behind them        these are read; the ids between are reported lost; the file becomes
+                                                   ``*.bad`` when the rest is done with
 complete segment shorter than it was               the same
 header spoilt                                      the same; the name says the first id
 header of a later version                          ``*.bad`` at once
-segment without a whole header (cut off while made)  removed: no record was ever in it
+segment cut off within its header when made        removed: no record was ever in it
 segment the cursor has, gone                       reported
 segment done with, whose deletion was interrupted  deleted
-one cursor slot spoilt                             the other is used: up to one save older, so some acknowledged records may come again
+one cursor slot spoilt                             the other is used: up to one save older, so some acknowledged records
+                                                   may come again
 both cursor slots spoilt                           all segments are read through, and all that is in them comes again
-=================================================  =================================================================================
+=================================================  ========================================================================
 
-Memory: half a mebibyte, or the largest record. Time: complete segments are not read, but for their headers; of the last, what was written
-since the cursor was saved. What is spoilt in complete segments is found when they are read.
+Memory: half a mebibyte, or the largest record. Time: complete segments are not read, but for their headers; of the last,
+what was written since the cursor was saved. What is spoilt in complete segments is found when they are read.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Recovery:
         return True
 
     def _was_whole(self, fd: int, start: int, torn: int) -> bool:
-        """Whether this may be a record that was whole once: it does not end within its length, nor in the zeros of an unfinished write."""
+        """Whether this may have been a whole record: it ends neither within its length nor in zeros of a broken write."""
         head = self.disk.read(fd, HEAD_BYTES, start)
         if torn < HEAD_BYTES:
             return False

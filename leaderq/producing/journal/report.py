@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Damage:
     """Something spoilt. What follows it was read all the same, and no byte of it was deleted.
 
-    ``file`` is the segment's name in the directory when it was found; it gets the ending ``.bad`` when what is sound in it is done with, or
-    at once if nothing is. ``lost_ids`` are the first and last id of records that cannot be read, ``None`` if no record was hurt, or
-    nobody knows which.
+    ``file`` is the segment's name in the directory when it was found; it gets the ending ``.bad`` when what is sound in it
+    is done with, or at once if nothing is. ``lost_ids`` are the first and last id of records that cannot be read, ``None``
+    if no record was hurt, or nobody knows which.
     """
 
     file: str

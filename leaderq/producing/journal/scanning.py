@@ -1,8 +1,8 @@
 """Goes through a segment's bytes with bounded memory, past whatever is spoilt.
 
-Gives runs of records, and the spans between them that hold none. The last span ends where the bytes do, so only its reader can say
-whether it is a torn tail. Behind a spoilt record the next one is found by its mark, confirmed by id and checksum: nothing spoilt
-keeps what follows from being read.
+Gives runs of records, and the spans between them that hold none. The last span ends where the bytes do, so only its reader
+can say whether it is a torn tail. Behind a spoilt record the next one is found by its mark, confirmed by id and checksum:
+nothing spoilt keeps what follows from being read.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Spoilt:
 
 @dataclass(frozen=True)
 class Span:
-    """Where to look: the bytes from ``start`` to ``end`` of the segment with this salt, whose next record has ``next_id`` or, if
-    there were spoilt ones, a later one up to ``last_id``."""
+    """Where to look: the bytes from ``start`` to ``end`` of the segment with this salt, whose next record has ``next_id``
+    or, if there were spoilt ones, a later one up to ``last_id``."""
 
     start: int
     end: int

@@ -1,7 +1,7 @@
 """One segment of a journal in memory: what may be read of it, and which of its records are done with.
 
-Ids within a segment follow each other without a gap, so a record's position is its id less the first. ``records`` and ``size`` count
-what is committed; the file may be longer (a write under way, or the rest of a failed one).
+Ids within a segment follow each other without a gap, so a record's position is its id less the first. ``records`` and
+``size`` count what is committed; the file may be longer (a write under way, or the rest of a failed one).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     magic 8 | version u16 | bytes of this header u16 | 0 u32 | first id u64 | previous: first id u64, records u64, bytes u64
     | created u64 (microseconds of the epoch) | crc32 of what stands before it u32
 
-What is said of the previous segment is said when that one is complete. So it need not be read to know how many records it holds, and
-one that was cut short later is known to be.
+What is said of the previous segment is said when that one is complete. So it need not be read to know how many records it
+holds, and one that was cut short later is known to be.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 What a failure does:
 
-* a write fails (no space, an error, a short write that cannot be gone on with): the file is cut back to its last whole record, the batch is
-  refused, the next one is tried afresh;
-* a sync fails: the batch is cut off and refused; the file is never written or synced again, for a second sync may succeed although the
-  first one lost the data; the next batch begins a new file. Records accepted before under a laxer policy and not yet synced stay
-  readable and are counted as ``exposed``; the next ``flush`` raises;
+* a write fails (no space, an error, a short write that cannot be gone on with): the file is cut back to its last whole
+  record, the batch is refused, the next one is tried afresh;
+* a sync fails: the batch is cut off and refused; the file is never written or synced again, for a second sync may succeed
+  although the first one lost the data; the next batch begins a new file. Records accepted before under a laxer policy and
+  not yet synced stay readable and are counted as ``exposed``; the next ``flush`` raises;
 * a new file cannot be made: the batch is refused.
 """
 
@@ -181,7 +181,7 @@ class Store:
             raise JournalFull(f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not for the journal")
 
     def _promise_ids(self, count: int) -> None:
-        """Before ids are told that may be lost with their records when the host crashes: write down how far they may have gone."""
+        """Before ids are told that may be lost with their records in a crash of the host: note how far they may go."""
         if self._policy == EVERY_ITEM or self.next_id + count <= self._keeper.reserved:
             return
         with self._gate:
@@ -210,7 +210,7 @@ class Store:
             self._shelf.add(segment)
 
     def begin(self, keeper: Keeper) -> None:
-        """What a journal begins with after opening: what is done with goes, the cursor is saved, there is a segment to write to.
+        """What follows opening: what is done with goes, the cursor is saved, there is a segment to write to.
 
         :raises OSError: it cannot be, for another reason than a full disk: that must not keep anybody from reading.
         """

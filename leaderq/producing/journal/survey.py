@@ -38,7 +38,7 @@ class SegmentFile:
 
 @dataclass(frozen=True)
 class Survey:
-    """What lies in a directory. ``complete`` are those of the segments whose records and bytes are known without reading them."""
+    """What lies in a directory. ``complete`` are the segments whose records and bytes are known unread."""
 
     files: list[SegmentFile]
     bad: list[Path]

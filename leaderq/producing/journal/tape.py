@@ -82,8 +82,9 @@ class Tape:
         self._allotted = max(self._allotted, self.end)
 
     def _allot(self) -> None:
-        """Fill what comes next with zeros: a sync of bytes written over need not write down the file's new size as well, and is twice as
-        quick. Behind the last record zeros are no record. Without room for them the records are written all the same.
+        """Fill what comes next with zeros: a sync of bytes written over need not write down the file's new size as well, and
+        is twice as quick. Behind the last record zeros are no record. Without room for them the records are written all the
+        same.
 
         :raises OSError: the sync failed; the file will not be used any more.
         """

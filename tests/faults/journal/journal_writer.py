@@ -1,7 +1,7 @@
 """A process that uses a journal from four threads until it is killed, and says on standard output what it was told.
 
-``a SERIAL ID``: thread ``a`` appended the record with this serial number, and was told that it is durable; ``done ID``: this record is
-about to be acknowledged. A line goes out in one write, so the one who kills the process reads whole lines.
+``a SERIAL ID``: thread ``a`` appended the record with this serial number, and was told that it is durable; ``done ID``: this
+record is about to be acknowledged. A line goes out in one write, so the one who kills the process reads whole lines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A process that writes to a journal is killed at random points: nothing it was told is stored is lost, and all is in order.
 
-``LEADERQ_TEST_FAULTS=1000`` (or what ``make faults`` gives) is the number of points; the ordinary run does fewer. The journal is the
-same from point to point, so crashes come upon what crashes left; every other time the next process is the first to open it again.
+``LEADERQ_TEST_FAULTS=1000`` (or what ``make faults`` gives) is the number of points; the ordinary run does fewer. The
+journal is the same from point to point, so crashes come upon what crashes left; every other time the next process is the
+first to open it again.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ def test_nothing_that_was_acknowledged_is_lost_whenever_the_process_is_killed(tm
             raise
     told = len(books.told)
     print(
-        f"{POINTS} kills, seed {SEED}: {told} acknowledged records, {books.checked} looked for, slowest opening {slowest_s:.3f} s"
+        f"{POINTS} kills, seed {SEED}: {told} acknowledged records, {books.checked} looked for, "
+        f"slowest opening {slowest_s:.3f} s"
     )
     assert told > POINTS

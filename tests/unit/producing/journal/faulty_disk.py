@@ -15,8 +15,8 @@ from leaderq.producing.journal.segment_header import HEADER_BYTES
 
 
 class FaultyDisk(Disk):
-    """The real disk, but ``fail[name]`` is called with the arguments before a call of this name and may raise; ``room`` is the number of
-    bytes that may still be written (a write beyond is short, the next one fails)."""
+    """The real disk, but ``fail[name]`` is called with the arguments before a call of this name and may raise; ``room`` is
+    the number of bytes that may still be written (a write beyond is short, the next one fails)."""
 
     def __init__(self) -> None:
         self.fail: dict[str, Callable[..., None]] = {}

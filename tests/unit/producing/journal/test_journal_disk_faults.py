@@ -1,5 +1,5 @@
-"""The disk is full, gives errors, takes less than it was given, or cannot sync: the caller is told, nothing accepted is lost, and the next
-record is taken as soon as the disk takes it."""
+"""The disk is full, gives errors, takes less than it was given, or cannot sync: the caller is told, nothing accepted is
+lost, and the next record is taken as soon as the disk takes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A journal beside a model of it, through any sequence of uses, crashes and faults.
 
-The model knows which records were accepted, which may be there or not (appended with an error, or not synced when the process died),
-which are acknowledged for good, and which of these acknowledgements may be forgotten.
+The model knows which records were accepted, which may be there or not (appended with an error, or not synced when the
+process died), which are acknowledged for good, and which of these acknowledgements may be forgotten.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class QuickDisk(FaultyDisk):
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """``accepted``: id to payload of all that must be read unless ``acked``; ``forgettable`` acks may come back after a crash."""
+    """``accepted``: id to payload of all that must be read unless ``acked``; a crash may undo ``forgettable`` acks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.forgettable -= back
 
     def take_back_damage(self, *, at_most: int | None = None, is_counted: bool = True) -> None:
-        """After damage: whatever is read is right and in order, all that is missing is counted, and it is not more than it may be."""
+        """After damage: whatever is read is right and in order, all that is missing is counted, and no more than may be."""
         self.take_back_forgotten()
         there = {entry.id for entry in self.everything()}
         lost = set(self.left()) - there

@@ -1,4 +1,4 @@
-"""``leaderq journal``: what is shown, checked, written out and given up; beside a process that has the journal open, and without."""
+"""``leaderq journal``: what is shown, checked, written out, given up; beside a process that has it open, and without."""
 
 from __future__ import annotations
 
