@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from leaderq.errors import ServerFailed
 from leaderq.testing.container_server import ContainerServer, docker_errors, engine_host
 from leaderq.testing.java_server import QUICK_START
 from leaderq.testing.kafka_server import SMALL_BROKER, replication
 from leaderq.testing.kafka_storage import new_id
 from leaderq.testing.kafka_wire import registered_brokers
 from leaderq.testing.server_group import M, ServerGroup
-from leaderq.testing.waiting import eventually
-from leaderq.testing.zookeeper_wire import four_letter_word, opens_session
+from leaderq.testing.zookeeper_mode import AskedServer, LedGroup
+from leaderq.testing.zookeeper_wire import opens_session
 
 # The name of a member resolves only while its container runs, and Java would remember for 10 s that it did not: members that start
 # together, or come back, would not find each other for so long. Only a file can say otherwise, and the images have none to mount.
@@ -21,7 +20,7 @@ _NAMES_FILE: Final = "/tmp/names.security"
 _NAMES_OPTION: Final = f"-Djava.security.properties={_NAMES_FILE}"
 
 
-class ZooKeeperContainer(ContainerServer):
+class ZooKeeperContainer(ContainerServer, AskedServer):
     """One ZooKeeper server; ``tick_ms`` and ``settings`` as of :class:`~leaderq.testing.zookeeper_server.ZooKeeperServer`."""
 
     what = "ZooKeeper"
@@ -41,26 +40,6 @@ class ZooKeeperContainer(ContainerServer):
         }
         self.members = 1
         self.number = 1
-
-    def ask(self, word: str) -> str:
-        """The answer to a four-letter word (``srvr``, ``mntr``, ``cons``, ``dump``...).
-
-        :raises ServerFailed: it did not answer.
-        """
-        try:
-            return four_letter_word(self._host, self.port, word)
-        except OSError as exc:
-            raise ServerFailed(f"{self.name} at {self.address} did not answer {word!r}: {exc}") from exc
-
-    @property
-    def mode(self) -> str:
-        """``standalone``, ``leader``, ``follower``, or ``""`` while it does not serve."""
-        try:
-            answer = self.ask("srvr")
-        except ServerFailed:
-            return ""
-        modes = [line.partition(":")[2].strip() for line in answer.splitlines() if line.startswith("Mode:")]
-        return modes[0] if modes else ""
 
     def _answers(self) -> bool:
         return opens_session(self._host, self.port)
@@ -156,7 +135,7 @@ class _ContainerGroup(ServerGroup[M]):
             self._network = None
 
 
-class ZooKeeperContainerEnsemble(_ContainerGroup[ZooKeeperContainer]):
+class ZooKeeperContainerEnsemble(_ContainerGroup[ZooKeeperContainer], LedGroup[ZooKeeperContainer]):
     """``size`` ZooKeeper containers that elect a leader among them."""
 
     what = "a ZooKeeper ensemble"
@@ -167,23 +146,6 @@ class ZooKeeperContainerEnsemble(_ContainerGroup[ZooKeeperContainer]):
         for number, member in enumerate(members, start=1):
             member.members, member.number = size, number
         super().__init__("zookeeper", members)
-
-    @property
-    def leader(self) -> ZooKeeperContainer:
-        """The server that leads now; waits for an election that is going on.
-
-        :raises AssertionError: none leads within 10 s (times the patience).
-        """
-        leading = eventually(
-            lambda: [member for member in self.members if member.mode == "leader"],
-            message="one server of the ensemble leads",
-        )
-        return leading[0]
-
-    @property
-    def followers(self) -> list[ZooKeeperContainer]:
-        """The servers that follow now."""
-        return [member for member in self.members if member.mode == "follower"]
 
 
 class KafkaContainerCluster(_ContainerGroup[KafkaContainer]):

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from leaderq.errors import ServerFailed
 from leaderq.testing.jars import Progress, to_stderr
 from leaderq.testing.java_server import JavaServer
 from leaderq.testing.ports import HOST
-from leaderq.testing.server_group import ServerGroup
-from leaderq.testing.waiting import eventually
-from leaderq.testing.zookeeper_wire import four_letter_word, opens_session
+from leaderq.testing.zookeeper_mode import AskedServer, LedGroup
+from leaderq.testing.zookeeper_wire import opens_session
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Tls:
     clients_must_identify: bool = False
 
 
-class ZooKeeperServer(JavaServer):
+class ZooKeeperServer(JavaServer, AskedServer):
     """One ZooKeeper server, standalone unless an ensemble made it.
 
     ``tick_ms`` is the server's unit of time: sessions end on its borders. Sessions of 1 s to 60 s can be had whatever it is.
@@ -71,26 +69,6 @@ class ZooKeeperServer(JavaServer):
     def secure_address(self) -> str:
         """Where TLS clients connect, if ``tls`` was given."""
         return self._port("secure").address
-
-    def ask(self, word: str) -> str:
-        """The answer to a four-letter word (``srvr``, ``mntr``, ``cons``, ``dump``...).
-
-        :raises ServerFailed: it did not answer.
-        """
-        try:
-            return four_letter_word(HOST, self.port, word)
-        except OSError as exc:
-            raise ServerFailed(f"{self.name} at {self.address} did not answer {word!r}: {exc}") from exc
-
-    @property
-    def mode(self) -> str:
-        """``standalone``, ``leader``, ``follower``, or ``""`` while it does not serve."""
-        try:
-            answer = four_letter_word(HOST, self.port, "srvr")
-        except OSError:
-            return ""
-        modes = [line.partition(":")[2].strip() for line in answer.splitlines() if line.startswith("Mode:")]
-        return modes[0] if modes else ""
 
     def _answers(self) -> bool:
         return opens_session(HOST, self.port)
@@ -155,7 +133,7 @@ class ZooKeeperServer(JavaServer):
         return lines
 
 
-class ZooKeeperEnsemble(ServerGroup[ZooKeeperServer]):
+class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
     """``size`` ZooKeeper servers that elect a leader among them; serving when each of them opens sessions."""
 
     what = "a ZooKeeper ensemble"
@@ -186,23 +164,6 @@ class ZooKeeperEnsemble(ServerGroup[ZooKeeperServer]):
         super().__init__(name, members)
         for member in members:
             member._members = members
-
-    @property
-    def leader(self) -> ZooKeeperServer:
-        """The server that leads now; waits for an election that is going on.
-
-        :raises AssertionError: none leads within 10 s (times the patience).
-        """
-        leading = eventually(
-            lambda: [member for member in self.members if member.mode == "leader"],
-            message="one server of the ensemble leads",
-        )
-        return leading[0]
-
-    @property
-    def followers(self) -> list[ZooKeeperServer]:
-        """The servers that follow now."""
-        return [member for member in self.members if member.mode == "follower"]
 
     def prepare(self) -> None:
         for member in self.members:

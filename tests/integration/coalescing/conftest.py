@@ -5,34 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from workers import ROOT
 
 from leaderq.coalescing.distributed import DistributedQueueCoordinator
-from leaderq.testing import FaultProxy, ZooKeeperServer
-from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
 Make = Callable[..., DistributedQueueCoordinator]
-ROOT = "/coalescing"
-
-
-@pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]) -> FaultProxy:
-    """A way to the server on which faults can be made."""
-    return fault_proxy(zookeeper_server.address)
-
-
-@pytest.fixture
-def opened(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Open]:
-    """Sessions whose chroot is the test's own root, by default straight on the server; closed after the test."""
-    made: list[Session] = []
-
-    def open_one(address: str | None = None, timeout_s: float = 10.0) -> Session:
-        made.append(connect((address or zookeeper_server.address) + znode_root, timeout_s=timeout_s))
-        return made[-1]
-
-    yield open_one
-    for session in made:
-        session.close(timeout_s=2.0)
 
 
 @pytest.fixture

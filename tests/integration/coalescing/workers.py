@@ -1,4 +1,4 @@
-"""Worker processes as the tests see them."""
+"""The root of all keys in these tests, and worker processes as the tests see them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from leaderq.testing.waiting import patience
 
 WORKER = Path(__file__).with_name("worker.py")
+ROOT = "/coalescing"
 
 
 class WorkerProcess:

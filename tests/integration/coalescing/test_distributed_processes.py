@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import ROOT
-from workers import WorkerProcess
+from workers import ROOT, WorkerProcess
 
 from leaderq.coalescing.automaton import State
 from leaderq.testing import eventually

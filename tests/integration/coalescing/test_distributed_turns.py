@@ -6,8 +6,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import ROOT
 from kazoo.client import KazooClient
+from workers import ROOT
 
 from leaderq.coalescing.automaton import State
 from leaderq.coalescing.distributed import DistributedQueueCoordinator

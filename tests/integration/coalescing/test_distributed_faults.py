@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import ROOT
+from workers import ROOT
 
 from leaderq.coalescing.distributed import turn
 from leaderq.coalescing.outcome import Outcome
