@@ -6,18 +6,16 @@ buffers without a bound of its own; so it is never given more than the batch in 
 settled. On each failure:
 
 * **the brokers are away**: *busy*; the batch stays with the client, which goes on trying (no time-out of its own ends
-that), and no message is
-  sent twice;
-* **no broker can be found at the first connection, or a topic's metadata cannot be had**: *away*; the batch is given again;
+  that), and no message is sent twice;
+* **no broker can be found at the first connection, or a topic's metadata cannot be had**: *away*; the batch is given
+  again;
 * **a message is larger than** ``max_message_bytes``, or than its topic accepts, or is no message: that record is refused,
-the others are sent;
+  the others are sent;
 * **access is refused, a topic does not exist**: *broken*, until somebody mends it; nothing is given up;
 * **the client itself fails** (its place in the sequence is lost): it is replaced, and what it had not seen confirmed is
-sent again, so
-  that may be there twice, each time in order;
+  sent again, so that may be there twice, each time in order;
 * **close, or the process is killed**: what the client still holds is dropped. It may have reached the broker: sent again
-from a journal, it is
-  there twice.
+  from a journal, it is there twice.
 """
 
 from __future__ import annotations
@@ -71,9 +69,8 @@ class KafkaSink:
 
     ``packing="frame"``: the records of a batch that go to one partition are packed into messages of up to ``frame_bytes``
     each, with the header ``leaderq-frame``; one acknowledgement confirms them all. Readers use
-    :func:`~leaderq.kafka.unpacking.unpacked`. A frame
-    has no key: it is not for compacted topics. ``options`` are given to kafka-python on top of ours
-    (``compression_type="gzip"``).
+    :func:`~leaderq.kafka.unpacking.unpacked`. A frame has no key: it is not for compacted topics. ``options`` are given
+    to kafka-python on top of ours (``compression_type="gzip"``).
 
     *Guarantees:* confirmed means acknowledged by all replicas in sync; within a key the order is that of the batches.
     *Not guaranteed:* exactly once over a crash of the process or of the client.
@@ -279,7 +276,8 @@ class KafkaSink:
         return Outcome(refused, sorted(set(again) - set(refused)), self._judged(why))
 
     def _too_large(self, shipment: Shipment, failed: Sequence[Parcel], errors: Sequence[BaseException]) -> Outcome:
-        """The broker found a message too large for its topic; the client fails all that were behind it with the same error.
+        """The broker found a message too large for its topic; the client fails all that were behind it with the same
+        error.
 
         So those that failed are sent again one by one, in order, until the one at fault is alone; frames are made smaller
         first.

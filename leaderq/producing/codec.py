@@ -4,8 +4,8 @@
 exactly as they are. Nothing that it reads can run code. A subclass (a named tuple) comes back as the plain type. Anything
 else needs a :class:`Codec` of the user's own; one of :mod:`leaderq.queues` (``JSON``) will do.
 
-Layout: one letter for the type, then the value; lengths and counts are unsigned 32-bit, big-endian. A pair of bytes that stands alone has
-a letter of its own, the length of the first, and both.
+Layout: one letter for the type, then the value; lengths and counts are unsigned 32-bit, big-endian. A pair of bytes that
+stands alone has a letter of its own, the length of the first, and both.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ With a journal, what is *oldest* is dropped by whole segments, since only these 
 from __future__ import annotations
 
 from leaderq.clock import now_s
-from leaderq.errors import BufferFull, ProducerClosed, RequestTooLarge
+from leaderq.errors import BufferFull, JournalSlow, ProducerClosed, RequestTooLarge
 from leaderq.producing.account import Reason
 from leaderq.producing.entry import Entry
 from leaderq.producing.spill import OnDurable, Spill
@@ -15,6 +15,8 @@ from leaderq.producing.stock import Stock
 from leaderq.producing.when_full import Block, FullPolicy, WhenFull
 
 _LOOK_S = 0.05
+_CROWDED_S = 1.0
+_CROWDED_LOOK_S = 0.01
 _PIECE = 500
 _DELETING_S = 0.005
 _DROPPING_S = 5.0
@@ -39,12 +41,33 @@ class Door:
         """
         stock = self._stock
         with stock.lock:
-            is_placed = self._place(entry, on_durable) or self._find_room(entry, timeout_s, on_durable)
+            try:
+                is_placed = self._place(entry, on_durable)
+            except JournalSlow:
+                is_placed = self._place_soon(entry, on_durable, _CROWDED_S)
+            is_placed = is_placed or self._find_room(entry, timeout_s, on_durable)
         stock.teller.tell()
         return is_placed
 
+    def _place_soon(self, entry: Entry, on_durable: OnDurable | None, most_s: float) -> bool:
+        """As :meth:`_place`, while the disk is behind with what the journal has; others have the lock meanwhile."""
+        stock, give_up_s = self._stock, now_s() + most_s
+        while True:
+            try:
+                return self._place(entry, on_durable)
+            except JournalSlow as exc:
+                if now_s() >= give_up_s:
+                    if self._spill is not None:
+                        self._spill.last_error = exc
+                    stock.turn(step(stock.state, Input.JOURNAL_FULL, has_journal=True))
+                    return False
+            stock.room.wait(_CROWDED_LOOK_S)
+
     def _place(self, entry: Entry, on_durable: OnDurable | None) -> bool:
-        """Put it where the state says; ``False``: there is no room."""
+        """Put it where the state says; ``False``: there is no room.
+
+        :raises JournalSlow: see :meth:`_place_soon`.
+        """
         stock, memory = self._stock, self._stock.memory
         if stock.is_closing:
             raise ProducerClosed("this producer is closed, and takes nothing more")
@@ -70,6 +93,9 @@ class Door:
             raise BufferFull(
                 f"{stock.unread.waiting} futures wait for requests in the journal, the most that are kept (max_waiters)"
             )
+        if stock.must_write_down and not stock.write_down():
+            stock.turn(step(stock.state, Input.JOURNAL_FULL, has_journal=True))
+            return False
         if not self._write(entry, on_durable):
             return False
         stock.accept_spilled(entry)
@@ -109,7 +135,8 @@ class Door:
         while deadline is None or now_s() < deadline:
             # Looked at again now and then: room in a journal comes without a word, when a segment is deleted.
             self._stock.room.wait(_LOOK_S if deadline is None else max(0.0, min(_LOOK_S, deadline - now_s())))
-            if self._place(entry, on_durable):
+            left_s = _CROWDED_S if deadline is None else min(_CROWDED_S, deadline - now_s())
+            if self._place_soon(entry, on_durable, left_s):
                 return True
         return False
 
@@ -133,7 +160,7 @@ class Door:
         while now_s() < give_up_s:
             is_dropping = self._drop_one() if self._spill is None else self._drop_piece(self._spill)
             stock.judge()
-            if self._place(entry, on_durable):
+            if self._place_soon(entry, on_durable, _CROWDED_S):
                 return True
             if not is_dropping:
                 return False

@@ -6,11 +6,25 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from leaderq.errors import ConfigurationError
 from leaderq.producing.account import Reason
 
 KeyOf = Callable[[Any], Hashable]
 _NO_MORE = 0  # ids begin at 1
 _WRITING = -1
+
+
+def refuse_without_hash(key: Hashable) -> None:
+    """Return if ``key`` can be told from others, which it must be before its request is counted anywhere.
+
+    :raises ConfigurationError: it has no hash.
+    """
+    try:
+        hash(key)
+    except TypeError as exc:
+        raise ConfigurationError(
+            f"key gave a {type(key).__name__} for a request, and that has no hash; give a str, bytes, number or a tuple of these"
+        ) from exc
 
 
 class Entry:
@@ -67,6 +81,11 @@ class Entry:
     def mark_writing(self) -> None:
         """The journal has taken it, and will tell its id."""
         self.journal_id = _WRITING
+
+    @property
+    def is_kept_out(self) -> bool:
+        """Whether the journal will never hold it."""
+        return self.journal_id == _NO_MORE
 
     def forget_journal(self) -> None:
         """The journal does not hold it any more, and must not take it again behind younger ones."""

@@ -22,7 +22,8 @@ _LOOK_S = 0.02
 
 
 class Order(NamedTuple):
-    """What to read: behind which id and up to which, how much memory has room for, and how many requests are stored there."""
+    """What to read: behind which id and up to which, how much memory has room for, and how many requests are stored
+    there."""
 
     after_id: int
     last_id: int

@@ -1,4 +1,5 @@
-"""The requests in memory: those waiting for the process step, lane by lane, those waiting for the sink, and those in hand.
+"""The requests in memory: those waiting for the process step, lane by lane, those waiting for the sink, and those in
+hand.
 
 Not synchronised: guarded by the lock of the :class:`~leaderq.producing.stock.Stock`. All that is here is unsettled, and
 was accepted in the order of ``seq``; within a key the order is never changed.

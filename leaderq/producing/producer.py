@@ -2,26 +2,31 @@
 
 Who is authoritative: the sink about what is confirmed, the journal about what survives this process, the account
 (:mod:`leaderq.producing.account`) about everything else. States: *direct*, *spilling*, *draining*, *blocked*; the table
-is in
-:mod:`leaderq.producing.states`. What happens on each failure:
+is in :mod:`leaderq.producing.states`. What happens on each failure:
 
 * **the sink is slow, away or refuses everything**: requests gather in memory up to the high mark, then in the journal,
-and are sent in
-  order when it is back (:mod:`leaderq.producing.sending`); the callers notice nothing;
+  and are sent in order when it is back (:mod:`leaderq.producing.sending`); the callers notice nothing;
 * **memory is full and there is no journal, or the journal is full**: ``when_full`` decides: wait, raise, drop the newest,
-drop the oldest;
+  drop the oldest;
 * **the sink refuses one record, the process step fails, a deadline passes**: that request alone is given up, counted by
-its reason, told to
-  ``dropped_listener`` and raised from its future;
+  its reason, told to ``dropped_listener`` and raised from its future;
 * **the disk refuses a write**: a write-ahead call raises; what is in memory is still sent; what was to be in the journal
-only is given up, and told;
+  only is given up, and told;
 * **the process is killed**: what the journal had taken is sent when a producer opens it again; what was under way may
-then be sent twice.
-  Without ``persistence`` that is what was spilled, with it everything for which ``send`` has returned, as far as its
-  policy goes;
-* **close**: waits for what is pending, then writes the rest to the journal, or gives it up and says so;
-* **a fork**: the producer belongs to the parent; in the child every call raises ``ProducerClosed`` and touches nothing;
-* **Ctrl-C** in a call that waits: the call raises, and the request was not taken (or, waiting for the disk, was).
+  then be sent twice. Without ``persistence`` that is what was spilled, with it everything for which ``send`` has
+  returned, as far as its policy goes;
+* **close**: waits for what is pending, then writes the rest to the journal, or gives it up and says so
+  (:mod:`leaderq.producing.ending`);
+* **a request is changed after it was sent**: do not; when memory is to be spilled, the journal gets it as it is then. One
+  that the codec has no bytes for any more stays in memory alone: it is sent if this process lives, and a close gives it
+  up as *not written to the journal*;
+* **the disk is behind** with more than the journal buffers: a caller waits a second for it, then ``when_full`` decides;
+  nobody else waits;
+* **a fork**: the producer belongs to the parent; in the child every call raises ``ProducerClosed`` and touches nothing,
+  but ``close``, which does nothing;
+* **Ctrl-C** in a call that waits: the call raises, and the request was not taken (or, waiting for the disk, was). In a
+  close: it waits for nothing pending any more, and puts it away; interrupted once more it raises at once, and goes on in
+  the background until the next ``close``, or the end of the program, has waited for it.
 """
 
 from __future__ import annotations
@@ -34,13 +39,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, LeaderqError, ProducerClosed, RequestTooLarge
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.door import Door
-from leaderq.producing.entry import Entry, KeyOf, Lost
+from leaderq.producing.ending import Ending
+from leaderq.producing.entry import Entry, KeyOf, Lost, refuse_without_hash
 from leaderq.producing.feeding import Feeder
 from leaderq.producing.journal import Journal, Policy
 from leaderq.producing.measure import measured
@@ -60,14 +66,13 @@ from leaderq.producing.working import Worker
 log = logging.getLogger(__name__)
 
 ONCE = Retry(max_attempts=1)
-_STOP_S = 2.0
 _EXIT_S = 2.0
 
 
 class BufferedProducer:
     """Accepts requests faster than ``sink`` can take them, and loses none in silence.
 
-    *Guarantees:* ``accepted + recovered == confirmed + pending + dropped + failed`` at every moment (:attr:`balance`).
+    *Guarantees:* ``accepted + recovered == confirmed + pending + dropped + failed`` at every moment (:meth:`snapshot`).
     Confirmed means acknowledged by the sink. Requests of one key (without ``key``: all) reach the sink in the order in
     which they were accepted, also over retries, spilling and restarts; one that fails alone is left out. With a journal,
     what was spilled survives the process; with ``persistence`` as well, every accepted request does: *at least once*.
@@ -76,26 +81,23 @@ class BufferedProducer:
 
     Keywords:
 
-    * ``process``: a callable that makes of a request what the sink is given (or :data:`SKIP`); run by ``workers``
-    threads, requests of one
-      ``key(request)`` on one of them. ``process_retry``: what to do when it raises (default: the request fails at once);
+    * ``process``: a callable that makes of a request what the sink is given (or :data:`SKIP`), and leaves the request
+      itself as it was; run by ``workers`` threads, requests of one ``key(request)`` on one of them. ``process_retry``:
+      what to do when it raises (default: the request fails at once);
     * ``max_items``, ``max_bytes``: bounds of the memory, everything that is on its way included; spilling begins at
-    ``high`` of them, and the journal
-      is read again at ``low``;
+      ``high`` of them, and the journal is read again at ``low``;
     * ``batch_items``, ``batch_bytes``, ``linger_s``: a batch goes to the sink when one of them is reached;
     * ``journal``: a :class:`~leaderq.producing.Journal`, which stays the caller's, or the path of one. ``persistence``:
-    ``None``, only what does not
-      fit into memory is journaled, and what is left at the close; else a policy of the journal, and every request goes
-      there first: with ``EVERY_ITEM`` :meth:`send` returns when it is on the disk, with the others at once. A journal
-      that is given must have that policy;
+      ``None``, only what does not fit into memory is journaled, and what is left at the close; else a policy of the
+      journal, and every request goes there first: with ``EVERY_ITEM`` :meth:`send` returns when it is on the disk, with
+      the others at once. A journal that is given must have that policy;
     * ``codec``: requests as bytes for the journal (default: plain values, see :data:`~leaderq.producing.codec.PLAIN`);
     * ``when_full``: see :mod:`~leaderq.producing.when_full`; ``max_waiters``: futures kept for requests that are in the
-    journal only;
+      journal only;
     * ``ttl_s``: requests are worthless after so many seconds, and dropped when their turn comes;
     * ``retry``, ``sink_timeout_s``: see :mod:`~leaderq.producing.sending`;
     * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request, ``state_listener`` with the
-    former and the new state: one call at a
-      time, on whichever thread; errors of theirs are logged;
+      former and the new state: one call at a time, on whichever thread; errors of theirs are logged;
     * ``close_timeout_s``: for :meth:`close` and the end of a ``with`` block.
 
     :raises ConfigurationError: some of it cannot be used. Opening a journal raises what
@@ -173,6 +175,7 @@ class BufferedProducer:
             self._crew += [Worker(self._stock, lane, process, process_retry, name) for lane in range(workers)]
         if self._spill is not None:
             self._crew.append(Feeder(self._stock, self._spill, name))
+        self._ending = Ending(self._stock, self._spill, sink, self._crew, name)
         for one in self._crew:
             one.thread.start()
         _open.add(self)
@@ -198,7 +201,8 @@ class BufferedProducer:
         :raises BufferFull: no room (in time); it was not taken.
         :raises ProducerClosed: it was not taken.
         :raises RequestTooLarge: larger than ``max_bytes``; it was not taken.
-        :raises ConfigurationError: the codec has no bytes for it. Whatever ``key`` raises.
+        :raises ConfigurationError: the codec has no bytes for it, or ``key`` gave something that has no hash. Whatever
+        ``key`` raises.
         :raises JournalFailed: the disk refused it. It is still sent if this process lives, so a caller that sends it
         again may double it.
         """
@@ -235,9 +239,7 @@ class BufferedProducer:
 
     def _entered(self, request: Any, ttl_s: float | None) -> Entry:
         if os.getpid() != self._pid:
-            raise ProducerClosed(
-                "this producer belongs to the process that this one was forked from; make one after the fork"
-            )
+            self._refuse_in_child()
         data = None if self._spill is None else self._codec.serialize(request)
         size = measured(request) if data is None else len(data)
         if size > self._max_bytes:
@@ -246,15 +248,27 @@ class BufferedProducer:
         now = now_s()
         if ttl_s is None:
             ttl_s = self._ttl_s
-        key = None if self._key is None else self._key(request)
+        key = None
+        if self._key is not None:
+            key = self._key(request)
+            refuse_without_hash(key)
         entry = Entry(request, key, size, now, None if ttl_s is None else now + ttl_s)
         entry.data = data
         return entry
 
+    def _refuse_in_child(self) -> NoReturn:
+        # Before any lock, which in a forked child may be held for ever.
+        raise ProducerClosed("this producer belongs to the process that this one was forked from; make one after the fork")
+
     # -- looking --------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """All figures, those of the buffer at one moment."""
+        """All figures, those of the buffer at one moment.
+
+        :raises ProducerClosed: in a forked child.
+        """
+        if os.getpid() != self._pid:
+            self._refuse_in_child()
         stock, sender, spill = self._stock, self._sender, self._spill
         with stock.lock:
             stock.collect()
@@ -288,53 +302,39 @@ class BufferedProducer:
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until every request accepted before this call is confirmed or given up; whether that came in ``timeout_s``
-        seconds."""
+        seconds.
+
+        :raises ProducerClosed: in a forked child.
+        """
+        if os.getpid() != self._pid:
+            self._refuse_in_child()
         return self._stock.wait_settled(timeout_s, self._stock.line_end)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Take nothing more, wait ``timeout_s`` (default ``close_timeout_s``) for what is pending, and let go of everything.
+        """Take nothing more, wait ``timeout_s`` (default ``close_timeout_s``) for what is pending, and let go of
+        everything.
 
         Gives whether all was settled. What was not is in the journal, and is sent when that is opened again; without a
-        journal it is dropped as
-        *closed before it was sent*. Takes a few seconds more at worst (a sink that hangs is left behind), and never
-        hangs. May be called again.
+        journal it is dropped as *closed before it was sent*. Takes a few seconds more at worst (a sink that hangs is left
+        behind), and never hangs. May be called again, and by several threads; each waits for the same end. Called by a
+        listener, or in the process step, it returns at once, and the end goes on in the background.
         """
-        if os.getpid() != self._pid or not self._stock.close_door():
+        if os.getpid() != self._pid:
             return self._stock.account.pending == 0
-        _open.discard(self)
-        try:
-            self._stock.wait_settled(self._close_timeout_s if timeout_s is None else timeout_s)
-        finally:  # after Ctrl-C too
-            self._let_go()
+        wait_s = self._close_timeout_s if timeout_s is None else timeout_s
+        if not self._ending.is_over:
+            self._stock.close_door()
+            try:
+                self._ending.begin(wait_s)
+                self._ending.wait(wait_s)
+            except BaseException:  # Ctrl-C: what is pending is waited for no longer, but put away all the same
+                self._stock.stop()
+                self._ending.begin(0.0)
+                self._ending.wait(0.0)
+                raise
+        if self._ending.is_over:
+            _open.discard(self)
         return self._stock.account.pending == 0
-
-    def _let_go(self) -> None:
-        self._stock.stop()
-        deadline = now_s() + _STOP_S
-        for one in self._crew:
-            one.stop()
-        for one in self._crew:
-            one.thread.join(max(0.0, deadline - now_s()))
-            if one.thread.is_alive():
-                log.warning("producer %s: %s did not end in time, and is left behind", self._name, one.thread.name)
-        try:
-            self._sink.close(_STOP_S)
-        except Exception:
-            log.exception("producer %s: closing its sink failed", self._name)
-        self._stock.leave()
-        if self._spill is not None:
-            self._spill.flush()
-            self._stock.acknowledge_late()
-            self._spill.close()
-        self._stock.left()
-        balance = self._stock.account.balance()
-        if balance.pending or balance.dropped:
-            log.warning(
-                "producer %s was closed with %d requests left in its journal; dropped: %s",
-                self._name,
-                balance.pending,
-                balance.dropped,
-            )
 
     def __enter__(self) -> BufferedProducer:
         return self

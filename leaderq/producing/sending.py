@@ -5,8 +5,7 @@ The next batch is not begun before the last is settled, so the order holds over 
 * ``SinkAway``: the batch is given again after a pause (back-off with jitter); after several in a row the breaker opens;
 * ``SinkBusy``: the same batch is given again at once; the sink itself waits;
 * ``SinkBroken``, and any exception that the sink should not have raised: the breaker opens at once, and what follows is
-logged once
-  until it goes well again. Nothing is given up for it;
+  logged once until it goes well again. Nothing is given up for it;
 * a record is refused: it has failed; the others go on;
 * the sink never returns: the closing producer leaves it behind; what it says later is heard by nobody.
 """

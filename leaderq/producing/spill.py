@@ -22,20 +22,18 @@ from leaderq.errors import (
     JournalClosed,
     JournalFull,
     JournalRecordTooLarge,
-    JournalSlow,
     LeaderqError,
     RequestTooLarge,
     WouldDeadlock,
 )
 from leaderq.producing.codec import Codec
-from leaderq.producing.entry import Entry, KeyOf
+from leaderq.producing.entry import Entry, KeyOf, refuse_without_hash
 from leaderq.producing.envelope import opened, sealed
 from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
 
 log = logging.getLogger(__name__)
 
 _SYNC_S = 1.0
-_CROWDED_S = 1.0
 _WRITTEN_S = 10.0
 _EXTRA_BYTES = 256  # what the journal adds to a record, or to a segment
 
@@ -78,6 +76,7 @@ class Spill:
         self._most_unwritten = journal.sync.items if is_write_ahead and isinstance(journal.sync, Every) else None
         self._appended = self._told = self._awaiting = 0
         self._written = threading.Condition()
+        self._telling = 0
 
     @property
     def depth(self) -> int:
@@ -95,9 +94,11 @@ class Spill:
         return f" ({self.last_error})" if self.last_error is not None else ""
 
     def append(self, entry: Entry, on_durable: OnDurable | None) -> bool:
-        """Have it written behind all before it; ``False``: the journal takes nothing at present. Does not wait for the disk.
+        """Have it written behind all before it; ``False``: the journal takes nothing at present. Waits for nothing, since
+        the stock is locked meanwhile.
 
         :raises RequestTooLarge: it does not fit into a segment.
+        :raises JournalSlow: too much is on its way to the disk at this moment.
         """
         expires_at = 0.0 if entry.deadline is None else time.time() + entry.deadline - now_s()
 
@@ -108,19 +109,39 @@ class Spill:
                 with self._written:
                     self._written.notify_all()
             if on_durable is not None:
-                on_durable(error)
+                self._telling = threading.get_ident()
+                try:
+                    on_durable(error)
+                finally:
+                    self._telling = 0
 
         payload = sealed(self._codec.serialize(entry.request) if entry.data is None else entry.data, expires_at)
         try:
-            self._journal.append_soon(payload, stored, timeout_s=_CROWDED_S)
+            self._journal.append_soon(payload, stored, timeout_s=0.0)
         except JournalRecordTooLarge as exc:
             raise RequestTooLarge(size=exc.size, limit=exc.limit) from exc
-        except (JournalFull, JournalSlow, JournalClosed, WouldDeadlock) as exc:
+        except (JournalFull, JournalClosed, WouldDeadlock) as exc:
             self.last_error = exc
             return False
         entry.mark_writing()
         self._appended += 1
         return True
+
+    def prepared(self, entry: Entry) -> BaseException | None:
+        """Have the bytes of a request from memory once more, for :meth:`append`; gives what the codec says against one that
+        was changed since it was sent."""
+        try:
+            entry.data = b"".join((self._codec.serialize(entry.request),))
+        except Exception as exc:  # noqa: BLE001 - the user's codec: it costs this request its place in the journal, and no other
+            self.last_error = exc
+            log.warning("a request of key %r was changed after it was sent, and stays in memory alone: %s", entry.key, exc)
+            return exc
+        return None
+
+    @property
+    def is_telling_here(self) -> bool:
+        """Whether this is the journal's thread, calling an ``on_durable``."""
+        return self._telling == threading.get_ident()
 
     def await_written(self) -> None:
         """Written ahead every n items: wait until fewer than n are on their way to the file, so that a crash costs no
@@ -153,6 +174,7 @@ class Spill:
                 data, expires_at = opened(payload)
                 request = self._codec.deserialize(data)
                 key = self._key_of(request)
+                refuse_without_hash(key)
             except Exception as exc:  # noqa: BLE001 - the user's codec or key: it costs this request, which is told, and no other
                 log.error("record %d of the journal cannot be read as a request: %s: %s", number, type(exc).__name__, exc)  # noqa: TRY400
                 undecodable.append(number)

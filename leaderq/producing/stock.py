@@ -4,7 +4,8 @@ Who is authoritative: this class about what is pending; the sink about what is c
 the process. Callers put requests in (:class:`~leaderq.producing.door.Door`), workers and the sender take them from
 memory, the feeder moves them from the journal into memory, and whoever learns the end of one tells it to
 :meth:`Stock.settle`. No file is written under the lock, and no listener told; requests are queued for the journal under
-it, since two must not change places between memory and journal.
+it, since two must not change places between memory and journal; if the journal has too much under way to the disk, that
+is tried again later, and the lock let go meanwhile.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 
 from leaderq.clock import now_s
-from leaderq.errors import ProducerClosed, RequestGivenUp, RequestTooLarge
+from leaderq.errors import JournalSlow, ProducerClosed, RequestGivenUp, RequestTooLarge
 from leaderq.producing.account import Account, Reason
 from leaderq.producing.entry import Entry, Lost
 from leaderq.producing.memory import Memory
@@ -25,9 +27,6 @@ from leaderq.producing.unread import Unread
 
 Gone = tuple[Entry, Reason, "BaseException | None"]
 _PIECE_BYTES = 1 << 20
-_LOOK_S = 0.02
-"""How often it is looked whether the journal has stored what is to be read next: its thread must not wait for our lock to
-tell."""
 
 
 class Stock:
@@ -60,6 +59,8 @@ class Stock:
         self.memory = Memory(lanes)
         self.account = Account()
         self.state = State.DIRECT
+        self.must_write_down = False
+        """Whether memory has to go into the journal before anything else may."""
         self.spilled = 0
         """How many times memory has come to the high mark."""
         self.unread = Unread(0, 0) if spill is None else Unread(spill.depth, spill.last_id)
@@ -189,13 +190,12 @@ class Stock:
 
     # -- the end --------------------------------------------------------------------------------------------------------
 
-    def close_door(self) -> bool:
-        """Take nothing more; ``False``: that was so already."""
+    def close_door(self) -> None:
+        """Take nothing more."""
         with self.lock:
-            was_open, self.is_closing = not self.is_closing, True
+            self.is_closing = True
             self.room.notify_all()
             self._to_send.notify_all()
-            return was_open
 
     def stop(self) -> None:
         """Let all threads end."""
@@ -227,15 +227,21 @@ class Stock:
         oldest = self.memory.oldest
         return (self.memory.pushed if oldest is None else oldest.seq - 1) >= up_to
 
+    def is_written_down(self) -> bool:
+        """After :meth:`stop`: put what is left in memory into the journal, in order; ``False``: its disk is behind."""
+        with self.lock, suppress(JournalSlow):
+            self.write_down()
+            return True
+        return False
+
     def leave(self) -> None:
-        """After :meth:`stop`: put what is left in memory into the journal, in order, or give it up if there is none."""
+        """After that: give up what the journal does not have."""
         with self.lock:
-            if self.spill is not None:
-                self.write_down()
-            for entry in list(self.memory):
-                if not entry.is_journaled:
-                    self.memory.remove(entry)
-                    self.give_up(entry, Reason.CLOSED, None)
+            for entry in [entry for entry in self.memory if not entry.is_journaled]:
+                self.memory.remove(entry)
+                reason = Reason.JOURNAL if entry.is_kept_out else Reason.CLOSED
+                why = self.spill.prepared(entry) if self.spill is not None and entry.is_kept_out else None
+                self.give_up(entry, reason, why)
 
     def acknowledge_late(self) -> None:
         """After all that was appended is written: tell the journal what was settled before its id was known."""
@@ -251,10 +257,9 @@ class Stock:
             lost, waiters = self.unread.leave()
             for entry in lost:
                 self.give_up(self.unread.took_out(entry), Reason.JOURNAL, None)
-            for entry in list(self.memory):
-                if not entry.is_journaled:  # the disk refused it a moment ago
-                    self.memory.remove(entry)
-                    self.give_up(entry, Reason.JOURNAL, None)
+            for entry in [entry for entry in self.memory if not entry.is_journaled]:  # the disk refused it a moment ago
+                self.memory.remove(entry)
+                self.give_up(entry, Reason.JOURNAL, None)
             waiters += [entry.waiter for entry in self.memory if entry.waiter is not None]
         kept = ProducerClosed("closed before it was confirmed; the request is in the journal, and is sent from there")
         for waiter in waiters:
@@ -319,23 +324,38 @@ class Stock:
         self.state = state
         if state is State.SPILLING:
             self.spilled += before in (State.DIRECT, State.DRAINING)
-            self.write_down()
+            self.must_write_down = True
+            with suppress(JournalSlow):  # whoever comes to the journal next goes on with it
+                if not self.write_down():
+                    self.state = State.BLOCKED
+        elif state is State.DIRECT:
+            self.must_write_down = False
         if self._on_state is not None and self.state is not before:
             tell, after = self._on_state, self.state
             self.teller.note(lambda: tell(before, after))
         self._to_send.notify()
 
-    def write_down(self) -> None:
-        """Put all of memory into the journal too, in order: what comes after it goes there only, and must stay behind it."""
+    def write_down(self) -> bool:
+        """Put all of memory into the journal too, in order: what comes after it goes there only, and must stay behind it.
+        ``False``: the journal is full.
+
+        A request that cannot be written any more (too large, or changed by its owner so that the codec refuses it) stays
+        in memory alone, and is sent from there; it stops no other.
+
+        :raises JournalSlow: so much is on its way to the disk that this has to go on later.
+        """
         for entry in self.memory.unwritten() if self.spill is not None else ():
             try:
-                is_taken = self.spill is not None and self.spill.append(entry, None)
+                if self.spill is None or self.spill.prepared(entry) is not None:
+                    entry.forget_journal()
+                elif not self.spill.append(entry, None):
+                    return False
             except RequestTooLarge:
-                entry.forget_journal()  # it stays in memory alone
-                continue
-            if not is_taken:
-                self.state = State.BLOCKED
-                return
+                entry.forget_journal()
+            finally:
+                entry.data = None  # else memory would hold everything twice
+        self.must_write_down = False
+        return True
 
     def refuse(self, why: str) -> None:
         """A call was refused before it came to the door."""

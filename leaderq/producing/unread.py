@@ -13,6 +13,7 @@ from collections import deque
 from concurrent.futures import Future
 
 from leaderq.clock import now_s
+from leaderq.errors import JournalSlow
 from leaderq.producing.entry import Entry
 from leaderq.producing.memory import Memory
 from leaderq.producing.spill import Spill, Stored
@@ -105,7 +106,12 @@ class Unread:
         if self._probe is not None or now_s() < self._probe_at_s:
             return
         is_first = self._probe_at_s > 0
-        while self._retained and spill.append(self._retained[0], None):
+        while self._retained:
+            try:
+                if not spill.append(self._retained[0], None):
+                    return
+            except JournalSlow:  # soon again
+                return
             entry = self._retained.popleft()
             self._being_written[entry] = None
             if is_first:

@@ -36,7 +36,8 @@ class PutsMany(Protocol):
 
 
 class QueueSink:
-    """Puts records into a started queue: any recipe of :mod:`leaderq.queues` that was not made with ``put_in_background``.
+    """Puts records into a started queue: any recipe of :mod:`leaderq.queues` that was not made with
+    ``put_in_background``.
 
     ``options`` go to each ``put_many`` (``priority=3``). Records are what ``put_many`` takes: values, or for an id queue
     pairs of value and id. ``put_many`` may be another callable, such as ``SimpleDistributedQueue.offer_many``. The queue

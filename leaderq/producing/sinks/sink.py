@@ -37,7 +37,8 @@ class Sink(Protocol):
         :raises SinkBusy: the sink keeps the batch and goes on with it; the same one will be given again.
         :raises SinkBroken: as ``SinkAway``, and trying again soon will not help.
 
-        Any other exception counts as ``SinkBroken``: the sink does not know its own errors, so nothing is given up for it.
+        Any other exception counts as ``SinkBroken``: the sink does not know its own errors, so nothing is given up for
+        it.
         """
 
     def close(self, timeout_s: float) -> None:

@@ -1,10 +1,12 @@
 """Whatever is done to a producer, and whatever its sink and its memory do: the account is exact, and the order is kept.
 
-The model is plain lists; Hypothesis drives producer, sink, disk and restarts.
+The model is plain lists; Hypothesis drives producer, sink, disk and restarts. The ordinary run tries a few lives of a
+producer; ``LEADERQ_TEST_FAULTS=1000`` (or what ``make faults`` gives) tries so many.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from concurrent.futures import Future
@@ -12,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from full_disk import FullDisk
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -22,6 +25,7 @@ from leaderq.errors import BufferFull, JournalFailed, JournalFull, ProducerClose
 from leaderq.producing import NO_SYNC, BufferedProducer, Every, Journal, Lost, WhenFull
 
 KEYS = 3
+LIVES = max(20, int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0))
 
 
 class Account(RuleBasedStateMachine):
@@ -176,6 +180,6 @@ class Account(RuleBasedStateMachine):
 
 
 Account.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=LIVES, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestAccount = Account.TestCase
+TestAccount = pytest.mark.timeout(180 + 5 * LIVES)(Account.TestCase)

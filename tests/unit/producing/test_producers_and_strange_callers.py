@@ -1,0 +1,227 @@
+"""Keys without a hash, requests changed after they were sent, a disk that is behind, a fork, and Ctrl-C in a close."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_sink import Make, ScriptedSink, is_away, takes
+
+from leaderq.errors import ConfigurationError, JournalSlow, ProducerClosed
+from leaderq.producing import NO_SYNC, CallableSink, Journal, Lost, State
+from leaderq.producing.entry import Entry
+from leaderq.producing.journal.committer import WAITING_BYTES
+from leaderq.producing.journal.disk import Disk
+from leaderq.testing import eventually
+
+
+@pytest.fixture
+def hang() -> Iterator[threading.Event]:
+    """What a sink waits for that hangs."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
+    producer: Make, hang: threading.Event, tmp_path: Path
+) -> None:
+    taken: list[Any] = []
+
+    def hangs(batch: list[Any]) -> None:
+        taken.extend(batch)
+        hang.wait(60)
+
+    one = producer(CallableSink(hangs), journal=tmp_path, batch_items=1)
+    for number in range(5):
+        one.send(number)
+    eventually(lambda: bool(taken))
+
+    def interrupts() -> None:
+        eventually(lambda: one._stock.is_stopped)  # it joins its threads now
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGALRM)
+
+    before = signal.signal(signal.SIGALRM, _interrupt)
+    killer = threading.Thread(target=interrupts)
+    killer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            one.close(0.05)
+            killer.join()
+    finally:
+        while killer.is_alive():
+            try:
+                killer.join()
+            except KeyboardInterrupt:
+                continue
+        signal.signal(signal.SIGALRM, before)
+    assert not one.close()
+    balance = one.snapshot().balance
+    assert balance.is_exact
+    assert balance.pending == 5
+    with Journal(tmp_path) as journal:  # let go of, and all of it in there
+        assert journal.depth == 5
+
+
+def test_a_listener_may_close_the_producer(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+    sink.now(is_away)
+    answers: list[bool] = []
+    one = producer(journal=tmp_path, ttl_s=0.01, dropped_listener=lambda lost: answers.append(one.close(0.05)))
+    one.send("too late")
+    eventually(lambda: bool(answers))
+    one.close()
+    with Journal(tmp_path) as journal:
+        assert journal.depth == 0
+
+
+def test_a_sink_whose_close_hangs_is_left_behind(producer: Make, hang: threading.Event, tmp_path: Path) -> None:
+    def is_gone(batch: list[Any]) -> None:
+        raise OSError("away")
+
+    one = producer(CallableSink(is_gone, close=lambda: hang.wait(60)), journal=tmp_path)
+    one.send(1)
+    assert not one.close(0.01)
+    with Journal(tmp_path) as journal:
+        assert journal.depth == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_key_without_a_hash_is_refused_before_anything_is_counted(producer: Make, workers: int) -> None:
+    one = producer(process=lambda request: request, key=lambda request: [request], workers=workers)
+    with pytest.raises(ConfigurationError, match="key gave a list for a request, and that has no hash"):
+        one.send(1)
+    balance = one.snapshot().balance
+    assert (balance.accepted, balance.pending) == (0, 0)
+    assert one.close()
+
+
+def test_a_request_of_the_journal_whose_key_has_no_hash_is_told_and_stops_no_other(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    first = producer(journal=tmp_path)
+    for request in ([1], 2):
+        first.send(request)
+    assert not first.close(0.01)
+    sink.now(takes)
+    second = producer(journal=tmp_path, process=lambda request: request, key=lambda request: request, workers=2)
+    assert second.flush(10)
+    assert sink.confirmed == [2]
+    assert second.snapshot().balance.dropped == {"corrupt in the journal": 1}
+
+
+def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    lost: list[Lost] = []
+    one = producer(journal=tmp_path, max_items=4, dropped_listener=lost.append)
+    changed: dict[str, Any] = {"a": 1}
+    for request in ("before", changed, "behind"):
+        one.send(request)
+    changed["a"] = object()
+    for number in range(4):
+        one.send(number)
+    assert one.state is State.SPILLING
+    assert not one.close(0.05)
+    balance = one.snapshot().balance
+    assert balance.is_exact
+    assert (balance.accepted, balance.pending) == (7, 6)
+    assert balance.dropped == {"not written to the journal": 1}
+    assert [one.request for one in lost] == [changed]
+    assert isinstance(lost[0].error, ConfigurationError)
+    sink.now(takes)
+    after = producer(journal=tmp_path)
+    assert after.flush(10)
+    assert sink.confirmed == ["before", "behind", 0, 1, 2, 3]
+
+
+def test_a_request_changed_after_it_was_sent_is_sent_from_memory_all_the_same(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    one = producer(journal=tmp_path, max_items=2)
+    changed: list[Any] = []
+    one.send(changed)
+    changed.append(object())
+    for number in range(5):
+        one.send(number)
+    sink.now(takes)
+    assert one.flush(10)
+    assert sink.confirmed == [changed, 0, 1, 2, 3, 4]
+    assert one.snapshot().balance.confirmed == 6
+
+
+class _SlowDisk(Disk):
+    """A disk whose writes wait while ``is_slow``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+
+    def write(self, fd: int, data: Any, offset: int) -> int:
+        self.goes_on.wait(60)
+        return super().write(fd, data, offset)
+
+
+def test_a_disk_that_is_behind_keeps_the_lock_from_nobody(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+    sink.now(is_away)
+    disk = _SlowDisk()
+    size = WAITING_BYTES // 8
+    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
+        one = producer(journal=journal, max_items=100, max_bytes=20 * size, batch_items=1)
+        for number in range(19):
+            one.send((number, b"x" * (size - 100)))
+        disk.goes_on.clear()
+        door_is_shut = threading.Thread(target=lambda: [one.send((number, b"x" * size)) for number in (19, 20)], daemon=True)
+        door_is_shut.start()
+        eventually(lambda: journal._committer.is_crowded)
+        assert one._spill is not None
+        with one._stock.lock, pytest.raises(JournalSlow):  # it does not wait here, where all others would wait too
+            one._spill.append(Entry(b"", None, 0, 0.0), None)
+        assert one.snapshot().balance.is_exact
+        disk.goes_on.set()
+        door_is_shut.join(30)
+        sink.now(takes)
+        assert one.flush(30)
+        assert [number for number, _ in sink.confirmed] == list(range(21))
+        one.close()
+
+
+def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(producer: Make) -> None:
+    one = producer()
+    with one._stock.lock:  # by another thread, say, which the child does not have
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for ask in (one.flush, one.snapshot, lambda: one.send(1)):
+                try:
+                    ask()
+                except ProducerClosed:
+                    refused += 1
+            os._exit(0 if refused == 3 and one.close() else 1)
+    done: list[int] = []
+
+    def is_done() -> bool:
+        number, status = os.waitpid(child, os.WNOHANG)
+        done.extend([status] if number else [])
+        return bool(done)
+
+    try:
+        eventually(is_done)
+    finally:
+        if not done:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(done[0]) == 0
