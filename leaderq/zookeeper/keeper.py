@@ -41,7 +41,7 @@ class Watched(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A client at one moment. ``quiet_s``: seconds since the last attempt to connect was seen."""
+    """A client at one moment. ``quiet_s``: see :class:`Quiet`."""
 
     has_ended: bool
     is_connected: bool
@@ -65,6 +65,30 @@ def pause_s(replacements: int, chance: float) -> float:
     return 0.0 if replacements == 0 else min(most, least * 2.0 ** min(replacements - 1, 10)) * (0.5 + chance / 2)
 
 
+class Quiet:
+    """How long a client has been without a connection and without an attempt to get one; pure, but for what it remembers.
+
+    The keeper sleeps while all is well, for hours: time in which nobody looked must not count as quiet.
+    """
+
+    def __init__(self) -> None:
+        self._attempt: tuple[object, int] = (None, -1)
+        self._was_connected = False
+        self._since_s = 0.0
+
+    def look(self, now_s: float, client: object, attempts: int, *, is_connected: bool) -> float:
+        """Seconds of quiet by now."""
+        attempt = (client, attempts)
+        if is_connected or self._was_connected or attempt != self._attempt:
+            self._since_s = now_s
+        self._attempt, self._was_connected = attempt, is_connected
+        return now_s - self._since_s
+
+    def has_tried(self, client: object, attempts: int) -> bool:
+        """Whether this client has made an attempt since the last look."""
+        return (client, attempts) != self._attempt
+
+
 class Keeper:
     """See the module."""
 
@@ -75,8 +99,7 @@ class Keeper:
         self._stopped = threading.Event()
         self._doubtful = False
         self._thread = threading.Thread(target=self._run, name=f"leaderq-{name}-keeper", daemon=True)
-        self._seen: tuple[Watched | None, int] = (None, -1)
-        self._seen_at = 0.0
+        self._quiet = Quiet()
         self._replaced: list[float] = []
 
     def start(self) -> None:
@@ -111,14 +134,12 @@ class Keeper:
             self._woken.clear()
 
     def _look(self, client: Watched) -> Sight:
-        now, seen = monotonic(), (client, client.attempts)
-        if seen != self._seen:
+        attempts = client.attempts
+        if self._quiet.has_tried(client, attempts):
             self._doubtful = False
-            self._seen, self._seen_at = seen, now
         is_connected = client.connected and not self._doubtful
-        if is_connected:
-            self._seen_at = now
-        return Sight(client.ended.is_set(), is_connected, now - self._seen_at, max(STUCK_S, 2 * client.timeout_s))
+        quiet_s = self._quiet.look(monotonic(), client, attempts, is_connected=is_connected)
+        return Sight(client.ended.is_set(), is_connected, quiet_s, max(STUCK_S, 2 * client.timeout_s))
 
     def _act(self, reason: str) -> None:
         now = monotonic()

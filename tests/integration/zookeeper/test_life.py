@@ -7,13 +7,15 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from kazoo.protocol.serialization import Sync
 
 from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Session, SessionState, connect, end_session
+from leaderq.zookeeper import Session, SessionState, connect, end_session, keeper
+from leaderq.zookeeper.connection import Connection
 
 CONNECTED, SUSPENDED, LOST, CLOSED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST, SessionState.CLOSED
 Connect = Callable[..., Session]
@@ -47,6 +49,39 @@ def test_an_ended_session_is_lost_and_the_next_one_has_a_new_id(zookeeper_server
     assert heard == [SUSPENDED, LOST, CONNECTED]
     assert session.id not in (None, first)
     assert session.exists("/e") is None
+
+
+def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_before(
+    zookeeper_server: ZooKeeperServer,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The keeper sleeps while all is well. What passed then is no time without an attempt to connect."""
+    monkeypatch.setattr(keeper, "STUCK_S", 0.1)
+    may_go_on, sights = threading.Event(), []
+    look_up, look = Connection._expand_client_hosts, keeper.Keeper._look
+
+    def look_up_slowly(connection: Connection) -> list[tuple[str, str, int]]:
+        may_go_on.wait(10)
+        return look_up(connection)
+
+    def look_and_tell(watching: keeper.Keeper, client: keeper.Watched) -> keeper.Sight:
+        sights.append(look(watching, client))
+        return sights[-1]
+
+    monkeypatch.setattr(keeper.Keeper, "_look", look_and_tell)
+
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=2.0)
+    heard, first, begun_s = heard_by(session), session.id, monotonic()
+    eventually(lambda: monotonic() > begun_s + 2.1 * session.timeout_s)
+    monkeypatch.setattr(Connection, "_expand_client_hosts", look_up_slowly)
+    proxy.cut()
+    eventually(lambda: any(not sight.is_connected for sight in sights))
+    may_go_on.set()
+    eventually(lambda: heard[-1:] == [CONNECTED])
+    assert (heard, session.id) == ([SUSPENDED, CONNECTED], first)
 
 
 def test_an_expired_session_is_lost_and_begun_anew(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.zookeeper.keeper import BACKOFF_S, STUCK_S, Sight, complaint, pause_s
+from leaderq.zookeeper.keeper import BACKOFF_S, STUCK_S, Quiet, Sight, complaint, pause_s
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,18 @@ def test_the_first_replacement_is_immediate_and_the_pauses_grow_to_a_cap() -> No
 
 def test_chance_spreads_a_pause_over_its_upper_half() -> None:
     assert pause_s(3, 0.0) == pause_s(3, 1.0) / 2
+
+
+def test_a_connection_lost_after_hours_is_not_quiet_for_hours() -> None:
+    quiet, client = Quiet(), object()
+    quiet.look(0.0, client, 1, is_connected=True)
+    assert quiet.look(7200.0, client, 1, is_connected=False) == 0.0
+    assert quiet.look(7203.0, client, 1, is_connected=False) == 3.0
+    assert quiet.look(7204.0, client, 2, is_connected=False) == 0.0
+    assert quiet.look(7209.0, client, 2, is_connected=False) == 5.0
+
+
+def test_a_new_client_begins_anew() -> None:
+    quiet, client, another = Quiet(), object(), object()
+    quiet.look(0.0, client, 1, is_connected=False)
+    assert quiet.look(9.0, another, 1, is_connected=False) == 0.0
