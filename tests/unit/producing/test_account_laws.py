@@ -180,6 +180,10 @@ class Account(RuleBasedStateMachine):
 
 
 Account.TestCase.settings = settings(
-    max_examples=LIVES, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=LIVES,
+    stateful_step_count=15,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
 )
 TestAccount = pytest.mark.timeout(180 + 5 * LIVES)(Account.TestCase)
