@@ -37,13 +37,14 @@ class Teller:
         self._lock = threading.Lock()
         self._news: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._is_stopped = False
         self.listeners: tuple[PutListener, ...] = ()
 
     def add(self, listener: PutListener) -> None:
-        """``listener`` hears of what is settled from now on."""
+        """``listener`` hears of what is settled from now on; of nothing, once this was stopped."""
         with self._lock:
             self.listeners = (*self.listeners, listener)
-            if self._thread is None:
+            if self._thread is None and not self._is_stopped:
                 self._thread = threading.Thread(target=self._run, name=f"leaderq-{self._name}-listeners", daemon=True)
                 self._thread.start()
 
@@ -65,7 +66,7 @@ class Teller:
     def stop(self, timeout_s: float) -> None:
         """End the thread after what it was told; does not wait for itself."""
         with self._lock:
-            thread = self._thread
+            thread, self._is_stopped = self._thread, True
         if thread is not None:
             self._news.put(None)
             if not self.is_here:
