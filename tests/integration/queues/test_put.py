@@ -225,7 +225,7 @@ def test_failures_in_the_background_reach_listeners_or_else_the_flush_and_the_cl
     assert caught.value.failed == 1
     queue.add_put_listener(ledger)
     queue.close()
-    assert [thread for thread in threading.enumerate() if thread.name.endswith("-listeners")] == []
+    assert "leaderq-q-listeners" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_a_failure_after_the_end_of_the_session_is_told_to_listeners(straight: Session) -> None:
