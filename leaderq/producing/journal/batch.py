@@ -17,6 +17,25 @@ OnDurable = Callable[["int | None", "Exception | None"], object]
 """Called with the id of a record once it is as durable as the policy says, or with ``None`` and why it is not stored."""
 
 
+class Signal:
+    """Wakes one caller. A lock and no ``threading.Event``: that has a lock of its own, which Ctrl-C in a waiting main thread may
+    leave taken for ever, and whoever then sets it hangs."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def give(self) -> None:
+        """Once."""
+        self._gate.release()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it was given in time."""
+        return self._gate.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX))
+
+
 class Batch:
     """Joined by callers under the journal's gate, then written by one of them or by the writer's thread.
 
@@ -24,7 +43,7 @@ class Batch:
     """
 
     __slots__ = (
-        "_finished",
+        "_waiting",
         "callbacks",
         "error",
         "expiries",
@@ -44,7 +63,7 @@ class Batch:
         self.first_id = 0
         self.error: Exception | None = None
         self.is_done = False
-        self._finished: threading.Event | None = None
+        self._waiting: list[Signal] = []
 
     def add_callback(self, position: int, callback: OnDurable) -> None:
         """Have it called for the record at this position, which is behind all that have one. Under the gate."""
@@ -55,16 +74,18 @@ class Batch:
     def finish(self) -> None:
         """All is said; wake who waits. Under the gate."""
         self.is_done = True
-        if self._finished is not None:
-            self._finished.set()
+        waiting, self._waiting = self._waiting, []
+        for signal in waiting:
+            signal.give()
 
-    def signal(self) -> threading.Event:
-        """What to wait for. Under the gate."""
-        if self._finished is None:
-            self._finished = threading.Event()
-            if self.is_done:
-                self._finished.set()
-        return self._finished
+    def signal(self) -> Signal:
+        """What one caller waits for; each has its own. Under the gate."""
+        signal = Signal()
+        if self.is_done:
+            signal.give()
+        else:
+            self._waiting.append(signal)
+        return signal
 
     def tell(self) -> None:
         """Call the callbacks, in the order of the records. Outside of the gate: they may call the journal."""

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final
 
 from leaderq.errors import JournalSlow
-from leaderq.producing.journal.batch import Batch, contained
+from leaderq.producing.journal.batch import Batch, Signal, contained
 from leaderq.producing.journal.segment_header import HEADER_BYTES
 
 GROUP_BYTES: Final = 1 << 20
@@ -228,7 +228,7 @@ class Committer:
         self._write_line(0)
 
 
-def outcome(batch: Batch, signal: threading.Event | None, give_up_s: float) -> int:
+def outcome(batch: Batch, signal: Signal | None, give_up_s: float) -> int:
     """Wait for a batch; gives its first id.
 
     :raises JournalSlow: it is not written yet; it may still be.

@@ -15,6 +15,7 @@ from scripted_sink import Make, ScriptedSink, is_away
 from leaderq.producing import Block, Journal
 
 
+@pytest.mark.timeout(120, method="thread")  # the other method needs the alarm that is used here
 def test_ctrl_c_while_waiting_for_room_takes_nothing(producer: Make, sink: ScriptedSink) -> None:
     sink.now(is_away)
     one = producer(max_items=1, when_full=Block(None))

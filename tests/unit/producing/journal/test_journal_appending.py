@@ -384,6 +384,7 @@ def test_a_journal_that_was_not_closed_loses_acknowledgements_at_most(place):
         assert journal.next_id == 4
 
 
+@pytest.mark.timeout(120, method="thread")  # the other method needs the alarm that is used here
 def test_interrupted_at_any_moment_a_journal_keeps_its_records_and_goes_on(place):
     """Ctrl-C raises between any two steps of the main thread."""
 
