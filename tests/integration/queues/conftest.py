@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from leaderq.queues import QueueSharder, QueueSharderPolicies, SimpleDistributedQueue
-from leaderq.zookeeper import Session
+from leaderq.queues.places import Places
+from leaderq.testing import ZooKeeperServer
+from leaderq.zookeeper import Session, connect
 
 Open = Callable[..., Session]
 Make = Callable[..., QueueSharder[Any]]
@@ -17,6 +19,22 @@ Make = Callable[..., QueueSharder[Any]]
 @pytest.fixture
 def session(opened: Open) -> Session:
     return opened(timeout_s=4.0)
+
+
+@pytest.fixture
+def places(znode_root: str) -> Places:
+    """A queue and its locks, by their whole paths."""
+    return Places(f"{znode_root}/q", f"{znode_root}/locks")
+
+
+@pytest.fixture
+def unrooted(zookeeper_server: ZooKeeperServer, places: Places) -> Iterator[Session]:
+    """A session without a chroot, as an operator's, with the znodes of ``places`` made."""
+    assert places.lock_path is not None
+    with connect(zookeeper_server.address) as opened:
+        opened.ensure_path(places.path)
+        opened.ensure_path(places.lock_path)
+        yield opened
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,16 +25,8 @@ SHARD = "queue-00000000-0000-4000-8000-000000000000"
 
 
 @pytest.fixture
-def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
-    with connect(zookeeper_server.address) as opened:
-        opened.ensure_path(f"{znode_root}/q")
-        opened.ensure_path(f"{znode_root}/locks")
-        yield opened
-
-
-@pytest.fixture
-def places(znode_root: str) -> Places:
-    return Places(f"{znode_root}/q", f"{znode_root}/locks")
+def session(unrooted: Session) -> Session:
+    return unrooted
 
 
 def is_multi(request: bytes) -> bool:

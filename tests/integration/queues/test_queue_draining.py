@@ -6,7 +6,6 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -23,16 +22,8 @@ Put = Callable[[int], list[bytes]]
 
 
 @pytest.fixture
-def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
-    with connect(zookeeper_server.address) as opened:
-        opened.ensure_path(f"{znode_root}/q")
-        opened.ensure_path(f"{znode_root}/locks")
-        yield opened
-
-
-@pytest.fixture
-def places(znode_root: str) -> Places:
-    return Places(f"{znode_root}/q", f"{znode_root}/locks")
+def session(unrooted: Session) -> Session:
+    return unrooted
 
 
 @pytest.fixture
