@@ -11,10 +11,11 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
-from held import WAIT_S, Told
+from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import DeadlineExceeded, QueueClosed, QueueFull
 from leaderq.singular import SingularUpdateQueue, Ticket
+from leaderq.testing import eventually
 
 EACH = 1500
 
@@ -90,27 +91,31 @@ def test_each_producers_requests_are_applied_once_and_in_its_order(producers: in
         assert deepest <= options["capacity"] + producers - 1
 
 
-def test_who_waits_for_room_is_not_starved_by_three_others() -> None:
-    """When the first of four is through, no other has less than half of its requests applied."""
-    applied: Counter[int] = Counter()
-    at_first_end: list[Counter[int]] = []
-    queue: SingularUpdateQueue[tuple[int, int], None]
+@pytest.mark.parametrize("_", range(20))
+def test_three_that_post_without_end_do_not_overtake_one_who_waits_for_room(_: int) -> None:
+    """However they are scheduled: before it come what was in hand, what was in the line, and who waited already."""
+    held = Held()
+    queue = SingularUpdateQueue(held, capacity=8)
+    queue.post("in hand")
+    assert held.begun.wait(WAIT_S)
+    is_over = threading.Event()
 
-    def apply(request: tuple[int, int]) -> None:
-        producer, number = request
-        applied[producer] += 1
-        if number == EACH - 1 and not at_first_end:
-            at_first_end.append(applied.copy())
+    def post_without_end(producer: int) -> None:
+        while not is_over.is_set():
+            queue.post(producer)
 
-    queue = SingularUpdateQueue(apply, capacity=8)
-
-    def produce(producer: int) -> None:
-        for number in range(EACH):
-            queue.post((producer, number))
-
-    run(4, produce)
+    greedy = [in_thread(post_without_end, producer)[0] for producer in range(3)]
+    eventually(lambda: queue.stats().waiting == 3)
+    patient, outcome = in_thread(lambda: queue.submit("patient").result(WAIT_S))
+    eventually(lambda: queue.stats().waiting == 4)
+    held.go.set()
+    patient.join(WAIT_S)
+    is_over.set()
+    for thread in greedy:
+        thread.join(WAIT_S)
     assert queue.close()
-    assert min(at_first_end[0][producer] for producer in range(4)) >= EACH // 2
+    assert outcome == ["patient"]
+    assert held.applied.index("patient") == 1 + 8 + 3
 
 
 def _outcome(ticket: Ticket[Any]) -> str:
