@@ -73,6 +73,8 @@ class BatchWriter(Writer):
                 requests.append(item.ticket.request)
             else:
                 self._passed_over(item.ticket)
+        if len(requests) != len(items):  # what was passed over is not in the handler's hand
+            self._account.progress = (self._taken, NO_TURNS, len(requests))
         return requests, tickets
 
     def _end(self, requests: list[Any], outcomes: Iterable[Any] | None, tickets: dict[int, Ticket[Any]]) -> None:

@@ -174,3 +174,24 @@ def test_of_a_chunk_of_tickets_the_next_is_in_hand_when_one_has_ended() -> None:
             stats = queue.stats()
             assert (stats.accepted, stats.depth, stats.in_hand, stats.applied) == (4, 3 - number, 1, number)
         steps.release()
+
+
+def test_what_a_batch_passed_over_is_not_in_hand() -> None:
+    steps = threading.Semaphore(0)
+    begun: list[list[str]] = []
+
+    def stepwise(batch: list[str]) -> None:
+        begun.append(batch)
+        assert steps.acquire(timeout=WAIT_S)
+
+    with SingularUpdateQueue(stepwise, max_batch=3) as queue:
+        queue.post("a")
+        eventually(lambda: begun == [["a"]])
+        cancelled = queue.submit("b")
+        queue.post("c")
+        assert cancelled.cancel()
+        steps.release()
+        eventually(lambda: begun == [["a"], ["c"]])
+        stats = queue.stats()
+        assert (stats.accepted, stats.in_hand, stats.applied, stats.cancelled) == (3, 1, 1, 1)
+        steps.release()
