@@ -141,6 +141,7 @@ def _plan(career: KafkaLeaderCareer, name: str, store: OffsetStore, reporting: R
         start=career.auto_offset_reset,
         limits=career._stall_limits,
         reporting=reporting,
+        gc_threshold=career.gc_threshold,
     )
 
 

@@ -77,6 +77,8 @@ def _problems_of_shape(career: KafkaLeaderCareer) -> Iterator[str]:
             yield f"{attribute}={value!r} of {where} must be a whole number, at least 1"
     if career.max_bytes is not None and not _is_count(career.max_bytes):
         yield f"max_bytes={career.max_bytes!r} of {where} must be a whole number of bytes, or None for no limit"
+    if career.gc_threshold is not None and not _is_count(career.gc_threshold):
+        yield f"gc_threshold={career.gc_threshold!r} of {where} must be a whole number of objects, or None to leave the collector as it is"
     if not _is_duration(career.max_wait_s):
         yield f"max_wait_s={career.max_wait_s!r} of {where} must be a number of seconds, at least 0"
     if career.batches not in (MERGED, BY_PARTITION):

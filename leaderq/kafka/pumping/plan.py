@@ -15,7 +15,8 @@ from leaderq.kafka.stores.offsets import OffsetStore
 
 @dataclass(frozen=True)
 class Plan:
-    """``make`` gives a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None`` where it says nothing."""
+    """``make`` gives a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None`` where it says nothing; ``gc_threshold``
+    see :mod:`~leaderq.kafka.pumping.collecting`."""
 
     address: str
     make: Callable[[], Drain]
@@ -27,3 +28,4 @@ class Plan:
     start: str | None = None
     limits: stall.Limits = field(default_factory=stall.Limits)
     reporting: Reporting | None = None
+    gc_threshold: int | None = None

@@ -27,6 +27,7 @@ from typing import Any, TypeVar, cast
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients.drain import BatchLost, Drain, KafkaAway, Offsets
+from leaderq.kafka.pumping.collecting import collecting_seldom
 from leaderq.kafka.pumping.draining import Draining
 from leaderq.kafka.pumping.plan import Plan
 from leaderq.kafka.record import Batch
@@ -277,7 +278,8 @@ class Pump:
         """Drain for one term; gives whether the thread is to end."""
         draining = Draining(self._plan, gate.term, drain, gate, self._rebuilds)
         try:
-            return _Leading(self, draining, begun, gate).run()
+            with collecting_seldom(self._plan.gc_threshold):
+                return _Leading(self, draining, begun, gate).run()
         finally:
             self._rebuilds = draining.rebuilds
             draining.close()

@@ -116,6 +116,7 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
         "offsets": "redis",
         "on_error": "ignore",
         "max_records_per_s": 0,
+        "gc_threshold": 0,
     }
     with pytest.raises(ConfigurationError) as refused:
         check(dressed(type("Wrong", (Sums,), wrong)), "no spaces allowed")
