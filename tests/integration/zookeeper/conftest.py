@@ -31,8 +31,11 @@ def opened() -> Iterator[Connect]:
 
 @pytest.fixture
 def session(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect) -> Session:
-    """A session whose chroot is the test's own root."""
-    return opened(zookeeper_server.address + znode_root, timeout_s=4.0)
+    """A session whose chroot is the test's own root.
+
+    Its time-out is long, so that it stays connected although the server or this process gets no processor for a while.
+    """
+    return opened(zookeeper_server.address + znode_root, timeout_s=30.0)
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def test_znodes_made_with_credentials_are_closed_to_others(
     again = opened(address, security=Security(user="alice", password="one"))
     assert again.get(f"{znode_root}/hers")[0] == b"x"
     again.drop_connection()
-    eventually(lambda: again.state is SessionState.CONNECTED and again.get(f"{znode_root}/hers"))
+    eventually(lambda: again.get(f"{znode_root}/hers"))
 
 
 def test_open_znodes_are_made_if_wanted(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect) -> None:
@@ -93,9 +93,9 @@ def test_a_session_with_sasl_can_be_ended_from_outside(
     owner.create("/e", ephemeral=True)
     assert owner.credentials is not None
     credentials = owner.credentials
-    assert end_session(sasl_server.address, credentials, security=ALICE)
+    assert end_session(sasl_server.address, credentials, timeout_s=30, security=ALICE)
     assert watcher.exists("/e") is None
-    assert end_session(sasl_server.address, credentials, security=ALICE)
+    assert end_session(sasl_server.address, credentials, timeout_s=30, security=ALICE)
     eventually(lambda: owner.id not in (None, credentials.session_id))
     assert owner.credentials is not None
     stranger = Security(user="a", password="b", mechanism="DIGEST-MD5")
@@ -109,8 +109,10 @@ def test_no_password_of_any_kind_is_logged(
         for security in (ALICE, Security(user="carol", password="hunter2")):
             session = opened(sasl_server.address, security=security)
             session.exists("/")
+            heard: list[SessionState] = []
+            session.add_listener(heard.append)
             session.drop_connection()
-            eventually(lambda: session.state is SessionState.CONNECTED)  # noqa: B023
+            eventually(lambda: heard == [SessionState.SUSPENDED, SessionState.CONNECTED])  # noqa: B023
             assert session.credentials is not None
             secret = session.credentials.password.hex()
             session.close()
@@ -160,7 +162,7 @@ def test_a_session_over_tls_does_all_that_others_do(
     eventually(lambda: len(heard) == 5 and session.exists("/a"))
     session.create("/e", ephemeral=True)
     assert session.credentials is not None
-    assert end_session(tls_server.secure_address, session.credentials, security=security)
+    assert end_session(tls_server.secure_address, session.credentials, timeout_s=30, security=security)
     eventually(lambda: session.exists("/e") is None)
 
 
@@ -169,8 +171,13 @@ def test_a_server_with_an_unknown_certificate_is_not_trusted(
     tls_server: ZooKeeperServer, certificates: dict[str, Path], ca: str | None
 ) -> None:
     security = Security(tls=True, ca=None if ca is None else str(certificates[ca]))
-    with pytest.raises(ServersUnreachable, match="certificate"):
-        connect(tls_server.secure_address, security=security, connect_timeout_s=1.0)
+
+    def reason() -> str:
+        with pytest.raises(ServersUnreachable) as caught:
+            connect(tls_server.secure_address, security=security, connect_timeout_s=1.0)
+        return str(caught.value)
+
+    eventually(lambda: "certificate" in reason(), timeout_s=30)  # a busy server may show none in time
 
 
 def test_a_certificate_is_not_looked_at_if_so_wished(tls_server: ZooKeeperServer, opened: Connect) -> None:

@@ -52,8 +52,7 @@ def test_a_frozen_server_is_noticed_in_use_or_idle(
         zookeeper_server.freeze()
         eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=20)
         zookeeper_server.thaw()
-        eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=20)
-    assert session.exists("/") is not None
+        eventually(lambda: session.exists("/"), timeout_s=20)
 
 
 @pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])
@@ -72,7 +71,7 @@ def test_a_black_hole_is_noticed_in_use_or_idle(
         eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=20)
         assert session.id == first
         proxy.heal()
-        eventually(lambda: session.state is SessionState.CONNECTED and session.exists("/"), timeout_s=20)
+        eventually(lambda: session.exists("/"), timeout_s=20)
 
 
 def test_one_direction_alone_is_noticed_too(
@@ -84,7 +83,7 @@ def test_one_direction_alone_is_noticed_too(
         proxy.freeze_direction("to_client")
         eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=20)
         proxy.heal()
-        eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=20)
+        eventually(lambda: session.exists("/"), timeout_s=20)
 
 
 def test_a_full_socket_holds_up_nobody(
@@ -97,8 +96,7 @@ def test_a_full_socket_holds_up_nobody(
     assert isinstance(futures[0].exception(30), ConnectionLost)
     assert all(isinstance(future.exception(30), ConnectionLost) for future in futures)
     proxy.heal()
-    eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=20)
-    assert session.set("/", b"") is not None
+    eventually(lambda: session.set("/", b""), timeout_s=20)
 
 
 def test_a_request_without_an_answer_is_given_up_in_time(
@@ -119,7 +117,7 @@ def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(
     zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy], how: str
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=4.0)
+    session = opened(proxy.address + znode_root, timeout_s=30.0)
     wanted = CREATE if how == "create" else MULTI
     proxy.drop_reply_to(lambda request: opcode(request) == wanted)
     with pytest.raises(ConnectionLost) as caught:
@@ -128,19 +126,17 @@ def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(
         else:
             session.multi([Create("/a")])
     assert type(caught.value) is ConnectionLost  # not NotConnected: it was sent
-    eventually(lambda: session.state is SessionState.CONNECTED)
-    assert session.exists("/a") is not None
+    eventually(lambda: session.exists("/a"))
 
 
 def test_batches_whose_reply_is_lost_are_not_sent_again(
     zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=4.0)
+    session = opened(proxy.address + znode_root, timeout_s=30.0)
     proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
     outcomes = session.multi_batches([[Create(f"/{n}-", sequential=True)] for n in range(100)], max_ops=10, window=2)
-    eventually(lambda: session.state is SessionState.CONNECTED)
-    made = session.children("/")
+    made = eventually(lambda: session.children("/"))  # the requests fail before the state is told
     assert len({name.partition("-")[0] for name in made}) == len(made)
     for number, outcome in enumerate(outcomes):
         there = any(name.startswith(f"{number}-") for name in made)
@@ -151,7 +147,7 @@ def test_a_slow_network_is_no_fault(
     zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=6.0)
+    session = opened(proxy.address + znode_root, timeout_s=15.0)
     heard: list[SessionState] = []
     session.add_listener(heard.append)
     session.create("/big", b"x" * 400_000)
@@ -171,13 +167,16 @@ def test_a_dead_host_costs_a_part_of_the_time_out_and_not_all_of_it(
     session.close()
     for hole in holes:
         hole.black_hole()
-    session = opened(f"{holes[0].address},{alive.address},{holes[1].address}{znode_root}", timeout_s=6.0)
-    first = session.id
-    for _ in range(2):
+    session = opened(
+        f"{holes[0].address},{alive.address},{holes[1].address}{znode_root}", timeout_s=15.0, connect_timeout_s=30
+    )
+    first, heard = session.id, [SessionState.CONNECTED]
+    session.add_listener(heard.append)
+    for number in range(2, 4):
         alive.cut()
-        eventually(lambda: session.state is SessionState.SUSPENDED)
-        eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=20)
-        assert session.id == first
+        eventually(lambda: heard.count(SessionState.CONNECTED) >= number, timeout_s=30)  # noqa: B023
+    assert SessionState.LOST not in heard
+    assert session.id == first
 
 
 def test_a_quorum_that_goes_and_comes_back_keeps_the_session(zookeeper_ensemble: object, znode_root: str) -> None:
@@ -190,6 +189,6 @@ def test_a_quorum_that_goes_and_comes_back_keeps_the_session(zookeeper_ensemble:
         eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=30)
         for member in members[:2]:
             member.start()
-        eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=60)
+        assert eventually(lambda: session.exists("/"), timeout_s=60)
         assert session.id == first
-        assert session.exists("/e") is not None
+        assert eventually(lambda: session.exists("/e")).ephemeral_owner == first

@@ -43,10 +43,10 @@ def test_the_same_watch_asked_for_often_fires_once(session: Session) -> None:
     for _ in range(20):
         session.exists("/a", heard.append)
     session.create("/a")
-    session.exists("/a")
-    session.children("/")
-    eventually(lambda: heard)
-    assert heard == [WatchEvent(CREATED, "/a")]
+    session.exists("/b", heard.append)
+    session.create("/b")
+    eventually(lambda: WatchEvent(CREATED, "/b") in heard)  # and all that came before it
+    assert heard == [WatchEvent(CREATED, "/a"), WatchEvent(CREATED, "/b")]
 
 
 def test_a_watch_lost_with_the_connection_says_so(session: Session) -> None:
@@ -129,7 +129,8 @@ def test_one_shot_and_persistent_watches_do_not_take_each_others_events(session:
         session.set("/t/a", b"2")
         session.create("/t/b")
         eventually(lambda: tree == [WatchEvent(CHANGED, "/t/a"), WatchEvent(CHANGED, "/t/a"), WatchEvent(CREATED, "/t/b")])
-        assert once == [WatchEvent(CHANGED, "/t/a"), WatchEvent(CHILDREN, "/t")]
+        # The last event goes to those who watch once after it went to those who watch on.
+        eventually(lambda: once == [WatchEvent(CHANGED, "/t/a"), WatchEvent(CHILDREN, "/t")])
 
 
 def test_closing_a_persistent_watch_leaves_one_shot_watches_and_its_twins_alone(session: Session) -> None:
@@ -152,7 +153,7 @@ def test_the_server_forgets_a_watch_that_is_closed(
     zookeeper_server: ZooKeeperServer, session: Session, znode_root: str
 ) -> None:
     with session.watch_tree("/t", print), session.watch_node("/t", print):
-        assert f"{znode_root}/t" in zookeeper_server.ask("wchp")
+        eventually(lambda: f"{znode_root}/t" in zookeeper_server.ask("wchp"))
     eventually(lambda: f"{znode_root}/t" not in zookeeper_server.ask("wchp"))
 
 
@@ -174,12 +175,17 @@ def test_a_tree_watch_stands_again_in_the_next_session(zookeeper_server: ZooKeep
     subscription = session.watch_tree("/t", heard.append)
     first = session.id
     assert session.credentials is not None
-    end_session(zookeeper_server.address, session.credentials)
-    eventually(lambda: session.id not in (None, first) and heard == [WatchEvent(SESSION, "/t")])
+    states: list[SessionState] = []
+    session.add_listener(states.append)
+    assert end_session(zookeeper_server.address, session.credentials, timeout_s=30)
+    eventually(lambda: session.id not in (None, first))
+    # A slow server may have let the owner resume the session first; each connection is told of once.
+    eventually(lambda: heard == [WatchEvent(SESSION, "/t")] * states.count(SessionState.CONNECTED))
+    heard.clear()
     session.replace("the test wants it")
-    eventually(lambda: heard == [WatchEvent(SESSION, "/t")] * 2)
+    eventually(lambda: heard == [WatchEvent(SESSION, "/t")])
     session.set("/t", b"x")
-    eventually(lambda: heard[2:] == [WatchEvent(CHANGED, "/t")])
+    eventually(lambda: heard[1:] == [WatchEvent(CHANGED, "/t")])
     subscription.close()
 
 
@@ -191,7 +197,7 @@ def test_a_change_made_while_the_connection_is_away_is_found_by_reading_at_the_s
 ) -> None:
     other = opened(zookeeper_server.address + znode_root)
     proxy = fault_proxy(zookeeper_server.address)
-    watcher = opened(proxy.address + znode_root, timeout_s=4.0)
+    watcher = opened(proxy.address + znode_root, timeout_s=30.0)
     seen: list[list[str]] = []
     watcher.watch_tree("/", lambda event: seen.append(watcher.children("/")) if event.kind is SESSION else None)
     proxy.refuse()
