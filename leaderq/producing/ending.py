@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from leaderq.clock import now_s
 from leaderq.producing.feeding import Feeder
+from leaderq.producing.journal.batch import Signal
 from leaderq.producing.sending import Sender
 from leaderq.producing.sinks.sink import Sink
 from leaderq.producing.spill import Spill
@@ -39,12 +40,10 @@ class Ending:
         self._stock, self._spill, self._sink, self._crew, self._name = stock, spill, sink, crew, name
         self._threads = {one.thread for one in crew}
         self._begun = threading.Lock()
-        self._over = threading.Event()
-
-    @property
-    def is_over(self) -> bool:
+        self._gate = threading.Lock()
+        self._waiting: list[Signal] = []
+        self.is_over = False
         """Whether all is let go of."""
-        return self._over.is_set()
 
     def begin(self, timeout_s: float) -> None:
         """Let it go on in the background, if it does not yet: wait ``timeout_s`` for what is pending, then let go."""
@@ -60,7 +59,12 @@ class Ending:
         itself: one that calls a listener."""
         if threading.current_thread() in self._threads or (self._spill is not None and self._spill.is_telling_here):
             return
-        if not self._over.wait(timeout_s + _END_S):
+        over = Signal()  # each has its own, so one who is interrupted leaves nothing behind that the ending needs
+        with self._gate:
+            if self.is_over:
+                return
+            self._waiting.append(over)
+        if not over.wait(timeout_s + _END_S):
             log.error("producer %s: closing goes on in the background, something in it takes too long", self._name)
 
     def _run(self, timeout_s: float) -> None:
@@ -74,7 +78,14 @@ class Ending:
             try:
                 self._put_away()
             finally:
-                self._over.set()
+                self._tell_over()
+
+    def _tell_over(self) -> None:
+        with self._gate:
+            self.is_over = True
+            waiting, self._waiting = self._waiting, []
+        for over in waiting:
+            over.give()
 
     def _stop_crew(self) -> None:
         self._stock.stop()
