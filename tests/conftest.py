@@ -8,7 +8,12 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
+
+# An example that took long tells of a busy machine, not of the program.
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
