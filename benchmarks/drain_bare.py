@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from leaderq.clock import now_s
+from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.clients.client_options import consumer_options
 from leaderq.kafka.clients.confluent_consumer_options import consumer_options as confluent_consumer_options
 from leaderq.kafka.clients.confluent_options import Heard
@@ -18,6 +19,7 @@ from leaderq.kafka.clients.confluent_producer import producer_options as conflue
 from leaderq.kafka.clients.drain import DrainSettings
 from leaderq.kafka.clients.kafka_python_producer import producer_options
 from leaderq.kafka.clients.producer import ProducerSettings
+from leaderq.kafka.pumping.collecting import collecting_seldom
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ class Stopwatch:
     def rate(self) -> float:
         """Records a second."""
         return self._records / (self._ended_s - self._began_s)
+
+
+def collecting_as_ours(loop: Callable[[Job], float], job: Job) -> float:
+    """``loop``, while the garbage collector looks as seldom as leaderq has it look."""
+    with collecting_seldom(KafkaLeaderCareer.gc_threshold):
+        return loop(job)
 
 
 def kafka_python(job: Job, *, group: bool, commit: bool, ours: bool = False) -> float:
@@ -178,6 +186,3 @@ def _produce(producer: Producer, topic: str, message: Any) -> None:
             return producer.produce(topic, message.value(), message.key())
         except BufferError:
             producer.poll(0.01)
-
-
-Loop = Callable[[Job], float]
