@@ -29,7 +29,8 @@ class Electorate:
         self._sessions: list[Session] = []
         self._candidates: list[Candidate] = []
 
-    def session(self, *, timeout_s: float = 4.0, address: str | None = None) -> Session:
+    def session(self, *, timeout_s: float = 30.0, address: str | None = None) -> Session:
+        """By default of a time-out that is longer than anything here may be without a processor."""
         session = connect(address or self.address, timeout_s=timeout_s)
         self._sessions.append(session)
         return session
@@ -60,10 +61,10 @@ def electorate(zookeeper_server, znode_root: str) -> Iterator[Electorate]:
 
 @pytest.fixture
 def won() -> Callable:
-    """The term that a candidate wins, which it must within 10 s."""
+    """The term that a candidate wins, which it must within 30 s."""
 
     def term_of(candidate: Candidate):
-        term = candidate.await_term(10.0)
+        term = candidate.await_term(30.0)
         assert term is not None, f"{candidate.id} has not won a term"
         return term
 

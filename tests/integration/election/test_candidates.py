@@ -12,7 +12,7 @@ from leaderq.errors import BadVersion, LeaderqError, NoNode, RequestRefused
 from leaderq.events import Stage, Standing, TermBegan, TermEnded
 from leaderq.term import Reason
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, SessionState, SetData, end_session
+from leaderq.zookeeper import Create, SessionState, SetData, end_session, owned
 
 
 def waiting(candidate):
@@ -37,14 +37,14 @@ def test_after_a_clean_end_the_next_leads_under_the_next_number(electorate, won)
     first = won(a)
     b.stand()
     waiting(b)
-    assert a.conclude(first, Reason.WITHDRAWN)
+    assert a.conclude(first, Reason.WITHDRAWN, timeout_s=30)
     second = won(b)
     assert (second.number, second.unclean) == (2, False)
     with pytest.raises(Deposed):
         first.check()
     a.stand()
     waiting(a)
-    assert b.conclude(second, Reason.WITHDRAWN)
+    assert b.conclude(second, Reason.WITHDRAWN, timeout_s=30)
     assert won(a).number == 3
 
 
@@ -55,7 +55,7 @@ def test_nobody_is_let_in_before_the_code_of_an_ending_term_has_returned(elector
     b.stand()
     waiting(b)
     a.step_down(Reason.STEP_DOWN)
-    assert term.ending.wait(5)
+    assert term.ending.wait(30)
     assert b.await_term(0.5) is None
     term.check()  # still held
     a.conclude(term, Reason.STEP_DOWN)
@@ -63,11 +63,11 @@ def test_nobody_is_let_in_before_the_code_of_an_ending_term_has_returned(elector
 
 
 def test_the_lease_is_kept_up_for_longer_than_the_session_time_out(electorate, won):
-    a = electorate.candidate("a", timeout_s=1.0)
+    a = electorate.candidate("a", timeout_s=6.0)
     a.stand()
     term = won(a)
     begun = term.deadline
-    eventually(lambda: term.deadline > begun + 1.5)
+    eventually(lambda: term.deadline > begun + 6.0, timeout_s=60)
     term.check()
 
 
@@ -109,10 +109,16 @@ def test_a_zombies_write_is_refused_when_its_session_was_ended_by_another_proces
     a = electorate.candidate("a", session)
     a.stand()
     term = won(a)
-    assert end_session(session.address, session.credentials)
-    with pytest.raises(Deposed):
-        while True:
+    assert end_session(session.address, session.credentials, timeout_s=30)
+
+    def is_refused() -> bool:
+        try:
             term.write([SetData(electorate.path("control"), b"")])
+        except Deposed:
+            return True
+        return False  # a connection that breaks meanwhile is no answer either
+
+    eventually(is_refused)
     assert term.reason in (Reason.SESSION, Reason.FENCED, Reason.NODE_DELETED)
 
 
@@ -121,7 +127,7 @@ def test_deleting_the_leaders_znode_deposes_it_and_it_stands_again(electorate, w
     a.stand()
     term = won(a)
     electorate.session().delete(electorate.path("candidates", term.id))
-    assert term.ending.wait(5)
+    assert term.ending.wait(30)
     assert term.reason is Reason.NODE_DELETED
     a.conclude(term, Reason.WITHDRAWN)
     a.stand()
@@ -142,7 +148,7 @@ def test_the_election_is_made_again_when_its_parent_vanished(electorate, won):
         session.delete(electorate.path("candidates"))
     except LeaderqError:
         pass  # somebody stands again already
-    assert term.ending.wait(5)
+    assert term.ending.wait(30)
     a.conclude(term, Reason.WITHDRAWN)
     a.stand()
     eventually(lambda: a.await_term(0) or b.await_term(0))
@@ -157,10 +163,10 @@ def test_a_candidate_whose_session_is_lost_while_waiting_stands_again_under_the_
     b.stand()
     waiting(b)
     old = session.id
-    end_session(session.address, session.credentials)
+    assert end_session(session.address, session.credentials, timeout_s=30)
     eventually(lambda: session.id not in (None, old))
     eventually(
-        lambda: len([event for event in electorate.events if isinstance(event, Standing) and event.candidate == "b"]) == 2
+        lambda: len([event for event in electorate.events if isinstance(event, Standing) and event.candidate == "b"]) > 1
     )
     a.conclude(term, Reason.WITHDRAWN)
     won(b).check()
@@ -172,7 +178,7 @@ def test_withdrawing_leaves_nothing_in_the_line(electorate, won):
     won(a)
     b.stand()
     waiting(b)
-    assert b.withdraw()
+    assert b.withdraw(timeout_s=30)
     assert len(electorate.session().children(electorate.path("candidates"))) == 1
     b.stand()  # reusable after it
     waiting(b)
@@ -194,9 +200,9 @@ def test_standing_and_withdrawing_many_times_leaves_no_znode_and_no_thread(elect
     for _ in range(20):
         candidate = electorate.candidate("a", session)
         candidate.stand()
-        candidate.close()
+        candidate.close(timeout_s=30)
     assert session.children(electorate.path("candidates")) == []
-    eventually(lambda: threading.active_count() == before)
+    eventually(lambda: threading.active_count() <= before)  # fewer, if some of an earlier test's ended only now
 
 
 def test_a_term_record_that_is_not_ours_is_never_overwritten(electorate, won, caplog):
@@ -219,7 +225,7 @@ def test_a_candidate_can_transfer_its_term_to_one_that_is_not_next(electorate, w
         candidate.stand()
         waiting(candidate)
     a.transfer(to="c")
-    assert term.ending.wait(5)
+    assert term.ending.wait(30)
     assert term.reason is Reason.TRANSFER
     a.conclude(term, Reason.TRANSFER)
     assert won(c).number == 2
@@ -237,8 +243,9 @@ def test_the_stage_is_shown_to_observers_and_outlives_the_term(electorate, won):
     term = won(a)
     observer = Observer(electorate.session(), "c", root=electorate.root)
     a.announce(term, Stage.EXECUTION)
-    assert observer.wait_until(lambda view: view.stage == "execution", timeout_s=5).leader == "a"
-    a.conclude(term, Reason.STEP_DOWN)
+    shown = observer.wait_until(lambda view: view.stage == "execution", timeout_s=30)
+    assert (shown.leader, shown.stage) == ("a", "execution")
+    assert a.conclude(term, Reason.STEP_DOWN, timeout_s=30)
     over = observer.view()
     assert (over.leader, over.term, over.reason) == (None, 1, "step-down")
 
@@ -246,7 +253,7 @@ def test_the_stage_is_shown_to_observers_and_outlives_the_term(electorate, won):
 def test_events_tell_the_story_of_a_term(electorate, won):
     a = electorate.candidate("a")
     a.stand()
-    a.conclude(won(a), Reason.WITHDRAWN)
+    assert a.conclude(won(a), Reason.WITHDRAWN, timeout_s=30)
     told = [event for event in electorate.events if isinstance(event, (TermBegan, TermEnded))]
     assert told == [TermBegan("c", "a", 1, False), TermEnded("c", "a", 1, Reason.WITHDRAWN, True)]
 
@@ -263,7 +270,8 @@ def test_two_candidates_may_share_one_session(electorate, won):
 
 
 @pytest.mark.parametrize("end", ["replace", "close"])
-def test_a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_vanishes(electorate, won, end):
+def test_a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_vanishes(electorate, won, end, monkeypatch):
+    monkeypatch.setattr(owned, "FAREWELL_S", 20.0)  # a busy server may need long to end a session
     session = electorate.session()
     a, b = electorate.candidate("a", session), electorate.candidate("b")
     a.stand()
@@ -276,8 +284,8 @@ def test_a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_va
     if end == "replace":
         session.replace("a test wants it")
     else:
-        session.close()
-    watcher.join(10)
+        session.close(timeout_s=20)
+    watcher.join(40)
     assert believed_when_next_led == [False]
     assert term.reason is Reason.SESSION
     with pytest.raises(Deposed):
@@ -309,5 +317,5 @@ def test_withdrawing_while_zookeeper_is_away_is_repeated_until_the_znode_is_gone
     assert not b.withdraw(timeout_s=0.1)
     eventually(lambda: caplog.text.count("leaving as 'b'") > 9, timeout_s=30)
     proxy.heal()
-    line = electorate.path("candidates")
-    eventually(lambda: len(electorate.session().children(line)) == 1)
+    line, session = electorate.path("candidates"), electorate.session()
+    eventually(lambda: len(session.children(line)) == 1, timeout_s=20)
