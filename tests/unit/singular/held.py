@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-WAIT_S = 20.0
+from leaderq.testing.waiting import patience
+
+WAIT_S = 60.0 * patience()
 """Longer than any test: it ends a wait that should not be there."""
 
 
@@ -53,3 +55,9 @@ def in_thread(call: Any, *arguments: Any) -> tuple[threading.Thread, list[Any]]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread, outcome
+
+
+def writers_of(*names: str) -> list[threading.Thread]:
+    """The threads that write for the queues of these names. (Not a count of all threads: those of earlier tests may end
+    meanwhile.)"""
+    return [thread for thread in threading.enumerate() if thread.name in {f"leaderq-{name}" for name in names}]

@@ -6,7 +6,7 @@ import logging
 import threading
 
 import pytest
-from held import Held, Told
+from held import WAIT_S, Held, Told, writers_of
 
 from leaderq.errors import ConfigurationError
 from leaderq.singular import SingularUpdateQueue
@@ -34,7 +34,7 @@ def test_one_thread_applies_all_and_it_is_not_the_callers() -> None:
 
 def test_submit_gives_the_outcome() -> None:
     with SingularUpdateQueue(lambda n: n * 2, name="doubling") as queue:
-        assert queue.submit(21).result(10) == 42
+        assert queue.submit(21).result(WAIT_S) == 42
         assert queue.submit(4).result() == 8
 
 
@@ -62,7 +62,7 @@ def test_an_error_of_a_posted_request_reaches_the_listener() -> None:
 def test_the_default_listener_logs_request_and_trace(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, logger="leaderq"), SingularUpdateQueue(lambda n: 1 / n) as queue:
         queue.post(0)
-    (record,) = caplog.records
+    (record,) = (one for one in caplog.records if one.name.startswith("leaderq.singular"))
     assert record.getMessage() == "a request was not applied: 0"
     assert record.exc_info is not None
     assert record.exc_info[0] is ZeroDivisionError
@@ -93,12 +93,12 @@ def test_an_odd_base_exception_fails_its_request_only(error: BaseException) -> N
 
 
 def test_nothing_runs_before_the_first_request() -> None:
-    before = threading.active_count()
     queue = SingularUpdateQueue(lambda n: n)
-    assert threading.active_count() == before
+    assert not writers_of(queue.name)
     assert queue.submit(1).result() == 1
+    assert len(writers_of(queue.name)) == 1
     queue.close()
-    assert threading.active_count() == before
+    assert not writers_of(queue.name)
 
 
 def test_a_handler_may_post_to_its_own_queue() -> None:
@@ -114,7 +114,7 @@ def test_a_handler_may_post_to_its_own_queue() -> None:
     done = threading.Event()
     with SingularUpdateQueue(count_down) as queue:
         queue.post(3)
-        assert done.wait(60)
+        assert done.wait(WAIT_S)
     assert applied == [3, 2, 1, 0]
 
 
@@ -131,7 +131,7 @@ def test_a_handler_may_exceed_the_capacity_of_its_own_queue_for_only_it_can_make
     in_line: list[int] = []
     with SingularUpdateQueue(spread, capacity=1) as queue:
         queue.post("all")
-        assert held.begun.wait(60)
+        assert held.begun.wait(WAIT_S)
         queue.post("b")
         held.go.set()
         eventually(lambda: len(held.applied) == 5)

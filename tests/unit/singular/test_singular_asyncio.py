@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 
 import pytest
 from held import WAIT_S, Held, Told
 
+from leaderq.clock import now_s
 from leaderq.errors import DeadlineExceeded, QueueClosed, QueueFull
 from leaderq.singular import SingularUpdateQueue
+
+
+async def until(fact: Callable[[], object]) -> None:
+    """Wait for a fact, looked at on the loop, without holding the loop up. (What is asked of a thread comes back by
+    ``call_soon_threadsafe``, with which a test plays.)"""
+    ends_s = now_s() + WAIT_S
+    while not fact():
+        assert now_s() < ends_s
+        await asyncio.sleep(0.001)
 
 
 def test_a_ticket_can_be_awaited_gathered_and_wrapped() -> None:
@@ -58,8 +70,7 @@ def test_the_loop_goes_on_while_a_call_waits_for_room() -> None:
 
     async def use(queue: SingularUpdateQueue[int, int]) -> None:
         tasks = [asyncio.create_task(queue.call(number)) for number in range(6)]
-        while queue.stats().waiting < 6 - 2 - held.begun.is_set():
-            await asyncio.sleep(0)
+        await until(lambda: held.begun.is_set() and queue.stats().waiting == 6 - 2 - 1)
         with pytest.raises(QueueFull):
             await queue.call(9, wait_s=0.001)
         with pytest.raises(QueueFull):
@@ -80,8 +91,7 @@ def test_a_task_cancelled_while_it_waits_for_room_leaves_nothing_behind() -> Non
         await asyncio.to_thread(held.begun.wait, WAIT_S)
         queue.post("b")
         task = asyncio.create_task(queue.call("c"))
-        while not queue.stats().waiting:
-            await asyncio.sleep(0)
+        await until(lambda: queue.stats().waiting)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -101,8 +111,7 @@ def test_closing_refuses_a_call_that_waits_for_room() -> None:
         await asyncio.to_thread(held.begun.wait, WAIT_S)
         queue.post("b")
         task = asyncio.create_task(queue.call("c"))
-        while not queue.stats().waiting:
-            await asyncio.sleep(0)
+        await until(lambda: queue.stats().waiting)
         assert not queue.close(timeout_s=0)
         with pytest.raises(QueueClosed):
             await task
@@ -120,17 +129,20 @@ def test_a_loop_that_ended_while_its_task_waited_for_room_does_not_hurt_the_writ
         await asyncio.to_thread(held.begun.wait, WAIT_S)
         queue.post("b")
         loop = asyncio.get_running_loop()
-        call_soon = loop.call_soon_threadsafe
+        call_soon, now_s = loop.call_soon_threadsafe, loop.time
+        woken_in_vain = threading.Event()
 
         def as_if_closed(*_: object) -> None:
             loop.call_soon_threadsafe = call_soon  # type: ignore[method-assign, assignment]
+            woken_in_vain.set()
             raise RuntimeError("Event loop is closed")
 
-        task = asyncio.create_task(queue.call("c", wait_s=0.1))
-        while not queue.stats().waiting:
-            await asyncio.sleep(0)
+        task = asyncio.create_task(queue.call("c", wait_s=3600))
+        await until(lambda: queue.stats().waiting)
         loop.call_soon_threadsafe = as_if_closed  # type: ignore[method-assign, assignment]
         held.go.set()
+        await until(woken_in_vain.is_set)
+        loop.time = lambda: now_s() + 3600  # type: ignore[method-assign]
         assert await task == "c"  # its time to wait ended, and then it found that it was in
 
     with SingularUpdateQueue(held, capacity=1) as queue:

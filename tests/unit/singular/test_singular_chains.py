@@ -106,9 +106,11 @@ def test_closing_the_next_queue_frees_a_writer_that_waits_for_room_there() -> No
     held, told = Held(), Told()
     first, second = SingularUpdateQueue(lambda n: n, on_error=told), SingularUpdateQueue(held, capacity=1)
     first.then(second)
-    for number in range(3):
-        first.post(number)
-    eventually(lambda: second.stats().waiting == 1)
+    first.post(0)
+    assert held.begun.wait(WAIT_S)  # else it might be 1 that waits, for an instant
+    first.post(1)
+    first.post(2)
+    eventually(lambda: second.depth == 1 and second.stats().waiting == 1)
     second.close(timeout_s=0)
     assert first.close()
     held.go.set()
@@ -123,6 +125,7 @@ def test_a_ticket_on_its_way_cannot_be_cancelled_and_hears_if_the_next_queue_giv
     first.then(second)
     with first:
         first.post("a")
+        assert held.begun.wait(WAIT_S)  # else it might be "a" that is seen in the second's line
         ticket = first.submit("b")
         eventually(lambda: second.depth == 1)
         assert not ticket.cancel()

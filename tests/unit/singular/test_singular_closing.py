@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-import threading
 from concurrent.futures import CancelledError, wait
 
 import pytest
-from held import WAIT_S, Held, Told, in_thread
+from held import WAIT_S, Held, Told, in_thread, writers_of
 
 from leaderq.errors import QueueClosed, RequestCancelled
 from leaderq.singular import SingularUpdateQueue
@@ -287,19 +286,22 @@ def test_an_interrupt_while_cancelling_leaves_the_rest_to_the_next_close(by: str
 
 
 def test_no_thread_is_left() -> None:
-    before = threading.active_count()
+    names = []
     for _ in range(20):
         with SingularUpdateQueue(lambda n: n) as queue:
             queue.post(1)
-    assert threading.active_count() == before
+            names.append(queue.name)
+            assert len(writers_of(queue.name)) == 1
+    assert not writers_of(*names)
 
 
 AT_EXIT = """
 import sys, threading
 from leaderq.singular import SingularUpdateQueue, processes
-held = threading.Event()
+held, begun = threading.Event(), threading.Event()
 def apply(n):
     if n < 0:
+        begun.set()
         held.wait()
     print(n, flush=True)
 if sys.argv[1] == "stuck":
@@ -308,6 +310,8 @@ queue = SingularUpdateQueue(apply, name="forgotten")
 queue.post(-1 if sys.argv[1] == "stuck" else 0)
 for n in range(1, 4):
     queue.post(n)
+if sys.argv[1] == "stuck":
+    begun.wait()
 """
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from held import WAIT_S, Held, Told, in_thread
 
@@ -88,22 +90,35 @@ def test_who_waits_learns_of_a_missed_deadline_though_the_writer_is_busy() -> No
     assert told.kinds == [("late", DeadlineExceeded)] * 2
 
 
-def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time() -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        ticket = queue.submit("a", deadline_s=30)
-        assert held.begun.wait(WAIT_S)
-        thread, outcome = in_thread(ticket.result, WAIT_S)
+@pytest.mark.parametrize("timeout", [None, WAIT_S])
+def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time(clock: Clock, timeout: float | None) -> None:
+    steps = threading.Semaphore(0)
+
+    def stepwise(letter: str) -> str:
+        assert steps.acquire(timeout=WAIT_S)
+        return letter
+
+    with SingularUpdateQueue(stepwise) as queue:
+        queue.post("a")
+        ticket = queue.submit("b", deadline_s=0.05)  # its waiter looks up so often, for this clock stands
+        thread, outcome = in_thread(ticket.result, timeout)
         eventually(lambda: ticket._sleepers)
-        held.go.set()
+        steps.release()
+        eventually(ticket.running)
+        clock.at_s += 6
+        ticket.expire_if_due()
+        assert ticket._sleepers
+        assert outcome == []
+        steps.release()
         thread.join(WAIT_S)
-    assert outcome == ["a"]
+    assert outcome == ["b"]
 
 
-def test_a_deadline_of_zero_expires_unless_it_is_begun_within_the_same_instant(clock: Clock) -> None:
+def test_a_deadline_of_zero_has_come_when_it_is_given(clock: Clock) -> None:
     told = Told()
     with SingularUpdateQueue(lambda n: n, on_error=told) as queue:
         assert isinstance(queue.submit("a", deadline_s=0).exception(), DeadlineExceeded)
+    assert told.kinds == [("a", DeadlineExceeded)]
 
 
 def test_a_request_begun_just_as_its_deadline_is_looked_at_is_not_expired(monkeypatch: pytest.MonkeyPatch) -> None:

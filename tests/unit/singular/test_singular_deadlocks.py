@@ -67,13 +67,13 @@ def test_two_handlers_that_wait_for_each_other_are_told_so() -> None:
 
 
 def test_two_writers_that_wait_for_room_in_each_others_queues_are_told_so() -> None:
-    meet = threading.Barrier(2, timeout=WAIT_S)
+    meet = threading.Barrier(3, timeout=WAIT_S)
     queues: list[SingularUpdateQueue[str, Any]] = []
 
     def handle_in(mine: int) -> Any:
         def handle(request: str) -> None:
             if request == "outer":
-                meet.wait()  # both lines are full now
+                meet.wait()
                 queues[1 - mine].post("inner")
 
         return handle
@@ -81,11 +81,10 @@ def test_two_writers_that_wait_for_room_in_each_others_queues_are_told_so() -> N
     told = Told()
     queues += [SingularUpdateQueue(handle_in(mine), capacity=1, on_error=told) for mine in (0, 1)]
     with queues[0], queues[1]:
-        queues[0].post("outer")
-        eventually(lambda: queues[0].depth == 0)
-        queues[0].post("filling")
-        queues[1].post("outer")
-        queues[1].post("filling")
+        for queue in queues:
+            queue.post("outer")
+            queue.post("filling")
+        meet.wait()  # both lines are full now
         eventually(lambda: told.errors)
     assert ("outer", WouldDeadlock) in told.kinds
 

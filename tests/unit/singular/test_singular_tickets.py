@@ -62,7 +62,7 @@ def test_a_wait_ends_after_its_time_and_leaves_nothing_behind() -> None:
                 ticket.result(timeout)
         assert ticket._sleepers == ()
         held.go.set()
-        assert ticket.result(10) == "a"
+        assert ticket.result(WAIT_S) == "a"
 
 
 def test_many_threads_may_wait_for_one_ticket() -> None:
