@@ -166,15 +166,15 @@ class Account(RuleBasedStateMachine):
             if self.producer is not None:
                 self.sink.now(takes)
                 self.disk.is_full = False
-                assert self.producer.flush(20), self.producer.snapshot()
-                self.shut(5)
+                assert self.producer.flush(60), self.producer.snapshot()
+                self.shut(30)
                 self.the_order_within_a_key_is_kept()
                 confirmed = [number for _, number, _ in self.sink.confirmed]
                 # Listeners and futures are told after the account is settled, by whichever thread settled it.
                 eventually(lambda: set(confirmed + self.lost) == set(self.sent), message="none is forgotten")
                 assert self.may_repeat or sorted(confirmed + self.lost) == self.sent  # and each comes once
                 for number, future in self.futures.items():
-                    error = future.exception(20)
+                    error = future.exception(60)
                     if number in self.lost:
                         assert isinstance(error, RequestGivenUp | ProducerClosed)
         finally:

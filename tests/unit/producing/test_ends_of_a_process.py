@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,18 @@ def test_ctrl_c_while_waiting_for_room_takes_nothing(producer: Make, sink: Scrip
     one = producer(max_items=1, when_full=Block(None))
     one.send("a")
     before = signal.signal(signal.SIGALRM, _interrupt)
+
+    def interrupts() -> None:
+        eventually(lambda: one._stock.room._waiters)  # it waits, and will until it is interrupted
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    killer = threading.Thread(target=interrupts)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(KeyboardInterrupt):
+            killer.start()
             one.send("b")
+        killer.join()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     balance = one.snapshot().balance
     assert balance.is_exact
@@ -93,7 +101,7 @@ def test_a_confirmation_can_be_awaited(producer: Make) -> None:
     one = producer()
 
     async def send() -> None:
-        await asyncio.wait_for(asyncio.gather(*(asyncio.wrap_future(one.submit(number)) for number in range(100))), 10)
+        await asyncio.wait_for(asyncio.gather(*(asyncio.wrap_future(one.submit(number)) for number in range(100))), 60)
 
     asyncio.run(send())
     assert one.snapshot().balance.confirmed == 100

@@ -92,27 +92,27 @@ class FakeQueue:
 class TestQueueSink:
     def test_what_put_many_returns_for_is_confirmed(self) -> None:
         queue = FakeQueue(lambda items: None)
-        outcome = QueueSink(queue).send(["a", "b"], 5.0)
+        outcome = QueueSink(queue).send(["a", "b"], 30.0)
         assert (outcome.refused, list(outcome.again)) == ({}, [])
         assert queue.puts == [["a", "b"]]
 
     def test_a_large_batch_is_put_in_parts(self) -> None:
         queue = FakeQueue(lambda items: None)
-        outcome = QueueSink(queue).send(list(range(250)), 5.0)
+        outcome = QueueSink(queue).send(list(range(250)), 30.0)
         assert len(queue.puts[0]) == 100
         assert list(outcome.again) == list(range(100, 250))
         assert outcome.error is None
 
     def test_while_the_servers_are_away_it_is_busy_and_puts_nothing_twice(self) -> None:
         back = threading.Event()
-        queue = FakeQueue(lambda items: back.wait(30))
+        queue = FakeQueue(lambda items: back.wait(60))
         sink = QueueSink(queue)
         batch = [["a"], ["b"]]
         for _ in range(3):
             with pytest.raises(SinkBusy):
                 sink.send(batch, 0.01)
         back.set()
-        assert list(sink.send(batch, 5.0).again) == []
+        assert list(sink.send(batch, 30.0).again) == []
         assert len(queue.puts) == 1
 
     def test_an_item_that_does_not_fit_is_refused_alone(self) -> None:
@@ -122,7 +122,7 @@ class TestQueueSink:
             failures = [(item, TooLarge("an item", size=10, limit=5)) for item in items if item == big]
             raise PutsFailed(stored=1, failed=1, failures=failures)
 
-        outcome = QueueSink(FakeQueue(does)).send(["a", big], 5.0)
+        outcome = QueueSink(FakeQueue(does)).send(["a", big], 30.0)
         assert list(outcome.refused) == [1]
         assert list(outcome.again) == []
 
@@ -130,14 +130,14 @@ class TestQueueSink:
         def does(items: Sequence[Any]) -> None:
             raise PutsFailed(stored=1, failed=1, failures=[(None, ConnectionLost("no answer"))])
 
-        outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 5.0)
+        outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
         assert list(outcome.again) == [0, 1]  # which of them is not known: rather twice than never
 
     def test_a_closed_queue_breaks_the_sink(self) -> None:
         def does(items: Sequence[Any]) -> None:
             raise QueueClosed("closed")
 
-        outcome = QueueSink(FakeQueue(does)).send(["a"], 5.0)
+        outcome = QueueSink(FakeQueue(does)).send(["a"], 30.0)
         assert isinstance(outcome.error, SinkBroken)
         assert list(outcome.again) == [0]
 
@@ -147,7 +147,7 @@ class TestQueueSink:
                 raise TypeError("bytes, please")
 
         queue = FakeQueue(does)
-        outcome = QueueSink(queue).send(["a", "bad", "b"], 5.0)
+        outcome = QueueSink(queue).send(["a", "bad", "b"], 30.0)
         assert list(outcome.refused) == [1]
         assert queue.puts == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
 

@@ -28,11 +28,11 @@ def test_what_does_not_fit_into_memory_is_journaled_and_sent_in_order(
     assert snapshot.journal_only == 2900
     assert snapshot.balance.pending == 3000
     sink.now(takes)
-    assert one.flush(20)
+    assert one.flush(30)
     assert sink.confirmed == list(range(3000))
     eventually(lambda: one.state is State.DIRECT)
     one.send("direct again")
-    assert one.flush(5)
+    assert one.flush(30)
 
 
 def test_order_is_kept_while_spilling_begins_and_ends_again_and_again(
@@ -44,9 +44,11 @@ def test_order_is_kept_while_spilling_begins_and_ends_again_and_again(
             sink.shut()
         elif number % 500 == 250:
             sink.open.set()
+        if number == 750:
+            eventually(lambda: one.state is State.DIRECT)  # so that at least the next time begins anew
         one.send(number)
     sink.open.set()
-    assert one.flush(20)
+    assert one.flush(30)
     assert sink.confirmed == list(range(6000))
     assert one.snapshot().spilled > 1
 
@@ -59,7 +61,7 @@ def test_order_within_keys_is_kept_over_workers_and_the_journal(producer: Make, 
     for number in range(1000):
         one.send((number % 5, number))
     sink.open.set()
-    assert one.flush(20)
+    assert one.flush(30)
     for key in range(5):
         assert [number for where, number in sink.confirmed if where == key] == list(range(key, 1000, 5))
 
@@ -80,7 +82,7 @@ def test_what_is_left_at_the_close_is_sent_by_the_next_producer_in_order(
     assert not second.close(0.02)
     sink.now(takes)
     third = producer(journal=tmp_path)
-    assert third.flush(10)
+    assert third.flush(30)
     assert sink.confirmed == list(range(80))
     balance = third.snapshot().balance
     assert (balance.accepted, balance.recovered, balance.confirmed) == (0, 80, 80)
@@ -92,10 +94,10 @@ def test_what_was_confirmed_is_not_sent_again_after_a_restart(producer: Make, si
         first = producer(journal=place, persistence=policy)
         for number in range(200):
             first.send(number)
-        assert first.close(10)
+        assert first.close(30)
         second = producer(journal=place, persistence=policy)
         assert second.snapshot().balance.recovered == 0
-        assert second.close(10)
+        assert second.close(30)
     assert sink.confirmed == list(range(200)) * 5
 
 
@@ -108,7 +110,7 @@ def test_a_future_of_a_journaled_request_is_done_when_that_is_confirmed(
     assert not any(future.done() for future in futures)
     sink.now(takes)
     for future in futures:
-        assert future.result(10) is None
+        assert future.result(30) is None
 
 
 def test_who_waits_for_a_request_that_stays_in_the_journal_is_told_so(
@@ -120,7 +122,7 @@ def test_who_waits_for_a_request_that_stays_in_the_journal_is_told_so(
     one.close(0.02)
     for future in futures:
         with pytest.raises(ProducerClosed, match="is in the journal"):
-            future.result(1)
+            future.result(30)
 
 
 def test_futures_of_journaled_requests_are_bounded_too(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ def test_age_is_counted_through_the_journal(producer: Make, sink: ScriptedSink, 
     assert not one.close(0.1)
     sink.now(takes)
     two = producer(journal=tmp_path)
-    assert two.flush(5)
+    assert two.flush(30)
     assert sink.confirmed == ["in memory", "in the journal"]
     assert two.snapshot().balance.dropped == {"expired": 1}
 
@@ -184,7 +186,7 @@ def test_a_write_ahead_that_the_disk_refuses_raises_and_the_account_holds(
         assert one.snapshot().balance.is_exact
         disk.is_full = False
         eventually(lambda: one.send("d"))
-        assert one.flush(5)
+        assert one.flush(30)
         assert sink.confirmed[0] == "a"
         assert sink.confirmed[-1] == "d"
         one.close()
@@ -226,9 +228,9 @@ def test_when_the_journal_is_full_too_the_policy_decides(producer: Make, sink: S
         assert snapshot.journal_bytes <= 64 << 10
         assert snapshot.balance.refused == {"no room": 1}
         sink.now(takes)
-        assert one.flush(10)
+        assert one.flush(30)
         eventually(lambda: one.send((taken, b"")))
-        assert one.flush(10)
+        assert one.flush(30)
         assert [number for number, _ in sink.confirmed] == list(range(taken + 1))
         one.close()
 
@@ -244,7 +246,7 @@ def test_callers_wait_for_room_on_the_disk_and_all_is_sent_in_order(
         eventually(lambda: one.state is State.BLOCKED)
         sink.now(takes)
         sender.join(60)
-        assert one.flush(10)
+        assert one.flush(30)
         assert [number for number, _ in sink.confirmed] == list(range(2000))
         one.close()
 
@@ -262,8 +264,9 @@ def test_the_oldest_on_the_disk_are_dropped_if_that_is_the_policy(
             assert one.send((number, b"x" * 200))
         assert one.snapshot().balance.is_exact
         sink.now(takes)
-        assert one.flush(10)
+        assert one.flush(30)
         sent = [number for number, _ in sink.confirmed]
+        eventually(lambda: len(lost) == 600 - len(sent))
         gone = [each.request[0] for each in lost]
         assert all(each.reason is Reason.OLDEST for each in lost)
         assert sorted(sent + gone) == list(range(600))
@@ -285,18 +288,17 @@ def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
         eventually(lambda: journal.depth == 50)
         disk.is_full = True
         taken = 50
-        try:
-            for _ in range(100_000):
+        with pytest.raises(BufferFull):
+            while True:
                 one.send(taken)
                 taken += 1
-        except BufferFull:
-            pass
-        assert taken < 100_050
+                if taken % 1000 == 0:  # else it could go on until the writer comes to its turn
+                    eventually(lambda: journal.counters.failed_writes)
         assert one.snapshot().balance.pending == taken
         disk.is_full = False
         eventually(lambda: one.send(taken))
         sink.now(takes)
-        assert one.flush(20)
+        assert one.flush(30)
         assert sink.confirmed == list(range(taken + 1))
         one.close()
 
@@ -316,10 +318,10 @@ def test_what_a_full_disk_refuses_at_the_close_is_dropped_and_told(
         balance = one.snapshot().balance
         assert balance.dropped == {"not written to the journal": 20}
         assert balance.pending == journal.depth == 0
-        assert [each.request for each in lost] == list(range(20))
+        eventually(lambda: [each.request for each in lost] == list(range(20)))
         for future in futures:
             with pytest.raises(RequestGivenUp):
-                future.result(1)
+                future.result(30)
 
 
 def test_a_request_larger_than_a_segment_is_refused_while_spilling(
@@ -352,10 +354,10 @@ def test_a_record_that_is_no_request_is_dropped_and_told_and_the_others_are_sent
     sink.now(takes)
     second = producer(journal=tmp_path, dropped_listener=lost.append)
     second.send("b")
-    assert second.flush(5)
+    assert second.flush(30)
     assert sink.confirmed == ["a", "b"]
-    assert [each.reason for each in lost] == [Reason.CORRUPT]
-    assert second.close(5)
+    eventually(lambda: [each.reason for each in lost] == [Reason.CORRUPT])
+    assert second.close(30)
     with Journal(tmp_path) as journal:
         assert journal.depth == 0
 
@@ -375,7 +377,7 @@ def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(
     segment.write_bytes(data)
     sink.now(takes)
     second = producer(journal=tmp_path)
-    assert second.flush(10)
+    assert second.flush(30)
     sent = [number for number, _ in sink.confirmed]
     assert sent == sorted(sent)
     balance = second.snapshot().balance
@@ -391,8 +393,7 @@ def test_who_waits_for_a_request_that_is_dropped_from_the_disk_is_told(
     with small(tmp_path) as journal:
         one = producer(journal=journal, max_items=10, when_full=WhenFull.DROP_OLDEST)
         futures = [one.submit((number, b"x" * 200)) for number in range(600)]
-        dropped = [future for future in futures if future.done()]
-        assert dropped
+        dropped = eventually(lambda: [future for future in futures if future.done()])
         for future in dropped:
             with pytest.raises(RequestGivenUp, match="drop_oldest"):
                 future.result(0)
