@@ -86,31 +86,39 @@ def test_batches_that_wait_do_not_outgrow_a_segment(place):
 
 def test_append_soon_tells_ids_in_order_once_durable(place):
     told: list[Any] = []
-    with Journal(place) as journal:
+    disk = FaultyDisk()
+    with Journal(place, disk=disk) as journal:
+        disk.blocked.clear()  # so that most of them wait together
         for number in range(500):
             journal.append_soon(b"%d" % number, lambda record_id, error: told.append((record_id, error)))
+        assert told == []
+        disk.blocked.set()
         journal.flush()
         assert told == [(number + 1, None) for number in range(500)]
         assert journal.counters.appended == 500
-        assert journal.counters.fsyncs < 500
+        assert journal.counters.fsyncs < 10
 
 
 def test_callers_in_many_threads_are_written_in_groups_and_each_keeps_its_order(place):
-    with Journal(place) as journal:
+    disk = FaultyDisk()
+    with Journal(place, disk=disk) as journal:
         ids: dict[int, list[int]] = {}
 
         def work(number: int) -> None:
             ids[number] = [journal.append(b"%d:%d" % (number, at)) for at in range(50)]
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+        disk.blocked.clear()
         [thread.start() for thread in threads]
+        eventually(lambda: sum(len(batch.payloads) for batch in journal._committer._line) == 15)  # and one writes
+        disk.blocked.set()
         [thread.join() for thread in threads]
         by_id = {entry.id: entry.payload for entry in journal.read(max_items=10_000)}
         assert len(by_id) == 800
         for number, mine in ids.items():
             assert mine == sorted(mine)
             assert [by_id[record_id] for record_id in mine] == [b"%d:%d" % (number, at) for at in range(50)]
-        assert journal.counters.batches <= 800
+        assert journal.counters.batches <= 800 - 14
 
 
 def test_every_item_is_synced_before_append_returns_and_every_n_once_in_n(place, tmp_path):
@@ -166,7 +174,7 @@ def test_whole_segments_are_deleted_when_all_in_them_is_acknowledged(place):
         before = journal.bytes_used
         journal.ack_many(list(ids[1]))
         eventually(lambda: len(segments(place)) == 2)
-        assert journal.bytes_used < before
+        eventually(lambda: journal.bytes_used < before)
         journal.ack_many(list(ids[0])[:2])
         assert payloads(journal) == [b"x" * 1000, *[b"z" * 1000] * 3]
     with Journal(place, segment_bytes=4096) as journal:
@@ -371,7 +379,7 @@ def test_limits_that_cannot_be_kept_are_named_together(place):
             wrong()
 
 
-def test_a_journal_that_was_not_closed_loses_acknowledgements_at_most(place):
+def test_a_journal_that_was_not_closed_loses_acknowledgements_at_most(place, chores_when_kicked):
     journal = Journal(place)
     journal.append_many([b"1", b"2", b"3"])
     journal.ack(1)
@@ -395,10 +403,11 @@ def test_interrupted_at_any_moment_a_journal_keeps_its_records_and_goes_on(place
         raise Interrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    chance, told, tried, soon = random.Random(5), {}, 0, []
+    chance, told, tried, soon, rounds = random.Random(5), {}, 0, [], 0
     try:
         with Journal(place, sync=NO_SYNC, segment_bytes=16384) as journal:
-            for _ in range(100):
+            while rounds < 100 or not told:
+                rounds += 1
                 try:
                     signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-5, 3e-3))
                     while True:

@@ -1,0 +1,13 @@
+"""What the tests of the journal share."""
+
+from __future__ import annotations
+
+import pytest
+
+from leaderq.producing.journal import committer
+
+
+@pytest.fixture
+def chores_when_kicked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal's thread does nothing of itself only because time has passed."""
+    monkeypatch.setattr(committer, "CHORES_EVERY_S", 86_400.0)
