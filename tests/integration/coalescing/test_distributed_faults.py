@@ -14,7 +14,6 @@ from leaderq.coalescing.distributed import turn
 from leaderq.coalescing.outcome import Outcome
 from leaderq.errors import ConnectionLost, SessionExpired, TokenOver, WaitTimedOut
 from leaderq.testing import eventually
-from leaderq.testing.zookeeper_wire import four_letter_word
 from leaderq.zookeeper import SessionState, SetData, end_session
 
 PING, MULTI, MULTI_READ, CLOSE = 11, 14, 22, -11
@@ -124,7 +123,7 @@ def test_a_dequeue_that_is_not_answered_is_carried_out_all_the_same(proxy, opene
 
 
 def test_a_head_is_in_doubt_during_an_outage_and_current_again_after_it(proxy, opened, coordinator_of, session):
-    far_session = opened(proxy.address, timeout_s=8.0)
+    far_session = opened(proxy.address, timeout_s=15.0)  # in doubt after 10 s, and 5 s are left to come back
     far = coordinator_of(far_session)
     session.create("/data", b"")
     with far.enqueue("k") as token:
@@ -160,7 +159,7 @@ def test_with_its_session_a_head_ends_at_once_and_a_waiter_is_told(zookeeper_ser
         head = one.enqueue("k")
         waiting = pool.submit(one.enqueue, "busy")
         eventually(lambda: two.look("busy").waiter)
-        end_session(zookeeper_server.address, mine.credentials)
+        assert end_session(zookeeper_server.address, mine.credentials, timeout_s=30)
         assert head.ended.wait(20)
         assert not head.is_current
         with pytest.raises(SessionExpired):
@@ -180,7 +179,7 @@ def test_the_servers_refuse_a_write_although_the_loss_of_the_session_is_not_know
     far, near = coordinator_of(far_session), coordinator_of()
     token = far.enqueue("k")
     proxy.freeze_direction("to_client")  # nothing is heard of the end
-    end_session(zookeeper_server.address, far_session.credentials)
+    assert end_session(zookeeper_server.address, far_session.credentials, timeout_s=30)
     with near.enqueue("k", timeout_s=30) as newer:
         assert newer.number > token.number
         with ThreadPoolExecutor(1) as pool:
@@ -204,15 +203,20 @@ def test_closing_the_session_ends_its_tokens_and_closing_the_coordinator_after_i
     assert one.close(timeout_s=1.0)
 
 
-def test_those_declined_leave_no_watch_behind(zookeeper_server, coordinator_of, opened):
+def test_those_declined_leave_no_watch_behind(zookeeper_server, znode_root, coordinator_of):
     def watches() -> int:
-        host, _, port = zookeeper_server.address.partition(":")
-        said = four_letter_word(host, int(port), "mntr")
-        return next(int(line.split()[1]) for line in said.splitlines() if line.startswith("zk_watch_count"))
+        """Below this test's root: those of the tests before may still be on their way out."""
+        count, path = 0, ""
+        for line in zookeeper_server.ask("wchp").splitlines():
+            if line.startswith("/"):
+                path = line
+            elif line.strip() and path.startswith(f"{znode_root}/"):
+                count += 1
+        return count
 
     one, two = coordinator_of(), coordinator_of()
     crowd = [coordinator_of() for _ in range(5)]
-    before = watches()
+    (before,) = eventually(lambda: [watches()])
     with ThreadPoolExecutor(1) as pool:
         head = one.enqueue("k")
         waiting = pool.submit(two.enqueue, "k")
@@ -230,10 +234,10 @@ def test_a_session_that_is_replaced_takes_its_tokens_along(opened, coordinator_o
     one = coordinator_of(mine)
     head = one.enqueue("k")
     mine.replace("for a test")
-    assert head.ended.wait(10)
+    assert head.ended.wait(30)
     with one.enqueue("k", timeout_s=30) as token:
         assert token.number > head.number
-    eventually(lambda: session.children(ROOT) == [])
+    eventually(lambda: session.children(ROOT) == [], timeout_s=30)
 
 
 @pytest.mark.parametrize("where", ["seek", "wait", "fence"])
@@ -256,7 +260,7 @@ def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch,
     eventually(lambda: session.children(ROOT) == [])
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_connections_that_break_all_the_time_make_neither_two_heads_nor_phantoms(proxy, opened, coordinator_of, session):
     sessions = [opened(proxy.address, timeout_s=30.0) for _ in range(3)]
     coordinators = [coordinator_of(one) for one in sessions]

@@ -19,11 +19,14 @@ Start = Callable[..., WorkerProcess]
 
 @pytest.fixture
 def started(zookeeper_server: Any, znode_root: str) -> Iterator[Start]:
-    """Worker processes; ended after the test."""
+    """Worker processes; ended after the test.
+
+    Their session time-out is what is waited for when one is killed, and what the others may be without a processor.
+    """
     made: list[WorkerProcess] = []
 
-    def start(name: str, *, is_ready: bool = True, address: str = "") -> WorkerProcess:
-        made.append(WorkerProcess((address or zookeeper_server.address) + znode_root, ROOT, name))
+    def start(name: str, *, is_ready: bool = True, address: str = "", timeout_s: float = 10.0) -> WorkerProcess:
+        made.append(WorkerProcess((address or zookeeper_server.address) + znode_root, ROOT, name, timeout_s))
         if is_ready:
             assert made[-1].says() == "ready"
         return made[-1]
@@ -97,13 +100,17 @@ def test_whoever_waits_outlives_a_killed_head_and_a_killed_waiter_before_it(star
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("killed", [0, 4])
 def test_sixteen_processes_never_make_two_heads_nor_two_waiters(started, session, killed):
-    check(session, [started(str(number), is_ready=False) for number in range(16)], rounds=40, killed=killed)
+    timeout_s = 10.0 if killed else 30.0
+    workers = [started(str(number), is_ready=False, timeout_s=timeout_s) for number in range(16)]
+    check(session, workers, rounds=40, killed=killed)
 
 
 @pytest.mark.timeout(300)
 def test_those_on_servers_that_lag_behind_are_coordinated_as_well(started, zookeeper_ensemble, znode_root):
     members = zookeeper_ensemble.members
-    workers = [started(str(number), is_ready=False, address=members[number % 3].address) for number in range(6)]
+    workers = [
+        started(str(number), is_ready=False, address=members[number % 3].address, timeout_s=30.0) for number in range(6)
+    ]
     with connect(zookeeper_ensemble.leader.address + znode_root) as session:
         check(session, workers, rounds=60)
 
@@ -119,7 +126,7 @@ def check(session: Session, workers: list[WorkerProcess], *, rounds: int, killed
         for one in workers:
             one.tell(f"rounds {rounds} hot")
         for victim in workers[:killed]:
-            eventually(lambda: len(session.children("/history")) > 20)
+            eventually(lambda: len(session.children("/history")) > 20, timeout_s=60)
             victim.send(signal.SIGKILL)
         for one in workers[killed:]:
             assert one.says(200) == "done"
@@ -165,11 +172,14 @@ def check_heads(history: list[list[str]], killed: int) -> None:
 
 
 def check_declined(answers: list[list[Any]], killed: int) -> None:
-    """Each declined request is covered: while it was asked somebody waited, who had not begun."""
-    waited = [(asked_s, begun_s) for outcome, asked_s, begun_s in answers if outcome == "BLOCK"]
+    """Each declined request is covered: while it was asked somebody waited, who had not begun.
+
+    Its turn may have come before whoever waited had read its place, and it is told ACCEPT then.
+    """
+    begun = [(asked_s, begun_s) for outcome, asked_s, begun_s in answers if outcome != "DECLINE"]
     declined = [(asked_s, answered_s) for outcome, asked_s, answered_s in answers if outcome == "DECLINE"]
-    assert waited
+    assert "BLOCK" in {outcome for outcome, _, _ in answers}
     assert declined
     if not killed:
         for asked_s, answered_s in declined:
-            assert any(since_s < answered_s and begun_s > asked_s for since_s, begun_s in waited)
+            assert any(since_s < answered_s and begun_s > asked_s for since_s, begun_s in begun)

@@ -32,7 +32,7 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
         assert not waiting.done()
         assert three.look("k").head.number == head.number
         assert one.dequeue(head)
-        token = waiting.result(10)
+        token = waiting.result(30)
         assert token
         assert token.outcome is Outcome.BLOCK
         assert token.number > head.number
@@ -50,7 +50,7 @@ def test_nothing_is_left_of_idle_keys(coordinator_of, session):
             waiting = pool.submit(two.enqueue, f"key {number}")
             eventually(lambda number=number: one.look(f"key {number}").waiter)
             assert one.dequeue(token)
-            assert two.dequeue(waiting.result(10))
+            assert two.dequeue(waiting.result(30))
     assert session.children(ROOT) == []
 
 
@@ -64,7 +64,7 @@ def test_a_newcomer_does_not_overtake_the_one_that_waits(coordinator_of):
             holder = eventually(lambda: one.look("k").waiter)
             seen.append((token.number, holder.number))
             token._dequeue(token)
-            token = waiting.result(10)
+            token = waiting.result(30)
             assert (token.number, token.outcome) == (holder.number, Outcome.BLOCK)
         token._dequeue(token)
     assert all(head < waiter for head, waiter in seen)
@@ -78,7 +78,7 @@ def test_those_of_one_process_are_coordinated_as_well(coordinator_of):
         eventually(lambda: one.look("k").waiter)
         assert [one.enqueue("k").outcome for _ in range(3)] == [Outcome.DECLINE] * 3
         one.dequeue(head)
-        with waiting.result(10) as token:
+        with waiting.result(30) as token:
             assert token.outcome is Outcome.BLOCK
 
 
@@ -118,7 +118,7 @@ def test_an_evicted_head_is_refused_by_the_server_and_the_waiter_goes_on(coordin
         waiting = pool.submit(two.enqueue, "k")
         eventually(lambda: one.look("k").waiter)
         assert two.evict("k").number == head.number
-        token = waiting.result(10)
+        token = waiting.result(30)
         with pytest.raises(TokenOver, match="evicted"):
             head.write([SetData("/data", b"late")])
         assert head.ended.is_set()
@@ -130,10 +130,10 @@ def test_an_evicted_head_is_refused_by_the_server_and_the_waiter_goes_on(coordin
 
 
 def test_an_evicted_head_hears_of_it_though_it_writes_nothing(coordinator_of, opened):
-    one = coordinator_of(opened(timeout_s=4.0))
+    one = coordinator_of(opened(timeout_s=12.0))
     head, still = one.enqueue("k"), one.enqueue("other")
     coordinator_of().evict("k")
-    assert head.ended.wait(10)
+    assert head.ended.wait(30)
     assert not head
     assert still
     one.dequeue(still)
@@ -146,7 +146,7 @@ def test_an_evicted_waiter_is_told(coordinator_of, session):
         waiter = eventually(lambda: one.look("k").waiter)
         session.delete(f"{ROOT}/{waiter.token}")
     with pytest.raises(TokenOver, match="while it waited"):
-        waiting.result(10)
+        waiting.result(30)
     eventually(lambda: session.children(ROOT) == [])
 
 
@@ -160,10 +160,10 @@ def test_a_token_deleted_by_hand_fences_its_head_and_its_slot_goes_with_the_dequ
 
 
 def test_a_trusted_token_stays_current_longer_than_the_session_timeout(coordinator_of, opened):
-    session = opened(timeout_s=2.0)
+    session = opened(timeout_s=6.0)
     with coordinator_of(session).enqueue("k") as token:
         began = time.monotonic()
-        assert eventually(lambda: token.is_current and time.monotonic() - began > 2 * session.timeout_s, timeout_s=60)
+        assert eventually(lambda: token.is_current and time.monotonic() - began > 1.5 * session.timeout_s, timeout_s=60)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_closed_coordinator_tells_those_who_wait_and_ends_what_is_held(coordin
             eventually(lambda: two.look("k").waiter)
             assert not one.close(timeout_s=0.2)
             with pytest.raises(CoordinatorClosed):
-                waiting.result(10)
+                waiting.result(30)
     assert held.is_over
     with pytest.raises(TokenOver, match="closed"):
         held.confirm()
@@ -252,7 +252,7 @@ def test_close_waits_for_what_is_held(coordinator_of):
         closing = pool.submit(one.close, 30.0)
         eventually(lambda: one._is_closed)
         one.dequeue(token)
-        assert closing.result(10)
+        assert closing.result(30)
 
 
 def test_the_root_is_made_again_if_somebody_deletes_it(coordinator_of, session):
@@ -286,7 +286,7 @@ def test_hand_overs_need_no_polling_and_no_second_look(coordinator_of, session):
             waiting = pool.submit(two.enqueue, "k")
             eventually(lambda: one.look("k").waiter)
             one.dequeue(head)
-            with waiting.result(10) as token:
+            with waiting.result(30) as token:
                 assert token.is_current
                 token.confirm()
 
@@ -304,4 +304,4 @@ def test_a_declined_token_may_be_treated_like_any_other(coordinator_of):
         for use in (declined.confirm, lambda: declined.write([]), lambda: declined.fence):
             with pytest.raises(TokenOver, match="declined"):
                 use()
-    one.dequeue(waiting.result(10))
+    one.dequeue(waiting.result(30))

@@ -18,7 +18,7 @@ ROOT = "/coalescing"
 class WorkerProcess:
     """See ``worker.py``."""
 
-    def __init__(self, address: str, root: str, name: str, timeout_s: float = 4.0) -> None:
+    def __init__(self, address: str, root: str, name: str, timeout_s: float) -> None:
         command = [sys.executable, str(WORKER), address, root, name, str(timeout_s)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self._answers: queue.Queue[str] = queue.Queue()

@@ -14,7 +14,17 @@ from leaderq import LeaderCareer, Observer, Runner, connect
 from leaderq.config import Settings
 from leaderq.election import Operator
 from leaderq.errors import CareerFailed, ConfigurationError
-from leaderq.events import BudgetMissed, CareerError, CoolingOff, Event, EventBus, StageBegan, TermEnding
+from leaderq.events import (
+    BudgetMissed,
+    CareerError,
+    CoolingOff,
+    Event,
+    EventBus,
+    StageBegan,
+    Standing,
+    TermEnding,
+    WorkPaused,
+)
 from leaderq.exits import ExitCode
 from leaderq.running import UnitAbandoned
 from leaderq.term import Reason
@@ -78,14 +88,22 @@ class Running:
 
     def stop(self) -> object:
         self.runner.stop()
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         return self.outcome[0]
 
 
 @pytest.fixture
 def session(zookeeper_server) -> Iterator:
-    with connect(zookeeper_server.address, timeout_s=3) as made:
+    """Of a time-out that is longer than anything here may be without a processor."""
+    with connect(zookeeper_server.address, timeout_s=30) as made:
+        yield made
+
+
+@pytest.fixture
+def often_asked(zookeeper_server) -> Iterator:
+    """A session whose leader is asked for its health every 2 s."""
+    with connect(zookeeper_server.address, timeout_s=6) as made:
         yield made
 
 
@@ -104,7 +122,7 @@ def run(session, znode_root) -> Iterator:
 
 
 def executing(running: Running, count: int = 1) -> None:
-    eventually(lambda: len(running.seen(StageBegan, stage="execution")) >= count)
+    eventually(lambda: len(running.seen(StageBegan, stage="execution")) >= count, timeout_s=30)
 
 
 def test_a_career_lives_through_its_stages_on_one_thread(run):
@@ -125,7 +143,7 @@ def test_the_name_on_the_command_line_wins_over_the_classs_own(run, session, zno
 
 
 def test_a_runner_takes_a_started_kazoo_client(run, zookeeper_server):
-    client = KazooClient(zookeeper_server.address, timeout=3)
+    client = KazooClient(zookeeper_server.address, timeout=30)
     client.start()
     try:
         running = run(Counting(), session=client)
@@ -142,7 +160,7 @@ def test_a_waiting_runner_stops_at_once(run, zookeeper_server):
     executing(first)
     with connect(zookeeper_server.address) as other:
         second = run(Counting(), session=other, id="b")
-        eventually(lambda: second.seen(Event))
+        eventually(lambda: second.seen(Standing))
         assert second.stop() is ExitCode.OK
         assert not second.seen(StageBegan)
 
@@ -174,18 +192,18 @@ def test_an_error_of_leaderqs_own_in_prepare_is_kept_as_it_is(run):
     assert isinstance(eventually(lambda: running.outcome)[0], ConfigurationError)
 
 
-def test_an_unhealthy_leader_steps_down_and_cools_off(run):
+def test_an_unhealthy_leader_steps_down_and_cools_off(run, often_asked):
     class Ill(Counting):
         def healthy(self) -> bool:
             return False
 
     career = Ill()
-    running = run(career)
-    eventually(lambda: running.seen(CoolingOff, failures=1))
+    running = run(career, session=often_asked)
+    eventually(lambda: running.seen(CoolingOff, failures=1), timeout_s=30)
     assert career.reasons[0] is Reason.HEALTH
 
 
-def test_a_health_check_that_hangs_is_an_illness(run):
+def test_a_health_check_that_hangs_is_an_illness(run, often_asked):
     class Hanging(Counting):
         def healthy(self) -> bool:
             hanging.wait(60)
@@ -193,9 +211,9 @@ def test_a_health_check_that_hangs_is_an_illness(run):
 
     hanging = threading.Event()
     career = Hanging()
-    running = run(career)
+    running = run(career, session=often_asked)
     try:
-        eventually(lambda: running.seen(TermEnding, reason=Reason.HEALTH))
+        eventually(lambda: running.seen(TermEnding, reason=Reason.HEALTH), timeout_s=30)
     finally:
         hanging.set()
 
@@ -206,8 +224,8 @@ def test_an_atomic_unit_is_abandoned_at_the_end_of_its_term(run):
         abandoned = False
 
         def execute(self, term) -> None:
-            self._note("execute")
             try:
+                self._note("execute")
                 while True:
                     time.sleep(0.01)
             except UnitAbandoned:
@@ -239,7 +257,7 @@ def test_code_that_does_not_return_makes_the_process_leave_and_releases_nothing(
     class Endless(Counting):
         def execute(self, term) -> None:
             self._note("execute")
-            released.wait(30)
+            released.wait(120)
 
     released = threading.Event()
     left: list[int] = []
@@ -266,9 +284,12 @@ def test_an_operators_pause_lets_no_new_unit_begin_and_keeps_the_term(run, sessi
     executing(running)
     operator = Operator(session, "counting", root=znode_root)
     operator.pause()
-    quiet = eventually(lambda: career.units if _still(career) else None)
+    eventually(lambda: running.seen(WorkPaused))
+    begun = career.units
+    eventually(lambda: _still(career))
+    assert career.units <= begun + 1  # the one that was about to begin when the pause came
     operator.resume()
-    eventually(lambda: career.units > quiet)
+    eventually(lambda: career.units > begun + 1)
     assert len(running.seen(StageBegan, stage="inauguration")) == 1
 
 
@@ -284,7 +305,7 @@ def test_failed_terms_in_a_row_yield(run):
             raise RuntimeError("no")
 
     career = Failing()
-    running = run(career, max_failures=2, yield_s=1)
+    running = run(career, max_failures=2, yield_s=600)
     cooling = eventually(lambda: running.seen(CoolingOff, failures=2))[0]
     assert "yields to the others" in cooling.why
     assert len(running.seen(CareerError)) == 2
@@ -298,12 +319,12 @@ def test_after_an_unclean_end_only_the_next_leader_settles(run, zookeeper_server
             super().inaugurate(term)
             self.unclean = [*getattr(self, "unclean", []), term.unclean]
 
-    with connect(zookeeper_server.address, timeout_s=3) as other:
+    with connect(zookeeper_server.address, timeout_s=30) as other:
         first = run(Counting(), session=other, id="first")
         executing(first)
         career = Settling()
         second = run(career, settle_s=0.05)
-        eventually(lambda: second.seen(Event))
+        eventually(lambda: second.seen(Standing))
         other.delete(f"{first.runner.settings.root}/counting/candidates/{_node(other, first)}")
         executing(second)
         assert career.unclean == [True]
