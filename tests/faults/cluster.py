@@ -65,7 +65,7 @@ class Cluster:
     def led(self) -> View:
         """The view once somebody executes and all three stand."""
         view = self.observer.wait_until(
-            lambda seen: seen.stage == "execution" and len(set(seen.candidates)) == 3, timeout_s=PATIENCE_S
+            lambda seen: seen.stage == "execution" and len(set(seen.candidates)) == 3, timeout_s=PATIENCE_S * patience()
         )
         assert view.stage == "execution", f"nobody leads: {view}\n" + self.last_words()
         assert len(set(view.candidates)) == 3, f"not all stand: {view}\n" + self.last_words()
@@ -73,7 +73,7 @@ class Cluster:
 
     def succeeded(self, before: View) -> View:
         """The view once another term has begun."""
-        view = self.observer.wait_until(lambda seen: seen.term > before.term, timeout_s=PATIENCE_S)
+        view = self.observer.wait_until(lambda seen: seen.term > before.term, timeout_s=PATIENCE_S * patience())
         assert view.term > before.term, f"nobody succeeded {before}\n" + self.last_words()
         return view
 
@@ -144,11 +144,11 @@ class Nemesis:
 
     def transfer(self, view: View) -> None:
         """Hand the leadership to the last in line."""
-        self._cluster.operator.transfer(view.candidates[-1], timeout_s=PATIENCE_S)
+        self._cluster.operator.transfer(view.candidates[-1], timeout_s=PATIENCE_S * patience())
 
     def step_down(self, view: View) -> None:
         """Ask the leader to stand at the end of the line."""
-        self._cluster.operator.step_down(timeout_s=PATIENCE_S)
+        self._cluster.operator.step_down(timeout_s=PATIENCE_S * patience())
 
     def stop(self, view: View) -> None:
         """SIGTERM, as a supervisor does."""

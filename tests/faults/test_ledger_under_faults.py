@@ -72,7 +72,7 @@ def test_twenty_changes_of_every_kind_bill_each_of_200_000_records_once_and_in_o
     assert result.problems == []
     assert result.billed == RECORDS
     ends = end_offsets(kafka_broker.address, topic_name)
-    eventually(lambda: committed(kafka_broker.address, "billing", topic_name) == ends, timeout_s=20)
+    eventually(lambda: committed(kafka_broker.address, "billing", topic_name) == ends, timeout_s=60)
 
 
 def billed(ledger: Path) -> int:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import Cluster
+from cluster import PATIENCE_S, Cluster
 from feeding import Feeder
 from stores import HandledFiles, OutputTopic, Results
 from verdicts import exactly_once, repeated_at_changes_only, repetitions
 
 from leaderq.election import View
+from leaderq.testing.waiting import patience
 
 SUSPENDED = str(Path(__file__).parent / "suspended")
 SHARE = 300
@@ -65,7 +66,7 @@ class Zombie:
         self._cluster.led()
         self._feeder.feed(SHARE).join()
         if self._cluster.led().leader != view.leader:
-            self._cluster.operator.transfer(view.leader, timeout_s=40)
+            self._cluster.operator.transfer(view.leader, timeout_s=PATIENCE_S * patience())
         self._feeder.feed(SHARE).join()
         newest = self._cluster.led()
         assert newest.leader == view.leader

@@ -77,7 +77,7 @@ def run_and_kill(directory: Path, policy: str, number: int, chance: random.Rando
         return lines + process.stdout.readlines()
 
 
-@pytest.mark.timeout(60 + 3 * POINTS)
+@pytest.mark.timeout(120 + 10 * POINTS)
 def test_nothing_that_was_acknowledged_is_lost_whenever_the_process_is_killed(tmp_path):
     chance, books, place = random.Random(SEED), Books(), tmp_path / "journal"
     slowest_s = 0.0

@@ -30,6 +30,7 @@ from leaderq.producing.envelope import opened
 from leaderq.testing import KafkaBroker, eventually
 
 PARTITIONS = 3
+_STALL_S = 0.1
 
 
 class Numbering:
@@ -203,9 +204,11 @@ class Load:
         self._thread.start()
 
     def _run(self) -> None:
-        began = time.monotonic()
+        due, at = 0.0, time.monotonic()
         while not self._over.wait(0.005):
-            for _ in range(int((time.monotonic() - began) * self.rate) - self.sent):
+            before, at = at, time.monotonic()
+            due += min(at - before, _STALL_S) * self.rate  # what this thread has slept through is not made up for
+            for _ in range(int(due) - self.sent):
                 self.producer.send((b"key-%d" % (self.sent % 100), b"%d" % self.sent))
                 self.sent += 1
             snapshot = self.producer.snapshot()

@@ -119,7 +119,7 @@ def test_every_item_is_delivered_and_none_is_acknowledged_twice(fleet: Fleet, st
     feeder = threading.Thread(target=lambda: fed.append(feed(straight, depth, is_over)))
     feeder.start()
     try:
-        eventually(lambda: len(straight.children("/done")) > 20, timeout_s=20)
+        eventually(lambda: len(straight.children("/done")) > 20, timeout_s=60)
         for number in range(FAULTS):
             fleet.harm(dice.choice(NAMES), ("kill", "freeze", "cut")[number % 3], dice)
     finally:

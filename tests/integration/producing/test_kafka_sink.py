@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ def test_what_is_confirmed_is_on_the_topic_once_and_in_order(
 def test_frames_are_few_and_keys_lie_where_other_producers_put_them(kafka_broker: Any, topic: str, stored: Read) -> None:
     """The partition of a key is the same with frames, without, and with kafka-python by itself."""
     requests = [(b"key-%d" % number, b"v") for number in range(200)]
-    with BufferedProducer(KafkaSink(kafka_broker.address, topic, packing="frame"), linger_s=0.5) as producer:
+    with BufferedProducer(
+        KafkaSink(kafka_broker.address, topic, packing="frame"), batch_items=200, linger_s=60.0
+    ) as producer:
         for request in requests:
             producer.send(request)
         assert producer.flush(30)
@@ -68,7 +71,7 @@ def test_frames_are_few_and_keys_lie_where_other_producers_put_them(kafka_broker
 def test_unpacking_keeps_keys_headers_and_times_and_passes_other_records(
     kafka_broker: Any, topic: str, stored: Read
 ) -> None:
-    with BufferedProducer(KafkaSink(kafka_broker.address, topic, packing="frame"), linger_s=0.5) as producer:
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic, packing="frame"), batch_items=2, linger_s=60.0) as producer:
         producer.send(Message("", b"one", b"k", [("name", b"value")], None, 1_700_000_000_000))
         producer.send((b"k", None))
         assert producer.flush(30)
@@ -167,10 +170,11 @@ def test_nobody_there_at_the_start_is_no_reason_to_wait_or_to_fail(free_port_add
 
 
 @pytest.fixture
-def free_port_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+def free_port_address() -> Iterator[str]:
+    """Nobody listens there, and nobody else comes to do so meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
 @pytest.mark.parametrize("packing", [None, "frame"])

@@ -20,7 +20,7 @@ SOON = Retry(first_s=0.05, max_s=0.2, breaker_s=0.2)
 def taken(queue: Any, count: int) -> list[Any]:
     found = []
     for _ in range(count):
-        with queue.take(10) as item:
+        with queue.take(30) as item:
             found.append(item.value)
     return found
 
@@ -47,12 +47,12 @@ def test_options_and_pairs_go_to_the_queue_that_wants_them(session: Session) -> 
         one.send(b"a")
         two.send((b"b", "id-of-b"))
         three.send(b"c")
-        assert one.flush(10)
-        assert two.flush(10)
-        assert three.flush(10)
+        assert one.flush(30)
+        assert two.flush(30)
+        assert three.flush(30)
         assert taken(by_priority, 1) == [b"a"]
         assert by_id.remove("id-of-b") == 1
-        assert simple.take(10) == b"c"
+        assert simple.take(30) == b"c"
 
 
 def test_an_item_larger_than_a_request_is_refused_alone(session: Session) -> None:
@@ -64,13 +64,13 @@ def test_an_item_larger_than_a_request_is_refused_alone(session: Session) -> Non
     ):
         for producer in (one, two):
             futures = [producer.submit(value) for value in (b"a", b"x" * 2_000_000, b"b")]
-            futures[0].result(10)
-            futures[2].result(10)
+            futures[0].result(30)
+            futures[2].result(30)
             with pytest.raises(RequestGivenUp) as raised:
-                futures[1].result(10)
+                futures[1].result(30)
             assert isinstance(raised.value.__cause__, TooLarge)
         assert taken(queue, 2) == [b"a", b"b"]
-        assert [simple.take(10), simple.take(10)] == [b"a", b"b"]
+        assert [simple.take(30), simple.take(30)] == [b"a", b"b"]
 
 
 def test_servers_that_go_away_and_come_back_have_all_once_and_in_order(
@@ -102,11 +102,11 @@ def test_a_queue_that_is_closed_costs_nothing_that_a_journal_holds(session: Sess
     queue.start()
     producer = BufferedProducer(QueueSink(queue), journal=tmp_path, retry=SOON)
     producer.send(b"a")
-    assert producer.flush(10)
+    assert producer.flush(30)
     queue.close()
     producer.send(b"b")
     eventually(lambda: "the queue takes nothing" in str(producer.snapshot().sink_error), timeout_s=30)
     assert not producer.close(0.1)
     with DistributedQueue[bytes](session, "/q") as again, BufferedProducer(QueueSink(again), journal=tmp_path) as second:
-        assert second.flush(10)
+        assert second.flush(30)
         assert taken(again, 2) == [b"a", b"b"]

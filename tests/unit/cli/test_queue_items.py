@@ -7,6 +7,8 @@ import io
 import json
 import os
 import signal
+import sys
+import termios
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +27,7 @@ from leaderq.queues.keeping import Browsed, Overview
 from leaderq.queues.keeping.browsing import read
 from leaderq.queues.wire.kinds import Kind
 from leaderq.queues.wire.payload import encode
+from leaderq.testing import eventually
 from leaderq.zookeeper import Stat
 
 STAT = Stat(0, 0, 1_700_000_000_000, 0, 4, 0, 0, 0, 0, 0, 0)
@@ -149,6 +152,11 @@ def test_the_writer_counts_what_a_reader_will_take_for_several():
     assert (out, writer.ambiguous) == ([b"a\nb\nc\n"], 1)
 
 
+def readable(fd: int) -> int:
+    """How many bytes lie in a pipe."""
+    return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
     """The pipe is full; the signal comes before a piece is begun, or amid a long one."""
     source, sink = os.pipe()
@@ -156,7 +164,13 @@ def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
         with Stopping() as stopping:
             outlet = Outlet(sink, stopping)
             room = fcntl.fcntl(sink, fcntl.F_GETPIPE_SZ)
-            reading = threading.Timer(0.2, lambda: (signal.raise_signal(signal.SIGTERM), os.read(source, room)))
+
+            def ask_and_read() -> None:
+                eventually(lambda: readable(source) == room)  # it has begun, and waits for room
+                signal.raise_signal(signal.SIGTERM)
+                os.read(source, room)
+
+            reading = threading.Thread(target=ask_and_read)
             reading.start()
             outlet.write(bytes(room + 100))
             reading.join()

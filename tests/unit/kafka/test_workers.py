@@ -251,6 +251,4 @@ def test_handling_closed_twice_goes_on_with_new_threads() -> None:
     handling.close()
     assert handling.work(a_batch(A=[0], B=[0]), a_term())
     handling.close()
-    eventually(
-        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("leaderq-billing")], timeout_s=5
-    )
+    eventually(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("leaderq-billing")])

@@ -28,12 +28,9 @@ def hang() -> Iterator[threading.Event]:
     event.set()
 
 
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
-
-
+@pytest.mark.timeout(120, method="thread")  # the other method needs the alarm that is used here
 def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
-    producer: Make, hang: threading.Event, tmp_path: Path
+    producer: Make, hang: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[Any] = []
 
@@ -46,24 +43,29 @@ def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
         one.send(number)
     eventually(lambda: bool(taken))
 
+    heard: list[int] = []
+    are_heard, leave = threading.Event(), one._stock.leave
+
+    def interrupt(number: int, frame: Any) -> None:
+        heard.append(number)
+        raise KeyboardInterrupt
+
     def interrupts() -> None:
         eventually(lambda: one._stock.is_stopped)  # it joins its threads now
-        for _ in range(2):
+        for count in (1, 2):
             os.kill(os.getpid(), signal.SIGALRM)
+            eventually(lambda count=count: len(heard) == count)
+        are_heard.set()
 
-    before = signal.signal(signal.SIGALRM, _interrupt)
+    monkeypatch.setattr(one._stock, "leave", lambda: are_heard.wait(60) and leave())  # the end does not come before both
+    before = signal.signal(signal.SIGALRM, interrupt)
     killer = threading.Thread(target=interrupts)
     killer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             one.close(0.05)
-            killer.join()
+        killer.join()
     finally:
-        while killer.is_alive():
-            try:
-                killer.join()
-            except KeyboardInterrupt:
-                continue
         signal.signal(signal.SIGALRM, before)
     assert not one.close()
     balance = one.snapshot().balance
@@ -115,7 +117,7 @@ def test_a_request_of_the_journal_whose_key_has_no_hash_is_told_and_stops_no_oth
     assert not first.close(0.01)
     sink.now(takes)
     second = producer(journal=tmp_path, process=lambda request: request, key=lambda request: request, workers=2)
-    assert second.flush(10)
+    assert second.flush(30)
     assert sink.confirmed == [2]
     assert second.snapshot().balance.dropped == {"corrupt in the journal": 1}
 
@@ -138,11 +140,11 @@ def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
     assert balance.is_exact
     assert (balance.accepted, balance.pending) == (7, 6)
     assert balance.dropped == {"not written to the journal": 1}
-    assert [one.request for one in lost] == [changed]
+    eventually(lambda: [one.request for one in lost] == [changed])
     assert isinstance(lost[0].error, ConfigurationError)
     sink.now(takes)
     after = producer(journal=tmp_path)
-    assert after.flush(10)
+    assert after.flush(30)
     assert sink.confirmed == ["before", "behind", 0, 1, 2, 3]
 
 
@@ -157,7 +159,7 @@ def test_a_request_changed_after_it_was_sent_is_sent_from_memory_all_the_same(
     for number in range(5):
         one.send(number)
     sink.now(takes)
-    assert one.flush(10)
+    assert one.flush(30)
     assert sink.confirmed == [changed, 0, 1, 2, 3, 4]
     assert one.snapshot().balance.confirmed == 6
 
