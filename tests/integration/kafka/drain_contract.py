@@ -29,7 +29,7 @@ def allowed() -> None:
 def commit(drain: Drain, offsets: Offsets, note: str = "") -> None:
     """Commit, and wait until the broker has acknowledged it."""
     saving = drain.commit(offsets, note)
-    assert saving.done(10.0)
+    assert saving.done(30.0)
     assert saving.done(0.0)
 
 
@@ -57,7 +57,7 @@ def _administrated(address: str, act: Callable[[KafkaAdminClient], Any]) -> None
 def delete_topic(address: str, topic: str) -> None:
     """Delete it, and return when it is gone."""
     _administrated(address, lambda admin: admin.delete_topics([topic]))
-    eventually(lambda: not _has_topic(address, topic), message="the topic is gone")
+    eventually(lambda: not _has_topic(address, topic), timeout_s=30, message="the topic is gone")
 
 
 def _has_topic(address: str, topic: str) -> bool:
@@ -94,9 +94,9 @@ class DrainContract:
 
     @staticmethod
     def join(drain: Drain) -> Drain:
-        eventually(lambda: drain.join(allowed, 1.0), message="the member is let in")
-        stored = drain.committed(5.0)
-        starts = drain.start_offsets(5.0)
+        eventually(lambda: drain.join(allowed, 1.0), timeout_s=30, message="the member is let in")
+        stored = drain.committed(20.0)
+        starts = drain.start_offsets(20.0)
         drain.seek({where: stored.get(where, starts[where]) for where in drain.assigned()})
         return drain
 
@@ -109,7 +109,7 @@ class DrainContract:
                 found.setdefault(where, []).extend(records)
             return sum(map(len, found.values())) >= count
 
-        eventually(enough, message=f"{count} records are read")
+        eventually(enough, timeout_s=30, message=f"{count} records are read")
         return found
 
     def test_opening_does_not_join(self, make_drain: Make) -> None:
@@ -120,7 +120,7 @@ class DrainContract:
 
     def test_opening_does_not_fence_the_member(self, make_drain: Make, feed: Feed) -> None:
         leader = self.join(make_drain())
-        make_drain().refresh(5.0)
+        make_drain().refresh(20.0)
         commit(leader, dict.fromkeys(leader.assigned(), 0))
 
     def test_a_member_holds_all_partitions(self, make_drain: Make) -> None:
@@ -147,7 +147,7 @@ class DrainContract:
         first = self.join(make_drain())
         ends = {where: rows[-1].offset + 1 for where, rows in self.read(first, 50).items()}
         commit(first, ends, "a note")
-        assert make_drain().committed(5.0) == ends
+        assert make_drain().committed(20.0) == ends
 
     def test_the_former_member_is_fenced(self, make_drain: Make) -> None:
         first = self.join(make_drain())
@@ -189,7 +189,7 @@ class DrainContract:
         feed(0, 40)
         drain = self.join(make_drain())
         self.read(drain, 40)
-        assert drain.positions() == drain.end_offsets(5.0)
+        assert drain.positions() == drain.end_offsets(20.0)
 
     def test_attending_reads_nothing(self, make_drain: Make, feed: Feed) -> None:
         feed(0, 10)
@@ -218,7 +218,7 @@ class DrainContract:
             found.extend(record for rows in drain.poll(0.0, 100).values() for record in rows)
             return len(found) == 40
 
-        eventually(all_came, message="records come to polls that do not wait")
+        eventually(all_came, timeout_s=30, message="records come to polls that do not wait")
 
     def test_attending_between_polls_loses_and_repeats_nothing(self, make_drain: Make, feed: Feed) -> None:
         values = feed(0, 3000)
@@ -232,9 +232,9 @@ class DrainContract:
                 found.setdefault(where, []).extend(rows)
             return sum(map(len, found.values())) >= len(values)
 
-        eventually(all_came, message="all records are read")
+        eventually(all_came, timeout_s=60, message="all records are read")
         assert all([record.offset for record in rows] == list(range(len(rows))) for rows in found.values())
-        assert drain.positions() == drain.end_offsets(5.0)
+        assert drain.positions() == drain.end_offsets(20.0)
 
     def test_a_member_that_attends_for_long_reads_on_where_it_was(self, make_drain: Make, feed: Feed) -> None:
         feed(0, 400)
@@ -262,7 +262,7 @@ class DrainContract:
         self.read(drain, 400)
         one = min(drain.assigned())
         drain.seek({one: 0})
-        found = self.read(drain, drain.end_offsets(5.0)[one])
+        found = self.read(drain, drain.end_offsets(20.0)[one])
         assert set(found) == {one}
         assert drain.poll(0.5, 100) == {}
 
@@ -272,7 +272,7 @@ class DrainContract:
         self.read(drain, 40)
         joins = drain.joins
         drain.rejoin()
-        eventually(lambda: (drain.attend(1.0), drain.joins > joins)[1], message="the group has assigned again")
+        eventually(lambda: (drain.attend(1.0), drain.joins > joins)[1], timeout_s=30, message="the group has assigned again")
         drain.seek(dict.fromkeys(drain.assigned(), 0))
         assert sum(map(len, self.read(drain, 40).values())) == 40
         commit(drain, drain.positions())
@@ -292,7 +292,7 @@ class DrainContract:
     def test_what_a_poll_gives_is_a_sequence(self, make_drain: Make, feed: Feed) -> None:
         feed(0, 100)
         drain = self.join(make_drain())
-        polled = eventually(lambda: drain.poll(0.5, 100), message="records come")
+        polled = eventually(lambda: drain.poll(0.5, 100), timeout_s=30, message="records come")
         rows = max(polled.values(), key=len)
         assert list(rows) == [rows[index] for index in range(len(rows))]
         assert list(rows[1:]) == list(rows)[1:]
@@ -304,17 +304,20 @@ class DrainContract:
         producer = transactional(kafka_broker.address, where.topic)
         try:
             producer.begin_transaction()
-            producer.send(where.topic, b"value", partition=where.number).get(timeout=10)
-            assert drain.end_offsets(5.0)[where] == 0
+            producer.send(where.topic, b"value", partition=where.number).get(timeout=30)
+            assert drain.end_offsets(20.0)[where] == 0
             assert drain.poll(0.5, 10) == {}
             producer.abort_transaction()
         finally:
             producer.close()
         eventually(
-            lambda: drain.end_offsets(5.0)[where] == 2, message="the aborted record and its marker lie before the end"
+            lambda: drain.end_offsets(20.0)[where] == 2,
+            timeout_s=30,
+            message="the aborted record and its marker lie before the end",
         )
         eventually(
-            lambda: (drain.poll(0.2, 10), drain.positions() == drain.end_offsets(5.0))[1],
+            lambda: (drain.poll(0.2, 10), drain.positions() == drain.end_offsets(20.0))[1],
+            timeout_s=30,
             message="the position has passed what is not read",
         )
 
@@ -334,7 +337,7 @@ class DrainContract:
             producer.commit_transaction()
         finally:
             producer.close()
-        assert make_drain().committed(5.0)[where] == 7
+        assert make_drain().committed(20.0)[where] == 7
 
     def test_topics_made_again_have_other_ids(self, make_drain: Make, kafka_broker: Any, four_partitions: str) -> None:
         before = make_drain().topic_ids()
@@ -355,7 +358,9 @@ class DrainContract:
 
         eventually(noticed, timeout_s=60, message="the new partitions are known")
         drain.rejoin()
-        eventually(lambda: (drain.attend(1.0), len(drain.assigned()) == 6)[1], message="the new partitions are held")
+        eventually(
+            lambda: (drain.attend(1.0), len(drain.assigned()) == 6)[1], timeout_s=30, message="the new partitions are held"
+        )
 
     def test_without_membership_all_partitions_are_taken_and_nobody_is_fenced(self, make_drain: Make, feed: Feed) -> None:
         feed(0, 40)
@@ -370,7 +375,7 @@ class DrainContract:
     def test_without_membership_offsets_can_be_told_to_an_empty_group(self, make_drain: Make) -> None:
         apart = self.join(make_drain(membership=False))
         commit(apart, dict.fromkeys(apart.assigned(), 3), "for information")
-        assert set(make_drain(membership=False).committed(5.0).values()) == {3}
+        assert set(make_drain(membership=False).committed(20.0).values()) == {3}
 
     def test_without_membership_nothing_is_taken_if_it_is_not_allowed(self, make_drain: Make) -> None:
         apart = make_drain(membership=False)

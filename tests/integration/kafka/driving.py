@@ -64,14 +64,14 @@ class Driver:
         self.career.inaugurate(self.term)
         return self
 
-    def run_until(self, fact: Callable[[], bool], *, within_s: float = 30.0) -> None:
+    def run_until(self, fact: Callable[[], bool], *, within_s: float = 60.0) -> None:
         """Execute unit after unit."""
         end = now_s() + within_s
         while not fact():
             assert now_s() < end, "the fact did not come true"
             self.career.execute(self.term)
 
-    def run_until_deposed(self, *, within_s: float = 30.0) -> Deposed:
+    def run_until_deposed(self, *, within_s: float = 60.0) -> Deposed:
         """Execute until the term is over."""
         with pytest.raises(Deposed) as deposed:
             self.run_until(lambda: False, within_s=within_s)

@@ -11,7 +11,8 @@ import pytest
 from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
 
 from leaderq.config.kafka_security import KafkaSecurity
-from leaderq.testing import KafkaBroker
+from leaderq.kafka.topics import check_reachable
+from leaderq.testing import KafkaBroker, eventually
 
 USER, PASSWORD, KEY_PASSWORD = "biller", "right-secret", "key-secret"
 LISTENERS = {
@@ -97,7 +98,12 @@ class Guarded:
             assert admin.alter_user_scram_credentials([credential]) == {USER: None}
         finally:
             admin.close()
+        eventually(self._knows_the_user, timeout_s=30, message="the broker has heard of the user from its controller")
         return self
+
+    def _knows_the_user(self) -> bool:
+        check_reachable(self.address_of("SCRAM"), self.way_in("SCRAM"), 10.0)
+        return True
 
     def address_of(self, listener: str) -> str:
         return self.broker.address_of(listener)

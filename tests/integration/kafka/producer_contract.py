@@ -20,7 +20,7 @@ from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 
 Make = Callable[..., TransactionalProducer]
-WAIT_S = 15.0
+WAIT_S = 30.0
 
 
 class Member(ABC):
@@ -69,7 +69,7 @@ class Output:
                     return True
                 raise AssertionError(f"at {positions} of {end}, {len(values)} read")
 
-            eventually(reached, message="the reader comes to the end")
+            eventually(reached, timeout_s=30, message="the reader comes to the end")
         finally:
             consumer.close()
         return values
@@ -82,7 +82,7 @@ class Output:
             seen[:] = self.read()
             return len(seen) >= len(values)
 
-        eventually(enough, message=f"readers are given {len(values)} messages")
+        eventually(enough, timeout_s=60, message=f"readers are given {len(values)} messages")
         assert seen == values
 
     @property
@@ -95,6 +95,11 @@ class Output:
         finally:
             consumer.close()
         return list(every.values()) == list(end_offsets(self.address, self.topic).values())
+
+
+def stored(address: str, group: str, offsets: dict[int, int]) -> None:
+    """The group has these offsets, once the broker has written the end of the transaction."""
+    eventually(lambda: committed(address, group, group) == offsets, timeout_s=30, message=f"the offsets are {offsets}")
 
 
 def _native(topic: str, partition: int) -> Any:
@@ -185,7 +190,7 @@ class ProducerContract:
         assert committed(kafka_broker.address, four_partitions, four_partitions) == {}
         self.commit(producer, four_partitions, 7, group)
         output.shows([b"%d" % n for n in range(50)])
-        assert committed(kafka_broker.address, four_partitions, four_partitions) == {0: 7}
+        stored(kafka_broker.address, four_partitions, {0: 7})
 
     def test_one_transaction_follows_the_other(
         self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str
@@ -197,7 +202,7 @@ class ProducerContract:
                 producer.produce(Message(output.topic, b"%d" % n))
             self.commit(producer, four_partitions, n, group)
         output.shows([b"1", b"3", b"5", b"7", b"9"])
-        assert committed(kafka_broker.address, four_partitions, four_partitions) == {0: 9}
+        stored(kafka_broker.address, four_partitions, {0: 9})
 
     def test_messages_go_where_they_are_sent(
         self, make_producer: Make, group: Member, kafka_broker: Any, topic_name: str
@@ -209,7 +214,7 @@ class ProducerContract:
         for n in range(30):
             producer.produce(Message(many, b"%d" % n, partition=2))
         self.commit(producer, topic_name, 1, group)
-        assert end_offsets(kafka_broker.address, many) == {0: 0, 1: 0, 2: 31}
+        eventually(lambda: end_offsets(kafka_broker.address, many) == {0: 0, 1: 0, 2: 31}, timeout_s=30)
 
     def test_any_thread_may_produce(self, make_producer: Make, output: Output, group: Member, four_partitions: str) -> None:
         producer = make_producer()
@@ -225,7 +230,8 @@ class ProducerContract:
         for thread in threads:
             thread.join()
         self.commit(producer, four_partitions, 1, group)
-        read = output.read()
+        # A broker writes the end of a transaction after it has promised to.
+        read = eventually(lambda: len(found := output.read()) >= 400 and found, timeout_s=60)
         assert len(read) == 400
         for name in range(4):
             assert [value for value in read if value.startswith(b"%d-" % name)] == [b"%d-%d" % (name, n) for n in range(100)]
@@ -242,7 +248,7 @@ class ProducerContract:
         producer.produce(Message(output.topic, b"committed"))
         self.commit(producer, four_partitions, 3, group)
         output.shows([b"committed"])
-        assert committed(kafka_broker.address, four_partitions, four_partitions) == {0: 3}
+        stored(kafka_broker.address, four_partitions, {0: 3})
 
     # ---- zombies ----------------------------------------------------------------------------------------------------------------
 
@@ -262,7 +268,7 @@ class ProducerContract:
         zombie = make_producer()
         zombie.begin()
         zombie.produce(Message(output.topic, b"zombie's"))
-        eventually(lambda: not output.is_stable, message="the broker has the zombie's message")
+        eventually(lambda: not output.is_stable, timeout_s=30, message="the broker has the zombie's message")
         successor = make_producer()
         with pytest.raises(KafkaFenced) as refused:
             self.commit(zombie, four_partitions, 5, group)
@@ -271,7 +277,7 @@ class ProducerContract:
         successor.produce(Message(output.topic, b"successor's"))
         self.commit(successor, four_partitions, 2, group)
         output.shows([b"successor's"])
-        assert committed(kafka_broker.address, four_partitions, four_partitions) == {0: 2}
+        stored(kafka_broker.address, four_partitions, {0: 2})
 
     def test_a_zombies_messages_are_refused_and_its_successor_is_not_disturbed(
         self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str
@@ -279,7 +285,7 @@ class ProducerContract:
         zombie = make_producer()
         zombie.begin()
         zombie.produce(Message(output.topic, b"zombie's first"))
-        eventually(lambda: not output.is_stable, message="the broker has the zombie's message")
+        eventually(lambda: not output.is_stable, timeout_s=30, message="the broker has the zombie's message")
         successor = make_producer()
         successor.begin()
         with pytest.raises(KafkaFenced) as refused:
@@ -291,7 +297,7 @@ class ProducerContract:
         successor.produce(Message(output.topic, b"successor's"))
         self.commit(successor, four_partitions, 2, group)
         output.shows([b"successor's"])
-        assert committed(kafka_broker.address, four_partitions, four_partitions) == {0: 2}
+        stored(kafka_broker.address, four_partitions, {0: 2})
 
     def test_fencing_aborts_the_zombies_open_transaction_at_once(
         self, make_producer: Make, output: Output, group: Member
@@ -299,9 +305,9 @@ class ProducerContract:
         zombie = make_producer(transaction_timeout_s=600.0)
         zombie.begin()
         zombie.produce(Message(output.topic, b"zombie's"))
-        eventually(lambda: not output.is_stable, message="readers wait behind the open transaction")
+        eventually(lambda: not output.is_stable, timeout_s=30, message="readers wait behind the open transaction")
         make_producer()
-        eventually(lambda: output.is_stable, message="readers need not wait any more")
+        eventually(lambda: output.is_stable, timeout_s=30, message="readers need not wait any more")
         assert output.read() == []
 
     def test_a_replaced_members_offsets_are_refused(
@@ -333,7 +339,7 @@ class ProducerContract:
         producer.produce(Message(output.topic, b"of this generation"))
         self.commit(producer, four_partitions, 5, group)
         output.shows([b"of this generation"])
-        assert committed(kafka_broker.address, four_partitions, four_partitions) == {0: 5}
+        stored(kafka_broker.address, four_partitions, {0: 5})
 
     # ---- errors -----------------------------------------------------------------------------------------------------------------
 
@@ -390,7 +396,7 @@ class ProducerContract:
         producer.begin()
         if stage == "after sending":
             producer.produce(Message(output.topic, b"second"))
-            eventually(lambda: not output.is_stable, message="the broker has the message")
+            eventually(lambda: not output.is_stable, timeout_s=30, message="the broker has the message")
         kafka_broker.kill()
         if stage == "before sending":
             producer.produce(Message(output.topic, b"second"))
@@ -399,7 +405,7 @@ class ProducerContract:
         kafka_broker.start()
         self.commit(producer, four_partitions, 2, group)
         output.shows([b"first", b"second"])
-        assert committed(kafka_broker.address, four_partitions, four_partitions) == {0: 2}
+        stored(kafka_broker.address, four_partitions, {0: 2})
 
     def test_closing_needs_no_broker(self, make_producer: Make, output: Output, kafka_broker: Any) -> None:
         before = set(threading.enumerate())

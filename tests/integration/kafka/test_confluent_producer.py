@@ -50,7 +50,7 @@ class ConfluentMember(Member):
             self.consumer.poll(0.1)
             return self.joins > before
 
-        eventually(joined, timeout_s=20, message="the consumer is a member")
+        eventually(joined, timeout_s=30, message="the consumer is a member")
 
     def metadata(self) -> Any:
         return self.consumer.consumer_group_metadata()
@@ -92,7 +92,9 @@ class TestConfluentProducer(ProducerContract):
         zombie.begin()
         make_producer()
         zombie.produce(Message(output.topic, b"zombie's"))
-        eventually(lambda: zombie._fatal() is not None, message="the client has heard, and nobody has asked it")
+        eventually(
+            lambda: zombie._fatal() is not None, timeout_s=30, message="the client has heard, and nobody has asked it"
+        )
         if confused:  # what Python makes of an error raised between two callbacks, if the second has swallowed it
 
             def lost(*_: object) -> None:

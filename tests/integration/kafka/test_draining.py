@@ -150,14 +150,14 @@ def test_a_slow_handler_keeps_its_membership(drive: Drive, feed: Feed, monkeypat
     class Slow(Recorder):
         def handle(self, records: Sequence[Record], term: Term) -> None:
             super().handle(records, term)
-            term.wait(4.0)
+            term.wait(9.0)
 
     settings = Slow._drain_settings
 
     def short_lived(self: Any, name: str, in_group: bool) -> Any:
         from dataclasses import replace
 
-        return replace(settings(self, name, in_group), max_poll_interval_s=1.5, session_timeout_s=1.5)
+        return replace(settings(self, name, in_group), max_poll_interval_s=6.0, session_timeout_s=6.0)
 
     monkeypatch.setattr(Recorder, "_drain_settings", short_lived)
     feed(0, 20)
@@ -190,9 +190,9 @@ def test_an_abandoned_unit_leaves_the_drain_usable_and_its_batch_uncommitted(dri
 
     thread = threading.Thread(target=unit)
     thread.start()
-    assert leader.career.began.wait(10)
+    assert leader.career.began.wait(30)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(UnitAbandoned))
-    thread.join(10)
+    thread.join(30)
     assert abandoned.is_set()
     leader.end()
     leader.career.spin = False
@@ -216,13 +216,13 @@ def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(drive: Drive, f
 
     thread = threading.Thread(target=units)
     thread.start()
-    eventually(lambda: len(leader.career.seen) > 10)
+    eventually(lambda: len(leader.career.seen) > 10, timeout_s=30)
     until = time.perf_counter() + delay_us / 1e6
     while time.perf_counter() < until:
         pass
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(UnitAbandoned))
     stop.set()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
     leader.end()
     leader.begin()
@@ -258,7 +258,7 @@ def test_partitions_added_between_terms_are_read(drive: Drive, feed: Feed, kafka
     admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
     admin.create_partitions({four_partitions: 6})
     admin.close()
-    eventually(lambda: len(end_offsets(kafka_broker.address, four_partitions)) == 6)
+    eventually(lambda: len(end_offsets(kafka_broker.address, four_partitions)) == 6, timeout_s=30)
     feed(10, 200)
     other = drive().begin()
     other.run_until(lambda: len(other.career.seen) >= 190)

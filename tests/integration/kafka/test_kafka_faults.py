@@ -67,7 +67,7 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
 
 def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     class Watched(Recorder):
-        _stall_limits = Limits(still_s=1.0, polls=10, empty_polls=3)
+        _stall_limits = Limits(still_s=5.0, polls=10, empty_polls=3)  # longer than a busy broker is still
 
     monkeypatch.setattr(draining, "INSPECT_S", 0.3)
     feed(0, 20)
@@ -98,15 +98,15 @@ def test_a_join_that_polls_are_too_short_for_is_finished_all_the_same(kafka_brok
     drain = KafkaPythonDrain(DrainSettings(kafka_broker.address, (four_partitions,), four_partitions, "leader"))
     drain.open()
     try:
-        eventually(lambda: drain.join(lambda: None, 1.0))
+        eventually(lambda: drain.join(lambda: None, 1.0), timeout_s=30)
         for _ in range(5):
             joins = drain.joins
-            drain.seek(drain.start_offsets(5.0))
+            drain.seek(drain.start_offsets(20.0))
             drain.rejoin()
             # As a poll of the client itself would do that has no time to wait for the answer.
             drain._consumer._coordinator.poll(timeout_ms=0)
-            eventually(lambda joins=joins: drain.poll(0.0, 10) == {} and drain.joins > joins)
-            assert drain.commit(drain.start_offsets(5.0), "").done(5.0)
+            eventually(lambda joins=joins: drain.poll(0.0, 10) == {} and drain.joins > joins, timeout_s=30)
+            assert drain.commit(drain.start_offsets(20.0), "").done(30.0)
     finally:
         drain.close()
 
@@ -146,13 +146,15 @@ def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
         text=True,
     )
     try:
-        eventually(lambda: sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == 30)
+        eventually(
+            lambda: sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == 30, timeout_s=60
+        )
         os.kill(zombie.pid, signal.SIGSTOP)
         leader = drive().begin()
         feed(30, 60)
         leader.run_until(lambda: len(leader.career.seen) >= 30)
         os.kill(zombie.pid, signal.SIGCONT)
-        told, _ = zombie.communicate(timeout=30)
+        told, _ = zombie.communicate(timeout=60)
         assert told.splitlines()[-1] == "deposed fenced"
         feed(60, 90)
         leader.run_until(lambda: len(leader.career.seen) >= 60)

@@ -30,7 +30,7 @@ class KafkaPythonMember(Member):
             self._attend()
             return len(self.consumer.assignment()) == 4
 
-        eventually(joined, timeout_s=20, message="the consumer is a member")
+        eventually(joined, timeout_s=30, message="the consumer is a member")
 
     def _attend(self) -> None:
         """As the drain does: a join whose last answer comes between two polls is lost to kafka-python, and must be asked for again."""
@@ -50,7 +50,7 @@ class KafkaPythonMember(Member):
             self._attend()
             return bool(self.metadata().generation_id > before)
 
-        eventually(joined, message="the group has another generation")
+        eventually(joined, timeout_s=30, message="the group has another generation")
 
     def close(self) -> None:
         self.consumer.close(autocommit=False)

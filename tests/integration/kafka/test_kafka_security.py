@@ -133,7 +133,8 @@ def test_a_career_produces_in_transactions_there_too(
     produce(topic=topic, records=((b"k", b"%d" % n) for n in range(20)), **way_in)
     driver.run_until(lambda: len(driver.career.seen) == 20)
     driver.end()
-    assert end_offsets(topic=f"{topic}-out", **way_in)[0] >= 20
+    # A broker writes the end of a transaction after it has promised to.
+    eventually(lambda: end_offsets(topic=f"{topic}-out", **way_in)[0] >= 20, timeout_s=30)
 
 
 @pytest.mark.parametrize("listener", ["TLS", "MUTUAL", "PLAIN", "SCRAM"])
@@ -212,15 +213,22 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
 ) -> None:
     listener, security, error, cause = refusals(guarded)[what]
     address = guarded.address_of(listener)
-    drain = drain_of(client, DrainSettings(address, (topic,), topic, "me", security=security, open_timeout_s=2.0))
     before = threading.active_count()
-    with caplog.at_level(logging.DEBUG), pytest.raises(error) as refused:
-        drain.open()
-    drain.close()
-    assert address in str(refused.value)
-    assert cause in str(refused.value)
-    assert not any(secret in caplog.text + str(refused.value) for secret in (WRONG, PASSWORD, KEY_PASSWORD))
-    eventually(lambda: threading.active_count() <= before, message="no thread is left behind")
+    told: list[LeaderqError] = []
+
+    def is_told_the_cause() -> bool:
+        drain = drain_of(client, DrainSettings(address, (topic,), topic, "me", security=security, open_timeout_s=2.0))
+        with pytest.raises(LeaderqError) as refused:
+            drain.open()
+        drain.close()
+        told.append(refused.value)
+        return isinstance(refused.value, error) and cause in str(refused.value)
+
+    with caplog.at_level(logging.DEBUG):
+        eventually(is_told_the_cause, timeout_s=30)  # a busy broker may have said nothing in the time given
+    assert all(address in str(each) for each in told)
+    assert not any(secret in caplog.text + str(told) for secret in (WRONG, PASSWORD, KEY_PASSWORD))
+    eventually(lambda: threading.active_count() <= before, timeout_s=30, message="no thread is left behind")
 
 
 @pytest.mark.parametrize(
@@ -276,12 +284,13 @@ def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_
         cwd=tmp_path,
         arguments=["--root", znode_root, "--log-level", "debug"],
         environment=variables(security),
+        session_timeout_s=30.0,
     ) as process:
-        process.wait_for("stage_began", stage="execution")
-        eventually(lambda: sum(committed(address, "guarded-drain", topic, security=security).values()) == 10, timeout_s=20)
+        process.wait_for("stage_began", stage="execution", timeout_s=60)
+        eventually(lambda: sum(committed(address, "guarded-drain", topic, security=security).values()) == 10, timeout_s=60)
         seen = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (process.pid, process.worker_pid)]
         process.terminate()
-        assert process.wait() == 0
+        assert process.wait(60) == 0
     seen += [json.dumps(line) for line in process.lines]
     assert not any(secret in text for text in seen for secret in (PASSWORD, KEY_PASSWORD))
 
@@ -299,7 +308,7 @@ def test_doctor_says_whether_these_settings_are_let_in(
         )
     )
     done = subprocess.run(
-        [sys.executable, "-m", "leaderq", "doctor", "--json", "--root", znode_root, "--connect-timeout-s", "2"],
+        [sys.executable, "-m", "leaderq", "doctor", "--json", "--root", znode_root, "--connect-timeout-s", "8"],
         env={
             **os.environ,
             **variables(way_in),
@@ -308,7 +317,7 @@ def test_doctor_says_whether_these_settings_are_let_in(
         },
         capture_output=True,
         text=True,
-        timeout=60 * patience(),
+        timeout=90 * patience(),
     )
     (found,) = [each for each in map(json.loads, done.stdout.splitlines()) if each["check"] == "kafka"]
     expected = {"ELSEWHERE": (3, "failed", "certificate"), "wrong": (2, "failed", "check user, password")}

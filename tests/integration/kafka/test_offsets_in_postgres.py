@@ -93,7 +93,7 @@ def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(a
         with zombie.transaction(records(0, 2), old) as cursor:
             cursor.execute("INSERT INTO results VALUES (0)")
             thread.start()
-            eventually(lambda: waiting(postgres) == 1, message="the successor waits for the row's lock")
+            eventually(lambda: waiting(postgres) == 1, timeout_s=20, message="the successor waits for the row's lock")
             assert loaded == []
             if ends == "roll back":
                 raise ZeroDivisionError
@@ -122,14 +122,15 @@ def test_a_zombie_that_waited_for_its_successors_load_is_refused(a_store, postgr
     with postgres.connect() as successor:
         successor.execute("UPDATE leaderq_offsets SET term = 2 WHERE career = 'c' AND partition = -1")
         thread.start()
-        eventually(lambda: waiting(postgres) == 1, message="the zombie waits for the row's lock")
+        eventually(lambda: waiting(postgres) == 1, timeout_s=20, message="the zombie waits for the row's lock")
     thread.join(20)
     assert [type(exc) for exc in refused] == [Deposed]
     assert results() == []
 
 
 def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_when_it_thaws(a_store, results) -> None:
-    zombie, old = a_store(options="-c idle_in_transaction_session_timeout=300ms"), a_term(1)
+    # Longer than the leader may be without a processor before it is to be taken for frozen.
+    zombie, old = a_store(options="-c idle_in_transaction_session_timeout=5s"), a_term(1)
     zombie.load(old)
     loaded: list[dict[Partition, int]] = []
 
@@ -140,7 +141,7 @@ def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_w
     with pytest.raises(Deposed) as deposed, zombie.transaction(records(0, 2), old) as cursor:
         cursor.execute("INSERT INTO results VALUES (0)")
         thread.start()
-        thread.join(20)  # the leader does nothing, as if frozen
+        thread.join(40)  # the leader does nothing, as if frozen
         assert loaded == [{}]
         old.wind_up(Reason.SESSION)
         cursor.execute("INSERT INTO results VALUES (1)")

@@ -61,7 +61,9 @@ class Dead:
         try:
             where = [TopicPartition(topic or self.origin, n) for n in (0, 1)]
             consumer.assign(where)
-            ends = consumer.end_offsets(where)
+            # A broker writes the end of a transaction after it has promised to, and readers wait behind it.
+            every = self._ends(topic or self.origin)
+            ends = eventually(lambda: (found := consumer.end_offsets(where)) == every and found, timeout_s=30)
             found: list[Any] = []
             while any(consumer.position(each) < ends[each] for each in where):
                 for rows in consumer.poll(timeout_ms=200).values():
@@ -72,11 +74,15 @@ class Dead:
 
     def written(self) -> int:
         """How many records are on the brokers, committed or not."""
+        return sum(self._ends(self.origin).values())
+
+    def _ends(self, topic: str) -> dict[TopicPartition, int]:
         consumer = KafkaConsumer(bootstrap_servers=self.address)
         try:
-            return sum(consumer.end_offsets([TopicPartition(self.origin, n) for n in (0, 1)]).values())
+            ends: dict[TopicPartition, int] = consumer.end_offsets([TopicPartition(topic, n) for n in (0, 1)])
         finally:
             consumer.close()
+        return ends
 
     def values(self) -> list[bytes]:
         return sorted((row.value for row in self.arrived()), key=lambda value: int(value[1:]))
@@ -148,7 +154,7 @@ def test_an_open_transaction_of_a_replay_that_died_is_not_seen_and_its_letters_a
     """As after ``kill -9``: all letters are on the broker, nothing is committed, nothing was aborted."""
     zombie = KafkaPythonProducer(ProducerSettings(dead.address, transactional_id=group_of(dead.career)))
     zombie.open()
-    eventually(lambda: zombie.fence(1.0))
+    eventually(lambda: zombie.fence(1.0), timeout_s=30)
     zombie.begin()
     for n in range(COUNT):
         zombie.produce(Message(dead.origin, b"v%d" % n, b"k%d" % n))

@@ -28,7 +28,7 @@ def stand(zookeeper_server: Any, place: Layout) -> Iterator[Callable[[str], tupl
     with ExitStack() as made:
 
         def begin(name: str) -> tuple[Candidate, Session]:
-            session = made.enter_context(connect(zookeeper_server.address, timeout_s=4.0))
+            session = made.enter_context(connect(zookeeper_server.address, timeout_s=30.0))
             candidate = made.enter_context(Candidate(session, "c", id=name, root=place.root, events=EventBus()))
             candidate.stand()
             return candidate, session
@@ -37,7 +37,7 @@ def stand(zookeeper_server: Any, place: Layout) -> Iterator[Callable[[str], tupl
 
 
 def won(candidate: Candidate) -> Term:
-    term = candidate.await_term(10.0)
+    term = candidate.await_term(30.0)
     assert term is not None
     return term
 
@@ -48,7 +48,7 @@ def report(term: Term, lag: int) -> DrainReport:
 
 def published(reporter: Reporter, term: Term, lag: int) -> None:
     reporter.publish(term, report(term, lag))
-    assert reporter.wait(10)
+    assert reporter.wait(30)
 
 
 def test_the_first_report_makes_its_znode_and_the_next_replaces_it(stand: Any, place: Layout) -> None:
@@ -64,13 +64,13 @@ def test_a_deposed_leaders_report_does_not_replace_its_successors(stand: Any, pl
     first, reporter = won(a), Reporter(place.progress)
     b, _ = stand("b")
     published(reporter, first, 10)
-    assert a.conclude(first, Reason.WITHDRAWN)
+    assert a.conclude(first, Reason.WITHDRAWN, timeout_s=30)
     second = won(b)
     published(Reporter(place.progress), second, 3)
     with caplog.at_level(logging.WARNING):
         published(reporter, first, 99)
     assert decode(session.get(place.progress)[0], path=place.progress) == report(second, 3)
-    assert caplog.text == ""
+    assert [record for record in caplog.records if record.name.startswith("leaderq.kafka.pumping.report")] == []
     second.check()
 
 
@@ -95,6 +95,6 @@ def test_a_silent_zookeeper_holds_up_nobody_who_reports(
     assert not reporter.wait(0.1)
     reporter.publish(term, report(term, 8))  # dropped: the one before is on its way
     zookeeper_server.thaw()
-    assert reporter.wait(20)
-    eventually(lambda: session.exists(place.progress) is not None)
+    assert reporter.wait(30)
+    eventually(lambda: session.exists(place.progress) is not None, timeout_s=30)
     assert "cannot show" not in caplog.text

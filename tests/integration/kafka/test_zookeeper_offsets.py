@@ -103,7 +103,7 @@ def test_a_write_whose_answer_is_lost_is_neither_lost_nor_done_twice(
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     feed(0, 400)
-    with connect(proxy.address, timeout_s=4.0) as behind:
+    with connect(proxy.address, timeout_s=30.0) as behind:
         leader = drive(Counting, offsets="zookeeper", max_records=20)
         leader.career.session = behind
         leader.career.retire()
@@ -180,7 +180,7 @@ def test_a_saving_asked_for_again_before_its_answer_was_seen_does_no_operation_t
     assert store.load(drain, term, 1.0) == {}
     store.add([Create(f"{znode_root}/effect-", sequential=True)])
     savings = [store.save(drain, term, {where: 10}) for _ in range(3)]
-    assert all(saving.done(10.0) for saving in savings)
+    assert all(saving.done(30.0) for saving in savings)
     assert sum(name.startswith("effect-") for name in session.children(znode_root)) == 1
     assert store.load(drain, term, 1.0) == {where: 10}
     store.close()
