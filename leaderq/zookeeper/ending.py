@@ -74,9 +74,9 @@ class SessionEnder:
         ``session_timeout_s`` is how long the session is to live on if it cannot be closed after having been taken up.
         Without ``patient`` each server is asked once only.
         """
-        if self._security.uses_tls or self._security.uses_sasl:
-            return self._end_through_kazoo(credentials, timeout_s, session_timeout_s)
         deadline = monotonic() + timeout_s
+        if self._security.uses_tls or self._security.uses_sasl:
+            return self._end_through_kazoo(credentials, deadline, session_timeout_s, patient)
         frames = _frames(credentials, session_timeout_s)
         while True:
             if not self._endpoints:
@@ -88,8 +88,21 @@ class SessionEnder:
                 return False
             time.sleep(min(HEDGE_S / 2, left_s))
 
-    def _end_through_kazoo(self, credentials: Credentials, timeout_s: float, session_timeout_s: float) -> bool:
-        deadline = monotonic() + timeout_s
+    def _end_through_kazoo(
+        self, credentials: Credentials, deadline: float, session_timeout_s: float, patient: bool
+    ) -> bool:
+        while True:
+            is_over, is_refused = self._end_through_one_client(credentials, deadline, session_timeout_s)
+            left_s = deadline - monotonic()
+            if is_over or is_refused or left_s <= 0 or not patient:
+                return is_over
+            # The session's owner, alive, took it back between our taking it up and our closing it.
+            time.sleep(min(HEDGE_S / 2, left_s))
+
+    def _end_through_one_client(
+        self, credentials: Credentials, deadline: float, session_timeout_s: float
+    ) -> tuple[bool, bool]:
+        """Whether the session is over, and whether we were refused."""
         client = Client(
             self._address,
             timeout_s=session_timeout_s,
@@ -101,11 +114,12 @@ class SessionEnder:
             credentials=credentials,
         )
         client.open()
-        client._live.wait(timeout_s)
+        client._live.wait(max(0.0, deadline - monotonic()))
         resumed = client.credentials
         # If the session was gone kazoo has begun another by now, which goes as well.
         was_gone = client.connected and resumed is not None and resumed.session_id != credentials.session_id
-        return client.finish(timeout_s=max(0.1, deadline - monotonic())) or was_gone
+        is_over = client.finish(timeout_s=max(0.1, deadline - monotonic())) or was_gone
+        return is_over, client.auth_failed
 
 
 def end_session(

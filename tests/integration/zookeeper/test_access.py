@@ -13,6 +13,7 @@ from leaderq.errors import AccessRefused, NoPermission, ServersUnreachable
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.testing.zookeeper_server import Tls
 from leaderq.zookeeper import Create, Security, Session, SessionState, connect, end_session
+from leaderq.zookeeper.client import Client
 
 Connect = Callable[..., Session]
 JAAS = """
@@ -100,6 +101,29 @@ def test_a_session_with_sasl_can_be_ended_from_outside(
     assert owner.credentials is not None
     stranger = Security(user="a", password="b", mechanism="DIGEST-MD5")
     assert not end_session(sasl_server.address, owner.credentials, timeout_s=1.0, security=stranger)
+
+
+def test_a_session_whose_live_owner_takes_it_back_meanwhile_is_ended_all_the_same(
+    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when who ends it gets no processor between taking the session up and closing it."""
+    owner = opened(sasl_server.address + znode_root, timeout_s=30.0, security=ALICE)
+    heard: list[SessionState] = []
+    owner.add_listener(heard.append)
+    finish, tries = Client.finish, []
+
+    def finish_late(client: Client, *, timeout_s: float) -> bool:
+        if client.handler._label == "leaderq-ender":
+            tries.append(client)
+            if len(tries) == 1:
+                eventually(lambda: SessionState.CONNECTED in heard)
+        return finish(client, timeout_s=timeout_s)
+
+    monkeypatch.setattr(Client, "finish", finish_late)
+    assert owner.credentials is not None
+    assert end_session(sasl_server.address, owner.credentials, timeout_s=60, security=ALICE)
+    assert len(tries) > 1
+    eventually(lambda: SessionState.LOST in heard)
 
 
 def test_no_password_of_any_kind_is_logged(
