@@ -88,9 +88,7 @@ class SessionEnder:
                 return False
             time.sleep(min(HEDGE_S / 2, left_s))
 
-    def _end_through_kazoo(
-        self, credentials: Credentials, deadline: float, session_timeout_s: float, patient: bool
-    ) -> bool:
+    def _end_through_kazoo(self, credentials: Credentials, deadline: float, session_timeout_s: float, patient: bool) -> bool:
         while True:
             is_over, is_refused = self._end_through_one_client(credentials, deadline, session_timeout_s)
             left_s = deadline - monotonic()
