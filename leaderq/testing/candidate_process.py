@@ -95,7 +95,7 @@ class CandidateProcess:
         wanted = {"event": event, **fields}
         return [line for line in list(self.lines) if all(line.get(name) == value for name, value in wanted.items())]
 
-    def wait_for(self, event: str, *, timeout_s: float = 20.0, count: int = 1, **fields: Any) -> dict[str, Any]:
+    def wait_for(self, event: str, *, timeout_s: float = 60.0, count: int = 1, **fields: Any) -> dict[str, Any]:
         """The newest line for ``event``, once there are ``count`` of them.
 
         :raises AssertionError: not within ``timeout_s`` (times the patience); the last lines logged are in the message.
@@ -116,11 +116,11 @@ class CandidateProcess:
         """Ask it to wind up, as a supervisor does."""
         self.process.send_signal(signal.SIGTERM)
 
-    def wait(self, timeout_s: float = 20.0) -> int:
+    def wait(self, timeout_s: float = 60.0) -> int:
         """Its exit code, once it has ended."""
         code = self.process.wait(timeout_s * patience())
         if self._reader is not None:
-            self._reader.join(5)
+            self._reader.join(30 * patience())  # what it said last is part of the answer
         return code
 
     def stop(self) -> None:
@@ -136,7 +136,7 @@ class CandidateProcess:
             with contextlib.suppress(OSError):
                 self.signal_worker(signal.SIGKILL)
             self.process.kill()
-            self.wait(5)
+            self.wait(30)
 
     def __enter__(self) -> CandidateProcess:
         return self.start()

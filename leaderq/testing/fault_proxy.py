@@ -26,7 +26,7 @@ from leaderq.testing.ports import HOST, LeasedPort, lease_port
 Direction = Literal["to_server", "to_client"]
 T = TypeVar("T")
 
-_ANSWER_TIMEOUT_S: Final = 10.0
+_ANSWER_TIMEOUT_S: Final = 60.0
 
 
 class FaultProxy:

@@ -21,7 +21,7 @@ from leaderq.testing.server import Server, log_tail, wait_until_serving
 
 _PORT_TAKEN: Final = re.compile(r"BindException|Address already in use")
 _START_TRIES: Final = 3
-_GRACE_S: Final = 10.0
+_GRACE_S: Final = 30.0
 _GRACE_OF_DISCARDED_S: Final = 2.0  # the data go anyway; clients only see their connections end
 _GRACE_TO_ARCHIVE_S: Final = 30.0
 
@@ -73,7 +73,7 @@ class JavaServer(Server):
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether the server answers a real request now; never raises, returns within about a second."""
+        """Whether the server answers a real request now; never raises, returns within a few seconds."""
 
     @property
     def folder(self) -> Path:

@@ -15,7 +15,7 @@ _API_VERSIONS: Final = 18
 _METADATA: Final = 3
 
 
-def registered_brokers(host: str, port: int, *, timeout_s: float = 1.0) -> int:
+def registered_brokers(host: str, port: int, *, timeout_s: float = 3.0) -> int:
     """How many brokers the one at ``host:port`` knows to be serving; 0 if it does not answer."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:

@@ -19,7 +19,7 @@ from leaderq.errors import ServerFailed
 from leaderq.testing.registry import failure_listeners
 from leaderq.testing.waiting import patience
 
-START_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 120.0
 _LOG_LINES: Final = 25
 
 S = TypeVar("S", bound="Server")
@@ -99,7 +99,7 @@ def log_tail(path: Path, *, since: int = 0, lines: int = _LOG_LINES) -> str:
 def wait_until_serving(what: str, answers: Callable[[], bool], problem: Callable[[], str | None]) -> None:
     """Wait until ``answers`` says so.
 
-    :raises ServerFailed: ``problem`` gave a sentence, or the time (60 s times the patience) is over.
+    :raises ServerFailed: ``problem`` gave a sentence, or the time (120 s times the patience) is over.
     """
     deadline = time.monotonic() + START_TIMEOUT_S * patience()
     while not answers():

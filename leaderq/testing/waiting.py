@@ -30,11 +30,11 @@ def patience() -> float:
     return factor
 
 
-def eventually(fact: Callable[[], T], *, timeout_s: float = 10.0, interval_s: float = 0.02, message: str = "") -> T:
+def eventually(fact: Callable[[], T], *, timeout_s: float = 30.0, interval_s: float = 0.02, message: str = "") -> T:
     """Call ``fact`` until it returns something true, and give that back.
 
     An exception from ``fact`` counts as "not yet". ``fact`` is always asked at least once, and once more after the time is over,
-    so a test process that was itself not scheduled does not fail for it.
+    so a test process that was itself not scheduled does not fail for it. A long ``timeout_s`` costs nothing where the fact comes.
 
     :raises AssertionError: ``timeout_s`` (times the patience) passed; it names ``message`` and the last value, and chains the last error.
     """

@@ -47,7 +47,7 @@ class LedGroup(ServerGroup[A]):
     def leader(self) -> A:
         """The server that leads now; waits for an election that is going on.
 
-        :raises AssertionError: none leads within 10 s (times the patience).
+        :raises AssertionError: none leads within 30 s (times the patience).
         """
         leading = eventually(
             lambda: [member for member in self.members if member.mode == "leader"],

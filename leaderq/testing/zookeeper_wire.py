@@ -17,7 +17,7 @@ _CONNECT = struct.pack(
 _CLOSE = struct.pack(">ii", 1, -11)
 
 
-def opens_session(host: str, port: int, *, timeout_s: float = 1.0) -> bool:
+def opens_session(host: str, port: int, *, timeout_s: float = 3.0) -> bool:
     """Whether the server opens a session (an ensemble does so only with a quorum); the session is closed again."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:

@@ -18,7 +18,7 @@ Make = Callable[..., QueueSharder[Any]]
 
 @pytest.fixture
 def session(opened: Open) -> Session:
-    return opened(timeout_s=4.0)
+    return opened()
 
 
 @pytest.fixture

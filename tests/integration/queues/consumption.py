@@ -38,7 +38,7 @@ class Seen:
         with self._lock:
             self.values.append(value)
 
-    def wait_for(self, count: int, timeout_s: float = 30.0) -> list[Any]:
+    def wait_for(self, count: int, timeout_s: float = 60.0) -> list[Any]:
         """All values, once there are so many."""
         eventually(lambda: len(self.values) >= count, timeout_s=timeout_s)
         return list(self.values)
@@ -55,7 +55,23 @@ class Held:
     def __call__(self, value: Any) -> None:
         self.seen(value)
         self.entered.set()
-        assert self.released.wait(30)
+        assert self.released.wait(120)
+
+
+class Stuck:
+    """A consumer that notes what it is given, and stays with the one that is number ``at`` until it is released."""
+
+    def __init__(self, at: int) -> None:
+        self.seen = Seen()
+        self.entered = threading.Event()
+        self.released = threading.Event()
+        self._at = at
+
+    def __call__(self, value: Any) -> None:
+        self.seen(value)
+        if len(self.seen.values) == self._at:
+            self.entered.set()
+            assert self.released.wait(120)
 
 
 class Flaky:
@@ -89,7 +105,14 @@ def consuming(
     try:
         yield one
     finally:
-        one.close(10.0)
+        one.close(30.0)
+
+
+def hear_all(session: Session) -> None:
+    """Return when the watches of this session have told all that its own requests have brought about."""
+    told = threading.Event()
+    session._run_watch(told.set)  # the thread of watches takes its turns in order
+    assert told.wait(60)
 
 
 def is_empty(session: Session, path: str = PATH) -> bool:

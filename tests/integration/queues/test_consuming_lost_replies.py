@@ -28,21 +28,21 @@ def run(straight: Session, proxy: FaultProxy, root: str, point: int, *, lock: bo
         return kind not in (PING, SET_WATCHES) and xid > 0 and next(numbers) == point
 
     before = proxy.dropped
-    session = connect(proxy.address + root, timeout_s=6.0)
+    session = connect(proxy.address + root, timeout_s=15.0)
     flaky = Flaky(1)
     proxy.drop_reply_to(is_the_one)
     try:
         with consuming(session, flaky, lock=lock, retry=RetryPolicy(backoff_s=0.01)):
             # Without a lock path the queue is empty for a moment, too, while the failed item is on its way back into it.
-            eventually(lambda: len(flaky.seen.values) == len(values) + 2, timeout_s=20)
-            eventually(lambda: is_empty(straight) and straight.children(f"{PATH}-dead"), timeout_s=20)
+            eventually(lambda: len(flaky.seen.values) == len(values) + 2, timeout_s=60)
+            eventually(lambda: is_empty(straight) and straight.children(f"{PATH}-dead"), timeout_s=60)
         assert sorted(flaky.seen.values) == [*values, b"bad", b"bad"]
         (dead,) = straight.children(f"{PATH}-dead")
         assert list(decode(straight.get(f"{PATH}-dead/{dead}")[0]).items) == [b"garbage"]
         straight.delete(f"{PATH}-dead/{dead}")
         if lock:
             assert straight.children(LOCKS) == []
-        assert straight.children(f"{PATH}-meta/members") == []
+        eventually(lambda: straight.children(f"{PATH}-meta/members") == [])
     finally:
         proxy.heal()
         session.close(2.0)

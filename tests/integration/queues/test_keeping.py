@@ -249,7 +249,7 @@ def test_queues_are_found_below_a_path_even_when_they_are_empty_and_have_a_dead_
 def test_lost_answers_lose_and_double_nothing(zookeeper_server, fault_proxy, session, places, put):
     """The reply to each multi in turn is swallowed, and the connection cut."""
     proxy = fault_proxy(zookeeper_server.address)
-    with connect(proxy.address, timeout_s=4.0) as cut:
+    with connect(proxy.address) as cut:
         keeper = Keeper(cut, places)
         for n in range(30):
             bury(session, places, f"queue-{n:010d}", [b"%d" % n])
@@ -263,7 +263,7 @@ def test_lost_answers_lose_and_double_nothing(zookeeper_server, fault_proxy, ses
 
 def test_without_servers_every_call_ends(zookeeper_server, fault_proxy, places):
     proxy = fault_proxy(zookeeper_server.address)
-    with connect(proxy.address, timeout_s=4.0) as cut:
+    with connect(proxy.address) as cut:
         keeper = Keeper(cut, places, patience_s=0.5)
         proxy.refuse()
         proxy.cut()

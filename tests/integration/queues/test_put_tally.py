@@ -47,7 +47,7 @@ def lying(session: Session) -> list[int]:
 
 
 def results(futures: list[Future[Any]]) -> list[Any]:
-    return [future.result(20) for future in futures]
+    return [future.result(60) for future in futures]
 
 
 @KINDS
@@ -58,7 +58,7 @@ def test_groups_are_applied_once_in_order_and_the_tally_goes_when_closed(straigh
     tally.open()
     assert results(early + tally.submit_all(creates(5, 95))) == [[f"/q/n-{number:010}"] for number in range(100)]
     assert lying(straight) == list(range(100))
-    assert tally.close(5)
+    assert tally.close(30)
     assert straight.children("/meta") == []
     assert isinstance(tally.submit([Delete("/q")]).exception(0), QueueClosed)
 
@@ -68,7 +68,7 @@ def test_a_refused_group_fails_alone_with_its_own_error_and_the_others_keep_thei
     groups = [[*one, Create("/same")] if number % 10 == 5 else one for number, one in enumerate(creates(0, 60))]
     futures = tally.submit_all(groups)
     tally.open()
-    assert tally.flush(20)
+    assert tally.flush(60)
     refused = [number for number, future in enumerate(futures) if future.exception(0) is not None]
     assert refused == [15, 25, 35, 45, 55]
     error = futures[15].exception(0)
@@ -84,7 +84,7 @@ def test_what_cannot_be_written_down_or_is_too_large_or_empty_harms_nobody_else(
     groups: list[Any] = [[bad], *creates(0, 2), [], [Create("/q/big", b"x" * 2_000_000)], *creates(2, 1)]
     futures = tally.submit_all(groups)
     tally.open()
-    assert tally.flush(20)
+    assert tally.flush(60)
     kinds = [type(future.exception(0)) for future in futures]
     assert kinds == [ConfigurationError, type(None), type(None), type(None), TooLarge, type(None)]
     assert lying(straight) == [0, 1, 2]
@@ -105,16 +105,16 @@ def test_a_missing_parent_is_made_again(straight: Session) -> None:
 def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, ephemeral: bool
 ) -> None:
-    session = opened(proxy.address, timeout_s=8.0)
+    session = opened(proxy.address)
 
     def scenario(point: int) -> None:
         tally = Tally(session, f"/meta/{point}", ephemeral=ephemeral, max_ops=4, window=3)
         eventually(lambda: tally.open() is None)
         futures = tally.submit_all([*creates(0, 20), [Create("/q/n-7", b"7"), Create("/q/n-7", b"7")], *creates(20, 5)])
-        assert tally.flush(20)
+        assert tally.flush(60)
         assert isinstance(futures.pop(20).exception(0), NodeExists)
         assert [future.exception(0) for future in futures] == [None] * 25
-        assert tally.close(5)
+        assert tally.close(30)
         assert lying(straight) == list(range(25))
         eventually(lambda: straight.children("/meta") == [])
         for name in straight.children("/q"):
@@ -127,7 +127,7 @@ def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
 def test_groups_outlive_a_connection_that_ends(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
 ) -> None:
-    session = opened(proxy.address, timeout_s=2.0)
+    session = opened(proxy.address, timeout_s=6.0)  # a black hole is found out after two thirds of it
     tally = Tally(session, OWN, max_ops=7, window=3)
     tally.open()
     futures = []
@@ -138,7 +138,7 @@ def test_groups_outlive_a_connection_that_ends(
             if fault != "cut":
                 eventually(lambda: session.state is not SessionState.CONNECTED)
             proxy.heal()
-    assert tally.flush(30)
+    assert tally.flush(60)
     assert [future.exception(0) for future in futures] == [None] * 500
     assert lying(straight) == list(range(500))
     tally.close(5)
@@ -153,7 +153,7 @@ def test_groups_outlive_a_restart_of_the_server() -> None:
         server.kill()
         futures += tally.submit_all(creates(200, 50))
         server.start()
-        assert tally.flush(40)
+        assert tally.flush(60)
         assert [future.exception(0) for future in futures] == [None] * 250
         assert lying(session) == list(range(250))
         tally.close(5)
@@ -163,7 +163,7 @@ def test_groups_outlive_a_restart_of_the_server() -> None:
 def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_one_did(
     zookeeper_server: ZooKeeperServer, straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address, timeout_s=4.0)
+    session = opened(proxy.address)
     tally = Tally(session, OWN)
     tally.open()
     credentials = session.credentials
@@ -171,7 +171,7 @@ def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_on
     futures = tally.submit_all(creates(0, 3))
     eventually(lambda: proxy.dropped == 1)
     assert credentials is not None
-    end_session(zookeeper_server.address, credentials)
+    assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
     futures += tally.submit_all(creates(3, 2))
     assert results(futures)[:3] == [None, None, None]
     assert lying(straight) == list(range(5))
@@ -181,18 +181,20 @@ def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_on
 def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(
     zookeeper_server: ZooKeeperServer, straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address, timeout_s=4.0)
+    session = opened(proxy.address)
     tally = Tally(session, OWN, ephemeral=True, window=1)
     tally.open()
     credentials = session.credentials
-    proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
+    proxy.freeze_direction("to_client")  # and not a reply lost, after which the tally might ask before the session is ended
     doubtful = tally.submit_all(creates(0, 3))
     unsent = tally.submit_all(creates(3, 2))
-    eventually(lambda: proxy.dropped == 1)
+    eventually(lambda: lying(straight) == [0, 1, 2])
     assert credentials is not None
-    end_session(zookeeper_server.address, credentials)
-    assert all(isinstance(future.exception(20), ConnectionLost) for future in doubtful)
-    assert all(isinstance(future.exception(20), SessionExpired) for future in unsent)
+    assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
+    proxy.cut()
+    proxy.heal()
+    assert all(isinstance(future.exception(60), ConnectionLost) for future in doubtful)
+    assert all(isinstance(future.exception(60), SessionExpired) for future in unsent)
     assert tally.is_over
     assert isinstance(tally.submit([Delete("/q")]).exception(0), SessionExpired)
     assert lying(straight) == [0, 1, 2]
@@ -206,7 +208,7 @@ def test_an_idle_ephemeral_tally_learns_that_its_session_is_over(
     tally = Tally(session, OWN, ephemeral=True)
     tally.open()
     assert session.credentials is not None
-    end_session(zookeeper_server.address, session.credentials)
+    assert end_session(zookeeper_server.address, session.credentials, timeout_s=60.0)
     eventually(lambda: tally.is_over)
 
 
@@ -218,7 +220,7 @@ def test_a_tally_deleted_by_hand_is_made_again_and_nothing_certain_is_lost(strai
         straight.delete(OWN)
     results(tally.submit_all(creates(30, 10)))
     assert lying(straight) == list(range(40))
-    assert tally.close(5)
+    assert tally.close(30)
     assert straight.children("/meta") == []
 
 
@@ -226,21 +228,20 @@ def test_a_tally_deleted_by_hand_is_made_again_and_nothing_certain_is_lost(strai
 def test_a_tally_deleted_while_in_doubt_makes_the_doubt_final_and_doubles_nothing(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, again: bool
 ) -> None:
-    session = opened(proxy.address, timeout_s=8.0)
+    session = opened(proxy.address)
     tally = Tally(session, OWN, window=1)
     tally.open()
-    proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
+    proxy.freeze_direction("to_client")
     doubtful = tally.submit_all(creates(0, 3))
     later = tally.submit_all(creates(3, 3))
-    eventually(lambda: proxy.dropped == 1)
-    proxy.refuse()
+    eventually(lambda: lying(straight) == [0, 1, 2])
+    proxy.refuse()  # its answer is lost, and the tally cannot ask
     straight.delete(OWN)
     if again:
         straight.create(OWN)
     proxy.heal()
-    assert tally.flush(20)
-    outcomes = {type(future.exception(0)) for future in doubtful}
-    assert outcomes in ({ConnectionLost}, {type(None)})  # the proxy may have let the tally read before it was deleted
+    assert tally.flush(60)
+    assert {type(future.exception(0)) for future in doubtful} == {ConnectionLost}
     assert [future.exception(0) for future in later] == [None] * 3
     assert lying(straight) == list(range(6))
     tally.close(5)
@@ -249,7 +250,7 @@ def test_a_tally_deleted_while_in_doubt_makes_the_doubt_final_and_doubles_nothin
 def test_closing_settles_everything_although_the_servers_are_away(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address, timeout_s=4.0)
+    session = opened(proxy.address)
     tally = Tally(session, OWN)
     tally.open()
     proxy.refuse()
@@ -271,14 +272,14 @@ def test_a_closed_session_settles_everything(
     tally.open()
     session.close()
     futures = tally.submit_all(creates(0, 3))
-    assert all(isinstance(future.exception(20), SessionClosed) for future in futures)
+    assert all(isinstance(future.exception(60), SessionClosed) for future in futures)
     assert tally.close(1)
 
 
 def test_a_group_is_given_up_before_it_is_sent_but_not_after(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address, timeout_s=8.0)
+    session = opened(proxy.address)
     tally = Tally(session, OWN)
     tally.open()
     proxy.refuse()
@@ -293,10 +294,10 @@ def test_a_group_is_given_up_before_it_is_sent_but_not_after(
     kept.pop()
     assert tally.unsettled == len(kept)
     proxy.heal()
-    assert tally.flush(20)
+    assert tally.flush(60)
     assert lying(straight) == kept
     late = tally.submit_all(creates(0, 1))[0]
-    late.result(20)
+    late.result(60)
     assert not late.cancel()
     tally.close(5)
 
@@ -304,7 +305,7 @@ def test_a_group_is_given_up_before_it_is_sent_but_not_after(
 def test_many_threads_may_submit_while_replies_are_lost(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
-    session = opened(proxy.address, timeout_s=8.0)
+    session = opened(proxy.address)
     tally = Tally(session, OWN, max_ops=10, window=4)
     tally.open()
     futures: dict[int, list[Future[Any]]] = {}
@@ -318,7 +319,7 @@ def test_many_threads_may_submit_while_replies_are_lost(
         proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
     for thread in threads:
         thread.join(30)
-    assert tally.flush(30)
+    assert tally.flush(60)
     found = lying(straight)
     for me in range(4):
         assert [number for number in found if number // 1000 == me] == list(range(1000 * me, 1000 * me + 100))

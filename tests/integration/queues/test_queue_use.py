@@ -36,7 +36,7 @@ def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(s
         for item in numbered(10):
             queue.put(item)
         for item in numbered(10):
-            assert blocking.take(20) == item
+            assert blocking.take(60) == item
             assert any(data == item for data in stored(session))
             blocking.task_done()
         eventually(lambda: queue.depth() == 0)
@@ -66,12 +66,12 @@ def test_a_task_that_failed_is_tried_again_and_closing_gives_back_what_is_not_do
         ThreadPoolExecutor(1) as pool,
     ):
         queue.put(b"a")
-        assert blocking.take(20) == b"a"
+        assert blocking.take(60) == b"a"
         blocking.task_failed(ValueError("not this time"))
-        assert blocking.take(20) == b"a"
+        assert blocking.take(60) == b"a"
         waiting = pool.submit(blocking.take)
         queue.close()
-        assert isinstance(waiting.exception(20), QueueClosed)
+        assert isinstance(waiting.exception(60), QueueClosed)
         with pytest.raises(QueueClosed):
             blocking.task_done()
     assert stored(session) == [b"a"]
@@ -136,9 +136,9 @@ def test_a_queue_without_a_consumer_gives_items_on_request_and_back_on_an_error(
     with DistributedQueue(session, PATH, lock_path=LOCKS, retry=QUICK) as queue:
         assert queue.take(0.05) is None
         queue.put(b"a")
-        with pytest.raises(ValueError, match="work"), queue.take(20):
+        with pytest.raises(ValueError, match="work"), queue.take(60):
             raise ValueError("the work failed")
-        item = queue.take(20)
+        item = queue.take(60)
         assert item is not None
         assert (item.value, item.attempt) == (b"a", 2)
         item.ack()
@@ -156,7 +156,7 @@ def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> 
         assert queue.take(0.2) is None
         queue.resume()
         assert not queue.is_paused
-        with queue.take(20) as item:
+        with queue.take(60) as item:
             assert item.value == b"a"
     queue = DistributedQueue(session, PATH, consumer=seen)
     queue.pause()
@@ -172,7 +172,7 @@ def test_depth_browse_purge_and_dead_letters(session: Session) -> None:
         queue.put_many(numbered(5))
         assert queue.depth() == 5
         assert [item.items for item in queue.browse(2)] == [[b"0"], [b"1"]]
-        with pytest.raises(ValueError, match="poison"), queue.take(20):
+        with pytest.raises(ValueError, match="poison"), queue.take(60):
             raise ValueError("poison")
         eventually(lambda: queue.dead_letters.count() == 1)
         assert queue.purge().deleted == 4

@@ -111,7 +111,7 @@ def test_a_taker_waits_for_an_item_and_is_woken(queue, other, times):
             taken = pool.submit(other.take)
             eventually(taken.running)
             queue.offer(b"%d" % number)
-            assert taken.result(10) == b"%d" % number
+            assert taken.result(60) == b"%d" % number
 
 
 def test_a_path_that_is_reaped_all_the_time_stops_nobody(queue, other, opened):
@@ -130,11 +130,11 @@ def test_a_path_that_is_reaped_all_the_time_stops_nobody(queue, other, opened):
     thread.start()
     try:
         with ThreadPoolExecutor(1) as pool:
-            taken = pool.submit(lambda: [other.take(timeout_s=30) for _ in range(20)])
+            taken = pool.submit(lambda: [other.take(timeout_s=60) for _ in range(20)])
             for item in numbered(20):
                 queue.offer(item)
                 eventually(lambda: reaper.exists("/queue") is None, interval_s=0.001)
-            assert taken.result(30) == numbered(20)
+            assert taken.result(60) == numbered(20)
     finally:
         stop.set()
         thread.join()
@@ -263,7 +263,7 @@ def test_closing_wakes_who_waits(session):
         eventually(taken.running)
         assert queue.close()
         with pytest.raises(QueueClosed):
-            taken.result(10)
+            taken.result(60)
     for ask in (queue.poll, queue.take, queue.peek, queue.element, queue.remove, lambda: queue.offer(b"")):
         with pytest.raises(QueueClosed):
             ask()
@@ -278,7 +278,7 @@ def test_a_closed_session_ends_every_wait(opened):
         eventually(taken.running)
         session.close()
         with pytest.raises(SessionClosed):
-            taken.result(10)
+            taken.result(60)
         with pytest.raises(SessionClosed):
             queue.offer(b"a")
 
