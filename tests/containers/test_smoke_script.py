@@ -16,6 +16,7 @@ from smoking.plugs import Gap
 from smoking.table import Result, table, verdict
 
 from leaderq.cli.demo.ad_billing.audit import Audit
+from leaderq.testing.ports import lease_port
 
 Smoke = Callable[..., "subprocess.CompletedProcess[str]"]
 ENGINE_ANSWERS = 'if [ "$1" = version ]; then echo 20.10.24; exit; fi'
@@ -83,16 +84,20 @@ def taken() -> Iterator[str]:
         yield str(server.getsockname()[1])
 
 
-def fit(**settings: str) -> dict[str, str]:
-    free = []
-    for _ in PORTS:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            free.append(str(probe.getsockname()[1]))
-    return {**dict(zip(PORTS, free, strict=True)), **settings}
+@pytest.fixture
+def fit() -> Iterator[Callable[..., dict[str, str]]]:
+    """Settings with free ports, which stay so."""
+    leased = [lease_port() for _ in PORTS]
+
+    def settings(**chosen: str) -> dict[str, str]:
+        return {**{name: str(port.number) for name, port in zip(PORTS, leased, strict=True)}, **chosen}
+
+    yield settings
+    for port in leased:
+        port.release()
 
 
-def test_a_port_in_use_is_named_with_its_variable(smoke: Smoke, taken: str) -> None:
+def test_a_port_in_use_is_named_with_its_variable(smoke: Smoke, taken: str, fit: Callable[..., dict[str, str]]) -> None:
     said = refused(smoke({"docker": f"{ENGINE_ANSWERS}; echo 2.40.3"}, **fit(LEADERQ_DEMO_KAFKA_PORT=taken)))
     assert said == (
         f"port {taken} of 127.0.0.1 cannot be had (Address already in use); stop what uses it, or choose another: "
@@ -100,7 +105,7 @@ def test_a_port_in_use_is_named_with_its_variable(smoke: Smoke, taken: str) -> N
     )
 
 
-def test_a_port_that_is_none_is_refused(smoke: Smoke) -> None:
+def test_a_port_that_is_none_is_refused(smoke: Smoke, fit: Callable[..., dict[str, str]]) -> None:
     said = refused(smoke({"docker": f"{ENGINE_ANSWERS}; echo 2.40.3"}, **fit(LEADERQ_DEMO_LEDGER_PORT="0x50")))
     assert said == "LEADERQ_DEMO_LEDGER_PORT is '0x50'; it must be a port of this machine, from 1 to 65535"
 

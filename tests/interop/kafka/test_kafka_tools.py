@@ -51,6 +51,7 @@ def drained(
         zookeeper=zookeeper_server.address,
         kafka=address,
         cwd=CAREERS,
+        session_timeout_s=15.0,
         arguments=["--root", znode_root, "--career", career],
         environment={"TOPIC": topic_name, "OFFSETS": request.param},
     ).start()
@@ -65,18 +66,18 @@ def test_the_console_tools_show_the_leaders_offsets_and_no_lag(drained: str, kaf
         rows = groups(kafka_broker.address, drained)
         return {number: int(row["CURRENT-OFFSET"]) for number, row in rows.items()} == ends
 
-    eventually(caught_up, timeout_s=60)
+    eventually(caught_up, timeout_s=90)
     assert {row["LAG"] for row in groups(kafka_broker.address, drained).values()} == {"0"}
 
 
 def test_the_console_consumer_reads_the_dead_letter_with_its_headers(
     drained: str, kafka_broker: Any, topic_name: str
 ) -> None:
-    eventually(lambda: sum(end_offsets(kafka_broker.address, f"{drained}-dead").values()) >= 1, timeout_s=60)
+    eventually(lambda: sum(end_offsets(kafka_broker.address, f"{drained}-dead").values()) >= 1, timeout_s=90)
     told = tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", kafka_broker.address, "--topic", f"{drained}-dead", "--from-beginning"),
-        *("--max-messages", "1", "--timeout-ms", "20000", "--isolation-level", "read_committed"),
+        *("--max-messages", "1", "--timeout-ms", "60000", "--isolation-level", "read_committed"),
         *("--formatter-property", "print.headers=true", "--formatter-property", "print.key=true"),
     )
     assert told.rstrip().endswith("poison")
@@ -87,7 +88,7 @@ def test_the_console_consumer_reads_the_dead_letter_with_its_headers(
 
 @NEEDS_KCAT
 def test_kcat_reads_offsets_and_dead_letters(drained: str, kafka_broker: Any, topic_name: str) -> None:
-    eventually(lambda: sum(end_offsets(kafka_broker.address, f"{drained}-dead").values()) >= 1, timeout_s=60)
+    eventually(lambda: sum(end_offsets(kafka_broker.address, f"{drained}-dead").values()) >= 1, timeout_s=90)
     kcat = ["kcat", "-b", kafka_broker.address, "-C", "-q", "-X", "isolation.level=read_committed"]
     letter = subprocess.run(
         [*kcat, "-t", f"{drained}-dead", "-o", "beginning", "-c", "1", "-f", "%k|%h|%s\n"],

@@ -57,7 +57,7 @@ def opened(zookeeper_server: Any) -> Iterator[Opened]:
 @pytest.fixture
 def session(opened: Opened) -> Session:
     """One session of ours."""
-    return opened(timeout_s=6.0)
+    return opened()
 
 
 def _peer(log: Path) -> JavaPeer:

@@ -69,7 +69,7 @@ class Seen:
                 raise RuntimeError("told to fail")
             self.values.append(value)
 
-    def await_items(self, count: int, *, timeout_s: float = 20.0) -> list[bytes]:
+    def await_items(self, count: int, *, timeout_s: float = 60.0) -> list[bytes]:
         """What was consumed, once there are ``count``."""
         eventually(lambda: len(self.values) >= count, timeout_s=timeout_s, message=f"{count} items consumed by us")
         return list(self.values)

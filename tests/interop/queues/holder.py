@@ -20,7 +20,7 @@ def hold(value: bytes) -> None:
 
 def main(address: str, path: str, lock_path: str) -> None:
     """Consume until killed."""
-    DistributedQueue(connect(address, timeout_s=2.0), path, lock_path=lock_path, consumer=hold).start()
+    DistributedQueue(connect(address, timeout_s=8.0), path, lock_path=lock_path, consumer=hold).start()
     threading.Event().wait()
 
 

@@ -72,7 +72,7 @@ class JavaPeer:
                 bufsize=1,
             )
         threading.Thread(target=self._read, args=(self._process,), name="java-peer", daemon=True).start()
-        eventually(lambda: self.events("peer", "ready"), timeout_s=30, message=f"Java answers (see {self._log})")
+        eventually(lambda: self.events("peer", "ready"), timeout_s=120, message=f"Java answers (see {self._log})")
         return self
 
     @property
@@ -147,7 +147,7 @@ class JavaPeer:
         self.stop()
 
     def _reap(self) -> None:
-        self.process.wait(10)
+        self.process.wait(60)
         with self._lock:
             assert self.process.stdin is not None
             _close_quietly(self.process.stdin)
@@ -225,7 +225,7 @@ class _Consumes(_Thing):
         """The items that Java's consumer was given and did not fail with, in order."""
         return [event.item for event in self.events("item")]
 
-    def await_items(self, count: int, *, timeout_s: float = 20.0) -> list[bytes]:
+    def await_items(self, count: int, *, timeout_s: float = 60.0) -> list[bytes]:
         """The items consumed, once there are ``count``."""
         eventually(lambda: len(self.events("item")) >= count, timeout_s=timeout_s, message=f"Java consumes {count} items")
         return self.consumed

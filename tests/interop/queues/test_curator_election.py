@@ -65,7 +65,7 @@ class Standing:
         self._over.set()
         self._asked.set()
         self._candidate.wake()
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         self._candidate.close()
 
@@ -129,7 +129,7 @@ def layout(znode_root: str) -> Layout:
 @pytest.fixture
 def ours(opened: Any, layout: Layout) -> Iterator[list[Standing]]:
     """Two candidates of ours, each with its own session."""
-    made = [Standing(opened(timeout_s=6.0), layout, f"ours-{number}") for number in (1, 2)]
+    made = [Standing(opened(timeout_s=10.0), layout, f"ours-{number}") for number in (1, 2)]
     yield made
     for one in made:
         one.close()
@@ -194,7 +194,7 @@ def run(zookeeper_server: Any, layout: Layout, tmp_path: Path) -> Iterator[Calla
                 id=id,
                 zookeeper=zookeeper_server.address,
                 cwd=CAREERS,
-                session_timeout_s=2.0,
+                session_timeout_s=6.0,
                 arguments=["--root", layout.root, "--career", layout.career, "--cool-off-s", "0.2"],
                 environment={"HISTORY": str(tmp_path / "history.jsonl")},
             ).start()
@@ -212,7 +212,7 @@ def test_leaders_are_killed_and_frozen_on_both_sides_and_never_lead_together(
 ) -> None:
     first = run("first")
     first.wait_for("stage_began", stage="execution")
-    latch = mortal_peer.connect(zookeeper_server.address, timeout=2000).latch(layout.candidates, "java")
+    latch = mortal_peer.connect(zookeeper_server.address, timeout=6000).latch(layout.candidates, "java")
     eventually(lambda: latch.participants == {"first", "java"})
     second = run("second")
 

@@ -169,14 +169,14 @@ def test_attempts_and_age_are_kept_through_the_hands_of_java(
     path, lock_path = sharing(znode_root, True)
     with recipe(Kind.PLAIN, session, path, lock_path=lock_path) as ours:
         ours.put(b"x")
-        first = ours.take(10)
+        first = ours.take(60)
         first.requeue()
     java = java_peer.connect(zookeeper_server.address)
     failing = java.queue("plain", path, lock=lock_path, consume=True, fail=1_000_000)
     eventually(lambda: len(failing.events("failed")) >= 3, message="Java requeues it again and again")
     failing.close()
     java.close()  # Curator interrupts its consumer when it closes, and leaves its lock behind until its session ends
-    with recipe(Kind.PLAIN, session, path, lock_path=lock_path) as ours, ours.take(10) as again:
+    with recipe(Kind.PLAIN, session, path, lock_path=lock_path) as ours, ours.take(60) as again:
         assert (again.value, again.attempt, again.enqueued) == (b"x", 2, first.enqueued)
         assert again.name != first.name
 
@@ -204,12 +204,12 @@ class TestSimple:
         ours = SimpleDistributedQueue(session, znode_root)
         taking = theirs.taking()
         ours.offer(b"for you")
-        assert taking.result(20) == [b"for you".hex()]
-        answer = java.peer.ask("poll", theirs.handle, 20_000)
+        assert taking.result(60) == [b"for you".hex()]
+        answer = java.peer.ask("poll", theirs.handle, 60_000)
         ours.offer(b"and again")
-        assert answer.result(20) == [b"and again".hex()]
+        assert answer.result(60) == [b"and again".hex()]
         theirs.offer(b"for us")
-        assert ours.take(20) == b"for us"
+        assert ours.take(60) == b"for us"
         assert ours.close()
 
     def test_both_take_from_one_queue_and_each_item_goes_once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -22,7 +23,20 @@ HOLDER = Path(__file__).with_name("holder.py")
 ITEMS = 10_000
 
 
-@pytest.mark.timeout(120)
+class Sharing(Seen):
+    """A consumer that keeps what it was given, and at its hundredth item waits until all others have had as many."""
+
+    def __init__(self, all_have: threading.Event) -> None:
+        super().__init__()
+        self._all_have = all_have
+
+    def __call__(self, value: bytes) -> None:
+        super().__call__(value)
+        if len(self.values) >= 100:
+            assert self._all_have.wait(120)
+
+
+@pytest.mark.timeout(300)
 def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(
     java: JavaClient, opened: Callable[..., Session], znode_root: str
 ) -> None:
@@ -32,15 +46,20 @@ def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(
         theirs.put_numbers(0, ITEMS // 2)
         ours.put_many(b"%d" % number for number in range(ITEMS // 2, ITEMS))
         assert ours.depth() == ITEMS
-        javas = java.queue("plain", path, lock=lock_path, consume=True, threads=8)
-        javas.await_items(100)
-        pythons = [Seen(work_s=0.0005) for _ in range(3)]
+        javas = java.queue("plain", path, lock=lock_path, consume=True, threads=8, held=True)
+        all_have = threading.Event()
+        pythons = [Sharing(all_have) for _ in range(3)]
         with ExitStack() as stack:
             for seen in pythons:
                 consumer = recipe(Kind.PLAIN, opened(), path, lock_path=lock_path, consumer=seen, concurrency=2)
                 stack.enter_context(consumer)
-            eventually(lambda: ours.depth() == 0, timeout_s=60, interval_s=0.2)
-            eventually(lambda: not ours._session.children(lock_path), timeout_s=20)
+            for seen in pythons:
+                seen.await_items(100)
+            javas.release()
+            javas.await_items(100)
+            all_have.set()
+            eventually(lambda: ours.depth() == 0, timeout_s=120, interval_s=0.2)
+            eventually(lambda: not ours._session.children(lock_path), timeout_s=60)
         javas.close()
     got = [javas.consumed, *(seen.values for seen in pythons)]
     assert all(len(values) >= 100 for values in got), f"each had its share: {[len(values) for values in got]}"
@@ -131,7 +150,7 @@ def test_we_are_given_what_a_killed_java_consumer_held(
     mortal_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
 ) -> None:
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
-    theirs = mortal_peer.connect(zookeeper_server.address, timeout=2000).queue(
+    theirs = mortal_peer.connect(zookeeper_server.address, timeout=8000).queue(
         "plain", path, lock=lock_path, consume=True, held=True, threads=2
     )
     seen = Seen()
@@ -150,7 +169,7 @@ def test_we_are_given_what_a_frozen_java_consumer_held(
     mortal_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
 ) -> None:
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
-    theirs = mortal_peer.connect(zookeeper_server.address, timeout=2000).queue(
+    theirs = mortal_peer.connect(zookeeper_server.address, timeout=8000).queue(
         "plain", path, lock=lock_path, consume=True, held=True
     )
     seen = Seen()
