@@ -87,11 +87,15 @@ class TestSafeTimeout:
         coordinator.sweep()
         assert tail and "ZeroDivisionError" in caplog.text
 
-    def test_a_thread_that_waits_need_not_do_anything_for_it(self):
+    def test_a_thread_that_waits_need_not_do_anything_for_it(self, clock):
         evicted: list[Token[str]] = []
-        coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=0.02, on_evicted=evicted.append)
-        head = coordinator.enqueue("k", owner=None)
-        tail = coordinator.enqueue("k")
+        coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=0.02, on_evicted=evicted.append, clock=clock)
+        head = coordinator.enqueue("k")
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(coordinator.enqueue, "k")
+            eventually(lambda: coordinator.counters().waiting == 1)
+            clock.now += 0.02
+            tail = waits.result(60)
         assert tail.outcome is Outcome.BLOCK and tail
         eventually(lambda: evicted == [head])
 
@@ -186,7 +190,7 @@ class TestTimekeeper:
         seen, gate = [], threading.Event()
 
         def tend(key: str) -> None:
-            gate.wait(30)
+            gate.wait(60)
             seen.append(key)
 
         timekeeper = Timekeeper(lambda: 0.0, tend)
@@ -219,18 +223,26 @@ class TestTimekeeper:
         timekeeper.stop()
 
     def test_its_thread_is_there_only_while_something_is_awaited(self):
-        def threads() -> list[str]:
-            return [each.name for each in threading.enumerate() if "timekeeper" in each.name]
+        def threads() -> list[threading.Thread]:
+            mine = [each for each in threading.enumerate() if "timekeeper" in each.name]
+            return [each for each in mine if each not in of_others]
 
-        eventually(lambda: not threads())
-        timekeeper = Timekeeper(lambda: 0.0, lambda key: None)
+        def tend(key: str) -> None:
+            assert gate.wait(60)  # else the thread might have ended before it is looked for
+
+        of_others = [each for each in threading.enumerate() if "timekeeper" in each.name]
+        gate = threading.Event()
+        timekeeper = Timekeeper(lambda: 0.0, tend)
         assert not threads()
         timekeeper.watch(0.0, "k")
-        assert threads()
+        assert len(threads()) == 1
+        gate.set()
         eventually(lambda: not threads())
+        gate.clear()
         timekeeper.watch(0.0, "k")
-        assert threads()
-        timekeeper.stop()
+        assert len(threads()) == 1
+        gate.set()
+        timekeeper.stop(60)
         assert not threads()
         timekeeper.watch(0.0, "k")
         assert not threads()
