@@ -50,13 +50,13 @@ def container_of(server: Any) -> Any:
 
 
 def write(address: str, path: str, data: bytes) -> None:
-    with connect(address, timeout_s=4.0) as session:
+    with connect(address, timeout_s=30.0) as session:
         session.ensure_path(path)
         session.set(path, data)
 
 
 def read(address: str, path: str) -> bytes:
-    with connect(address, timeout_s=4.0) as session:
+    with connect(address, timeout_s=30.0) as session:
         return session.get(path)[0]
 
 
@@ -77,15 +77,15 @@ def test_a_frozen_container_is_silent_and_can_be_thawed_killed_and_healed(server
     assert server.alive
     assert server.mode == ""
     server.thaw()
-    assert server.mode == "standalone"
+    eventually(lambda: server.mode == "standalone")
     server.freeze()
     server.kill()
     assert not server.alive
     server.heal()
-    assert server.ask("ruok") == "imok"
+    assert eventually(lambda: server.ask("ruok")) == "imok"
     server.freeze()
     server.heal()
-    assert server.ask("ruok") == "imok"
+    assert eventually(lambda: server.ask("ruok")) == "imok"
 
 
 def test_the_port_is_published_on_the_loopback_interface_only(server: ZooKeeperContainer) -> None:
@@ -101,7 +101,8 @@ def test_a_container_that_someone_else_removed_is_down_and_can_be_stopped(server
     assert server.log_paths == []
     server.kill()
     server.stop()
-    assert server.start().ask("ruok") == "imok"
+    server.start()
+    assert eventually(lambda: server.ask("ruok")) == "imok"
 
 
 def test_a_stop_leaves_no_container_volume_or_network(engine: Any) -> None:
@@ -154,7 +155,7 @@ def test_an_ensemble_goes_on_without_its_leader_and_takes_it_back(engine: Any) -
         assert second is not first
         assert read(second.address, "/kept") == b"1"
         first.start()
-        eventually(lambda: len(ensemble.followers) == 2, message="the former leader follows")
+        eventually(lambda: len(ensemble.followers) == 2, timeout_s=30, message="the former leader follows")
     assert {network.id for network in engine.networks.list()} == networks
 
 
@@ -189,7 +190,7 @@ def test_containers_do_not_outlive_their_process(engine: Any, end: str, reaper: 
             process.send_signal(signal.SIGKILL)
     eventually(
         lambda: not ids & {container.id for container in engine.containers.list(all=True)},
-        timeout_s=30,
+        timeout_s=60,
         interval_s=0.3,
         message="the containers are gone",
     )

@@ -88,7 +88,7 @@ def test_clients_that_begin_at_the_fault_proxy_stay_behind_it(
     kafka_broker: KafkaBroker, kafka_fault_proxy: FaultProxy, topic_name: str
 ) -> None:
     create_topic(kafka_broker.address, topic_name)
-    producer = KafkaProducer(bootstrap_servers=kafka_fault_proxy.address, request_timeout_ms=1000, delivery_timeout_ms=1500)
+    producer = KafkaProducer(bootstrap_servers=kafka_fault_proxy.address, request_timeout_ms=5000, delivery_timeout_ms=6000)
     try:
         producer.send(topic_name, b"1").get(timeout=30)
         kafka_fault_proxy.black_hole()

@@ -34,8 +34,9 @@ def test_a_user_gets_a_server_and_names_of_their_own(tmp_path: Path) -> None:
     done = run_pytest(
         tmp_path,
         """
+from leaderq.testing import eventually
 def test_one(zookeeper_server, znode_root, topic_name):
-    assert zookeeper_server.ask("ruok") == "imok"
+    assert eventually(lambda: zookeeper_server.ask("ruok")) == "imok"
     assert znode_root.startswith("/t-") and topic_name.startswith("t-")
 """,
     )
@@ -48,12 +49,13 @@ def test_the_next_test_finds_the_server_serving_whatever_was_done_to_it(tmp_path
         tmp_path,
         """
 import pytest
+from leaderq.testing import eventually
 @pytest.mark.parametrize("deed", ["kill", "freeze"])
 def test_one(zookeeper_server, deed):
-    assert zookeeper_server.ask("ruok") == "imok"
+    assert eventually(lambda: zookeeper_server.ask("ruok")) == "imok"
     getattr(zookeeper_server, deed)()
 def test_two(zookeeper_server):
-    assert zookeeper_server.ask("ruok") == "imok"
+    assert eventually(lambda: zookeeper_server.ask("ruok")) == "imok"
 """,
     )
     assert "3 passed" in outcome(done), done.stdout
@@ -145,8 +147,9 @@ def test_two(zookeeper_server):
 
 def test_several_sessions_at_once_do_not_meet(tmp_path: Path) -> None:
     tests = """
+from leaderq.testing import eventually
 def test_one(zookeeper_server):
-    assert zookeeper_server.ask("ruok") == "imok"
+    assert eventually(lambda: zookeeper_server.ask("ruok")) == "imok"
     print("ADDRESS", zookeeper_server.address)
 """
     folders = [tmp_path / name for name in "ab"]
