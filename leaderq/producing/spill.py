@@ -30,6 +30,7 @@ from leaderq.producing.codec import Codec
 from leaderq.producing.entry import Entry, KeyOf, refuse_without_hash
 from leaderq.producing.envelope import opened, sealed
 from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
+from leaderq.producing.journal.batch import Signal
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +75,8 @@ class Spill:
         self.news: deque[Stored] = deque()
         self.last_error: BaseException | None = None
         self._most_unwritten = journal.sync.items if is_write_ahead and isinstance(journal.sync, Every) else None
-        self._appended = self._told = self._awaiting = 0
-        self._written = threading.Condition()
+        self._appended = self._told = 0
+        self._waiting: deque[Signal] = deque()
         self._telling = 0
 
     @property
@@ -105,9 +106,7 @@ class Spill:
         def stored(number: int | None, error: BaseException | None) -> None:
             self.news.append(Stored(entry, number, error, on_durable is not None))
             self._told += 1
-            if self._awaiting:
-                with self._written:
-                    self._written.notify_all()
+            self._wake()
             if on_durable is not None:
                 self._telling = threading.get_ident()
                 try:
@@ -146,15 +145,24 @@ class Spill:
     def await_written(self) -> None:
         """Written ahead every n items: wait until fewer than n are on their way to the file, so that a crash costs no
         more than that."""
-        most = self._most_unwritten
-        if most is None or self._appended - self._told < most:
+        if not self._is_behind():
             return
-        with self._written:
-            self._awaiting += 1
-            try:
-                self._written.wait_for(lambda: self._appended - self._told < most, _WRITTEN_S)
-            finally:
-                self._awaiting -= 1
+        give_up_s = now_s() + _WRITTEN_S
+        while self._is_behind():
+            written = Signal()
+            self._waiting.append(written)
+            # Looked at once more: what is told before this is there does not wake it.
+            if self._is_behind() and not written.wait(max(0.0, give_up_s - now_s())):
+                return
+
+    def _is_behind(self) -> bool:
+        return self._most_unwritten is not None and self._appended - self._told >= self._most_unwritten
+
+    def _wake(self) -> None:
+        """On the journal's thread, after the news."""
+        if not self._is_behind():
+            while self._waiting:
+                self._waiting.popleft().give()
 
     @property
     def last_id(self) -> int:

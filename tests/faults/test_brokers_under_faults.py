@@ -35,7 +35,7 @@ class Brokers:
         leader = self._cluster.candidates[view.leader or ""]
         reasons = {line["reason"] for line in leader.said("term_ended", term=view.term)}
         lost = reasons - {Reason.SESSION.value, Reason.LEASE.value}  # a machine that let it sleep too long does that
-        assert newest.term == view.term or not lost, f"it ended for {reasons}\n" + self._cluster.last_words()
+        assert newest.term == view.term or (reasons and not lost), f"it ended for {reasons}\n" + self._cluster.last_words()
 
     def restart_and_kill(self, view: View) -> None:
         """Kill broker and leader together."""

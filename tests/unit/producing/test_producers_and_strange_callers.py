@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupting import interrupted_at
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import ConfigurationError, JournalSlow, ProducerClosed
-from leaderq.producing import NO_SYNC, CallableSink, Journal, Lost, State
+from leaderq.producing import NO_SYNC, CallableSink, Every, Journal, Lost, State, spill
 from leaderq.producing.entry import Entry
 from leaderq.producing.journal.committer import WAITING_BYTES
 from leaderq.producing.journal.disk import Disk
@@ -198,6 +200,33 @@ def test_a_disk_that_is_behind_keeps_the_lock_from_nobody(producer: Make, sink: 
         sink.now(takes)
         assert one.flush(30)
         assert [number for number, _ in sink.confirmed] == list(range(21))
+        one.close()
+
+
+def test_ctrl_c_at_any_step_of_the_wait_for_the_file_keeps_no_other_caller_waiting(
+    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spill, "_WRITTEN_S", 0.01)  # it waits in vain, so all its steps come
+    disk = _SlowDisk()
+    with Journal(tmp_path, sync=Every(2), disk=disk) as journal:
+        one = producer(journal=journal, persistence=Every(2))
+        assert one._spill is not None
+        wait = one._spill.await_written
+        disk.goes_on.clear()
+        for request in "ab":
+            one.send(request)
+        for step in itertools.count(1):
+            came_so_far = interrupted_at(step, wait, "producing/spill.py", "journal/batch.py", "/threading.py")
+            other = threading.Thread(target=wait, daemon=True)
+            other.start()
+            other.join(30)
+            assert not other.is_alive(), f"after an interrupt at step {step}"
+            if not came_so_far:
+                break
+        assert step > 4  # at least into both waits, and out of them
+        disk.goes_on.set()
+        one.send("c")
+        assert one.flush(30)
         one.close()
 
 
