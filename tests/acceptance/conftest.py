@@ -59,6 +59,7 @@ def start(history: History, znode_root: str, fault_proxy: Any) -> Iterator[Start
     def begin(target: str, *, id: str, zookeeper: str, **options: Any) -> CandidateProcess:
         arguments = ["--root", znode_root, "--cool-off-s", "0.2", *options.pop("arguments", [])]
         environment = {"HISTORY": str(history.path), **options.pop("environment", {})}
+        options.setdefault("session_timeout_s", 15)  # leaders are to go when a test wants it, not when a machine stalls
         candidate = CandidateProcess(
             target, id=id, zookeeper=zookeeper, cwd=CAREERS, arguments=arguments, environment=environment, **options
         )

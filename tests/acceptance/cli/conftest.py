@@ -71,7 +71,7 @@ def shell(folder: Path) -> Shell:
             env=clean_environment(**settings),
             capture_output=True,
             text=True,
-            timeout=30 * patience(),
+            timeout=120 * patience(),
         )
 
     return run
@@ -88,6 +88,7 @@ def stand(folder: Path, root: str, zookeeper_server) -> Iterator[Callable[[str],
                 id=name,
                 zookeeper=zookeeper_server.address,
                 cwd=folder,
+                session_timeout_s=15.0,
                 arguments=["--root", root],
                 environment=clean_environment(),
             )

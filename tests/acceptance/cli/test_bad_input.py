@@ -105,7 +105,7 @@ def test_a_candidate_that_still_looks_for_zookeeper_leaves_when_told(
         assert process.stdout is not None
         assert process.stdout.readline() == "made\n"
         process.send_signal(told)
-        _, err = process.communicate(timeout=20 * patience())
+        _, err = process.communicate(timeout=60 * patience())
     assert process.returncode == code, err
     assert "Traceback" not in err
 

@@ -77,8 +77,8 @@ def begin(zookeeper_server: Any, environment: Any, folder: Path) -> Iterator[Cal
     """Begin ``leaderq queue`` as a process; all are ended after the test."""
     begun: list[subprocess.Popen[bytes]] = []
 
-    def start(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-        settings = environment(zookeeper=zookeeper_server.address, session_timeout_s="2")
+    def start(*arguments: str, session_timeout_s: str = "20", **streams: Any) -> subprocess.Popen[bytes]:
+        settings = environment(zookeeper=zookeeper_server.address, session_timeout_s=session_timeout_s)
         command = [sys.executable, "-m", "leaderq", "queue", *arguments]
         process = subprocess.Popen(command, cwd=folder, env=settings, stderr=subprocess.PIPE, **streams)
         begun.append(process)
@@ -368,7 +368,7 @@ def test_a_drain_into_a_pipe_that_breaks_puts_back_what_was_not_written(begin, f
     process = begin("drain", path, "--yes", stdout=subprocess.PIPE)
     taken = [process.stdout.readline() for _ in range(5)]
     process.stdout.close()
-    _, err = process.communicate(timeout=30 * patience())
+    _, err = process.communicate(timeout=60 * patience())
     assert (process.returncode, b"Traceback" in err) == (0, False), err
     assert taken == [one + b"\n" for one in filled[:5]]
     left = values(session, path)
@@ -382,7 +382,7 @@ def test_a_drain_that_is_interrupted_leaves_the_rest_in_its_place(begin, filled,
     process = begin("drain", path, "--yes", stdout=subprocess.PIPE)  # nobody reads: it stands still when the pipe is full
     eventually(lambda: 0 < len(session.children(path)) < COUNT - 200)
     process.send_signal(told)
-    out, err = process.communicate(timeout=30 * patience())
+    out, err = process.communicate(timeout=60 * patience())
     assert (process.returncode, b"Traceback" in err) == (130, False), err
     written = out.split(b"\n")[:-1]
     left = values(session, path)
@@ -391,10 +391,11 @@ def test_a_drain_that_is_interrupted_leaves_the_rest_in_its_place(begin, filled,
 
 
 def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(begin, filled, path, session, queue):
-    process = begin("drain", path, "--yes", stdout=subprocess.PIPE)
+    # The next one waits for the end of this one's session, so long as its own time-out says.
+    process = begin("drain", path, "--yes", session_timeout_s="6", stdout=subprocess.PIPE)
     eventually(lambda: 0 < len(session.children(path)) < COUNT - 200)
     process.kill()
-    out, _ = process.communicate(timeout=30 * patience())
+    out, _ = process.communicate(timeout=60 * patience())
     written = out.split(b"\n")[:-1]
     (seen,) = queue("ls", path, "--json").rows
     assert 0 < seen["aside"] <= 400
@@ -409,7 +410,7 @@ def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(begin, fi
 def test_two_drains_do_not_get_in_each_others_way(begin, filled, path, queue):
     process = begin("drain", path, "--yes", "--follow", stdout=subprocess.PIPE)
     assert process.stdout.readline() == filled[0] + b"\n"
-    second = queue("drain", path, "--yes", "--session-timeout-s", "2")
+    second = queue("drain", path, "--yes", "--session-timeout-s", "6")
     assert (second.code, second.out) == (1, b"")
     assert f"{path} is being drained by {platform.node()}:{process.pid}; one at a time" in second.err
 
@@ -422,7 +423,7 @@ def test_a_drain_that_follows_gives_out_what_comes_until_ctrl_c(begin, path, que
     assert [process.stdout.readline(), process.stdout.readline()] == [b"b\n", b"c\n"]
     eventually(lambda: session.children(f"{path}-meta/drained") == [])
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30 * patience())
+    _, err = process.communicate(timeout=60 * patience())
     assert (process.returncode, err.decode()) == (0, f"3 drained from {path}\n")
 
 
@@ -432,7 +433,7 @@ def test_items_are_stored_as_they_come_and_a_put_that_is_stopped_says_how_many(b
     process.stdin.flush()
     eventually(lambda: values(session, path) == [b"a", b"b"])
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30 * patience())
+    _, err = process.communicate(timeout=60 * patience())
     assert (process.returncode, b"Traceback" in err) == (130, False), err
     assert err.decode().endswith(f"2 stored in {path}\n")
     assert values(session, path) == [b"a", b"b"]

@@ -92,6 +92,6 @@ def test_a_topic_that_is_not_there_is_named_before_standing(shell, zookeeper_ser
 
 
 def test_an_unreachable_kafka_is_named_within_the_connect_timeout(shell, zookeeper_server, drain, root):
-    done = shell("run", drain, zookeeper=zookeeper_server.address, kafka="127.0.0.1:1", root=root, connect_timeout_s="2")
+    done = shell("run", drain, zookeeper=zookeeper_server.address, kafka="127.0.0.1:1", root=root, connect_timeout_s="6")
     assert done.returncode == 3, done.stderr
     assert "127.0.0.1:1" in last_line(done)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,7 +36,8 @@ def say(session: Session, leader: Any, root: str) -> Say:
     """Put a report where leaders put theirs."""
     path = Layout(root, "ad-billing").progress
 
-    def put(data: bytes | None = None, *, age_s: float = 0.0, **fields: Any) -> None:
+    # Fresh ones are of a time to come: they stay fresh, however long the command takes to begin.
+    def put(data: bytes | None = None, *, age_s: float = -300.0, **fields: Any) -> None:
         rows = {"t-10": PartitionLag(10, 10, 0), "t-9": PartitionLag(5, 125, 120)}
         values: dict[str, Any] = {
             "term": 1,
@@ -97,8 +99,7 @@ def test_what_is_not_known_or_will_not_come_is_said(say: Say, status: Any, field
 def test_an_old_report_is_shown_with_its_age_and_never_as_if_fresh(say: Say, status: Any, fields: dict[str, Any]) -> None:
     say(**fields)
     lag, rate, catch_up = drain_cells(status())
-    assert lag.startswith("120 (4")
-    assert lag.endswith(" s ago)")
+    assert re.fullmatch(r"120 \((\d+ m )?\d+ s ago\)", lag)
     assert (rate, catch_up) == ("-", "-")
     (view,) = map(json.loads, status("--json").stdout.splitlines())
     assert view["drain"]["fresh"] is False

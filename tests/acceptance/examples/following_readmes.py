@@ -36,14 +36,14 @@ class Terminal:
     def printed(self) -> str:
         return self._output.read_text(errors="replace")
 
-    def wait_for(self, text: str, timeout_s: float = 30.0) -> re.Match[str]:
+    def wait_for(self, text: str, timeout_s: float = 60.0) -> re.Match[str]:
         try:
             return eventually(lambda: re.search(text, self.printed, re.MULTILINE), timeout_s=timeout_s)  # type: ignore[return-value]
         except AssertionError as exc:
             raise AssertionError(f"{text!r} was not printed; what was:\n{self.printed}") from exc
 
     def ended(self) -> int:
-        return self._process.wait(20 * patience())
+        return self._process.wait(60 * patience())
 
     def interrupt(self) -> int:
         """Ctrl-C."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,16 +16,17 @@ from own_broker import own_broker  # noqa: F401  (in place of the session's: it 
 
 from leaderq.kafka.topics import create_topics, end_offsets
 from leaderq.testing import KafkaBroker, eventually
+from leaderq.testing.ports import lease_port
 
 Read = Callable[[Path], Reader]
 LINE = '{client} - - [17/May/2015:10:05:03 +0000] "GET /{number} HTTP/1.1" 200 10 "-" "Mozilla/5.0"'
 
 
 @pytest.fixture
-def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def port() -> Iterator[int]:
+    leased = lease_port()  # out of reach of all that is given any port, also while the collector is down
+    yield leased.number
+    leased.release()
 
 
 def stats(port: int) -> Any:

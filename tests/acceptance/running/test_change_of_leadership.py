@@ -31,9 +31,9 @@ def standing(start, zookeeper_server, *ids, target=RECORDER, **options):
 
 
 def test_a_killed_workers_session_is_closed_by_its_guardian_and_the_next_leads(start, zookeeper_server, history):
-    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=30)
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=60)
     a.signal_worker(signal.SIGKILL)
-    leading(b, timeout_s=15)  # half the session time-out: without the guardian it could not
+    leading(b, timeout_s=30)  # half the session time-out: without the guardian it could not
     assert a.wait() == 1
     assert a.said("session_ended", closed=True)
     assert a.said("worker_died")
@@ -45,7 +45,7 @@ def test_a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with
     start, zookeeper_server, history, zookeeper
 ):
     zookeeper.ensure_path("/zombie")
-    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=2)
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6)
     frozen = a.worker_pid
     os.kill(frozen, signal.SIGSTOP)
     leading(b)
@@ -61,7 +61,7 @@ def test_a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with
 
 def test_a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself(start, zookeeper_server, history, zookeeper):
     zookeeper.ensure_path("/zombie")
-    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=2)
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6)
     os.kill(a.worker_pid, signal.SIGSTOP)
     leading(b)
     before = zookeeper.get("/zombie")[1].version
@@ -75,9 +75,9 @@ def test_a_leader_behind_a_black_hole_deposes_itself_before_the_next_one_leads(
     start, zookeeper_server, fault_proxy, history, target
 ):
     proxy = fault_proxy(zookeeper_server.address)
-    a = start(target, id="a", zookeeper=proxy.address, session_timeout_s=3)
+    a = start(target, id="a", zookeeper=proxy.address, session_timeout_s=9)
     leading(a)
-    b = start(RECORDER, id="b", zookeeper=zookeeper_server.address, session_timeout_s=3)
+    b = start(RECORDER, id="b", zookeeper=zookeeper_server.address, session_timeout_s=9)
     b.wait_for("standing")
     proxy.black_hole()
     leading(b)
@@ -92,7 +92,7 @@ def test_a_leader_behind_a_black_hole_deposes_itself_before_the_next_one_leads(
 
 def test_a_short_black_hole_pauses_the_work_and_keeps_the_term(start, zookeeper_server, fault_proxy, history):
     proxy = fault_proxy(zookeeper_server.address)
-    a = start(RECORDER, id="a", zookeeper=proxy.address, session_timeout_s=10)
+    a = start(RECORDER, id="a", zookeeper=proxy.address, session_timeout_s=30)
     leading(a)
     proxy.cut()
     a.wait_for("work_paused")
@@ -113,24 +113,24 @@ def test_a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next
 
 
 def test_a_second_signal_leaves_at_once(start, zookeeper_server, history):
-    (a,) = standing(start, zookeeper_server, "a", target="recorder:Stubborn", session_timeout_s=30)
+    (a,) = standing(start, zookeeper_server, "a", target="recorder:Stubborn", session_timeout_s=60)
     b = start(RECORDER, id="b", zookeeper=zookeeper_server.address)
     b.wait_for("standing")
     a.terminate()
     a.wait_for("term_ending", reason="withdrawn")
     a.terminate()
     assert a.wait() == 130
-    leading(b, timeout_s=15)
+    leading(b, timeout_s=30)
     assert not history.lines("handOver", who="a")
 
 
 def test_a_unit_that_outlives_the_hand_over_budget_ends_the_process(start, zookeeper_server):
-    options = {"target": "recorder:Stubborn", "session_timeout_s": 30, "arguments": ["--handover-budget-s", "0.5"]}
+    options = {"target": "recorder:Stubborn", "session_timeout_s": 60, "arguments": ["--handover-budget-s", "0.5"]}
     a, b = standing(start, zookeeper_server, "a", "b", **options)
     a.terminate()
     assert a.wait() == 4
     assert a.said("budget_missed", stage="hand-over")
-    leading(b, timeout_s=15)
+    leading(b, timeout_s=30)
 
 
 def test_the_death_of_the_guardian_is_said_and_the_work_goes_on(start, zookeeper_server, history):
@@ -149,7 +149,7 @@ def test_the_death_of_the_guardian_is_said_and_the_work_goes_on(start, zookeeper
 
 
 def test_when_guardian_and_worker_die_together_the_session_times_out_and_the_next_leads(start, zookeeper_server, history):
-    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=2)
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6)
     worker = a.worker_pid
     a.process.send_signal(signal.SIGSTOP)  # so that it cannot act between the two deaths
     os.kill(worker, signal.SIGKILL)
@@ -159,7 +159,7 @@ def test_when_guardian_and_worker_die_together_the_session_times_out_and_the_nex
 
 
 def test_without_a_guardian_the_session_times_out_and_the_next_leads(start, zookeeper_server, history):
-    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=2, arguments=["--no-guardian"])
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6, arguments=["--no-guardian"])
     assert a.worker_pid == a.pid
     a.process.kill()
     leading(b)
@@ -170,9 +170,9 @@ def test_a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the
     start, zookeeper_server, history
 ):
     """A C call that holds the GIL: no Python thread of the worker runs, but its code would go on afterwards."""
-    a = start("gil_hog:GilHog", id="a", zookeeper=zookeeper_server.address, session_timeout_s=3)
+    a = start("gil_hog:GilHog", id="a", zookeeper=zookeeper_server.address, session_timeout_s=9)
     a.wait_for("stage_began", stage="inauguration")
-    b = start(RECORDER, id="b", zookeeper=zookeeper_server.address, session_timeout_s=3, arguments=["--career", "gil-hog"])
+    b = start(RECORDER, id="b", zookeeper=zookeeper_server.address, session_timeout_s=9, arguments=["--career", "gil-hog"])
     b.wait_for("standing")
     (history.path.parent / "go").touch()
     leading(b)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from leaderq.election.layout import Layout
 from leaderq.kafka.handling.attempts import decode
 from leaderq.kafka.topics import create_topics, produce
@@ -20,11 +22,12 @@ DEATHS = 4
 def dead(address: str, zookeeper: str, root: str, topic: str, *arguments: str) -> Any:
     command = [sys.executable, "-m", "leaderq", "dead", *arguments, "--career", "killed", "--topic", f"{topic}-dead"]
     command += ["--kafka", address, "--zookeeper", zookeeper, "--root", root]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30 * patience())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90 * patience())
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.timeout(400)
 def test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on(
     start, history, zookeeper, zookeeper_server, kafka_broker, znode_root, topic_name
 ):
@@ -43,10 +46,10 @@ def test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on(
 
     for death in range(DEATHS):
         victim = lead(f"victim-{death}")
-        victim.wait_for("worker_died", timeout_s=40)
+        victim.wait_for("worker_died", timeout_s=90)
         victim.stop()
     survivor = lead("survivor")
-    eventually(lambda: history.lines("handled", value="39"), timeout_s=40)
+    eventually(lambda: history.lines("handled", value="39"), timeout_s=90)
     survivor.stop()
 
     handled = [line["value"] for line in history.lines("handled")]

@@ -227,7 +227,7 @@ def test_each_item_goes_to_one_of_many_takers(queue, opened, at_once):
         shares = list(pool.map(drain, takers * 2))  # two threads each
     assert sorted(item for share in shares for item in share) == sorted(numbered(800))
     for taker in takers:
-        assert taker.close()
+        assert taker.close(60.0)
 
 
 def test_each_item_goes_to_one_of_many_takers_that_wait(queue, opened):
@@ -250,7 +250,7 @@ def test_each_item_goes_to_one_of_many_takers_that_wait(queue, opened):
         queue.offer_many([b"end"] * 10)
     assert sorted(got) == sorted(numbered(60))
     for taker in takers:
-        assert taker.close()
+        assert taker.close(60.0)
 
 
 # -- its end ----------------------------------------------------------------------------------------------------------------
