@@ -3,6 +3,9 @@
 A bell is rung outside of all locks, by whoever brought the change about, usually the thread that dequeued the head. It may
 be rung more than once, and by two threads at a time: a thread that is interrupted (Ctrl-C) between the change and the ring
 leaves the ring to the next one that passes, which is better than a key that nobody works on any more.
+
+Nor need the change have come about yet: a thread that passes finds the bell of a change that another one, under the lock,
+is in the midst of. Whoever was woken by that looks again; a call cannot be made again, so it waits for the change.
 """
 
 from __future__ import annotations
@@ -67,8 +70,11 @@ class CallBell:
         self.is_begun = False
 
     def ring(self, token: Token[Any]) -> None:
-        """Call it, unless that was done."""
-        if not self.is_begun:
+        """Call it, unless that was done, or what it is to be told was interrupted before it came about: then it will be rung
+        again."""
+        if self.is_begun:
+            return
+        if not token.stripe.is_pending(token):
             _calls.make(self, token)
 
     def call(self, token: Token[Any]) -> None:

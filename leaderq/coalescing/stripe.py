@@ -177,6 +177,11 @@ class Stripe(Traffic[Key]):
         self.deliver()
         return heads
 
+    def is_pending(self, token: Token[Key]) -> bool:
+        """Whether it is, once the change that another thread may be in the midst of has come about."""
+        with self._lock:
+            return token.stage.is_pending
+
     def deliver(self) -> None:
         """Ring what is to be rung by now; whoever adds more rings it. Never under the lock."""
         for _ in range(len(self.outbox)):

@@ -6,7 +6,7 @@ event on a key, completes what an interrupt (Ctrl-C falls between any two byteco
 
 * a token's stage says that it left before it leaves the line: one in line that is over is taken out;
 * a request stands in line before it is told that it runs: a head that is still pending is told (again);
-* a bell is put into the outbox before the stage says so: who is woken too early looks again.
+* a bell is put into the outbox before the stage says so: who is woken too early looks again, and who is called is so later.
 """
 
 from __future__ import annotations

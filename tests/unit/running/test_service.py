@@ -125,7 +125,7 @@ def test_no_unit_begins_while_the_term_is_paused():
     career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
     term.pause(True)
     ender = threading.Timer(0.1, lambda: term.wind_up(Reason.TRANSFER))
-    ender.start()
+    career.acts["inaugurate"] = lambda _term: ender.start()  # not sooner, or the term might be over before it is served
     serve(career, term)
     ender.join()
     assert career.calls == ["inaugurate", "handOver"]
