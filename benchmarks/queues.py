@@ -1,8 +1,10 @@
 """leaderq's queues beside Java Curator 5.9.0: one run, one server, equal payloads, rounds in turn, medians.
 
-    python benchmarks/queues.py [--rounds 5] [--sizes 5 100 1000] [--items 2000] [--backlog 1000000] [--only put consume ...]
+    python benchmarks/queues.py [--rounds 5] [--warm-up 4] [--sizes 5 100 1000] [--items 2000] [--backlog 1000000]
+                                [--only put consume ...]
 
-Needs a JDK. A first round, which warms up both sides, is not counted. Rows are thousands of items a second. Curator puts in the background,
+Needs a JDK. The first ``--warm-up`` rounds of each table are not counted: it takes that long until the JIT of Curator and that of the
+server have settled (the rates of either side double meanwhile). Rows are thousands of items a second. Curator puts in the background,
 and consumes with one thread (its default) and with 16 (its best); ours is one process with the defaults. Curator's rates of consuming
 fall with the backlog, for it lists all items again and again, so it is given ``--items``, and ours, whose rate must not depend on it, ten
 times as many; both sides put ten times as many.
@@ -123,14 +125,14 @@ def jobs(kind: str, ground: Ground, ours: Ours, curator: Curator, items: int, si
     ]
 
 
-def measure(title: str, rounds: int, work: Sequence[Job]) -> Figures:
-    """All jobs in turn, ``rounds`` times after a round that is not counted."""
+def measure(title: str, rounds: int, warm_up: int, work: Sequence[Job]) -> Figures:
+    """All jobs in turn, ``rounds`` times after ``warm_up`` rounds that are not counted."""
     figures = Figures()
-    for number in range(rounds + 1):
+    for number in range(1 - warm_up, rounds + 1):
         for row, items, job in work:
             took_s = job()
             progress(f"{title}, round {number}/{rounds}: {row} {items / took_s / 1000:.1f} k/s")
-            if number:
+            if number > 0:
                 figures.add(row, items, took_s)
     return figures
 
@@ -177,7 +179,9 @@ def backlog(ground: Ground, ours: Ours, count: int, rounds: int) -> tuple[Figure
     return figures, found
 
 
-def four(ground: Ground, ours: Ours, curator: Curator, items: int, rounds: int) -> tuple[Figures, dict[str, dict[str, Any]]]:
+def four(
+    ground: Ground, ours: Ours, curator: Curator, items: int, rounds: int, warm_up: int
+) -> tuple[Figures, dict[str, dict[str, Any]]]:
     """One consumer beside four, 100 B."""
     work: list[Job] = []
     more = items * MORE * 2  # or four would hardly have begun when all is done
@@ -191,7 +195,7 @@ def four(ground: Ground, ours: Ours, curator: Curator, items: int, rounds: int) 
                 return curator.consume(ground.filled(items, 100), items, locks=locks, threads=1, consumers=count)
 
             work += [(f"{count} of ours{mark}", more, together), (f"{count} of Curator's{mark}", items, theirs)]
-    figures = measure("four", rounds, work)
+    figures = measure("four", rounds, warm_up, work)
     found = {}
     for mark in ("", ", lock"):
         ratio = figures.per_s(f"4 of ours{mark}") / figures.per_s(f"1 of ours{mark}")
@@ -222,12 +226,15 @@ def run(arguments: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Any]
         if kind == "backlog":
             keep("a deep queue, 5 B", *backlog(ground, ours, arguments.backlog, arguments.rounds))
         elif kind == "four":
-            keep("four consumers, 100 B", *four(ground, ours, curator, arguments.items, arguments.rounds))
+            keep(
+                "four consumers, 100 B",
+                *four(ground, ours, curator, arguments.items, arguments.rounds, arguments.warm_up),
+            )
         else:
             for size in arguments.sizes:
                 title = f"{kind}, {size} B"
                 work = jobs(kind, ground, ours, curator, arguments.items, size)
-                figures = measure(title, arguments.rounds, work)
+                figures = measure(title, arguments.rounds, arguments.warm_up, work)
                 keep(title, figures, ratios(figures, size))
     return tables, bars
 
@@ -235,6 +242,7 @@ def run(arguments: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warm-up", type=int, default=4, help="rounds of each table that are not counted")
     parser.add_argument("--sizes", type=int, nargs="+", default=[5, 100, 1000], help="bytes of an item")
     parser.add_argument("--items", type=int, default=2000, help="for Curator to consume; the quick measurements take more")
     parser.add_argument("--backlog", type=int, default=1_000_000)
