@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
+_HEAD = struct.Struct("!iii")  # length, xid, type
 _CHUNK = 1 << 16
 CEILING_S = 10.0
 """Most time one server gets to accept, however long the session time-out is."""
@@ -169,8 +170,10 @@ class Connection(ConnectionHandler):
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         self._drain_wakeups()
         self._drop_if_silent()
-        client, frames = self.client, bytearray()
-        while client._queue and len(frames) < _CHUNK:
+        client = self.client
+        frames: list[bytes] = []
+        size = 0
+        while client._queue and size < _CHUNK:
             request, reply = client._queue.popleft()
             try:
                 body = request.serialize()
@@ -183,10 +186,11 @@ class Connection(ConnectionHandler):
                 xid = self._xid = (self._xid % 2147483647) + 1
             # Before the write: if that fails, the request's outcome is unknown, and whoever asked must hear so.
             client._pending.append((request, reply, xid))
-            frames += _INT.pack(len(body) + 8) + _INT.pack(xid) + _INT.pack(request.type) + body
+            frames += (_HEAD.pack(len(body) + 8, xid, request.type), body)
+            size += len(body)
         if frames:
             self._silence.sent(monotonic())
-            self._write(frames, connect_timeout)
+            self._write(b"".join(frames), connect_timeout)
         if client._queue:
             client.wake()
 

@@ -31,6 +31,9 @@ _MULTI_END = _MULTI_HEADER.pack(-1, 1, -1)
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _CTIME_AND_VERSION = struct.Struct("!16xq8xi")  # of a Stat
 _CREATE, _DELETE, _GET, _SET, _CHILDREN, _CHECK, _ERROR = 1, 2, 4, 5, 8, 13, -1
+_CREATE_HEADER, _DELETE_HEADER, _SET_HEADER, _CHECK_HEADER = (
+    _MULTI_HEADER.pack(kind, 0, -1) for kind in (_CREATE, _DELETE, _SET, _CHECK)
+)
 
 
 class Request(Protocol):
@@ -75,7 +78,12 @@ class Multi:
     def __init__(self, operations: Sequence[Operation], server_path: Callable[[str, bool], str], acl: Sequence[ACL]) -> None:
         self.count = len(operations)
         packed_acl = _packed_acl(acl)
-        self._body = b"".join([_operation(op, server_path, packed_acl) for op in operations]) + _MULTI_END
+        heads: dict[str, bytes] = {}
+        parts: list[bytes] = []
+        for op in operations:
+            parts += _operation(op, server_path, packed_acl, heads)
+        parts.append(_MULTI_END)
+        self._body = b"".join(parts)
 
     def __repr__(self) -> str:
         return f"Multi({self.count} operations, {len(self._body)} bytes)"
@@ -179,18 +187,25 @@ class RemoveWatches:
         return True
 
 
-def _operation(op: Operation, server_path: Callable[[str, bool], str], acl: bytes) -> bytes:
+def _operation(
+    op: Operation, server_path: Callable[[str, bool], str], acl: bytes, heads: dict[str, bytes]
+) -> tuple[bytes, ...]:
+    """The parts of one operation; ``heads`` are those of sequential creates, of which many in one multi begin the same."""
     if isinstance(op, Create):
         flags = (1 if op.ephemeral else 0) | (2 if op.sequential else 0)
-        path = _string(server_path(op.path, op.sequential))
-        return b"".join((_header(_CREATE), path, _INT.pack(len(op.data)), op.data, acl, _INT.pack(flags)))
+        head = heads.get(op.path) if op.sequential else None
+        if head is None:
+            head = _CREATE_HEADER + _string(server_path(op.path, op.sequential))
+            if op.sequential:
+                heads[op.path] = head
+        return head, _INT.pack(len(op.data)), op.data, acl, _INT.pack(flags)
     path = _string(server_path(op.path, False))
     if isinstance(op, SetData):
-        return b"".join((_header(_SET), path, _INT.pack(len(op.data)), op.data, _INT.pack(op.version)))
+        return _SET_HEADER, path, _INT.pack(len(op.data)), op.data, _INT.pack(op.version)
     if isinstance(op, Delete):
-        return _header(_DELETE) + path + _INT.pack(op.version)
+        return _DELETE_HEADER, path, _INT.pack(op.version)
     if isinstance(op, Check):
-        return _header(_CHECK) + path + _INT.pack(op.version)
+        return _CHECK_HEADER, path, _INT.pack(op.version)
     raise TypeError(f"{op!r} is not an operation of a multi")
 
 

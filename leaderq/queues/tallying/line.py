@@ -48,16 +48,21 @@ class Line:
         self._max_bytes = max_bytes
         self._window = window
 
-    def next_batch(self) -> Batch | None:
-        """What to send now; it counts as under way."""
+    @property
+    def may_send(self) -> bool:
+        """Whether :meth:`next_batch` would give anything. If not, an answer is still to come, or somebody sets the line going."""
         under_way = len(self.flight)
         if self.is_halted or under_way >= self._window:
+            return False
+        return bool(self.again) or (bool(self.waiting) and not (under_way > 1 and self._is_meagre(under_way)))
+
+    def next_batch(self) -> Batch | None:
+        """What to send now; it counts as under way."""
+        if not self.may_send:
             return None
         if self.again:
             batch = self.again.popleft()
         else:
-            if under_way > 1 and self._is_meagre(under_way):
-                return None
             groups = packed(self.waiting, self._max_ops, self._max_bytes)
             if not groups:
                 return None

@@ -181,13 +181,15 @@ class Tally:
                     group.is_counted = True
                 self._line.waiting.extend(fit)
                 self._unsettled += len(fit)
+                is_pump_wanted = self._line.may_send
         for group in refused:
             group.settle([], refusal(group, limit))
         if end is not None:
             for group in fit:
                 group.settle(error=end)
             return
-        self._pump()
+        if is_pump_wanted:
+            self._pump()
 
     def withdraw(self, group: Group) -> bool:
         """Give up a group that was certainly not sent, which will hear nothing then; ``False``: too late."""

@@ -27,6 +27,7 @@ from leaderq.queues.wire.note import Note
 VERSION = 0x00010001
 _VERSION = struct.Struct(">I")
 _ITEM = struct.Struct(">Bi")
+_LENGTH = struct.Struct(">i")
 _ITEM_CODE, _END_CODE = 1, 2
 _END = bytes((_END_CODE,))
 _VERSION_BYTES = _VERSION.pack(VERSION)
@@ -53,8 +54,11 @@ class Payload:
 def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool = False) -> bytes:
     """The data of a znode that holds these items."""
     items = list(items)
+    if len(items) == 1 and note is None:  # nearly all
+        data = b"".join((_SINGLE, _LENGTH.pack(len(items[0])), items[0], _END))
+        return compressed(data) if compress else data
     lengths = set(map(len, items))
-    if len(lengths) == 1:  # values of one length, or a single one: all heads are the same
+    if len(lengths) == 1:  # values of one length: all heads are the same
         head = _ITEM.pack(_ITEM_CODE, lengths.pop())
         body = head + head.join(items)
     else:
