@@ -4,8 +4,9 @@ The next batch is not begun before the last is settled, so the order holds over 
 
 * ``SinkAway``: the batch is given again after a pause (back-off with jitter); after several in a row the breaker opens;
 * ``SinkBusy``: the same batch is given again at once; the sink itself waits;
-* ``SinkBroken``, and any exception that the sink should not have raised: the breaker opens at once, and what follows is
-  logged once until it goes well again. Nothing is given up for it;
+* ``SinkBroken``, any exception that the sink should not have raised, and an outcome that cannot be of its batch: the
+  breaker opens at once, and what follows is logged once until it goes well again. Nothing is given up for it: the whole
+  batch is given again;
 * a record is refused: it has failed; the others go on;
 * the sink never returns: the closing producer leaves it behind; what it says later is heard by nobody.
 """
@@ -22,7 +23,7 @@ from leaderq.errors import SinkAway, SinkBroken, SinkBusy
 from leaderq.producing.account import Reason
 from leaderq.producing.entry import Entry
 from leaderq.producing.patience import Breaker, Retry, Standing
-from leaderq.producing.sinks.sink import ALL_CONFIRMED, Outcome, Sink
+from leaderq.producing.sinks.sink import ALL_CONFIRMED, Outcome, Sink, checked
 from leaderq.producing.stock import Gone, Stock
 
 log = logging.getLogger(__name__)
@@ -61,14 +62,14 @@ class Sender:
             if not batch or self._stock.is_stopped:
                 return []
         try:
-            outcome = self._sink.send([entry.output for entry in batch], self._sink_timeout_s)
+            outcome = checked(self._sink.send([entry.output for entry in batch], self._sink_timeout_s), len(batch))
         except SinkBusy as exc:
             self.is_busy = True
             self._note(exc)
             return batch
         except SinkAway as exc:
             outcome = Outcome(again=range(len(batch)), error=exc)
-        except Exception as exc:  # noqa: BLE001 - a sink that does not know its own errors; nothing is given up for it
+        except BaseException as exc:  # noqa: BLE001 - a sink that does not know its own errors; also SystemExit: this must go on
             outcome = Outcome(again=range(len(batch)), error=exc if isinstance(exc, SinkBroken) else _unknown(exc))
         self.is_busy = False
         return self._heard(batch, outcome)

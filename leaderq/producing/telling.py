@@ -49,14 +49,21 @@ class Teller:
     def _call(self, news: Callable[[], object]) -> None:
         try:
             news()
-        except Exception:
+        except KeyboardInterrupt:  # of a caller in the main thread
+            raise
+        except BaseException:  # also SystemExit: it may be the sender's thread, which must go on
             log.exception("a listener of producer %s failed; the producer goes on", self._name)
 
 
 def resolved(waiter: Future[None], error: BaseException | None) -> None:
     """Tell who waits; one who has cancelled is not told."""
-    if waiter.set_running_or_notify_cancel():
-        if error is None:
-            waiter.set_result(None)
-        else:
-            waiter.set_exception(error)
+    try:
+        if waiter.set_running_or_notify_cancel():
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+    except KeyboardInterrupt:  # of a caller in the main thread
+        raise
+    except BaseException:  # of a callback that was added to it, which a future lets pass if it is a SystemExit, say
+        log.exception("what is called when a request is done failed; the producer goes on")

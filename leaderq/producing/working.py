@@ -65,7 +65,7 @@ class Worker:
                 return
             try:
                 entry.output = self._process(entry.request)
-            except Exception as exc:  # noqa: BLE001 - the user's step: it fails this request, which is told
+            except BaseException as exc:  # noqa: BLE001 - the user's step, also SystemExit: it fails this request, which is told
                 attempt += 1
                 if self._retry.max_attempts is not None and attempt >= self._retry.max_attempts:
                     log.error("processing a request of key %r failed: %s: %s", entry.key, type(exc).__name__, exc)  # noqa: TRY400

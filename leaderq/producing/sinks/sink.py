@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any, NamedTuple, Protocol
+
+from leaderq.errors import SinkBroken
 
 
 class Outcome(NamedTuple):
     """What became of the records of one batch, by their positions in it; all that are not named are confirmed.
 
     ``refused``: the sink will never take this record, though it takes others. ``again``: not confirmed, to be given
-    again, in order; ``error`` says why. If a record is to be given again, so are all later ones whose order to it
-    matters.
+    again, in order (unless it is refused as well); ``error`` says why. If a record is to be given again, so are all later
+    ones whose order to it matters.
     """
 
     refused: Mapping[int, BaseException] = {}
@@ -20,6 +23,45 @@ class Outcome(NamedTuple):
 
 
 ALL_CONFIRMED = Outcome()
+
+
+def checked(outcome: object, count: int) -> Outcome:
+    """The outcome of a batch of ``count`` records, once it is known to be one.
+
+    :raises SinkBroken: it cannot be: an error in the sink. Not a word of it is to be believed then.
+    """
+    if outcome is ALL_CONFIRMED:  # the usual one costs nothing
+        return ALL_CONFIRMED
+    try:
+        return _fitting(outcome, count)
+    except Exception as exc:
+        raise SinkBroken(
+            f"an error in the sink: it answered to a batch of {count} with what cannot be its outcome, and is given all of it "
+            f"again: {exc}"
+        ) from exc
+
+
+def _fitting(outcome: Any, count: int) -> Outcome:
+    if not isinstance(outcome, Outcome):
+        raise TypeError(f"it gave a {type(outcome).__name__}, not an Outcome (for all confirmed: ALL_CONFIRMED)")
+    if not isinstance(outcome.refused, Mapping):
+        raise TypeError(f"refused is a {type(outcome.refused).__name__}, not a mapping of positions to errors")
+    refused = {_position(at, count): error for at, error in outcome.refused.items()}
+    again = [number for number in (_position(at, count) for at in outcome.again) if number not in refused]
+    for error in (*refused.values(), *(() if outcome.error is None else (outcome.error,))):
+        if not isinstance(error, BaseException):
+            raise TypeError(f"{error!r} is a {type(error).__name__}, not an exception")
+    return Outcome(refused, again, outcome.error)
+
+
+def _position(at: Any, count: int) -> int:
+    try:
+        number = index(at)
+    except TypeError:
+        raise TypeError(f"{at!r} is no position") from None
+    if not 0 <= number < count:
+        raise ValueError(f"there is no position {number}")
+    return number
 
 
 class Sink(Protocol):
@@ -38,7 +80,7 @@ class Sink(Protocol):
         :raises SinkBroken: as ``SinkAway``, and trying again soon will not help.
 
         Any other exception counts as ``SinkBroken``: the sink does not know its own errors, so nothing is given up for
-        it.
+        it. So does an outcome that names a position which the batch does not have, or is none at all.
         """
 
     def close(self, timeout_s: float) -> None:
