@@ -5,10 +5,13 @@ With a journal, what is *oldest* is dropped by whole segments, since only these 
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from leaderq.clock import now_s
 from leaderq.errors import BufferFull, JournalSlow, ProducerClosed, RequestTooLarge
 from leaderq.producing.account import Reason
 from leaderq.producing.entry import Entry
+from leaderq.producing.journal.batch import Signal
 from leaderq.producing.spill import OnDurable, Spill
 from leaderq.producing.states import Input, State, step
 from leaderq.producing.stock import Stock
@@ -20,6 +23,11 @@ _CROWDED_LOOK_S = 0.01
 _PIECE = 500
 _DELETING_S = 0.005
 _DROPPING_S = 5.0
+
+Steps = Generator[float, None, bool]
+"""Done under the lock of the stock, but for the pauses between them: for room, and no longer than the seconds that are
+yielded. Gives whether the request was placed."""
+Pause = tuple[Signal, float]
 
 
 class Door:
@@ -42,15 +50,40 @@ class Door:
         stock = self._stock
         with stock.lock:
             try:
-                is_placed = self._place(entry, on_durable)
+                steps = None if self._place(entry, on_durable) else self._find_room(entry, timeout_s, on_durable)
             except JournalSlow:
-                is_placed = self._place_soon(entry, on_durable, _CROWDED_S)
-            is_placed = is_placed or self._find_room(entry, timeout_s, on_durable)
+                steps = self._place_late(entry, timeout_s, on_durable)
+            reached = steps is None or self._step(steps)
+        is_placed = steps is None or self._walked(steps, reached)
         stock.teller.tell()
         return is_placed
 
-    def _place_soon(self, entry: Entry, on_durable: OnDurable | None, most_s: float) -> bool:
-        """As :meth:`_place`, while the disk is behind with what the journal has; others have the lock meanwhile."""
+    def _step(self, steps: Steps) -> bool | Pause:
+        """Under the lock: take the next; gives what they led to, or the pause before another."""
+        try:
+            most_s = next(steps)
+        except StopIteration as end:
+            return bool(end.value)
+        return self._stock.room.join(), most_s
+
+    def _walked(self, steps: Steps, reached: bool | Pause) -> bool:
+        """Take all steps that are left, and others have the lock in each pause; gives what they led to."""
+        stock = self._stock
+        while not isinstance(reached, bool):
+            room, most_s = reached
+            room.wait(most_s)
+            with stock.lock:
+                stock.room.leave(room)
+                reached = self._step(steps)
+        return reached
+
+    def _place_late(self, entry: Entry, timeout_s: float | None, on_durable: OnDurable | None) -> Steps:
+        """The journal was too slow at first."""
+        is_placed = yield from self._place_soon(entry, on_durable, _CROWDED_S)
+        return is_placed or (yield from self._find_room(entry, timeout_s, on_durable))
+
+    def _place_soon(self, entry: Entry, on_durable: OnDurable | None, most_s: float) -> Steps:
+        """As :meth:`_place`, while the disk is behind with what the journal has."""
         stock, give_up_s = self._stock, now_s() + most_s
         while True:
             try:
@@ -61,7 +94,7 @@ class Door:
                         self._spill.last_error = exc
                     stock.turn(step(stock.state, Input.JOURNAL_FULL, has_journal=True))
                     return False
-            stock.room.wait(_CROWDED_LOOK_S)
+            yield _CROWDED_LOOK_S
 
     def _place(self, entry: Entry, on_durable: OnDurable | None) -> bool:
         """Put it where the state says; ``False``: there is no room.
@@ -117,26 +150,26 @@ class Door:
 
     # -- no room --------------------------------------------------------------------------------------------------------
 
-    def _find_room(self, entry: Entry, timeout_s: float | None, on_durable: OnDurable | None) -> bool:
+    def _find_room(self, entry: Entry, timeout_s: float | None, on_durable: OnDurable | None) -> Steps:
         policy = self._when_full
         if policy is WhenFull.DROP_NEWEST:
             return self._drop_newest(entry)
         if policy is WhenFull.DROP_OLDEST:
-            return self._placed_by_dropping(entry, on_durable) or self._drop_newest(entry)
-        if isinstance(policy, Block) and self._waited(
-            entry, policy.timeout_s if timeout_s is None else timeout_s, on_durable
-        ):
-            return True
+            return (yield from self._place_by_dropping(entry, on_durable)) or self._drop_newest(entry)
+        if isinstance(policy, Block):
+            wait_s = policy.timeout_s if timeout_s is None else timeout_s
+            if (yield from self._wait_for_room(entry, wait_s, on_durable)):
+                return True
         self._stock.account.refused["no room"] += 1
         raise BufferFull(self._no_room())
 
-    def _waited(self, entry: Entry, wait_s: float | None, on_durable: OnDurable | None) -> bool:
+    def _wait_for_room(self, entry: Entry, wait_s: float | None, on_durable: OnDurable | None) -> Steps:
         deadline = None if wait_s is None else now_s() + wait_s
         while deadline is None or now_s() < deadline:
             # Looked at again now and then: room in a journal comes without a word, when a segment is deleted.
-            self._stock.room.wait(_LOOK_S if deadline is None else max(0.0, min(_LOOK_S, deadline - now_s())))
+            yield _LOOK_S if deadline is None else max(0.0, min(_LOOK_S, deadline - now_s()))
             left_s = _CROWDED_S if deadline is None else min(_CROWDED_S, deadline - now_s())
-            if self._place_soon(entry, on_durable, left_s):
+            if (yield from self._place_soon(entry, on_durable, left_s)):
                 return True
         return False
 
@@ -152,15 +185,15 @@ class Door:
         self._stock.give_up(entry, Reason.NEWEST, None)
         return False
 
-    def _placed_by_dropping(self, entry: Entry, on_durable: OnDurable | None) -> bool:
+    def _place_by_dropping(self, entry: Entry, on_durable: OnDurable | None) -> Steps:
         """Give up what is oldest until there is room; ``False``: there is nothing that could be given up, or no room
         comes of it."""
         stock = self._stock
         give_up_s = now_s() + _DROPPING_S
         while now_s() < give_up_s:
-            is_dropping = self._drop_one() if self._spill is None else self._drop_piece(self._spill)
+            is_dropping = self._drop_one() if self._spill is None else (yield from self._drop_piece(self._spill))
             stock.judge()
-            if self._place_soon(entry, on_durable, _CROWDED_S):
+            if (yield from self._place_soon(entry, on_durable, _CROWDED_S)):
                 return True
             if not is_dropping:
                 return False
@@ -172,7 +205,7 @@ class Door:
             self._stock.give_up(oldest, Reason.OLDEST, None)
         return oldest is not None
 
-    def _drop_piece(self, spill: Spill) -> bool:
+    def _drop_piece(self, spill: Spill) -> Steps:
         stock = self._stock
         for count in range(_PIECE):
             oldest = stock.memory.withdraw_oldest()
@@ -183,5 +216,5 @@ class Door:
                 stock.unread.acks.append(oldest.journal_id or 0)
             stock.give_up(oldest, Reason.OLDEST, None)
         spill.ack(stock.unread.take_acks())
-        stock.room.wait(_DELETING_S)  # the journal deletes a segment on its own thread
+        yield _DELETING_S  # the journal deletes a segment on its own thread
         return True

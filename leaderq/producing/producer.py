@@ -24,7 +24,7 @@ is in :mod:`leaderq.producing.states`. What happens on each failure:
   nobody else waits;
 * **a fork**: the producer belongs to the parent; in the child every call raises ``ProducerClosed`` and touches nothing,
   but ``close``, which does nothing;
-* **Ctrl-C** in a call that waits: the call raises, and the request was not taken (or, waiting for the disk, was). In a
+* **Ctrl-C** in a call that waits: the call raises it, and the request was not taken (or, waiting for the disk, was). In a
   close: it waits for nothing pending any more, and puts it away; interrupted once more it raises at once, and goes on in
   the background until the next ``close``, or the end of the program, has waited for it.
 """

@@ -19,6 +19,7 @@ from leaderq.clock import now_s
 from leaderq.errors import JournalSlow, ProducerClosed, RequestGivenUp, RequestTooLarge
 from leaderq.producing.account import Account, Reason
 from leaderq.producing.entry import Entry, Lost
+from leaderq.producing.journal.waiting import Waiting
 from leaderq.producing.memory import Memory
 from leaderq.producing.spill import Piece, Spill
 from leaderq.producing.states import Input, Levels, Marks, State, settled, step
@@ -52,8 +53,7 @@ class Stock:
         self._to_send = threading.Condition(self.lock)
         self._to_process = [threading.Condition(self.lock) for _ in range(lanes)]
         self.to_read = threading.Condition(self.lock)
-        self.room = threading.Condition(self.lock)
-        self._over = threading.Condition(self.lock)
+        self.room, self._over = Waiting(), Waiting()  # of callers; the others are for threads of ours
         self._wanted = 0  # requests ready at which the sender wants to be woken; 0: it is not waiting
         self.is_closing = self._is_stopped = False
         self.memory = Memory(lanes)
@@ -194,15 +194,17 @@ class Stock:
         """Take nothing more."""
         with self.lock:
             self.is_closing = True
-            self.room.notify_all()
+            self.room.wake()
             self._to_send.notify_all()
 
     def stop(self) -> None:
         """Let all threads end."""
+        self.close_door()
         with self.lock:
-            self.is_closing = self._is_stopped = True
-            for condition in (self.room, self._to_send, self.to_read, self._over, *self._to_process):
+            self._is_stopped = True
+            for condition in (self._to_send, self.to_read, *self._to_process):
                 condition.notify_all()
+            self._over.wake()
 
     @property
     def is_stopped(self) -> bool:
@@ -211,8 +213,8 @@ class Stock:
 
     def wait_settled(self, timeout_s: float, up_to: int | None = None) -> bool:
         """Until the first ``up_to`` requests (``None``: all) are settled; whether that came in time."""
+        self._over.until(self.lock, lambda: self._is_stopped or self._are_settled(up_to), timeout_s)
         with self.lock:
-            self._over.wait_for(lambda: self._is_stopped or self._are_settled(up_to), timeout_s)
             return self._are_settled(up_to)
 
     @property
@@ -297,8 +299,8 @@ class Stock:
         levels = Levels(len(memory), memory.bytes, self.unread.count)
         self.turn(settled(self.state, levels, self.marks, has_journal=self.spill is not None))
         self._wake_feeder()
-        self.room.notify_all()
-        self._over.notify_all()
+        self.room.wake()
+        self._over.wake()
 
     def look_for_room(self, size: int) -> None:
         """Leave *blocked* if memory, or with a journal that, takes ``size`` bytes again."""
@@ -382,10 +384,9 @@ class Stock:
             self._to_process[lane].notify()
 
     def _wake_sender(self) -> None:
-        memory = self.memory
-        if self._wanted and (len(memory.ready) >= self._wanted or memory.ready_bytes >= self._batch_bytes):
-            self._wanted = 0
+        if self._wanted and (len(self.memory.ready) >= self._wanted or self.memory.ready_bytes >= self._batch_bytes):
             self._to_send.notify()
+            self._wanted = 0  # not before: if Ctrl-C comes between the two, the next caller wakes it
 
     @property
     def may_read(self) -> bool:

@@ -20,6 +20,7 @@ from typing import Final
 from leaderq.errors import JournalSlow
 from leaderq.producing.journal.batch import Batch, Signal, contained
 from leaderq.producing.journal.segment_header import HEADER_BYTES
+from leaderq.producing.journal.waiting import Waiting
 
 GROUP_BYTES: Final = 1 << 20
 """No batch gets larger than this, or than a segment, by others joining it."""
@@ -56,7 +57,8 @@ class Committer:
     ) -> None:
         self._gate = gate
         self._work = threading.Condition(gate)
-        self._room = threading.Condition(gate)
+        self.room = Waiting()
+        """Who waits until less is to be written, see :attr:`is_crowded`."""
         self._store, self._settle, self._chores, self._with_pen = store, settle, chores, with_pen
         self._group_bytes = group_bytes
         self._pen_every_s = with_pen_every_s or float("inf")
@@ -124,14 +126,15 @@ class Committer:
         """Whether so much waits that the next has to wait."""
         return self.waiting_bytes > WAITING_BYTES
 
-    def await_room(self, give_up_s: float) -> bool:
-        """Under the gate, let go meanwhile: wait until less is to be written; ``False`` if that did not happen in time."""
-        while self.is_crowded:
-            left_s = give_up_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            self._room.wait(left_s)
-        return True
+    def await_room(self, room: Signal, timeout_s: float) -> float:
+        """Outside of the gate, after joining :attr:`room`: wait until less is to be written; gives the seconds left, with
+        which the gate is to be taken and looked again."""
+        give_up_s = time.monotonic() + timeout_s
+        if room.wait(timeout_s):
+            return max(0.0, give_up_s - time.monotonic())
+        with self._gate:
+            self.room.leave(room)
+        return 0.0
 
     @property
     def is_writer(self) -> bool:
@@ -161,7 +164,8 @@ class Committer:
         self.waiting_bytes = self.waiting_bytes - batch.size if self._line else 0
         self._settle(batch)
         batch.finish()
-        self._room.notify_all()
+        if not self.is_crowded:
+            self.room.wake()
 
     def _put_down(self) -> None:
         if self._line or self._thread_wants_pen:

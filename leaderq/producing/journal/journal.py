@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Final
 
 from leaderq.errors import JournalClosed, JournalFull, JournalRecordTooLarge, JournalSlow, WouldDeadlock
-from leaderq.producing.journal.batch import Batch, Bytes, OnDurable, batch_of
+from leaderq.producing.journal.batch import Batch, Bytes, OnDurable, Signal, batch_of
 from leaderq.producing.journal.committer import WAITING_BYTES, outcome
 from leaderq.producing.journal.counters import Counters
 from leaderq.producing.journal.disk import Disk
@@ -133,17 +133,7 @@ class Journal:
         :raises JournalSlow: no answer in time; it may be stored later, or not.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
-        batch, give_up_s = self._batch([payload], ttl_s), time.monotonic() + timeout_s
-        position, signal = 0, None
-        with self._gate:
-            self._admit(batch.size, timeout_s)
-            if not (is_own := self._committer.write(batch)):
-                self._refuse_to_wait_for_myself()
-                batch, position = self._committer.join(batch.payloads[0], batch.size - HEADER_BYTES, batch.expiries.get(0))
-                signal = batch.signal()
-        if is_own:
-            self._committer.written(batch)
-        return outcome(batch, signal, give_up_s) + position
+        return self._through(self._batch([payload], ttl_s), timeout_s, may_share=True)
 
     def append_many(self, payloads: Iterable[Bytes], *, ttl_s: float | None = None, timeout_s: float = WAIT_S) -> range:
         """Store several records behind each other; gives their ids. All are stored, or an error is raised and none is.
@@ -181,13 +171,18 @@ class Journal:
         if size > self._segment_bytes:
             raise JournalRecordTooLarge(size=size, limit=self._segment_bytes)
         committer = self._committer
-        with self._gate:
-            # The usual case without a call: this is what a producer does for each of its messages.
-            if self._closed or self._max_bytes is not None or committer.waiting_bytes > WAITING_BYTES:
-                self._admit(size, timeout_s)
-            batch, position = committer.join(data, size - HEADER_BYTES, expires_us)
-            if on_durable is not None:
-                batch.add_callback(position, on_durable)
+        room = None
+        while True:
+            with self._gate:
+                # The usual case without a call: this is what a producer does for each of its messages.
+                if self._closed or self._max_bytes is not None or committer.waiting_bytes > WAITING_BYTES:
+                    room = self._admit(size, timeout_s)
+                if room is None:
+                    batch, position = committer.join(data, size - HEADER_BYTES, expires_us)
+                    if on_durable is not None:
+                        batch.add_callback(position, on_durable)
+                    return
+            timeout_s, room = committer.await_room(room, timeout_s), None
 
     def flush(self, timeout_s: float = WAIT_S) -> None:
         """Wait until all that was accepted is on the disk, whatever the policy, and what was acknowledged too.
@@ -337,35 +332,41 @@ class Journal:
             raise JournalRecordTooLarge(size=batch.size, limit=self._segment_bytes)
         return batch
 
-    def _through(self, batch: Batch, timeout_s: float) -> int:
-        """Have a batch of one's own written, and wait for it; gives its first id."""
-        signal, give_up_s = None, time.monotonic() + timeout_s
-        with self._gate:
-            self._admit(batch.size, timeout_s)
-            if not (is_own := self._committer.write(batch)):
-                self._refuse_to_wait_for_myself()
-                self._committer.line_up(batch)
-                signal = batch.signal()
+    def _through(self, batch: Batch, timeout_s: float, *, may_share: bool = False) -> int:
+        """Have a batch written, or with ``may_share`` its one record with others, and wait for it; gives its first id."""
+        signal, position, committer, give_up_s = None, 0, self._committer, time.monotonic() + timeout_s
+        while True:
+            with self._gate:
+                if (room := self._admit(batch.size, timeout_s)) is None:
+                    if not (is_own := committer.write(batch)):
+                        self._refuse_to_wait_for_myself()
+                        if may_share:
+                            batch, position = committer.join(
+                                batch.payloads[0], batch.size - HEADER_BYTES, batch.expiries.get(0)
+                            )
+                        else:
+                            committer.line_up(batch)
+                        signal = batch.signal()
+                    break
+            timeout_s = committer.await_room(room, timeout_s)
         if is_own:
-            self._committer.written(batch)
-        return outcome(batch, signal, give_up_s)
+            committer.written(batch)
+        return outcome(batch, signal, give_up_s) + position
 
     def _expires_us(self, ttl_s: float | None) -> int:
         lasts_s = self._ttl_s if ttl_s is None else ttl_s
         return int((self._clock() + (lasts_s or 0.0)) * 1e6)
 
-    def _admit(self, size: int, timeout_s: float) -> None:
-        """Under the gate: whether so many more bytes may be accepted."""
+    def _admit(self, size: int, timeout_s: float) -> Signal | None:
+        """Under the gate: let so many more bytes be accepted; else gives what to wait for outside of it."""
         self._refuse_if_closed()
         if self._committer.is_crowded:
             self._refuse_to_wait_for_myself()
-            if not self._committer.await_room(time.monotonic() + timeout_s):
-                raise JournalSlow(
-                    "too much waits for the journal's disk, and it took too little in time; nothing was stored"
-                )
-            self._refuse_if_closed()
+            if timeout_s <= 0:
+                raise JournalSlow("too much waits for the journal's disk, which took too little in time; nothing was stored")
+            return self._committer.room.join()
         if self._max_bytes is None or not size:
-            return
+            return None
         taken = self._shelf.bytes_used + self._committer.waiting_bytes
         if taken + size > self._max_bytes:
             self.counters.refused_full += 1
@@ -374,6 +375,7 @@ class Journal:
                 f"journal {str(self.directory)!r} takes {taken} bytes of the {self._max_bytes} it may, and {size} more were "
                 "to be stored; acknowledge what is done with, or raise max_bytes"
             )
+        return None
 
     def _refuse_if_closed(self) -> None:
         """Asked by every public call before it takes a lock, which in a forked child may be held for ever."""

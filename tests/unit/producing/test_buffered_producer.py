@@ -236,7 +236,7 @@ def test_a_caller_may_wait_for_room(producer: Make, sink: ScriptedSink) -> None:
     one.send(2)
     waiting = threading.Thread(target=one.send, args=(3,))
     waiting.start()
-    eventually(lambda: one._stock.room._waiters)  # it waits
+    eventually(lambda: len(one._stock.room))  # it waits
     sink.open.set()
     waiting.join(30)
     assert one.flush(30)
@@ -432,7 +432,7 @@ def test_callers_that_wait_for_room_are_let_go_by_a_close(producer: Make, sink: 
 
     waiting = threading.Thread(target=send)
     waiting.start()
-    eventually(lambda: one._stock.room._waiters)  # it waits
+    eventually(lambda: len(one._stock.room))  # it waits
     one.close(0.01)
     waiting.join(30)
     assert len(raised) == 1
@@ -446,7 +446,7 @@ def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: Sc
     done: list[bool] = []
     flushing = threading.Thread(target=lambda: done.append(one.flush(60)))
     flushing.start()
-    eventually(lambda: one._stock._over._waiters)  # it waits
+    eventually(lambda: len(one._stock._over))  # it waits
     one.send("after, and never confirmed")
     sink.open.set()
     flushing.join(30)

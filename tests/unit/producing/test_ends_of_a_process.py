@@ -28,7 +28,7 @@ def test_ctrl_c_while_waiting_for_room_takes_nothing(producer: Make, sink: Scrip
     before = signal.signal(signal.SIGALRM, _interrupt)
 
     def interrupts() -> None:
-        eventually(lambda: one._stock.room._waiters)  # it waits, and will until it is interrupted
+        eventually(lambda: len(one._stock.room))  # it waits, and will until it is interrupted
         os.kill(os.getpid(), signal.SIGALRM)
 
     killer = threading.Thread(target=interrupts)
