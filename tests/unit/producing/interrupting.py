@@ -3,37 +3,61 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
+
+from leaderq.testing.waiting import patience
+
+HANGS_S = 60.0
 
 
 def interrupted_at(step: int, call: Callable[[], object], *files: str, before: Callable[[], object] | None = None) -> bool:
     """Call ``call`` and raise ``KeyboardInterrupt`` when, for the ``step``-th time, a function of one of these files (ends of
     their paths) is entered or left: where Python itself looks for signals. ``before`` is called just before that. Gives
-    whether the call came so far."""
-    left = step
+    whether the call came so far.
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.endswith(files):
+    On a thread of its own, since the test's is watched over by signals, whose handlers must not be traced.
+    """
+    traced = _Traced(step, call, files, before)
+    thread = threading.Thread(target=traced.run, daemon=True)
+    thread.start()
+    thread.join(HANGS_S * patience())
+    assert not thread.is_alive(), f"interrupted at step {step}, the call does not come back"
+    if traced.error is not None:
+        raise traced.error
+    return traced.left <= 0
+
+
+class _Traced:
+    def __init__(self, step: int, call: Callable[[], object], files: tuple[str, ...], before: Callable[[], object] | None):
+        self.left = step
+        self.error: BaseException | None = None
+        self._call = call
+        self._files = files
+        self._before = before
+
+    def run(self) -> None:
+        sys.settrace(self._trace)
+        try:
+            self._call()
+        except KeyboardInterrupt as exc:
+            if self.left > 0:
+                self.error = exc
+        except BaseException as exc:  # noqa: BLE001 - the thread of the test raises it
+            self.error = exc
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.endswith(self._files):
             return None
         if event in ("call", "return"):
-            left -= 1
-            if left == 0:
+            self.left -= 1
+            if self.left == 0:
                 sys.settrace(None)
-                if before is not None:
-                    before()
+                if self._before is not None:
+                    self._before()
                 raise KeyboardInterrupt
-        return trace
-
-    found = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except KeyboardInterrupt:
-        if left > 0:
-            raise
-    finally:
-        sys.settrace(found)
-    return left <= 0
+        return self._trace
