@@ -45,7 +45,7 @@ class _Traced:
         except KeyboardInterrupt as exc:
             if self.left > 0:
                 self.error = exc
-        except BaseException as exc:  # noqa: BLE001 - the thread of the test raises it
+        except BaseException as exc:
             self.error = exc
         finally:
             sys.settrace(None)
