@@ -31,7 +31,7 @@ class Brokers:
         """Kill the broker and start it on the same data; the leader does not lose its term for that."""
         self._broker.kill()
         self._broker.start()
-        newest = self._cluster.led()
+        newest = self._cluster.led(supervised=True)
         leader = self._cluster.candidates[view.leader or ""]
         reasons = {line["reason"] for line in leader.said("term_ended", term=view.term)}
         lost = reasons - {Reason.SESSION.value, Reason.LEASE.value}  # a machine that let it sleep too long does that
@@ -82,8 +82,8 @@ def test_records_are_handled_as_promised_whatever_befalls_the_broker(
         before = handled()
         feeder.feed(300).join()
         cluster.eventually(lambda before=before: handled() > before, "the leader works")
-        fault(cluster.led())
-    cluster.led()
+        fault(cluster.led(supervised=True))
+    cluster.led(supervised=True)
     cluster.eventually(lambda: handled() >= feeder.fed, "all records are handled")
     cluster.close()
     ends = {where.number: end for where, end in feeder.ends().items()}

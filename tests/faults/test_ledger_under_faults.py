@@ -56,15 +56,15 @@ def test_twenty_changes_of_every_kind_bill_each_of_200_000_records_once_and_in_o
         [nemesis.kill, nemesis.freeze, nemesis.transfer, nemesis.cut_off, nemesis.kill, nemesis.step_down, nemesis.stop]
     )
     feeder = Feeder(kafka_broker.address, topic_name, numbered(generated(RECORDS)))
-    first_term = cluster.led().term
+    first_term = cluster.led(supervised=True).term
     for fault in itertools.islice(faults, CHANGES):
         progress = billed(ledger)
         feeding = feeder.feed(RECORDS // CHANGES)
-        view = cluster.led()
+        view = cluster.led(supervised=True)
         cluster.eventually(lambda progress=progress: billed(ledger) > progress, "the leader bills")
         fault(view)
         feeding.join()
-    last = cluster.led()
+    last = cluster.led(supervised=True)
     assert feeder.fed == RECORDS
     assert last.term - first_term >= CHANGES
     eventually(lambda: billed(ledger) >= RECORDS, timeout_s=60, message="all records are billed")
