@@ -29,10 +29,10 @@ class Brokers:
 
     def restart(self, view: View) -> None:
         """Kill the broker and start it on the same data; the leader does not lose its term for that."""
+        leader = self._cluster.candidates[view.leader or ""]
         self._broker.kill()
         self._broker.start()
         newest = self._cluster.led(supervised=True)
-        leader = self._cluster.candidates[view.leader or ""]
         reasons = {line["reason"] for line in leader.said("term_ended", term=view.term)}
         lost = reasons - {Reason.SESSION.value, Reason.LEASE.value}  # a machine that let it sleep too long does that
         assert newest.term == view.term or (reasons and not lost), f"it ended for {reasons}\n" + self._cluster.last_words()
