@@ -11,7 +11,7 @@ from leaderq.clock import now_s
 from leaderq.errors import BufferFull, JournalSlow, ProducerClosed, RequestTooLarge
 from leaderq.producing.account import Reason
 from leaderq.producing.entry import Entry
-from leaderq.producing.journal.batch import Signal
+from leaderq.producing.journal.waiting import Signal
 from leaderq.producing.spill import OnDurable, Spill
 from leaderq.producing.states import Input, State, step
 from leaderq.producing.stock import Stock

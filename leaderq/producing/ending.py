@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from leaderq.clock import now_s
 from leaderq.producing.feeding import Feeder
-from leaderq.producing.journal.batch import Signal
+from leaderq.producing.journal.waiting import Signal
 from leaderq.producing.sending import Sender
 from leaderq.producing.sinks.sink import Sink
 from leaderq.producing.spill import Spill

@@ -30,7 +30,7 @@ from leaderq.producing.codec import Codec
 from leaderq.producing.entry import Entry, KeyOf, refuse_without_hash
 from leaderq.producing.envelope import opened, sealed
 from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
-from leaderq.producing.journal.batch import Signal
+from leaderq.producing.journal.waiting import Signal
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leaderq.errors import JournalSlow
-from leaderq.producing.journal.batch import Signal
+from leaderq.producing.journal.waiting import Signal
 
 _WAIT_S = 60.0
 

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from leaderq.producing.journal.record import EXPIRY_BYTES, HEAD_BYTES
 from leaderq.producing.journal.segment_header import HEADER_BYTES
+from leaderq.producing.journal.waiting import Signal
 
 log = logging.getLogger("leaderq.producing.journal")
 
 Bytes = bytes | bytearray | memoryview
 OnDurable = Callable[["int | None", "Exception | None"], object]
 """Called with the id of a record once it is as durable as the policy says, or with ``None`` and why it is not stored."""
-
-
-class Signal:
-    """Wakes one caller. A lock and no ``threading.Event``: that has a lock of its own, which Ctrl-C in a waiting main thread may
-    leave taken for ever, and whoever then sets it hangs."""
-
-    __slots__ = ("_gate",)
-
-    def __init__(self) -> None:
-        self._gate = threading.Lock()
-        self._gate.acquire()
-
-    def give(self) -> None:
-        """Once."""
-        self._gate.release()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it was given in time."""
-        return self._gate.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX))
 
 
 class Batch:

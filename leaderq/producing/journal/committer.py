@@ -18,9 +18,9 @@ from enum import Enum
 from typing import Final
 
 from leaderq.errors import JournalSlow
-from leaderq.producing.journal.batch import Batch, Signal, contained
+from leaderq.producing.journal.batch import Batch, contained
 from leaderq.producing.journal.segment_header import HEADER_BYTES
-from leaderq.producing.journal.waiting import Waiting
+from leaderq.producing.journal.waiting import Signal, Waiting
 
 GROUP_BYTES: Final = 1 << 20
 """No batch gets larger than this, or than a segment, by others joining it."""

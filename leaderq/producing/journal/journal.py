@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Final
 
 from leaderq.errors import JournalClosed, JournalFull, JournalRecordTooLarge, JournalSlow, WouldDeadlock
-from leaderq.producing.journal.batch import Batch, Bytes, OnDurable, Signal, batch_of
+from leaderq.producing.journal.batch import Batch, Bytes, OnDurable, batch_of
 from leaderq.producing.journal.committer import WAITING_BYTES, outcome
 from leaderq.producing.journal.counters import Counters
 from leaderq.producing.journal.disk import Disk
@@ -42,6 +42,7 @@ from leaderq.producing.journal.record import EXPIRY_BYTES, HEAD_BYTES
 from leaderq.producing.journal.report import Damage
 from leaderq.producing.journal.segment_header import HEADER_BYTES
 from leaderq.producing.journal.translation import translated
+from leaderq.producing.journal.waiting import Signal
 from leaderq.producing.journal.wiring import Wiring
 
 WAIT_S: Final = 30.0

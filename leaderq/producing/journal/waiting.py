@@ -13,7 +13,25 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from leaderq.clock import now_s
-from leaderq.producing.journal.batch import Signal
+
+
+class Signal:
+    """Wakes one caller. A lock and no ``threading.Event``: that has a lock of its own, which Ctrl-C in a waiting main thread may
+    leave taken for ever, and whoever then sets it hangs."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def give(self) -> None:
+        """Once."""
+        self._gate.release()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it was given in time."""
+        return self._gate.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX))
 
 
 class Waiting:
