@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 from leaderq.testing.waiting import patience
@@ -18,28 +19,47 @@ def interrupted_at(step: int, call: Callable[[], object], *files: str, before: C
     their paths) is entered or left: where Python itself looks for signals. ``before`` is called just before that. Gives
     whether the call came so far.
 
-    On a thread of its own, since the test's is watched over by signals, whose handlers must not be traced.
+    On a thread of its own, so that one that does not come back can be told. The functions are wrapped meanwhile: with
+    ``sys.settrace``, which would be the obvious means, CPython 3.11 sometimes runs in circles once a trace function has raised.
     """
-    traced = _Traced(step, call, files, before)
-    thread = threading.Thread(target=traced.run, daemon=True)
-    thread.start()
-    thread.join(HANGS_S * patience())
+    interrupter = _Interrupter(step, call, before)
+    wrapped = list(_functions(files))
+    for owner, name, found in wrapped:
+        setattr(owner, name, interrupter.wrapping(found))
+    thread = threading.Thread(target=interrupter.run, daemon=True)
+    try:
+        thread.start()
+        thread.join(HANGS_S * patience())
+    finally:
+        for owner, name, found in wrapped:
+            setattr(owner, name, found)
     assert not thread.is_alive(), f"interrupted at step {step}, the call does not come back"
-    if traced.error is not None:
-        raise traced.error
-    return traced.left <= 0
+    if interrupter.error is not None:
+        raise interrupter.error
+    return interrupter.left <= 0
 
 
-class _Traced:
-    def __init__(self, step: int, call: Callable[[], object], files: tuple[str, ...], before: Callable[[], object] | None):
+def _functions(files: tuple[str, ...]) -> Iterator[tuple[Any, str, FunctionType]]:
+    for module in list(sys.modules.values()):
+        if not (getattr(module, "__file__", None) or "").endswith(files):
+            continue
+        kinds = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+        for owner in (module, *kinds):
+            for name, found in list(vars(owner).items()):
+                if isinstance(found, FunctionType) and found.__module__ == module.__name__:
+                    yield owner, name, found
+
+
+class _Interrupter:
+    def __init__(self, step: int, call: Callable[[], object], before: Callable[[], object] | None) -> None:
         self.left = step
         self.error: BaseException | None = None
         self._call = call
-        self._files = files
         self._before = before
+        self._thread = 0
 
     def run(self) -> None:
-        sys.settrace(self._trace)
+        self._thread = threading.get_ident()
         try:
             self._call()
         except KeyboardInterrupt as exc:
@@ -48,16 +68,23 @@ class _Traced:
         except BaseException as exc:
             self.error = exc
         finally:
-            sys.settrace(None)
+            self._thread = 0
 
-    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.endswith(self._files):
-            return None
-        if event in ("call", "return"):
-            self.left -= 1
-            if self.left == 0:
-                sys.settrace(None)
-                if self._before is not None:
-                    self._before()
-                raise KeyboardInterrupt
-        return self._trace
+    def wrapping(self, function: FunctionType) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*words: Any, **named: Any) -> Any:
+            self._stepped()
+            result = function(*words, **named)
+            self._stepped()
+            return result
+
+        return wrapped
+
+    def _stepped(self) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        self.left -= 1
+        if self.left == 0:
+            if self._before is not None:
+                self._before()
+            raise KeyboardInterrupt

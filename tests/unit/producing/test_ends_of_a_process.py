@@ -58,7 +58,7 @@ def test_ctrl_c_at_any_step_of_the_wait_for_the_end_keeps_neither_the_end_nor_th
         one.send("a")
         one._ending.begin(60.0)
         came_so_far = interrupted_at(
-            step, lambda one=one: one._ending.wait(0.0), "producing/ending.py", "journal/batch.py", "/threading.py"
+            step, lambda one=one: one._ending.wait(0.0), "producing/ending.py", "journal/waiting.py", "/threading.py"
         )
         sink.now(takes)
         eventually(lambda one=one: one._ending.is_over, message=f"the end, after an interrupt at step {step}")

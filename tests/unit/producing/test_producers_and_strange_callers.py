@@ -216,7 +216,7 @@ def test_ctrl_c_at_any_step_of_the_wait_for_the_file_keeps_no_other_caller_waiti
         for request in "ab":
             one.send(request)
         for step in itertools.count(1):
-            came_so_far = interrupted_at(step, wait, "producing/spill.py", "journal/batch.py", "/threading.py")
+            came_so_far = interrupted_at(step, wait, "producing/spill.py", "journal/waiting.py", "/threading.py")
             other = threading.Thread(target=wait, daemon=True)
             other.start()
             other.join(30)
