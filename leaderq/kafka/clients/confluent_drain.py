@@ -53,7 +53,7 @@ _FAST_SHARE = 8
 class ConfluentDrain:
     """See :class:`~leaderq.kafka.clients.drain.Drain`."""
 
-    slice_records = 1000
+    slice_records = 5000
 
     def __init__(self, settings: DrainSettings) -> None:
         self._confluent = require()

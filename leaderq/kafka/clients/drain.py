@@ -74,8 +74,8 @@ class Saving(Protocol):
 class Drain(Protocol):
     """A consumer of all partitions of some topics; states: new, warm (:meth:`open`), member (:meth:`join`), closed.
 
-    ``slice_records``: as many records are read at a time while a handler works. Few, where a poll is cheap, since only between polls
-    is it noticed that something is to be saved.
+    ``slice_records``: as many records are read at a time while a handler works: some milliseconds' worth, since only between polls is
+    it noticed that something is to be saved, and each change of threads costs a part of a millisecond.
     """
 
     slice_records: int

@@ -1,9 +1,10 @@
 """Reading ahead: what was read and not yet handed out, cut into batches of the shape that the career asks for (pure).
 
 Reading ahead costs memory (:data:`DEPTH` batches), and buys that the next batch is there when the last one is saved: records are
-taken from the network and unpacked while a handler waits for its database, and while an offset is on its way to its store. What is
-ahead is only ever read; it is dropped without loss whenever the positions are set anew. Several polls fill one batch, unless it is
-asked for before it is full.
+taken from the network and unpacked while a handler waits for its database, and while an offset is on its way to its store. A second
+batch ahead would buy nothing: one thread at a time runs in Python, and what it makes early it has to keep. What is ahead is only
+ever read; it is dropped without loss whenever the positions are set anew. Several polls fill one batch, unless it is asked for
+before it is full.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from leaderq.kafka.chained import Chained
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 
-DEPTH = 2
+DEPTH = 1
 
 Polled = Mapping[Partition, Sequence[Record]]
 
