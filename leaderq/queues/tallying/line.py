@@ -74,7 +74,7 @@ class Line:
 
     def _is_meagre(self, under_way: int) -> bool:
         waiting = self.waiting
-        return bool(waiting) and len(waiting) < _PACE * under_way and waiting[-1].size < _LARGE_BYTES
+        return len(waiting) < _PACE * under_way and waiting[-1].size < _LARGE_BYTES
 
     def take_applied(self) -> list[Batch]:
         """The batches at the head of the flight that were applied; any other answer halts the line."""

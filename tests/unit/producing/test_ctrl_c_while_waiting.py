@@ -93,13 +93,15 @@ def test_ctrl_c_between_the_wakes_of_two_who_wait_costs_neither_its_own(producer
         waiting = [threading.Thread(target=lambda one=one, f=flushed: f.append(one.flush(60)), daemon=True) for _ in "ab"]
         for thread in waiting:
             thread.start()
-        eventually(lambda one=one: len(one._stock._over) == 2)
 
-        def wakes(one: Any = one) -> None:
+        def wakes_both(one: Any = one) -> bool:
             with one._stock.lock:
-                one._stock._over.wake()
+                are_there = len(one._stock._over._signals) == 2  # the sender wakes them too; then they look, and come again
+                if are_there:
+                    one._stock._over.wake()
+                return are_there
 
-        came_so_far = interrupted_at(step, wakes, "journal/batch.py", "journal/waiting.py")
+        came_so_far = interrupted_at(step, lambda wakes=wakes_both: eventually(wakes), "journal/waiting.py")
         sink.now(takes)
         for thread in waiting:
             thread.join(30)
