@@ -7,7 +7,8 @@ Needs a JDK. The first ``--warm-up`` rounds of each table are not counted: it ta
 server have settled (the rates of either side double meanwhile). Rows are thousands of items a second. Curator puts in the background,
 and consumes with one thread (its default) and with 16 (its best); ours is one process with the defaults. Curator's rates of consuming
 fall with the backlog, for it lists all items again and again, so it is given ``--items``, and ours, whose rate must not depend on it, ten
-times as many; both sides put ten times as many.
+times as many; both sides put ten times as many. Within a round the rows come in any order, each after a file of 600 MB was written
+and deleted (see ``queue_sides.Ground.settle``): else one side pays for the memory that the other has used up.
 
 =========  ===========================================================================================================
 put        one znode an item: ``put_many``, and ``put`` in the background, beside Curator's ``put`` in the background
@@ -23,6 +24,7 @@ four       one process that consumes beside four, with and without lock path
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -125,11 +127,12 @@ def jobs(kind: str, ground: Ground, ours: Ours, curator: Curator, items: int, si
     ]
 
 
-def measure(title: str, rounds: int, warm_up: int, work: Sequence[Job]) -> Figures:
-    """All jobs in turn, ``rounds`` times after ``warm_up`` rounds that are not counted."""
-    figures = Figures()
+def measure(title: str, rounds: int, warm_up: int, work: Sequence[Job], settle: Callable[[], None]) -> Figures:
+    """All jobs, in any order, ``rounds`` times after ``warm_up`` rounds that are not counted; before each of them ``settle()``."""
+    figures = Figures({row: items for row, items, _ in work})
     for number in range(1 - warm_up, rounds + 1):
-        for row, items, job in work:
+        for row, items, job in random.sample(work, len(work)):
+            settle()
             took_s = job()
             progress(f"{title}, round {number}/{rounds}: {row} {items / took_s / 1000:.1f} k/s")
             if number > 0:
@@ -195,7 +198,7 @@ def four(
                 return curator.consume(ground.filled(items, 100), items, locks=locks, threads=1, consumers=count)
 
             work += [(f"{count} of ours{mark}", more, together), (f"{count} of Curator's{mark}", items, theirs)]
-    figures = measure("four", rounds, warm_up, work)
+    figures = measure("four", rounds, warm_up, work, ground.settle)
     found = {}
     for mark in ("", ", lock"):
         ratio = figures.per_s(f"4 of ours{mark}") / figures.per_s(f"1 of ours{mark}")
@@ -203,14 +206,16 @@ def four(
     return figures, found
 
 
+HEAP_MB = 4096
+AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", f"-Xms{HEAP_MB}m", "-XX:+AlwaysPreTouch")
+"""All of the JIT, the collector that the JVM chooses itself, writes forced to disk, room for a million znodes, there from the start."""
 KINDS = ("put", "multi", "consume", "lock", "simple", "backlog", "four")
 
 
 def run(arguments: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    # A server as in production: all of the JIT, writes forced to disk, room for a million znodes.
-    server = stack.enter_context(ZooKeeperServer(heap_mb=4096, jvm_options=("-XX:TieredStopAtLevel=4",)))
-    ground = stack.enter_context(closing(Ground(server.address)))
+    server = stack.enter_context(ZooKeeperServer(heap_mb=HEAP_MB, jvm_options=AS_IN_PRODUCTION))
+    ground = stack.enter_context(closing(Ground(server.address, folder)))
     ours = stack.enter_context(closing(Ours(ground)))
     curator = stack.enter_context(closing(Curator(ground, folder / "curator.log")))
     tables: dict[str, Any] = {}
@@ -234,7 +239,7 @@ def run(arguments: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Any]
             for size in arguments.sizes:
                 title = f"{kind}, {size} B"
                 work = jobs(kind, ground, ours, curator, arguments.items, size)
-                figures = measure(title, arguments.rounds, arguments.warm_up, work)
+                figures = measure(title, arguments.rounds, arguments.warm_up, work, ground.settle)
                 keep(title, figures, ratios(figures, size))
     return tables, bars
 

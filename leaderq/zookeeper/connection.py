@@ -16,7 +16,9 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandle
 from kazoo.protocol.serialization import Auth, Connect, Watch
 
 from leaderq.zookeeper.silence import Silence
+from leaderq.zookeeper.wire import Multi
 
 if TYPE_CHECKING:
     from leaderq.zookeeper.client import Client
@@ -33,6 +36,8 @@ log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
 _HEAD = struct.Struct("!iii")  # length, xid, type
 _CHUNK = 1 << 16
+_MAX_PIECES = 512
+"""Pieces of one write; the kernel takes 1024."""
 CEILING_S = 10.0
 """Most time one server gets to accept, however long the session time-out is."""
 FLOOR_S = 0.5
@@ -123,6 +128,19 @@ class Connection(ConnectionHandler):
     def _write(self, msg: bytes | bytearray, timeout: float) -> None:
         super()._write(msg, self._capped(timeout))
 
+    def _write_all(self, pieces: list[bytes], size: int, timeout: float) -> None:
+        """Write these, one after the other; large ones without copying them first."""
+        if size < _CHUNK or isinstance(self._socket, ssl.SSLSocket):
+            self._write(b"".join(pieces), timeout)
+            return
+
+        def await_room() -> None:
+            if not self.handler.select([], [self._socket], [], self._capped(timeout))[1]:
+                raise self.handler.timeout_exception("the server takes nothing more")
+
+        with self._socket_error_handling():
+            write_pieces(self._socket, pieces, await_room)
+
     def _read(self, length: int, timeout: float) -> bytes:
         buffer = self._buffer
         while len(buffer) < length:
@@ -176,7 +194,7 @@ class Connection(ConnectionHandler):
         while client._queue and size < _CHUNK:
             request, reply = client._queue.popleft()
             try:
-                body = request.serialize()
+                pieces = request.pieces if isinstance(request, Multi) else (request.serialize(),)
             except Exception as exc:  # noqa: BLE001 - it must reach whoever asked, and must not end this thread
                 reply.set_exception(exc)
                 continue
@@ -186,11 +204,12 @@ class Connection(ConnectionHandler):
                 xid = self._xid = (self._xid % 2147483647) + 1
             # Before the write: if that fails, the request's outcome is unknown, and whoever asked must hear so.
             client._pending.append((request, reply, xid))
-            frames += (_HEAD.pack(len(body) + 8, xid, request.type), body)
-            size += len(body)
+            length = sum(map(len, pieces))
+            frames += (_HEAD.pack(length + 8, xid, request.type), *pieces)
+            size += length
         if frames:
             self._silence.sent(monotonic())
-            self._write(b"".join(frames), connect_timeout)
+            self._write_all(frames, size, connect_timeout)
         if client._queue:
             client.wake()
 
@@ -236,6 +255,21 @@ class Connection(ConnectionHandler):
         with self._releasing:
             if not self.connection_closed.is_set():
                 self.close()
+
+
+def write_pieces(sock: socket.socket, pieces: Iterable[bytes], await_room: Callable[[], None]) -> None:
+    """Write these, one after the other, to a socket that does not block and may take any part of them at a time."""
+    left: deque[bytes | memoryview] = deque(pieces)
+    while left:
+        await_room()
+        try:
+            sent = sock.sendmsg(list(islice(left, _MAX_PIECES)))
+        except (BlockingIOError, InterruptedError):  # there was room, and now there is none
+            continue
+        while left and sent >= len(left[0]):
+            sent -= len(left.popleft())
+        if sent:
+            left[0] = memoryview(left[0])[sent:]
 
 
 def shut(sock: Any) -> None:

@@ -25,6 +25,8 @@ MAX_REQUEST_BYTES = 0xFFFFF
 HEADER_BYTES = 8
 """xid and type, which count towards the limit."""
 
+_LARGE_BYTES = 16384
+"""From so many on, copying data costs more than sending it by itself."""
 _INT = struct.Struct("!i")
 _MULTI_HEADER = struct.Struct("!iBi")
 _MULTI_END = _MULTI_HEADER.pack(-1, 1, -1)
@@ -57,6 +59,21 @@ class Failed:
         return self.code in (0, -2)
 
 
+def _pieces(parts: list[bytes]) -> list[bytes]:
+    """These, with all that is small joined to its neighbours."""
+    pieces: list[bytes] = []
+    begin = 0
+    for at, part in enumerate(parts):
+        if len(part) >= _LARGE_BYTES and type(part) is bytes:  # anything else might be changed before it is sent
+            if at > begin:
+                pieces.append(b"".join(parts[begin:at]))
+            pieces.append(part)
+            begin = at + 1
+    if begin < len(parts):
+        pieces.append(b"".join(parts[begin:]))
+    return pieces
+
+
 def _string(text: str) -> bytes:
     raw = text.encode()
     return _INT.pack(len(raw)) + raw
@@ -73,7 +90,7 @@ class Multi:
     """All of these operations or none."""
 
     type = 14
-    __slots__ = ("_body", "count")
+    __slots__ = ("count", "pieces", "size")
 
     def __init__(self, operations: Sequence[Operation], server_path: Callable[[str, bool], str], acl: Sequence[ACL]) -> None:
         self.count = len(operations)
@@ -83,13 +100,15 @@ class Multi:
         for op in operations:
             parts += _operation(op, server_path, packed_acl, heads)
         parts.append(_MULTI_END)
-        self._body = b"".join(parts)
+        self.pieces = _pieces(parts)
+        """What goes out, one after the other: large data stands for itself, and is not copied before the socket copies it."""
+        self.size = sum(map(len, self.pieces))
 
     def __repr__(self) -> str:
-        return f"Multi({self.count} operations, {len(self._body)} bytes)"
+        return f"Multi({self.count} operations, {self.size} bytes)"
 
     def serialize(self) -> bytes:
-        return self._body
+        return b"".join(self.pieces)
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> list[Any]:

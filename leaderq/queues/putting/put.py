@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from leaderq.errors import LeaderqError
 from leaderq.queues.tallying.group import Group
+from leaderq.queues.wire import payload
 from leaderq.zookeeper import Create, Operation
 
 _OP_BYTES = 96
@@ -29,12 +30,12 @@ class Put(Group):
     to an item, its operation is made only when it is sent, and a lone value stands for itself.
     """
 
-    __slots__ = ("data", "is_multi", "over", "path", "value", "waiter")
+    __slots__ = ("content", "is_multi", "over", "path", "value", "waiter")
 
     def __init__(
         self,
         path: str,
-        data: bytes,
+        content: bytes | tuple[bytes, ...],
         extra_bytes: int,
         over: Callable[[Put, list[Any] | None, LeaderqError | None], None],
         value: Any,
@@ -42,10 +43,13 @@ class Put(Group):
         is_multi: bool = False,
         waiter: Waiter | None = None,
     ) -> None:
-        super().__init__((), _OP_BYTES + len(path) * (1 if path.isascii() else 4) + len(data) + extra_bytes)
+        """``content``: the znode's data; or the bytes of several items, which are copied into a frame only when they are sent (made
+        at once it would have left the processor's cache by then, and there would be two of all that waits)."""
+        content_bytes = len(content) if isinstance(content, bytes) else payload.framed_bytes(content)
+        super().__init__((), _OP_BYTES + len(path) * (1 if path.isascii() else 4) + content_bytes + extra_bytes)
         self.count = 1
         self.path = path
-        self.data = data
+        self.content = content
         self.over = over
         self.value = value
         self.is_multi = is_multi
@@ -58,7 +62,8 @@ class Put(Group):
 
     @property
     def operations(self) -> Sequence[Operation]:
-        return (Create(self.path, self.data, False, True),)
+        content = self.content
+        return (Create(self.path, content if isinstance(content, bytes) else payload.encode(content), False, True),)
 
     def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
         self.over(self, results, error)

@@ -49,6 +49,10 @@ T = TypeVar("T")
 
 _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
+_MULTI_BYTES = 768 * 1024
+_WINDOW = 16
+"""Multis under way. While the server forces some to its disk it must have others at hand, or it stands still between an answer and the
+next request; of large znodes (100 KB) eight multis of half a megabyte are too few for that."""
 _START_S = 15.0
 _CLOSE_S = 2.0
 _ANSWER_S = 1.0
@@ -91,7 +95,7 @@ class Putter(Generic[T]):
         self._compress = compress
         self._linger_s = linger_s
         self._name = name or places.path.rpartition("/")[2]
-        self.tally = Tally(session, join(places.tallies, f"put-{uuid4().hex}"))
+        self.tally = Tally(session, join(places.tallies, f"put-{uuid4().hex}"), max_bytes=_MULTI_BYTES, window=_WINDOW)
         """What all writes of this producer go through."""
         self._parent = validated_path(places.path).rstrip("/") + "/"
         self._extra_bytes = len(session.chroot.encode())
@@ -282,13 +286,23 @@ class Putter(Generic[T]):
             return None
 
     def _made(self, values: Sequence[T], prefix: str, waiter: Waiter | None, *, is_multi: bool) -> Put:
-        data = payload.encode(map(self._serialize, values), compress=self._compress)
+        content: bytes | tuple[bytes, ...]
+        if is_multi and not self._compress:
+            content = self._contents(values)
+        else:
+            content = payload.encode(map(self._serialize, values), compress=self._compress)
         value = values if is_multi else values[0]
-        put = Put(self._path(prefix), data, self._extra_bytes, self._over, value, is_multi=is_multi, waiter=waiter)
+        put = Put(self._path(prefix), content, self._extra_bytes, self._over, value, is_multi=is_multi, waiter=waiter)
         if put.size > self._limit:
             what = f"a znode of {len(values)} items" if is_multi else "an item"
             raise TooLarge(what, size=put.size, limit=self._limit, path=self._places.path)
         return put
+
+    def _contents(self, values: Sequence[Any]) -> tuple[bytes, ...]:
+        """The bytes of each, which nobody can change before they are sent."""
+        if self._serialize is _bytes_as_they_are and set(map(type, values)) == {bytes}:
+            return tuple(values)
+        return tuple(map(_unchanging, map(self._serialize, values)))
 
     def _path(self, prefix: str) -> str:
         """One string for all puts under one prefix."""
@@ -368,6 +382,12 @@ class Putter(Generic[T]):
 
 def _bytes_as_they_are(value: Any) -> bytes:
     return value if type(value) is bytes else BYTES.serialize(value)  # the question alone would take as long as all the rest
+
+
+def _unchanging(data: Any) -> bytes:
+    return (
+        data if type(data) is bytes else bytes(memoryview(data))
+    )  # a serializer of the user's may give a buffer that it goes on using
 
 
 def _tell(listener: PutListener, put: Put, error: LeaderqError | None) -> None:

@@ -59,12 +59,17 @@ def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool =
         return compressed(data) if compress else data
     lengths = set(map(len, items))
     if len(lengths) == 1:  # values of one length: all heads are the same
-        head = _ITEM.pack(_ITEM_CODE, lengths.pop())
-        body = head + head.join(items)
+        parts = [_ITEM.pack(_ITEM_CODE, lengths.pop())] * (2 * len(items))
+        parts[1::2] = items
     else:
-        body = b"".join([part for item in items for part in (_ITEM.pack(_ITEM_CODE, len(item)), item)])
-    data = b"".join((_VERSION_BYTES, body, _END, b"" if note is None else note.packed()))
+        parts = [part for item in items for part in (_ITEM.pack(_ITEM_CODE, len(item)), item)]
+    data = b"".join((_VERSION_BYTES, *parts, _END, b"" if note is None else note.packed()))  # one copy: it may be large
     return compressed(data) if compress else data
+
+
+def framed_bytes(items: Sequence[bytes]) -> int:
+    """Bytes of what :func:`encode` makes of these, without a note."""
+    return FRAME_BYTES + ITEM_BYTES * len(items) + sum(map(len, items))
 
 
 def decode(data: bytes) -> Payload:

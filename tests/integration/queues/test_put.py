@@ -18,6 +18,7 @@ from producing import MULTI, PATH, at_every_point, numbered, opcode, stored
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
 from leaderq.queues import BYTES, JSON, TEXT, DistributedIdQueue, DistributedQueue, PutListener
 from leaderq.queues.putting.backlog import Backlog
+from leaderq.queues.wire.payload import decode
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, SessionState, end_session
 
@@ -155,6 +156,41 @@ def test_what_cannot_be_used_is_refused_all_at_once(straight: Session) -> None:
         DistributedIdQueue(straight, "/a|b")
     with pytest.raises(ConfigurationError, match="absolute"):
         DistributedQueue(straight, "q")
+
+
+def test_large_znodes_that_wait_for_others_are_stored_whole_and_in_order(straight: Session) -> None:
+    with DistributedQueue(straight, PATH, put_in_background=True, final_flush_s=60.0) as queue:
+        for number in range(60):  # more than may be under way
+            assert queue.put_multi([b"%d-%d " % (number, at) * 2000 for at in range(10)])
+    names = sorted(straight.children(PATH))
+    data = [straight.get(f"{PATH}/{name}")[0] for name in names]
+    assert [decode(one).items for one in data] == [
+        [b"%d-%d " % (number, at) * 2000 for at in range(10)] for number in range(60)
+    ]
+
+
+class Reusing:
+    """A serializer that gives the same buffer each time."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(4)
+
+    def serialize(self, value: int) -> Any:
+        self._buffer[:] = b"%04d" % value
+        return self._buffer
+
+    def deserialize(self, data: bytes) -> int:
+        return int(data)
+
+
+def test_what_a_serializer_gave_may_change_after_the_put(straight: Session) -> None:
+    with DistributedQueue(straight, PATH, serializer=Reusing(), put_in_background=True, final_flush_s=60.0) as queue:
+        for number in range(0, 3000, 3):
+            assert queue.put(number)
+            assert queue.put_multi([number + 1, number + 2])
+    names = sorted(straight.children(PATH))
+    items = [item for name in names for item in decode(straight.get(f"{PATH}/{name}")[0]).items]
+    assert items == [b"%04d" % number for number in range(3000)]
 
 
 # -- failures reach whom they concern ---------------------------------------------------------------------------------------

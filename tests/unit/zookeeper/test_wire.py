@@ -47,6 +47,26 @@ def test_an_operation_of_a_multi_is_packed_as_the_server_reads_it(operation: Cre
     assert Multi([operation], server_path, OPEN_ACL_UNSAFE).serialize() == body + END
 
 
+def test_large_data_is_a_piece_of_its_own_and_all_else_is_joined() -> None:
+    large = [bytes([at]) * 20_000 for at in range(2)]
+    operations = [Create("/a", b"1"), Create("/b", large[0]), Create("/c", b"2"), Create("/d", b"3"), Create("/e", large[1])]
+    request = Multi(operations, server_path, OPEN_ACL_UNSAFE)
+    assert [piece for piece in request.pieces if len(piece) >= 20_000] == large
+    assert [request.pieces[at] is one for at, one in ((1, large[0]), (3, large[1]))] == [True, True]  # not a copy
+    assert len(request.pieces) == 5
+    assert request.size == len(request.serialize())
+    one_by_one = [Multi([operation], server_path, OPEN_ACL_UNSAFE).serialize()[: -len(END)] for operation in operations]
+    assert request.serialize() == b"".join(one_by_one) + END
+
+
+def test_large_data_that_could_change_before_it_is_sent_is_copied() -> None:
+    data = bytearray(20_000)
+    request = Multi([Create("/a", data)], server_path, OPEN_ACL_UNSAFE)  # type: ignore[arg-type]
+    before = request.serialize()
+    data[:] = b"x" * 20_000
+    assert request.serialize() == before
+
+
 def test_the_results_of_a_multi_stand_in_the_order_of_its_operations() -> None:
     reply = header(1) + text("/root/a") + header(5) + STAT_BYTES + header(2) + header(13) + END
     assert Multi.deserialize(reply, 0) == ["/root/a", Stat(*STAT_FIELDS), None, None]
