@@ -57,6 +57,7 @@ class ConfluentProducer:
         self._began_s: float | None = None
         self._failed: list[tuple[str, Any]] = []
         self._offsets_sent = self._commit_asked = False
+        self._on_delivery: Any = None  # one object for all messages of a transaction
 
     def open(self) -> None:
         """Connect, without fencing anybody."""
@@ -86,7 +87,7 @@ class ConfluentProducer:
 
     def begin(self) -> None:
         """Begin a transaction."""
-        self._failed = []
+        self._failed, self._on_delivery = [], self._delivered
         self._offsets_sent = self._commit_asked = False
         self._call("beginning a transaction", self._producer.begin_transaction)
         self._began_s = now_s()
@@ -97,15 +98,20 @@ class ConfluentProducer:
         deadline = None
         while True:
             try:
-                self._producer.produce(
-                    topic,
-                    value,
-                    key,
-                    -1 if partition is None else partition,
-                    on_delivery=self._delivered,
-                    timestamp=timestamp_ms or 0,
-                    headers=list(headers) if headers else None,
-                )
+                if (
+                    partition is None and timestamp_ms is None and not headers
+                ):  # the usual message, at two thirds of the cost
+                    self._producer.produce(topic, value, key, -1, self._on_delivery)
+                else:
+                    self._producer.produce(
+                        topic,
+                        value,
+                        key,
+                        -1 if partition is None else partition,
+                        self._on_delivery,
+                        timestamp=timestamp_ms or 0,
+                        headers=list(headers) if headers else None,
+                    )
                 return
             except BufferError as exc:  # its buffer is full: wait until some of it is delivered
                 deadline = deadline or now_s() + self._settings.request_timeout_s
@@ -170,7 +176,7 @@ class ConfluentProducer:
     def close(self) -> None:
         """Free everything, within about a second."""
         clients = [self._client]
-        self._client = None
+        self._client = self._on_delivery = None
         if clients[0] is None:
             return
         # librdkafka's own clean-up happens when the object goes, and may wait for a broker.

@@ -53,7 +53,7 @@ class Backlog:
         with self._lock:
             self.items -= items
             self._bytes -= size
-            if self._waiters:
+            if self._waiters and self._has_ample_room:
                 self._changed.notify_all()
 
     def wait_empty(self, timeout_s: float) -> bool:
@@ -70,6 +70,11 @@ class Backlog:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
+
+    @property
+    def _has_ample_room(self) -> bool:
+        """Whether an eighth is free: woken for each znode, those who wait would take the processor from those who send."""
+        return 8 * self.items <= 7 * self._max_items and 8 * self._bytes <= 7 * self._max_bytes
 
     def _may_enter(self, items: int, size: int) -> bool:
         return (

@@ -70,6 +70,19 @@ def test_whoever_waits_to_enter_a_backlog_is_woken_by_room_and_by_its_end():
         backlog.enter(1, 1)
 
 
+@pytest.mark.parametrize("bounds", [{"max_items": 80}, {"max_bytes": 800}])
+def test_whoever_waits_to_enter_a_backlog_is_woken_once_an_eighth_is_free(bounds: dict[str, int]):
+    backlog = Backlog(**bounds)
+    for _ in range(80):
+        assert backlog.enter(1, 10)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(backlog.enter, 1, 10)
+        eventually(lambda: backlog._waiters == 1)
+        for _ in range(10):
+            backlog.leave(1, 10)
+        assert waiting.result(60)
+
+
 @pytest.mark.parametrize("number, warns", [(0, False), (WARN_FROM - 1, False), (WARN_FROM, True), (-5, True)])
 def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, warns: bool):
     sequences = Sequences("/q")
