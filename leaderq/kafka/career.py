@@ -136,10 +136,8 @@ class KafkaLeaderCareer(LeaderCareer):
         Returns at once; that it cannot be sent is found out when the batch is saved. Raises
         :class:`~leaderq.errors.KafkaFenced` if a newer leader is there already.
         """
-        assembly = (
-            self._assembly or self._running()
-        )  # without a look at its thread: this runs for each message, and saving looks
-        store = assembly.store
+        # Without a look at its thread: this runs for each message, and saving looks.
+        store = (self._assembly or self._running()).store
         if not isinstance(store, TransactionOffsets):
             raise ConfigurationError(
                 f"produce() belongs to offsets='transaction'; {type(self).__qualname__} has {self.offsets!r}"

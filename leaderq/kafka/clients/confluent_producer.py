@@ -96,11 +96,10 @@ class ConfluentProducer:
         """Put a message into the transaction."""
         topic, value, key, headers, partition, timestamp_ms = message
         deadline = None
+        is_plain = partition is None and timestamp_ms is None and not headers
         while True:
             try:
-                if (
-                    partition is None and timestamp_ms is None and not headers
-                ):  # the usual message, at two thirds of the cost
+                if is_plain:  # the usual message, at two thirds of the cost
                     self._producer.produce(topic, value, key, -1, self._on_delivery)
                 else:
                     self._producer.produce(

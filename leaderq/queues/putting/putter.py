@@ -37,7 +37,7 @@ from leaderq.queues.putting.put import KEPT_FAILURES, Many, One, Put, Waiter
 from leaderq.queues.putting.sequences import Sequences
 from leaderq.queues.putting.telling import PutListener, Teller
 from leaderq.queues.putting.ways import Straight, Way
-from leaderq.queues.serializers import BYTES, QueueSerializer
+from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are, unchanging
 from leaderq.queues.tallying import Tally
 from leaderq.queues.tallying.sweeping import sweep
 from leaderq.queues.wire import payload
@@ -89,7 +89,7 @@ class Putter(Generic[T]):
         self.put_in_background = put_in_background
         self._session = session
         self._places = places
-        self._serialize = _bytes_as_they_are if serializer is BYTES else serializer.serialize
+        self._serialize = bytes_as_they_are if serializer is BYTES else serializer.serialize
         self._max_items = max_items
         self._final_flush_s = final_flush_s
         self._compress = compress
@@ -300,9 +300,9 @@ class Putter(Generic[T]):
 
     def _contents(self, values: Sequence[Any]) -> tuple[bytes, ...]:
         """The bytes of each, which nobody can change before they are sent."""
-        if self._serialize is _bytes_as_they_are and set(map(type, values)) == {bytes}:
+        if self._serialize is bytes_as_they_are and set(map(type, values)) == {bytes}:
             return tuple(values)
-        return tuple(map(_unchanging, map(self._serialize, values)))
+        return tuple(map(unchanging, map(self._serialize, values)))
 
     def _path(self, prefix: str) -> str:
         """One string for all puts under one prefix."""
@@ -378,16 +378,6 @@ class Putter(Generic[T]):
             stored, self._since = self._since, 0
         if failed:
             raise PutsFailed(stored=stored, failed=failed, failures=failures)
-
-
-def _bytes_as_they_are(value: Any) -> bytes:
-    return value if type(value) is bytes else BYTES.serialize(value)  # the question alone would take as long as all the rest
-
-
-def _unchanging(data: Any) -> bytes:
-    return (
-        data if type(data) is bytes else bytes(memoryview(data))
-    )  # a serializer of the user's may give a buffer that it goes on using
 
 
 def _tell(listener: PutListener, put: Put, error: LeaderqError | None) -> None:
