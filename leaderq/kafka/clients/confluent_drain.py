@@ -14,8 +14,12 @@ Facts of librdkafka 2.x that this file leans on (each has a test in the drain co
   a commit) tell.
 * A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits go through a thread of their
   own, in order; :meth:`ConfluentDrain.close` waits neither for it nor for librdkafka.
-* Prefetched records are thrown away by ``pause``, ``resume`` and ``seek``. So :meth:`ConfluentDrain.attend` does not pause: it takes
-  one record at a time into a stash, from which the next ``poll`` begins, and pauses only after 100 of them without a poll.
+* ``pause`` and ``resume`` race with the client's own threads, which then drop either of them or the offset of an ``assign`` before
+  them: a partition stands still for ever, without an error (librdkafka issues 2190 and 5591; met in one of 300 rounds under load).
+  So neither is ever called. What is not to be read is **not assigned**, and reading begins by assigning with offsets: an ``assign``
+  is carried out by one thread, in order. A member stays a member without it.
+* Prefetched records are thrown away by each ``assign``. So :meth:`ConfluentDrain.attend` leaves it as it is: it takes one record at
+  a time into a stash, from which the next ``poll`` begins, and stops reading only after 100 of them without a poll.
 * A position stays before the transaction markers at the end of a partition, until the news that its end was reached
   (``enable.partition.eof``) carries the offset behind them.
 * Static members send no LeaveGroup when closed; ``unsubscribe`` would send one, and is never called.
@@ -42,7 +46,7 @@ from leaderq.kafka.record import Partition, Record
 
 log = logging.getLogger(__name__)
 
-_LATEST, _EARLIEST, _STORED = -1, -2, -1000  # of the protocol, and of librdkafka
+_LATEST, _EARLIEST = -1, -2  # of the protocol
 _STEP_S = 0.1
 _STASH = 100
 _CLOSE_S = 1.0
@@ -69,7 +73,7 @@ class ConfluentDrain:
         self._next: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
         self._stash: list[Any] = []
-        self._is_paused = False
+        self._is_reading = False
         self._fenced: KafkaFenced | None = None
 
     # ---- connecting ---------------------------------------------------------------------------------------------------------
@@ -148,16 +152,15 @@ class ConfluentDrain:
 
     def _on_revoke(self, consumer: Any, _revoked: list[Any]) -> None:
         self._held, self._stash, self._next, self._ends = frozenset(), [], {}, {}
+        self._is_reading = False
         consumer.unassign()
 
     def _hold(self, consumer: Any, partitions: frozenset[Partition]) -> None:
         """Take these; nothing is read from them until their positions are set."""
         self._joins += 1
         self._held, self._stash, self._next, self._ends = partitions, [], {}, {}
-        named = self._named(dict.fromkeys(partitions, 0))
-        consumer.assign(named)
-        consumer.pause(named)
-        self._is_paused = True
+        self._is_reading = False
+        consumer.assign([])
 
     @property
     def joins(self) -> int:
@@ -190,8 +193,8 @@ class ConfluentDrain:
 
     def _serve(self, wait_s: float) -> None:
         """Let the client call back; a record that comes by is kept for the next poll."""
-        if len(self._stash) >= _STASH and not self._is_paused:
-            self._pause(True)
+        if len(self._stash) >= _STASH and self._is_reading:
+            self._read({})
         came = self._consume(1, wait_s)
         self._stash += came  # not in one line with the call: that may have emptied the stash
 
@@ -216,8 +219,8 @@ class ConfluentDrain:
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
         """Wait for records."""
         self._known.keep_known()
-        if self._is_paused and self._next:
-            self._pause(False)
+        if self._next and not self._is_reading:
+            self._read(self._next | {Partition(row.topic(), row.partition()): row.offset() + 1 for row in self._stash})
         found = self._taken(timeout_s, max_records)
         polled = by_partition(found, self._settings.topics) if found and self._next else {}
         for where, rows in polled.items():
@@ -277,18 +280,13 @@ class ConfluentDrain:
             raise KafkaAway(f"partitions {', '.join(map(str, sorted(lost)))} are not held any more")
         self._next.update(offsets)
         self._stash, self._ends = [], {}
-        named = self._named({where: self._next.get(where, _STORED) for where in self._held})
-        with self._speaking("setting positions"):
-            # Per partition, seek() waits for the fetcher and fails while it starts; this does neither.
-            self._consumer.assign(named)
-            self._consumer.resume(named)
-        self._is_paused = False
+        self._read(self._next)
 
-    def _pause(self, wanted: bool) -> None:
-        named = self._named(dict.fromkeys(self._held, 0))
-        with self._speaking("pausing"):
-            (self._consumer.pause if wanted else self._consumer.resume)(named)
-        self._is_paused = wanted
+    def _read(self, offsets: Offsets) -> None:
+        """Let the client read these partitions from these offsets, and no others; not ``seek``, which waits for its fetcher."""
+        with self._speaking("setting positions"):
+            self._consumer.assign(self._named(offsets))
+        self._is_reading = bool(offsets)
 
     def positions(self) -> dict[Partition, int]:
         """The offset to be read next."""

@@ -266,6 +266,18 @@ class DrainContract:
         assert set(found) == {one}
         assert drain.poll(0.5, 100) == {}
 
+    def test_partitions_taken_again_and_again_are_all_read_each_time(self, make_drain: Make, feed: Feed) -> None:
+        feed(0, 400)
+        drain = make_drain(membership=False)
+        for round_ in range(60):
+            self.join(drain)
+            seen: set[Partition] = set()
+            eventually(
+                lambda seen=seen: (seen.update(drain.poll(0.2, 400)), seen == drain.assigned())[1],
+                timeout_s=30,
+                message=f"every partition is read in round {round_}",
+            )
+
     def test_joining_again_sets_no_position_by_itself_twice(self, make_drain: Make, feed: Feed) -> None:
         feed(0, 40)
         drain = self.join(make_drain())
