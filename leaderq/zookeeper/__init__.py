@@ -9,7 +9,7 @@ from leaderq.zookeeper.adopted import AnyClient, as_session
 from leaderq.zookeeper.batches import MultiBatcher
 from leaderq.zookeeper.connecting import connect
 from leaderq.zookeeper.ending import SessionEnder, end_session
-from leaderq.zookeeper.operations import Check, Create, Delete, GetChildren, GetData, Operation, Read, SetData
+from leaderq.zookeeper.operations import Check, Create, Delete, GetChildren, GetData, LateData, Operation, Read, SetData
 from leaderq.zookeeper.security import Security
 from leaderq.zookeeper.session import Session
 from leaderq.zookeeper.stat import Stat
@@ -24,6 +24,7 @@ __all__ = [
     "Delete",
     "GetChildren",
     "GetData",
+    "LateData",
     "MultiBatcher",
     "Operation",
     "Read",

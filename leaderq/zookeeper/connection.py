@@ -16,9 +16,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +24,10 @@ from kazoo.exceptions import ConnectionDropped
 from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import Auth, Connect, Watch
 
+from leaderq.zookeeper.operations import LateData
+from leaderq.zookeeper.outgoing import Outgoing, write_pieces
 from leaderq.zookeeper.silence import Silence
-from leaderq.zookeeper.wire import Multi
+from leaderq.zookeeper.wire import joined, pieces_of
 
 if TYPE_CHECKING:
     from leaderq.zookeeper.client import Client
@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
 _HEAD = struct.Struct("!iii")  # length, xid, type
 _CHUNK = 1 << 16
-_MAX_PIECES = 512
-"""Pieces of one write; the kernel takes 1024."""
 CEILING_S = 10.0
 """Most time one server gets to accept, however long the session time-out is."""
 FLOOR_S = 0.5
@@ -73,6 +71,7 @@ class Connection(ConnectionHandler):
         self._silence = Silence(self.timeout_s, monotonic())
         self._connecting = True
         self._buffer = bytearray()
+        self._outgoing = Outgoing()
         self.is_session_closed = False
         self._abandoned = threading.Event()
         self._releasing = threading.Lock()
@@ -99,6 +98,7 @@ class Connection(ConnectionHandler):
         self.attempts += 1
         self._connecting = True
         self._buffer.clear()
+        self._outgoing = Outgoing()  # what failed in a write may still hold a view of the old one
         # A request never waits for a connection (Client refuses it), so a byte left from the last one wakes nobody.
         self._drain_wakeups()
         limits: tuple[float, float] = super()._connect(host, hostip, port)
@@ -128,10 +128,10 @@ class Connection(ConnectionHandler):
     def _write(self, msg: bytes | bytearray, timeout: float) -> None:
         super()._write(msg, self._capped(timeout))
 
-    def _write_all(self, pieces: list[bytes], size: int, timeout: float) -> None:
+    def _write_all(self, pieces: list[bytes | LateData], size: int, timeout: float) -> None:
         """Write these, one after the other; large ones without copying them first."""
         if size < _CHUNK or isinstance(self._socket, ssl.SSLSocket):
-            self._write(b"".join(pieces), timeout)
+            self._write(joined(pieces), timeout)
             return
 
         def await_room() -> None:
@@ -139,7 +139,7 @@ class Connection(ConnectionHandler):
                 raise self.handler.timeout_exception("the server takes nothing more")
 
         with self._socket_error_handling():
-            write_pieces(self._socket, pieces, await_room)
+            write_pieces(self._socket, self._outgoing.gathered(pieces), await_room)
 
     def _read(self, length: int, timeout: float) -> bytes:
         buffer = self._buffer
@@ -189,12 +189,12 @@ class Connection(ConnectionHandler):
         self._drain_wakeups()
         self._drop_if_silent()
         client = self.client
-        frames: list[bytes] = []
+        frames: list[bytes | LateData] = []
         size = 0
         while client._queue and size < _CHUNK:
             request, reply = client._queue.popleft()
             try:
-                pieces = request.pieces if isinstance(request, Multi) else (request.serialize(),)
+                pieces = pieces_of(request)
             except Exception as exc:  # noqa: BLE001 - it must reach whoever asked, and must not end this thread
                 reply.set_exception(exc)
                 continue
@@ -255,21 +255,6 @@ class Connection(ConnectionHandler):
         with self._releasing:
             if not self.connection_closed.is_set():
                 self.close()
-
-
-def write_pieces(sock: socket.socket, pieces: Iterable[bytes], await_room: Callable[[], None]) -> None:
-    """Write these, one after the other, to a socket that does not block and may take any part of them at a time."""
-    left: deque[bytes | memoryview] = deque(pieces)
-    while left:
-        await_room()
-        try:
-            sent = sock.sendmsg(list(islice(left, _MAX_PIECES)))
-        except (BlockingIOError, InterruptedError):  # there was room, and now there is none
-            continue
-        while left and sent >= len(left[0]):
-            sent -= len(left.popleft())
-        if sent:
-            left[0] = memoryview(left[0])[sent:]
 
 
 def shut(sock: Any) -> None:

@@ -5,9 +5,29 @@ An operation is a value: it may be built anywhere, kept, compared, and sent more
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 ANY_VERSION = -1
+
+
+class LateData(ABC):
+    """What a znode is to hold, put together from its parts only when it is sent: what is large and made early has left the processor's
+    cache by then, and is there twice while it waits. It must be the same each time, on any thread."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many bytes it will be."""
+
+    @abstractmethod
+    def parts(self) -> Sequence[bytes]:
+        """The bytes, one part after the other."""
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.parts())
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +35,7 @@ class Create:
     """Create a znode. With ``sequential`` the server appends ten digits to ``path``. Result in a multi: the path made."""
 
     path: str
-    data: bytes = b""
+    data: bytes | LateData = b""
     ephemeral: bool = False
     sequential: bool = False
 

@@ -31,7 +31,7 @@ from leaderq.zookeeper.paths import parent_of, validated_path
 from leaderq.zookeeper.stat import Stat
 from leaderq.zookeeper.translation import error_of, translated
 from leaderq.zookeeper.watching import OneShot, Watch
-from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Failed, Multi, MultiRead, ReadNamed, Request
+from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Failed, Multi, MultiRead, ReadNamed, Request, size_of
 
 T = TypeVar("T")
 ReadResult = tuple[bytes, Stat] | list[str] | LeaderqError
@@ -227,7 +227,7 @@ class Requests(ABC):
 
     def _send_sized(self, request: Any, hint: int, convert: Callable[[Any], T], path: str | None) -> Future[T]:
         if hint + 4096 > self.max_request_bytes:  # only then is the exact size worth its price
-            size = (request.size if isinstance(request, Multi) else len(request.serialize())) + HEADER_BYTES
+            size = size_of(request) + HEADER_BYTES
             if size > self.max_request_bytes:
                 what = f"a {type(request).__name__.lower()} request" + ("" if path is None else f" on {path}")
                 return failed_future(TooLarge(what, size=size, limit=self.max_request_bytes, path=path))

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from kazoo.security import ACL
 
-from leaderq.zookeeper.operations import Check, Create, Delete, GetChildren, GetData, Operation, Read, SetData
+from leaderq.zookeeper.operations import Check, Create, Delete, GetChildren, GetData, LateData, Operation, Read, SetData
 from leaderq.zookeeper.stat import Stat
 
 MAX_REQUEST_BYTES = 0xFFFFF
@@ -25,7 +25,7 @@ MAX_REQUEST_BYTES = 0xFFFFF
 HEADER_BYTES = 8
 """xid and type, which count towards the limit."""
 
-_LARGE_BYTES = 16384
+LARGE_BYTES = 16384
 """From so many on, copying data costs more than sending it by itself."""
 _INT = struct.Struct("!i")
 _MULTI_HEADER = struct.Struct("!iBi")
@@ -59,19 +59,36 @@ class Failed:
         return self.code in (0, -2)
 
 
-def _pieces(parts: list[bytes]) -> list[bytes]:
+def pieces_of(request: Any) -> Sequence[bytes | LateData]:
+    """The body of a request, ours or kazoo's, as it goes out: one piece after the other."""
+    return request.pieces if isinstance(request, Multi) else (request.serialize(),)
+
+
+def size_of(request: Any) -> int:
+    """Bytes of a request's body; does not put late data together."""
+    return request.size if isinstance(request, Multi) else len(request.serialize())
+
+
+def _pieces(parts: list[bytes | LateData]) -> list[bytes | LateData]:
     """These, with all that is small joined to its neighbours."""
-    pieces: list[bytes] = []
+    pieces: list[bytes | LateData] = []
     begin = 0
     for at, part in enumerate(parts):
-        if len(part) >= _LARGE_BYTES and type(part) is bytes:  # anything else might be changed before it is sent
+        if len(part) >= LARGE_BYTES and isinstance(
+            part, bytes | LateData
+        ):  # any other buffer might be changed before it is sent
             if at > begin:
-                pieces.append(b"".join(parts[begin:at]))
+                pieces.append(joined(parts[begin:at]))
             pieces.append(part)
             begin = at + 1
     if begin < len(parts):
-        pieces.append(b"".join(parts[begin:]))
+        pieces.append(joined(parts[begin:]))
     return pieces
+
+
+def joined(parts: Sequence[bytes | LateData]) -> bytes:
+    """One after the other."""
+    return b"".join([bytes(part) if isinstance(part, LateData) else part for part in parts])
 
 
 def _string(text: str) -> bytes:
@@ -96,19 +113,19 @@ class Multi:
         self.count = len(operations)
         packed_acl = _packed_acl(acl)
         heads: dict[str, bytes] = {}
-        parts: list[bytes] = []
+        parts: list[bytes | LateData] = []
         for op in operations:
             parts += _operation(op, server_path, packed_acl, heads)
         parts.append(_MULTI_END)
         self.pieces = _pieces(parts)
-        """What goes out, one after the other: large data stands for itself, and is not copied before the socket copies it."""
+        """What goes out, one after the other: large data stands for itself, and is copied, or put together, only when it is sent."""
         self.size = sum(map(len, self.pieces))
 
     def __repr__(self) -> str:
         return f"Multi({self.count} operations, {self.size} bytes)"
 
     def serialize(self) -> bytes:
-        return b"".join(self.pieces)
+        return joined(self.pieces)
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> list[Any]:
@@ -208,7 +225,7 @@ class RemoveWatches:
 
 def _operation(
     op: Operation, server_path: Callable[[str, bool], str], acl: bytes, heads: dict[str, bytes]
-) -> tuple[bytes, ...]:
+) -> tuple[bytes | LateData, ...]:
     """The parts of one operation; ``heads`` are those of sequential creates, of which many in one multi begin the same."""
     if isinstance(op, Create):
         flags = (1 if op.ephemeral else 0) | (2 if op.sequential else 0)

@@ -9,7 +9,7 @@ from leaderq.errors import QueueClosed
 
 MAX_ITEMS = 8192
 """Znodes that may be on their way at a time; beyond them a put waits."""
-MAX_BYTES = 32 << 20
+MAX_BYTES = 48 << 20
 """Bytes of data that may be on their way at a time."""
 
 

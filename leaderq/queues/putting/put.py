@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from leaderq.errors import LeaderqError
 from leaderq.queues.tallying.group import Group
-from leaderq.queues.wire import payload
-from leaderq.zookeeper import Create, Operation
+from leaderq.zookeeper import Create, LateData, Operation
 
 _OP_BYTES = 96
 KEPT_FAILURES = 100
@@ -35,7 +34,7 @@ class Put(Group):
     def __init__(
         self,
         path: str,
-        content: bytes | tuple[bytes, ...],
+        content: bytes | LateData,
         extra_bytes: int,
         over: Callable[[Put, list[Any] | None, LeaderqError | None], None],
         value: Any,
@@ -43,10 +42,7 @@ class Put(Group):
         is_multi: bool = False,
         waiter: Waiter | None = None,
     ) -> None:
-        """``content``: the znode's data; or the bytes of several items, which are copied into a frame only when they are sent (made
-        at once it would have left the processor's cache by then, and there would be two of all that waits)."""
-        content_bytes = len(content) if isinstance(content, bytes) else payload.framed_bytes(content)
-        super().__init__((), _OP_BYTES + len(path) * (1 if path.isascii() else 4) + content_bytes + extra_bytes)
+        super().__init__((), _OP_BYTES + len(path) * (1 if path.isascii() else 4) + len(content) + extra_bytes)
         self.count = 1
         self.path = path
         self.content = content
@@ -62,8 +58,7 @@ class Put(Group):
 
     @property
     def operations(self) -> Sequence[Operation]:
-        content = self.content
-        return (Create(self.path, content if isinstance(content, bytes) else payload.encode(content), False, True),)
+        return (Create(self.path, self.content, False, True),)
 
     def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
         self.over(self, results, error)

@@ -13,7 +13,7 @@ What happens on each failure:
   back: the put waits for the answer for a second more, and then raises ``ConnectionLost``; listeners hear of the outcome later;
 * **a bounded queue is full**: the put waits for room, without polling or listing;
 * **a put in the background fails**: listeners hear of it; if there are none it is logged, and raised by the next flush or the close;
-* **too much is on its way**: further puts wait (8192 znodes, 32 MiB), so memory stays bounded while the servers are away;
+* **too much is on its way**: further puts wait (8192 znodes, 48 MiB), so memory stays bounded while the servers are away;
 * **close**: a put that somebody waits for, and that cannot be sent at once, raises ``QueueClosed``; those in the background are given
   ``final_flush_s``, and fail then. It never hangs.
 """
@@ -32,6 +32,7 @@ from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, Put
 from leaderq.queues.places import Places
 from leaderq.queues.putting.backlog import Backlog
 from leaderq.queues.putting.bounding import Bounding
+from leaderq.queues.putting.frame import Frame
 from leaderq.queues.putting.lingering import Lingering
 from leaderq.queues.putting.put import KEPT_FAILURES, Many, One, Put, Waiter
 from leaderq.queues.putting.sequences import Sequences
@@ -41,7 +42,7 @@ from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are
 from leaderq.queues.tallying import Tally
 from leaderq.queues.tallying.sweeping import sweep
 from leaderq.queues.wire import payload
-from leaderq.zookeeper import Session, SessionState
+from leaderq.zookeeper import LateData, Session, SessionState
 from leaderq.zookeeper.paths import join, validated_path
 
 log = logging.getLogger(__name__)
@@ -50,9 +51,9 @@ T = TypeVar("T")
 _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
 _MULTI_BYTES = 768 * 1024
-_WINDOW = 16
+_WINDOW = 40
 """Multis under way. While the server forces some to its disk it must have others at hand, or it stands still between an answer and the
-next request; of large znodes (100 KB) eight multis of half a megabyte are too few for that."""
+next request, and the more it finds the more it forces at a time (large znodes: 65 times with 16 multis under way, 40 times with 40)."""
 _START_S = 15.0
 _CLOSE_S = 2.0
 _ANSWER_S = 1.0
@@ -286,9 +287,9 @@ class Putter(Generic[T]):
             return None
 
     def _made(self, values: Sequence[T], prefix: str, waiter: Waiter | None, *, is_multi: bool) -> Put:
-        content: bytes | tuple[bytes, ...]
+        content: bytes | LateData
         if is_multi and not self._compress:
-            content = self._contents(values)
+            content = Frame(self._contents(values))
         else:
             content = payload.encode(map(self._serialize, values), compress=self._compress)
         value = values if is_multi else values[0]

@@ -6,10 +6,11 @@ import struct
 
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
+from late_data import Late
 
 from leaderq.zookeeper.operations import Check, Create, Delete, GetChildren, GetData, SetData
 from leaderq.zookeeper.stat import Stat
-from leaderq.zookeeper.wire import AddWatch, Failed, Multi, MultiRead, ReadNamed, RemoveWatches
+from leaderq.zookeeper.wire import AddWatch, Failed, Multi, MultiRead, ReadNamed, RemoveWatches, pieces_of, size_of
 
 END = struct.pack("!iBi", -1, 1, -1)
 STAT_FIELDS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
@@ -65,6 +66,21 @@ def test_large_data_that_could_change_before_it_is_sent_is_copied() -> None:
     before = request.serialize()
     data[:] = b"x" * 20_000
     assert request.serialize() == before
+
+
+def test_large_late_data_is_put_together_only_when_it_is_sent() -> None:
+    late = Late(20_000)
+    request = Multi([Create("/a", b"1"), Create("/b", late)], server_path, OPEN_ACL_UNSAFE)
+    at_once = Multi([Create("/a", b"1"), Create("/b", b"z" * 20_000)], server_path, OPEN_ACL_UNSAFE)
+    assert size_of(request) == size_of(at_once)
+    assert late in pieces_of(request)
+    assert late.made == 0
+    assert request.serialize() == at_once.serialize()
+
+
+def test_small_late_data_is_joined_to_what_stands_beside_it() -> None:
+    request = Multi([Create("/a", Late(3))], server_path, OPEN_ACL_UNSAFE)
+    assert list(pieces_of(request)) == [Multi([Create("/a", b"zzz")], server_path, OPEN_ACL_UNSAFE).serialize()]
 
 
 def test_the_results_of_a_multi_stand_in_the_order_of_its_operations() -> None:

@@ -7,8 +7,9 @@ import socket
 import threading
 
 import pytest
+from late_data import Late
 
-from leaderq.zookeeper.connection import write_pieces
+from leaderq.zookeeper.outgoing import Outgoing, write_pieces
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,20 @@ def test_a_peer_that_takes_nothing_more_is_told_by_who_waits_for_room() -> None:
 
     with theirs, ours, pytest.raises(TimeoutError):
         write_pieces(ours, [b"x" * 50_000_000], await_room)
+
+
+def test_what_is_late_or_small_is_gathered_and_what_is_large_stands_for_itself() -> None:
+    large = b"l" * 20_000
+    outgoing = Outgoing()
+    for late in (Late(50_000), Late(7), Late(90_000)):  # the buffer is used again, and holds what is left of the last write
+        pieces = outgoing.gathered([b"head", late, b"tail", large, b"end"])
+        assert [bytes(piece) for piece in pieces] == [b"head" + b"z" * late.size + b"tail", large, b"end"]
+        assert pieces[1] is large
+        del pieces
+
+
+def test_nothing_to_send_gives_no_pieces() -> None:
+    assert Outgoing().gathered([]) == Outgoing().gathered([b""]) == []
 
 
 def _await_room(sock: socket.socket) -> None:
