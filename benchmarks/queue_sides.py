@@ -76,17 +76,17 @@ class Ground:
     def await_empty(self, path: str) -> None:
         """Until nothing lies there."""
         deadline = time.monotonic() + LIMIT_S
-        while left := self._left(path):
+        while not self._is_empty(path):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{left} items are left in {path} after {LIMIT_S:g} s")
+                raise TimeoutError(f"items are left in {path} after {LIMIT_S:g} s")
             time.sleep(0.002)
 
-    def _left(self, path: str) -> int:
+    def _is_empty(self, path: str) -> bool:
         try:
             stat = self.session.exists(path)
         except ConnectionLost:  # the machine stood still, which is no reason to give up an hour's figures
-            return -1
-        return 0 if stat is None else stat.num_children
+            return False
+        return stat is None or not stat.num_children
 
     def close(self) -> None:
         """End the session."""

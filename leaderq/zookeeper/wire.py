@@ -74,9 +74,8 @@ def _pieces(parts: list[bytes | LateData]) -> list[bytes | LateData]:
     pieces: list[bytes | LateData] = []
     begin = 0
     for at, part in enumerate(parts):
-        if len(part) >= LARGE_BYTES and isinstance(
-            part, bytes | LateData
-        ):  # any other buffer might be changed before it is sent
+        # Any other kind of buffer might be changed before it is sent.
+        if len(part) >= LARGE_BYTES and isinstance(part, bytes | LateData):
             if at > begin:
                 pieces.append(joined(parts[begin:at]))
             pieces.append(part)

@@ -151,16 +151,18 @@ class ConfluentDrain:
         self._hold(consumer, frozenset(Partition(one.topic, one.partition) for one in assigned))
 
     def _on_revoke(self, consumer: Any, _revoked: list[Any]) -> None:
-        self._held, self._stash, self._next, self._ends = frozenset(), [], {}, {}
-        self._is_reading = False
+        self._begin_anew(frozenset())
         consumer.unassign()
 
     def _hold(self, consumer: Any, partitions: frozenset[Partition]) -> None:
         """Take these; nothing is read from them until their positions are set."""
         self._joins += 1
+        self._begin_anew(partitions)
+        consumer.assign([])
+
+    def _begin_anew(self, partitions: frozenset[Partition]) -> None:
         self._held, self._stash, self._next, self._ends = partitions, [], {}, {}
         self._is_reading = False
-        consumer.assign([])
 
     @property
     def joins(self) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from leaderq.queues.serializers import bytes_as_they_are, unchanging
 from leaderq.queues.wire import payload
 from leaderq.zookeeper import LateData
 
@@ -31,3 +33,10 @@ class Frame(LateData):
 
     def __hash__(self) -> int:
         return hash(self._items)
+
+
+def framed(values: Sequence[Any], serialize: Callable[[Any], bytes]) -> Frame:
+    """The frame of these, as they are now: what is sent later must not be changed meanwhile."""
+    if serialize is bytes_as_they_are and set(map(type, values)) == {bytes}:
+        return Frame(tuple(values))
+    return Frame(tuple(map(unchanging, map(serialize, values))))

@@ -32,13 +32,13 @@ from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, Put
 from leaderq.queues.places import Places
 from leaderq.queues.putting.backlog import Backlog
 from leaderq.queues.putting.bounding import Bounding
-from leaderq.queues.putting.frame import Frame
+from leaderq.queues.putting.frame import framed
 from leaderq.queues.putting.lingering import Lingering
 from leaderq.queues.putting.put import KEPT_FAILURES, Many, One, Put, Waiter
 from leaderq.queues.putting.sequences import Sequences
 from leaderq.queues.putting.telling import PutListener, Teller
 from leaderq.queues.putting.ways import Straight, Way
-from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are, unchanging
+from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are
 from leaderq.queues.tallying import Tally
 from leaderq.queues.tallying.sweeping import sweep
 from leaderq.queues.wire import payload
@@ -289,7 +289,7 @@ class Putter(Generic[T]):
     def _made(self, values: Sequence[T], prefix: str, waiter: Waiter | None, *, is_multi: bool) -> Put:
         content: bytes | LateData
         if is_multi and not self._compress:
-            content = Frame(self._contents(values))
+            content = framed(values, self._serialize)
         else:
             content = payload.encode(map(self._serialize, values), compress=self._compress)
         value = values if is_multi else values[0]
@@ -298,12 +298,6 @@ class Putter(Generic[T]):
             what = f"a znode of {len(values)} items" if is_multi else "an item"
             raise TooLarge(what, size=put.size, limit=self._limit, path=self._places.path)
         return put
-
-    def _contents(self, values: Sequence[Any]) -> tuple[bytes, ...]:
-        """The bytes of each, which nobody can change before they are sent."""
-        if self._serialize is bytes_as_they_are and set(map(type, values)) == {bytes}:
-            return tuple(values)
-        return tuple(map(unchanging, map(self._serialize, values)))
 
     def _path(self, prefix: str) -> str:
         """One string for all puts under one prefix."""
