@@ -64,7 +64,7 @@ def run(ctx: click.Context, given: Given, target: str) -> int:
 
 def _work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) -> int:
     from leaderq.running import Runner
-    from leaderq.running.signals import handling
+    from leaderq.running.runner import handling
 
     events = EventBus()
     log_events(events)

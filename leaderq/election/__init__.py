@@ -1,7 +1,6 @@
 """The election: candidates stand in ZooKeeper, one wins a term; observers look on, operators ask."""
 
 from leaderq.election.candidate import Candidate
-from leaderq.election.observer import Observer, View
-from leaderq.election.operator import Operator
+from leaderq.election.observer import Observer, Operator, View
 
 __all__ = ["Candidate", "Observer", "Operator", "View"]

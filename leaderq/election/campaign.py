@@ -1,7 +1,7 @@
 """What a candidate's thread does: signals in, effects out.
 
 Used by that one thread only. It keeps what a signal says beyond its row in the table, and carries out each effect with the
-:class:`~leaderq.election.line.Line` (while not leading) or the :class:`~leaderq.election.tenure.Tenure` (while leading). What
+:class:`~leaderq.election.enlistment.Enlistment` (while not leading) or the :class:`~leaderq.election.tenure.Tenure` (while leading). What
 others must learn of it leaves through :class:`Reports`.
 """
 
@@ -13,10 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from leaderq.clock import now_s
-from leaderq.election.decision import Effect, Role, Signal, step
-from leaderq.election.layout import Layout
-from leaderq.election.line import Line
-from leaderq.election.records import Wishes
+from leaderq.election.decision import Effect, Input, Role, step
+from leaderq.election.enlistment import Enlistment
+from leaderq.election.layout import Layout, Wishes
 from leaderq.election.tenure import Tenure
 from leaderq.events import Event, Stage, Standing, TermBegan, TermEnded, TermEnding, Withdrawn, WorkPaused, WorkResumed
 from leaderq.term import OpenTerm, Reason
@@ -53,7 +52,7 @@ class Campaign:
         layout: Layout,
         candidate: str,
         *,
-        inbox: Callable[[Signal | Request], None],
+        inbox: Callable[[Input | Request], None],
         reports: Reports,
     ) -> None:
         self._session = session
@@ -62,7 +61,7 @@ class Campaign:
         self._id = candidate
         self._inbox = inbox
         self._reports = reports
-        self._line = Line(session, layout, candidate, stirred=lambda: inbox(Signal.STIRRED))
+        self._enlistment = Enlistment(session, layout, candidate, changed=lambda: inbox(Input.CHANGED))
         self._role = Role.RESTING
         self._tenure: Tenure | None = None
         self._reason: Reason | None = None
@@ -87,11 +86,11 @@ class Campaign:
             wakes.append(self._tenure.lease.wake_s(at_s))
         return max(0.0, min(wakes) - at_s) if wakes else None
 
-    def due(self, at_s: float) -> Signal | None:
+    def due(self, at_s: float) -> Input | None:
         """The signal that the clock gives at ``at_s``; sends the renewals that are due on the way."""
         if self._tenure is not None and self._role.holds_term:
             signal = self._tenure.signal_due(at_s)
-            if signal is Signal.LEASE_OVER or (signal is Signal.LATE and self._role is Role.LEADING):
+            if signal is Input.LEASE_OVER or (signal is Input.LATE and self._role is Role.LEADING):
                 return signal
             if at_s >= self._tenure.lease.renew_s:
                 self._tenure.renew(at_s)
@@ -102,10 +101,10 @@ class Campaign:
             self._announce_at_s = None
         if self._retry_at_s is not None and at_s >= self._retry_at_s:
             self._retry_at_s = None
-            return Signal.RETRY
+            return Input.RETRY
         return None
 
-    def take(self, signal: Signal | None) -> None:
+    def take(self, signal: Input | None) -> None:
         """Decide what ``signal`` means, and do it, and so on with what comes of that."""
         while signal is not None:
             self._note(signal)
@@ -118,49 +117,49 @@ class Campaign:
             for effect in effects:
                 signal = self._carry_out(effect) or signal
 
-    def _note(self, signal: Signal) -> None:
+    def _note(self, signal: Input) -> None:
         """Keep what a signal says beyond its row in the table."""
-        if signal is Signal.WITHDRAW:
+        if signal is Input.WITHDRAW:
             self._reason = self._reason or Reason.WITHDRAWN
-        elif signal is Signal.CONNECTED:
-            self._line.forget_watch()
+        elif signal is Input.CONNECTED:
+            self._enlistment.forget_watch()
             if self._tenure is not None:
                 self._tenure.read_wishes()
-        elif signal in (Signal.ENLISTED, Signal.BEHIND, Signal.WON, Signal.RELEASED):
+        elif signal in (Input.ENLISTED, Input.BEHIND, Input.WON, Input.RELEASED):
             self._retry_delay_s = _RETRY_FIRST_S
 
     # ---- effects --------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, effect: Effect) -> Signal | None:
+    def _carry_out(self, effect: Effect) -> Input | None:
         deposed_for = effect.deposes_for
         if deposed_for is not None:
             self._end_term(deposed_for)
             return None
         return _ACTIONS[effect](self)
 
-    def _survey(self) -> Signal:
-        known = self._line.place
-        signal = self._line.survey()
-        if self._line.place is not None and (known is None or known.name != self._line.place.name):
-            self._reports.event(Standing(self._career, self._id, self._line.place.name))
+    def _survey(self) -> Input:
+        known = self._enlistment.position
+        signal = self._enlistment.survey()
+        if self._enlistment.position is not None and (known is None or known.name != self._enlistment.position.name):
+            self._reports.event(Standing(self._career, self._id, self._enlistment.position.name))
         return signal
 
     def _begin_term(self) -> None:
-        victory = self._line.victory
-        assert victory is not None  # WON follows a claim
+        won = self._enlistment.won
+        assert won is not None  # WON follows a claim
         self._tenure = Tenure(
             self._session,
-            victory,
+            won,
             career=self._career,
             term_path=self._layout.term,
             control_path=self._layout.control,
             tell=self._inbox,
-            hear_wishes=lambda wishes: self._inbox(lambda: self._heed(wishes)),
+            hear_wishes=lambda wishes: self._inbox(lambda: self._apply_wishes(wishes)),
         )
         self._reason = None
         self._silent = self._operator_paused = self._released = False
         term = self._tenure.term
-        self._reports.event(TermBegan(self._career, self._id, term.number, victory.unclean))
+        self._reports.event(TermBegan(self._career, self._id, term.number, won.unclean))
         self._reports.won(term)
         self._tenure.open()
 
@@ -195,17 +194,17 @@ class Campaign:
         term = self._tenure.term
         term.wind_up(reason)
         if reason.deposes:
-            self._line.finish()
+            self._enlistment.finish()
         self._reports.event(TermEnding(self._career, self._id, term.number, term.reason or reason))
 
-    def _release(self) -> Signal:
+    def _release(self) -> Input:
         tenure = self._tenure
         signal = (
-            self._line.leave()
+            self._enlistment.leave()
             if tenure is None
-            else self._line.give_back(tenure.record, tenure.term.reason or Reason.WITHDRAWN)
+            else self._enlistment.give_back(tenure.record, tenure.term.reason or Reason.WITHDRAWN)
         )
-        self._released = signal is Signal.RELEASED
+        self._released = signal is Input.RELEASED
         return signal
 
     def _rest(self) -> None:
@@ -236,7 +235,7 @@ class Campaign:
 
     # ---- requests ---------------------------------------------------------------------------------------------------------
 
-    def _heed(self, wishes: Wishes) -> None:
+    def _apply_wishes(self, wishes: Wishes) -> None:
         if self._tenure is None:
             return
         self._operator_paused = wishes.paused
@@ -247,7 +246,7 @@ class Campaign:
     def tell_to_end(self, reason: Reason) -> None:
         """Wind the term in hand up, for ``reason``."""
         self._reason = self._reason or reason
-        self.take(Signal.TOLD)
+        self.take(Input.TOLD)
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
         """Publish the stage of ``term``, unless it is over.
@@ -264,15 +263,15 @@ class Campaign:
     def conclude(self, term: OpenTerm) -> None:
         """Give ``term`` back: no code works on it any more."""
         if self._tenure is not None and self._tenure.term is term:
-            self._line.finish()
-            self.take(Signal.HANDED_OVER)
+            self._enlistment.finish()
+            self.take(Input.HANDED_OVER)
 
 
-_ACTIONS: dict[Effect, Callable[[Campaign], Signal | None]] = {
-    Effect.ENLIST: lambda campaign: campaign._line.enlist(),
-    Effect.REQUEUE: lambda campaign: campaign._line.requeue(),
+_ACTIONS: dict[Effect, Callable[[Campaign], Input | None]] = {
+    Effect.ENLIST: lambda campaign: campaign._enlistment.enlist(),
+    Effect.REQUEUE: lambda campaign: campaign._enlistment.requeue(),
     Effect.SURVEY: Campaign._survey,
-    Effect.CLAIM: lambda campaign: campaign._line.claim(),
+    Effect.CLAIM: lambda campaign: campaign._enlistment.claim(),
     Effect.BEGIN_TERM: Campaign._begin_term,
     Effect.RENEW: Campaign._renew,
     Effect.PAUSE: Campaign._fall_silent,

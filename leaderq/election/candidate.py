@@ -22,9 +22,9 @@ from types import TracebackType
 
 from leaderq.clock import now_s
 from leaderq.election.campaign import Campaign, Reports, Request
-from leaderq.election.decision import Role, Signal
+from leaderq.election.decision import Input, Role
 from leaderq.election.layout import Layout
-from leaderq.election.operator import Operator
+from leaderq.election.observer import Operator
 from leaderq.errors import LeaderqError, RequestRefused
 from leaderq.events import EventBus, SessionChanged, Stage
 from leaderq.term import OpenTerm, Reason
@@ -32,11 +32,11 @@ from leaderq.zookeeper import AnyClient, SessionState, as_session
 
 log = logging.getLogger(__name__)
 
-_SESSION_SIGNALS = {
-    SessionState.CONNECTED: Signal.CONNECTED,
-    SessionState.SUSPENDED: Signal.SUSPENDED,
-    SessionState.LOST: Signal.LOST,
-    SessionState.CLOSED: Signal.LOST,
+_session_inputs = {
+    SessionState.CONNECTED: Input.CONNECTED,
+    SessionState.SUSPENDED: Input.SUSPENDED,
+    SessionState.LOST: Input.LOST,
+    SessionState.CLOSED: Input.LOST,
 }
 
 
@@ -68,7 +68,7 @@ class Candidate:
         self.id = id
         self._events = events or EventBus()
         self._root = root
-        self._inbox: queue.SimpleQueue[Signal | Request] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Input | Request] = queue.SimpleQueue()
         reports = Reports(
             event=self._events.publish, won=self._has_won, concluded=self._has_concluded, role=self._has_changed
         )
@@ -90,7 +90,7 @@ class Candidate:
             self._thread = threading.Thread(target=self._run, name=f"leaderq-candidate-{self.career}", daemon=True)
             self.session.add_listener(self._session_changed)
             self._thread.start()
-        self._inbox.put(Signal.STAND)
+        self._inbox.put(Input.STAND)
 
     def await_term(self, timeout_s: float | None = None) -> OpenTerm | None:
         """The term this candidate has won, waiting for it at most ``timeout_s`` seconds; ``None`` if there is none by then."""
@@ -199,7 +199,7 @@ class Candidate:
                 self._broken = exc
                 self._changed.notify_all()
 
-    def _next(self) -> Signal | Request | None:
+    def _next(self) -> Input | Request | None:
         """The next signal, from the clock or from the inbox; ``None`` when it is time to look again."""
         due = self._campaign.due(now_s())
         if due is not None:
@@ -210,7 +210,7 @@ class Candidate:
             return None
 
     def _withdraw(self) -> None:
-        self._campaign.take(Signal.WITHDRAW)
+        self._campaign.take(Input.WITHDRAW)
         with self._changed:
             untaken, self._won = self._won, None
         if untaken is not None:  # nobody's code works on it
@@ -248,5 +248,5 @@ class Candidate:
             # At once, not when the candidate's thread comes to it: a session that is replaced or closed is ended the moment
             # after this returns, and then another candidate may lead.
             tenure.term.wind_up(Reason.SESSION)
-        self._inbox.put(_SESSION_SIGNALS[state])
+        self._inbox.put(_session_inputs[state])
         self._events.publish(SessionChanged(self.career, self.id, state.name.lower()))

@@ -43,7 +43,7 @@ class Role(Enum):
 _HOLDING = frozenset({Role.LEADING, Role.SUSPECT, Role.ENDING})
 
 
-class Signal(Enum):
+class Input(Enum):
     """What a candidate learns."""
 
     STAND = auto()
@@ -53,7 +53,7 @@ class Signal(Enum):
     CONNECTED = auto()
     SUSPENDED = auto()
     LOST = auto()  # the session
-    STIRRED = auto()  # a watch fired, or was lost
+    CHANGED = auto()  # a watch fired, or was lost
     RETRY = auto()  # the time to try again, or to look again, has come
     FAILED = auto()  # the last effect did not get through; its outcome may be unknown
     ENLISTED = auto()
@@ -108,86 +108,86 @@ _REASONS = {
 
 Decision = tuple[Role, tuple[Effect, ...]]
 
-_OUSTED_BY: dict[Signal, Decision] = {
+_OUSTED_BY: dict[Input, Decision] = {
     # The socket of a silent connection is shut: busy, kazoo would believe in it for ever (spec, fact 1).
-    Signal.LEASE_OVER: (Role.OUSTED, (Effect.DEPOSE_LEASE, Effect.DROP_CONNECTION)),
-    Signal.LOST: (Role.OUSTED, (Effect.DEPOSE_SESSION,)),
-    Signal.FENCED: (Role.OUSTED, (Effect.DEPOSE_FENCED,)),
-    Signal.GONE: (Role.OUSTED, (Effect.DEPOSE_NODE_DELETED,)),
+    Input.LEASE_OVER: (Role.OUSTED, (Effect.DEPOSE_LEASE, Effect.DROP_CONNECTION)),
+    Input.LOST: (Role.OUSTED, (Effect.DEPOSE_SESSION,)),
+    Input.FENCED: (Role.OUSTED, (Effect.DEPOSE_FENCED,)),
+    Input.GONE: (Role.OUSTED, (Effect.DEPOSE_NODE_DELETED,)),
 }
 _LET_GO: Decision = (Role.RELEASING, (Effect.RELEASE,))
 _TOLD: Decision = (Role.ENDING, (Effect.WIND_UP,))
 _LOOK: Decision = (Role.WAITING, (Effect.SURVEY,))
 
-_TABLE: dict[Role, dict[Signal, Decision]] = {
+_TABLE: dict[Role, dict[Input, Decision]] = {
     Role.RESTING: {
-        Signal.STAND: (Role.ENLISTING, (Effect.ENLIST,)),
+        Input.STAND: (Role.ENLISTING, (Effect.ENLIST,)),
     },
     Role.ENLISTING: {
-        Signal.ENLISTED: _LOOK,
-        Signal.FAILED: (Role.ENLISTING, (Effect.RETRY_SOON,)),
-        Signal.RETRY: (Role.ENLISTING, (Effect.ENLIST,)),
-        Signal.CONNECTED: (Role.ENLISTING, (Effect.ENLIST,)),
-        Signal.WITHDRAW: _LET_GO,
+        Input.ENLISTED: _LOOK,
+        Input.FAILED: (Role.ENLISTING, (Effect.RETRY_SOON,)),
+        Input.RETRY: (Role.ENLISTING, (Effect.ENLIST,)),
+        Input.CONNECTED: (Role.ENLISTING, (Effect.ENLIST,)),
+        Input.WITHDRAW: _LET_GO,
     },
     Role.WAITING: {
-        Signal.BEHIND: (Role.WAITING, (Effect.LOOK_LATER,)),
-        Signal.FIRST: (Role.CLAIMING, (Effect.CLAIM,)),
-        Signal.ABSENT: (Role.ENLISTING, (Effect.ENLIST,)),
-        Signal.PASSED_OVER: (Role.ENLISTING, (Effect.REQUEUE,)),
-        Signal.STIRRED: _LOOK,
-        Signal.RETRY: _LOOK,
-        Signal.CONNECTED: _LOOK,
-        Signal.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
+        Input.BEHIND: (Role.WAITING, (Effect.LOOK_LATER,)),
+        Input.FIRST: (Role.CLAIMING, (Effect.CLAIM,)),
+        Input.ABSENT: (Role.ENLISTING, (Effect.ENLIST,)),
+        Input.PASSED_OVER: (Role.ENLISTING, (Effect.REQUEUE,)),
+        Input.CHANGED: _LOOK,
+        Input.RETRY: _LOOK,
+        Input.CONNECTED: _LOOK,
+        Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
         # A new session owns nothing of the old one: never adopt its znode (CURATOR-696). CONNECTED follows.
-        Signal.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
-        Signal.WITHDRAW: _LET_GO,
+        Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
+        Input.WITHDRAW: _LET_GO,
     },
     Role.CLAIMING: {
-        Signal.WON: (Role.LEADING, (Effect.BEGIN_TERM,)),
-        Signal.BEATEN: _LOOK,
+        Input.WON: (Role.LEADING, (Effect.BEGIN_TERM,)),
+        Input.BEATEN: _LOOK,
         # The reply may be lost, not the claim: the next survey reads who won.
-        Signal.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
-        Signal.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
-        Signal.WITHDRAW: _LET_GO,
+        Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
+        Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
+        Input.WITHDRAW: _LET_GO,
     },
     Role.LEADING: {
         **_OUSTED_BY,
-        Signal.SUSPENDED: (Role.SUSPECT, (Effect.PAUSE,)),
-        Signal.LATE: (Role.SUSPECT, (Effect.PAUSE,)),
-        Signal.TOLD: _TOLD,
-        Signal.WITHDRAW: _TOLD,
-        Signal.HANDED_OVER: _LET_GO,
+        Input.SUSPENDED: (Role.SUSPECT, (Effect.PAUSE,)),
+        Input.LATE: (Role.SUSPECT, (Effect.PAUSE,)),
+        Input.TOLD: _TOLD,
+        Input.WITHDRAW: _TOLD,
+        Input.HANDED_OVER: _LET_GO,
     },
     Role.SUSPECT: {
         **_OUSTED_BY,
-        Signal.CONNECTED: (Role.SUSPECT, (Effect.RENEW,)),
-        Signal.HEARD: (Role.LEADING, (Effect.RESUME,)),
-        Signal.TOLD: _TOLD,
-        Signal.WITHDRAW: _TOLD,
-        Signal.HANDED_OVER: _LET_GO,
+        Input.CONNECTED: (Role.SUSPECT, (Effect.RENEW,)),
+        Input.HEARD: (Role.LEADING, (Effect.RESUME,)),
+        Input.TOLD: _TOLD,
+        Input.WITHDRAW: _TOLD,
+        Input.HANDED_OVER: _LET_GO,
     },
     Role.ENDING: {
         **_OUSTED_BY,
-        Signal.CONNECTED: (Role.ENDING, (Effect.RENEW,)),
-        Signal.HANDED_OVER: _LET_GO,
+        Input.CONNECTED: (Role.ENDING, (Effect.RENEW,)),
+        Input.HANDED_OVER: _LET_GO,
     },
     Role.OUSTED: {
-        Signal.HANDED_OVER: _LET_GO,
+        Input.HANDED_OVER: _LET_GO,
     },
     Role.RELEASING: {
-        Signal.RELEASED: (Role.RESTING, (Effect.REST,)),
-        Signal.FAILED: (Role.RELEASING, (Effect.RETRY_SOON,)),
-        Signal.RETRY: _LET_GO,
-        Signal.CONNECTED: _LET_GO,
+        Input.RELEASED: (Role.RESTING, (Effect.REST,)),
+        Input.FAILED: (Role.RELEASING, (Effect.RETRY_SOON,)),
+        Input.RETRY: _LET_GO,
+        Input.CONNECTED: _LET_GO,
         # Ephemeral znodes die with their session; nothing is left to give back.
-        Signal.LOST: (Role.RESTING, (Effect.REST,)),
+        Input.LOST: (Role.RESTING, (Effect.REST,)),
         # Not to be waited for: enlisting sweeps what the release could not delete.
-        Signal.STAND: (Role.ENLISTING, (Effect.REST, Effect.ENLIST)),
+        Input.STAND: (Role.ENLISTING, (Effect.REST, Effect.ENLIST)),
     },
 }
 
 
-def step(role: Role, signal: Signal) -> Decision:
+def step(role: Role, signal: Input) -> Decision:
     """The role that follows, and what is to be done about it, in order."""
     return _TABLE[role].get(signal, (role, ()))

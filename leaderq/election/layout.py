@@ -3,14 +3,23 @@
 Candidates are named as Curator's ``LeaderLatch`` names them, ``_c_<uuid4>-latch-<sequence>``, so that a Java latch can stand in
 the same line. The sequence is ZooKeeper's signed 32-bit counter: past 2147483647 it goes on at -2147483648, so names are
 compared as numbers modulo 2^32, never as text.
+
+What stands in the ``term`` and ``control`` znodes: JSON objects, readable and repairable by hand.
+
+Unknown fields of a newer version are ignored. Text that is not such an object is never overwritten: the number of the newest
+term would be lost with it, and with it the fence.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeVar
+
+from leaderq.errors import CorruptRecord
 
 # The server writes "%010d" of an int: past 2^31 creations that is a minus and nine or ten digits.
 _NAME = re.compile(r".*latch-(\d{10}|-\d{9,10})$")
@@ -91,7 +100,7 @@ def in_line(names: Iterable[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """A candidate's place: its own znode, the one directly in front (``None``: nobody), and surplus znodes of its own."""
 
     name: str
@@ -99,7 +108,7 @@ class Place:
     surplus: tuple[str, ...] = ()
 
 
-def place_of(guid: str, names: Sequence[str]) -> Place | None:
+def position_of(guid: str, names: Sequence[str]) -> Position | None:
     """Where the candidate marked ``guid`` stands; ``None`` when it does not.
 
     A creation whose reply was lost may have been repeated: the foremost znode counts, the others are surplus.
@@ -109,4 +118,85 @@ def place_of(guid: str, names: Sequence[str]) -> Place | None:
     if not own:
         return None
     position = line.index(own[0])
-    return Place(own[0], line[position - 1] if position else None, tuple(own[1:]))
+    return Position(own[0], line[position - 1] if position else None, tuple(own[1:]))
+
+
+R = TypeVar("R", "TermRecord", "Wishes")
+
+
+@dataclass(frozen=True, slots=True)
+class TermRecord:
+    """The newest term: who leads, or led last.
+
+    ``candidate`` is the id given by ``--id``; ``id`` the name of its znode, unique for ever. ``began`` and ``ended`` are seconds
+    since the epoch, for people; no decision is made on them. ``ended is None`` after its znode is gone: an unclean end.
+    """
+
+    number: int = 0
+    candidate: str | None = None
+    id: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    stage: str | None = None
+    began: float | None = None
+    ended: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What operators want of a career.
+
+    ``paused``: the leader begins no new unit of work. ``step_down``: the number of the term that should end. ``successor``: the
+    id of the candidate that should follow that term. ``floor``: the next term's number is at least this.
+    """
+
+    paused: bool = False
+    step_down: int | None = None
+    successor: str | None = None
+    floor: int = 0
+
+
+def encode(record: TermRecord | Wishes) -> bytes:
+    """The bytes to store."""
+    return json.dumps(asdict(record), separators=(",", ":")).encode()
+
+
+def decode(kind: type[R], data: bytes, *, path: str) -> R:
+    """The record in ``data``; empty data gives an empty record.
+
+    Raises :class:`CorruptRecord` naming ``path`` when it is something else.
+    """
+    if not data:
+        return kind()
+    try:
+        found = _object(json.loads(data))
+        known: dict[str, Any] = {field.name: found[field.name] for field in fields(kind) if field.name in found}
+        _check_counter(known.get("number", known.get("floor", 0)))
+        return kind(**known)
+    except (ValueError, TypeError) as exc:
+        raise CorruptRecord(
+            f"the znode {path} holds {data[:60]!r}, which is no {kind.__name__} ({exc}); "
+            f"repair it by hand, keeping the highest term number that was ever given out"
+        ) from exc
+
+
+def _object(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise TypeError("it is no JSON object")
+    return found
+
+
+def _check_counter(counter: Any) -> None:
+    if not isinstance(counter, int) or isinstance(counter, bool) or counter < 0:
+        raise ValueError(f"{counter!r} is no term number")
+
+
+def next_number(newest: TermRecord, wishes: Wishes) -> int:
+    """The number of the term after ``newest``: dense, never lower than an operator's floor."""
+    return max(newest.number + 1, wishes.floor)
+
+
+def closed(record: TermRecord, *, ended: float, reason: str) -> TermRecord:
+    """The record of a term that ended cleanly."""
+    return replace(record, ended=ended, reason=reason)

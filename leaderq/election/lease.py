@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 
-class Trust(Enum):
+class LeaseState(Enum):
     """What a lease is worth at an instant."""
 
     FULL = "full"
@@ -60,11 +60,11 @@ class Lease:
         """The renewal sent at ``sent_s`` was acknowledged; replies may come in any order."""
         return replace(self, heard_s=max(self.heard_s, sent_s))
 
-    def trust(self, now_s: float) -> Trust:
+    def trust(self, now_s: float) -> LeaseState:
         """What the lease is worth now."""
         if now_s >= self.ends_s:
-            return Trust.NONE
-        return Trust.LATE if now_s >= self.late_s else Trust.FULL
+            return LeaseState.NONE
+        return LeaseState.LATE if now_s >= self.late_s else LeaseState.FULL
 
     def wake_s(self, now_s: float) -> float:
         """The next instant at which something is due: a renewal, suspicion, or the end."""

@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.election.decision import Signal
-from leaderq.election.lease import Lease, Trust
-from leaderq.election.line import Victory
-from leaderq.election.records import TermRecord, Wishes, decode, encode
+from leaderq.election.decision import Input
+from leaderq.election.enlistment import WonClaim
+from leaderq.election.layout import TermRecord, Wishes, decode, encode
+from leaderq.election.lease import Lease, LeaseState
 from leaderq.errors import CorruptRecord, Deposed, NoNode, NotConnected, SessionClosed, SessionExpired, ZooKeeperError
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
@@ -29,7 +29,7 @@ from leaderq.zookeeper import Check, Operation, Session, SetData, WatchEvent, Wa
 
 log = logging.getLogger(__name__)
 
-Tell = Callable[[Signal], None]
+Tell = Callable[[Input], None]
 
 
 class Tenure:
@@ -38,7 +38,7 @@ class Tenure:
     def __init__(
         self,
         session: Session,
-        victory: Victory,
+        won: WonClaim,
         *,
         career: str,
         term_path: str,
@@ -47,30 +47,30 @@ class Tenure:
         hear_wishes: Callable[[Wishes], None],
     ) -> None:
         self._session = session
-        self._victory = victory
-        self._record: TermRecord = victory.record
+        self._claim = won
+        self._record: TermRecord = won.record
         self._term_path = term_path
         self._control_path = control_path
         self._tell = tell
         self._hear_wishes = hear_wishes
-        self._lease = Lease.begun(timeout_s=session.timeout_s, sent_s=victory.sent_s)
+        self._lease = Lease.begun(timeout_s=session.timeout_s, sent_s=won.sent_s)
         self._lock = threading.Lock()  # guards the lease: replies come on another thread than sends
         self._closed = False
         self._own_watch_set = False
         self.term = OpenTerm(
-            number=victory.record.number,
-            id=str(victory.record.id),
+            number=won.record.number,
+            id=str(won.record.id),
             career=career,
-            candidate=str(victory.record.candidate),
+            candidate=str(won.record.candidate),
             deadline=self._lease.ends_s,
             write=self.write,
-            unclean=victory.unclean,
+            unclean=won.unclean,
         )
 
     @property
     def node(self) -> str:
         """The path of the candidate znode that stands for this term."""
-        return self._victory.node
+        return self._claim.node
 
     @property
     def record(self) -> TermRecord:
@@ -91,12 +91,12 @@ class Tenure:
         """Let no later reply or watch of this tenure be heard."""
         self._closed = True
 
-    def signal_due(self, at_s: float) -> Signal | None:
+    def signal_due(self, at_s: float) -> Input | None:
         """What the clock alone says at ``at_s``."""
         if self.term.remaining_s() <= 0:
-            return Signal.LEASE_OVER
+            return Input.LEASE_OVER
         trust = self._lease.trust(at_s)
-        return {Trust.NONE: Signal.LEASE_OVER, Trust.LATE: Signal.LATE, Trust.FULL: None}[trust]
+        return {LeaseState.NONE: Input.LEASE_OVER, LeaseState.LATE: Input.LATE, LeaseState.FULL: None}[trust]
 
     def renew(self, at_s: float) -> None:
         """Send a renewal: an acknowledged write that holds only if the own znode stands.
@@ -129,7 +129,7 @@ class Tenure:
         # can come, the candidate drops the connection at that moment, which ends the wait.
         after_s = self._session.timeout_s / 3
         while True:
-            if self._session.id not in (self._victory.session, None):
+            if self._session.id not in (self._claim.session, None):
                 raise self._deposed(Reason.SESSION)
             try:
                 fenced = [Check(self.node), *ops]
@@ -149,22 +149,22 @@ class Tenure:
 
     def _deposed(self, reason: Reason) -> Deposed:
         self.term.wind_up(reason)
-        self._say(Signal.LOST if reason is Reason.SESSION else Signal.FENCED)
+        self._say(Input.LOST if reason is Reason.SESSION else Input.FENCED)
         return Deposed(term=self.term.number, reason=self.term.reason or reason)
 
     def _renewed(self, reply: Future[Any], sent_s: float) -> None:
         error = reply.exception()
         if isinstance(error, NoNode):
-            self._say(Signal.GONE)
+            self._say(Input.GONE)
         elif isinstance(error, (SessionExpired, SessionClosed)):
-            self._say(Signal.LOST)
+            self._say(Input.LOST)
         elif error is None:
             with self._lock:
                 self._lease = self._lease.acknowledged(sent_s)
                 self.term.prolong(self._lease.ends_s)
                 trust = self._lease.trust(now_s())
-            if trust is Trust.FULL:
-                self._say(Signal.HEARD)
+            if trust is LeaseState.FULL:
+                self._say(Input.HEARD)
         # Any other error: no acknowledgement. The lease says when that matters.
 
     def _watch_own(self) -> None:
@@ -176,13 +176,13 @@ class Tenure:
     def _own_watched(self, reply: Future[list[str]]) -> None:
         error = reply.exception()
         if isinstance(error, NoNode):
-            self._say(Signal.GONE)
+            self._say(Input.GONE)
         elif error is not None:
             self._own_watch_set = False  # with the next renewal
 
     def _on_own(self, event: WatchEvent) -> None:
         if event.kind is WatchKind.DELETED:
-            self._say(Signal.GONE)
+            self._say(Input.GONE)
         else:
             self._own_watch_set = False
 
@@ -198,6 +198,6 @@ class Tenure:
         except CorruptRecord as exc:
             log.error("%s", exc)  # noqa: TRY400  (a sentence for the operator who wrote it)
 
-    def _say(self, signal: Signal) -> None:
+    def _say(self, signal: Input) -> None:
         if not self._closed:
             self._tell(signal)

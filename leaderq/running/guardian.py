@@ -35,7 +35,7 @@ from typing import Any
 from leaderq.clock import now_s
 from leaderq.exits import ExitCode
 from leaderq.running.guardian_link import GUARDIAN_FD
-from leaderq.running.watchdog import Report, Verdict, Watch
+from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
 from leaderq.zookeeper import Credentials, Security, SessionEnder
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Guardian:
     def __init__(self, address: str, *, security: Security | None = None) -> None:
         self._ender = SessionEnder(address, security=security)
         self._session: KnownSession | None = None
-        self._watch = Watch()
+        self._watch = Watchdog()
         self._told_to_stop = 0
         self._exit_status: int | None = None
         self._buffer = b""
@@ -143,9 +143,9 @@ class Guardian:
             return
         self._watch, verdict = self._watch.look(now_s(), stopped=_is_stopped(worker.pid))
         report = self._watch.report
-        if verdict is Verdict.LEAVE_ALONE or report is None:
+        if verdict is Intervention.LEAVE_ALONE or report is None:
             return
-        how = signal.SIGTERM if verdict is Verdict.TERMINATE else signal.SIGKILL
+        how = signal.SIGTERM if verdict is Intervention.TERMINATE else signal.SIGKILL
         log.error(
             "worker %d still holds term %d %.1f s after it should have let go; sending it %s",
             worker.pid,
@@ -155,7 +155,7 @@ class Guardian:
             extra={"event": "worker_overdue", "term": report.term},
         )
         self._signal(worker, how)
-        if verdict is Verdict.KILL:
+        if verdict is Intervention.KILL:
             self._watch = self._watch.heard(None)
 
     def _signal(self, worker: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -186,7 +186,7 @@ class Guardian:
                 self._session = _known_session(message)
                 self._ender.prepare()  # the worker has just resolved the same names
             if "term" in message:
-                self._watch = self._watch.heard(Report(**message) if message["term"] is not None else None)
+                self._watch = self._watch.heard(LeaseReport(**message) if message["term"] is not None else None)
         except (ValueError, TypeError, KeyError):
             # Neither the line nor a traceback: either may show the session's password.
             log.error("the worker said something that is no report; ignored")  # noqa: TRY400

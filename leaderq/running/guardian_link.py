@@ -56,7 +56,7 @@ class GuardianLink:
         threading.Thread(target=self._listen, args=(events, career, candidate), name="leaderq-guardian", daemon=True).start()
 
     def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        """Report ``term`` until :meth:`forget_term`."""
+        """LeaseReport ``term`` until :meth:`forget_term`."""
         assert self._session is not None  # attach comes first
         # The end of the lease leaves T/3 before another leader can start; two graces and a margin fit into it.
         grace_s = self._session.timeout_s / 12

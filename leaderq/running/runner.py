@@ -1,7 +1,7 @@
 """Drives a career through its terms.
 
 Two threads. The *career thread* calls the user's code and nothing else does: ``prepare``, then for each term won its stages
-(:mod:`leaderq.running.service`), then ``retire``. The *supervisor* is the thread that called :meth:`Runner.run`: it takes signals
+(:mod:`leaderq.running.stages`), then ``retire``. The *supervisor* is the thread that called :meth:`Runner.run`: it takes signals
 and watches the budgets, for the career thread may be stuck in the user's code.
 
 Who is authoritative: the term. No stage begins without it, and it is given back only when the user's code has returned: the
@@ -11,12 +11,20 @@ On each failure: a stage raises: the term winds up as *failed*, ``handOver`` fol
 and told why. ``inaugurate`` overruns its budget: the term winds up as *budget*. The code of an ended term does not return within
 ``handover_budget_s``: the process leaves, since only its death can stop that code; without ``leave`` (a runner inside somebody's
 own program) leadership is kept until the code returns. The guardian dies: said, and the work goes on.
+
+Signals of a process that runs a career: the first one winds up, the second one leaves.
+
+Handlers run on the main thread between two bytecodes of whatever it does, so they take no locks and start no long work.
 """
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol
 
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name
 from leaderq.clock import now_s
@@ -25,11 +33,9 @@ from leaderq.election import Candidate
 from leaderq.errors import CareerFailed, LeaderqError
 from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage, TermEnding
 from leaderq.exits import ExitCode
-from leaderq.running.budgets import Allowance, Budgets
-from leaderq.running.cool_off import CoolOffPolicy, Record, after_term
 from leaderq.running.guardian_link import GuardianLink
-from leaderq.running.health import HealthWatch, is_asked
-from leaderq.running.service import Service
+from leaderq.running.stages import StageRunner
+from leaderq.running.supervision import Allowance, Budgets, CoolOff, CoolOffPolicy, HealthWatch, after_term, is_asked
 from leaderq.term import OpenTerm, Reason
 from leaderq.zookeeper import AnyClient, as_session
 
@@ -69,7 +75,7 @@ class Runner:
         self._guardian = guardian
         self._leave = leave
         self._budgets = Budgets()
-        self._service: Service | None = None
+        self._service: StageRunner | None = None
         self._term: OpenTerm | None = None
         self._stopping = threading.Event()
         self._failure: LeaderqError | None = None
@@ -166,7 +172,7 @@ class Runner:
 
     def _serve_terms(self) -> None:
         policy = CoolOffPolicy(self.settings.cool_off_s, self.settings.max_failures, self.settings.yield_s)
-        record = Record()
+        record = CoolOff()
         while not self._stopping.is_set():
             self._candidate.stand()
             term = self._candidate.await_term()
@@ -177,7 +183,7 @@ class Runner:
             record = after_term(record, reason, now_s() - began_s, policy)
             self._cool_off(record)
 
-    def _cool_off(self, record: Record) -> None:
+    def _cool_off(self, record: CoolOff) -> None:
         if self._stopping.is_set():
             return
         if record.why:
@@ -187,7 +193,7 @@ class Runner:
     def _serve(self, term: OpenTerm) -> Reason:
         if self._guardian is not None:
             self._guardian.watch_term(term, self.settings.handover_budget_s)
-        service = Service(
+        service = StageRunner(
             self._career,
             term,
             budgets=self._budgets,
@@ -221,3 +227,37 @@ class Runner:
             interval_s=self._session.timeout_s / 3,
             unhealthy=lambda: self._candidate.step_down(Reason.HEALTH),
         ).start()
+
+
+_ASKING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stoppable(Protocol):
+    """What signals are turned into."""
+
+    def stop(self) -> None:
+        """Wind up and hand over."""
+
+    def give_up(self) -> None:
+        """Leave at once."""
+
+
+@contextmanager
+def handling(runner: Stoppable) -> Iterator[None]:
+    """Within the block, SIGTERM and SIGINT reach ``runner``. Main thread only."""
+    asked = False
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            runner.give_up()
+            return
+        asked = True
+        runner.stop()
+
+    before = {number: signal.signal(number, handle) for number in _ASKING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 
-class Verdict(Enum):
+class Intervention(Enum):
     """What the guardian is to do now."""
 
     LEAVE_ALONE = "leave alone"
@@ -24,7 +24,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LeaseReport:
     """What a worker says while it holds a term.
 
     ``until_s`` (on :func:`leaderq.clock.now_s`): the end of its lease while the term is on; once it is ending, the end of the
@@ -38,29 +38,29 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class Watchdog:
     """The guardian's memory: the newest report, for how long the worker has been overdue *while running*, and when it looked."""
 
-    report: Report | None = None
+    report: LeaseReport | None = None
     looked_s: float = 0.0
     overdue_s: float = 0.0
 
-    def heard(self, report: Report | None) -> Watch:
+    def heard(self, report: LeaseReport | None) -> Watchdog:
         """The worker has reported; ``None``: it holds no term."""
-        return Watch(report, self.looked_s)
+        return Watchdog(report, self.looked_s)
 
-    def look(self, now_s: float, *, stopped: bool) -> tuple[Watch, Verdict]:
+    def look(self, now_s: float, *, stopped: bool) -> tuple[Watchdog, Intervention]:
         """The verdict at ``now_s``; ``stopped`` says that the worker's process is stopped and cannot act."""
         report = self.report
         if report is None or now_s < report.until_s:
-            return replace(self, looked_s=now_s, overdue_s=0.0), Verdict.LEAVE_ALONE
+            return replace(self, looked_s=now_s, overdue_s=0.0), Intervention.LEAVE_ALONE
         since_look_s = now_s - max(self.looked_s, report.until_s)
         # A look that comes much too late means that the guardian, and with it perhaps the whole host, did not run either.
         counted_s = 0.0 if stopped or since_look_s > report.grace_s else since_look_s
         watch = replace(self, looked_s=now_s, overdue_s=self.overdue_s + counted_s)
         if watch.overdue_s >= 2 * report.grace_s:
-            return watch, Verdict.KILL
-        return watch, Verdict.TERMINATE if watch.overdue_s >= report.grace_s else Verdict.LEAVE_ALONE
+            return watch, Intervention.KILL
+        return watch, Intervention.TERMINATE if watch.overdue_s >= report.grace_s else Intervention.LEAVE_ALONE
 
     def next_look_s(self, now_s: float) -> float | None:
         """When to look again; ``None``: not before the next report."""

@@ -1,7 +1,7 @@
 """Threads that work on several partitions at once, for one career thread that waits for all of them.
 
 The career thread may be struck by an exception at any instruction (``atomic`` careers,
-:mod:`leaderq.running.abandonment`), so it shares no lock with the workers: it puts one ticket into a ``SimpleQueue`` and
+:mod:`leaderq.running.stages`), so it shares no lock with the workers: it puts one ticket into a ``SimpleQueue`` and
 waits on another, single C calls both. The worker that takes a ticket passes one on if tasks are left. Struck while it
 waits, :meth:`Workers.run` begins no further task and still waits for those begun: the user's code must not go on behind
 the back of ``handOver``.

@@ -305,7 +305,7 @@ def test_a_term_whose_record_was_deleted_is_given_back_all_the_same(electorate, 
 
 def test_withdrawing_while_zookeeper_is_away_is_repeated_until_the_znode_is_gone(electorate, won, fault_proxy, caplog):
     """However often it had to be tried: the mark by which the znode is found must not wear out."""
-    caplog.set_level("DEBUG", logger="leaderq.election.line")
+    caplog.set_level("DEBUG", logger="leaderq.election.enlistment")
     proxy = fault_proxy(electorate.address)
     a, b = electorate.candidate("a"), electorate.candidate("b", address=proxy.address, timeout_s=30)
     a.stand()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.election.layout import Layout, in_line, name_prefix, new_guid, place_of, sequence
+from leaderq.election.layout import Layout, in_line, name_prefix, new_guid, position_of, sequence
 
 A, B = "0b0fd1c6-0000-4000-8000-000000000001", "0b0fd1c6-0000-4000-8000-000000000002"
 
@@ -50,23 +50,23 @@ def test_foreign_names_are_not_in_line():
 
 def test_the_place_names_the_one_in_front():
     names = [named(B, "0000000004"), named(A, "0000000002")]
-    place = place_of(B, names)
+    place = position_of(B, names)
     assert place is not None
     assert (place.name, place.ahead, place.surplus) == (names[0], names[1], ())
-    first = place_of(A, names)
+    first = position_of(A, names)
     assert first is not None
     assert first.ahead is None
 
 
 def test_a_creation_that_happened_twice_counts_once_at_its_foremost_place():
     names = [named(A, "0000000005"), named(A, "0000000003"), named(B, "0000000004")]
-    place = place_of(A, names)
+    place = position_of(A, names)
     assert place is not None
     assert (place.name, place.ahead, place.surplus) == (names[1], None, (names[0],))
 
 
 def test_who_does_not_stand_has_no_place():
-    assert place_of(A, [named(B, "0000000001")]) is None
+    assert position_of(A, [named(B, "0000000001")]) is None
 
 
 def test_the_paths_are_those_of_the_design():

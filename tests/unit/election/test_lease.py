@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaderq.election.lease import Lease, Trust
+from leaderq.election.lease import Lease, LeaseState
 
 T = 6.0
 
@@ -12,8 +12,8 @@ def lease() -> Lease:
 
 
 def test_trust_ends_two_thirds_of_the_time_out_after_the_send_time():
-    assert lease().trust(103.99) is Trust.LATE
-    assert lease().trust(104.0) is Trust.NONE
+    assert lease().trust(103.99) is LeaseState.LATE
+    assert lease().trust(104.0) is LeaseState.NONE
 
 
 def test_an_acknowledgement_counts_from_when_its_write_was_sent_not_from_when_it_came():
@@ -31,8 +31,8 @@ def test_acknowledgements_in_the_wrong_order_do_not_shorten_the_lease():
 
 
 def test_two_unanswered_renewals_are_suspicious():
-    assert lease().trust(101.99) is Trust.FULL
-    assert lease().trust(102.0) is Trust.LATE
+    assert lease().trust(101.99) is LeaseState.FULL
+    assert lease().trust(102.0) is LeaseState.LATE
 
 
 def test_renewals_are_due_every_sixth_of_the_time_out():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leaderq.election.layout import TermRecord, Wishes, closed, decode, encode, next_number
 from leaderq.election.observer import view_of
-from leaderq.election.records import TermRecord, Wishes, closed, decode, encode, next_number
 from leaderq.errors import CorruptRecord
 
 RECORD = TermRecord(number=3, candidate="a", id="_c_x-latch-0000000001", host="h", pid=7, stage="execution", began=1.5)

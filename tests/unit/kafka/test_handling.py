@@ -13,7 +13,7 @@ from leaderq.kafka.clients.drain import KafkaAway
 from leaderq.kafka.handling.handling import Shape
 from leaderq.kafka.handling.on_error import PoisonRecord, dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
-from leaderq.running.abandonment import UnitAbandoned
+from leaderq.running.stages import UnitAbandoned
 from leaderq.term import Reason
 
 ALWAYS = 1000

@@ -24,7 +24,7 @@ from leaderq.kafka.handling.on_error import (
     skip,
 )
 from leaderq.kafka.record import Record
-from leaderq.running.abandonment import UnitAbandoned
+from leaderq.running.stages import UnitAbandoned
 from leaderq.term import Reason
 
 

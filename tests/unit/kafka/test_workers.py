@@ -13,7 +13,7 @@ from leaderq.kafka.handling.handling import Handling, Shape
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.handling.workers import Workers
 from leaderq.kafka.record import Record
-from leaderq.running.abandonment import AbandonableUnit
+from leaderq.running.stages import AbandonableUnit
 from leaderq.term import Reason
 from leaderq.testing import eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from leaderq.running.abandonment import AbandonableUnit, UnitAbandoned
+from leaderq.running.stages import AbandonableUnit, UnitAbandoned
 
 
 def spin() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from leaderq.clock import now_s
 from leaderq.events import Stage
-from leaderq.running.budgets import Budgets
+from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm
 
 

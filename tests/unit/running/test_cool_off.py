@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.running.cool_off import GIVE_WAY_S, CoolOffPolicy, Record, after_term
+from leaderq.running.supervision import GIVE_WAY_S, CoolOff, CoolOffPolicy, after_term
 from leaderq.term import Reason
 
 POLICY = CoolOffPolicy(first_s=1.0, max_failures=3, yield_s=30.0)
 
 
-def row(*reasons: Reason, lasted_s: float = 0.1) -> Record:
-    record = Record()
+def row(*reasons: Reason, lasted_s: float = 0.1) -> CoolOff:
+    record = CoolOff()
     for reason in reasons:
         record = after_term(record, reason, lasted_s, POLICY, jitter=1.0)
     return record
@@ -19,7 +19,7 @@ def row(*reasons: Reason, lasted_s: float = 0.1) -> Record:
 
 @pytest.mark.parametrize("reason", [Reason.STEP_DOWN, Reason.TRANSFER, Reason.WITHDRAWN])
 def test_who_was_asked_to_step_down_only_gives_way_for_a_moment(reason):
-    assert row(reason) == Record(seconds=GIVE_WAY_S)
+    assert row(reason) == CoolOff(seconds=GIVE_WAY_S)
 
 
 @pytest.mark.parametrize("reason", [Reason.SESSION, Reason.LEASE, Reason.FENCED, Reason.NODE_DELETED])
@@ -42,8 +42,8 @@ def test_a_planned_end_clears_the_row():
 
 
 def test_a_long_good_term_before_the_failure_clears_the_row():
-    assert after_term(Record(failures=2), Reason.FAILED, 31.0, POLICY, jitter=1.0).failures == 1
+    assert after_term(CoolOff(failures=2), Reason.FAILED, 31.0, POLICY, jitter=1.0).failures == 1
 
 
 def test_jitter_spreads_the_wait_over_its_upper_half():
-    assert after_term(Record(), Reason.LEASE, 0.0, POLICY, jitter=0.0).seconds == 0.5
+    assert after_term(CoolOff(), Reason.LEASE, 0.0, POLICY, jitter=0.0).seconds == 0.5

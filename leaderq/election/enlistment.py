@@ -1,6 +1,6 @@
 """A candidate's dealings with the line while it does not lead: enlist, survey, claim, leave, give back.
 
-Each call is a handful of bounded requests and gives the :class:`~leaderq.election.decision.Signal` that says what came of it.
+Each call is a handful of bounded requests and gives the :class:`~leaderq.election.decision.Input` that says what came of it.
 They may wait, for nothing is held meanwhile that could run out; a leader's renewals are :mod:`leaderq.election.tenure`'s.
 
 Who is authoritative: ZooKeeper. A znode is this candidate's only if it carries its mark *and* belongs to its present session;
@@ -24,9 +24,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.election.decision import Signal
-from leaderq.election.layout import Layout, Place, in_line, name_prefix, new_guid, place_of
-from leaderq.election.records import R, TermRecord, Wishes, closed, decode, encode, next_number
+from leaderq.election.decision import Input
+from leaderq.election.layout import (
+    Layout,
+    Position,
+    R,
+    TermRecord,
+    Wishes,
+    closed,
+    decode,
+    encode,
+    in_line,
+    name_prefix,
+    new_guid,
+    next_number,
+    position_of,
+)
 from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord, LeaderqError, NoNode, SessionExpired, ZooKeeperError
 from leaderq.events import Stage
 from leaderq.term import Reason
@@ -47,7 +60,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Victory:
+class WonClaim:
     """A claim that was acknowledged; ``sent_s`` is when it was sent, where the lease starts."""
 
     record: TermRecord
@@ -57,14 +70,14 @@ class Victory:
     unclean: bool
 
 
-class Line:
+class Enlistment:
     """One candidate's place in the line. Not thread-safe: the candidate's thread alone uses it."""
 
-    def __init__(self, session: Session, layout: Layout, candidate: str, *, stirred: Callable[[], None]) -> None:
+    def __init__(self, session: Session, layout: Layout, candidate: str, *, changed: Callable[[], None]) -> None:
         self._session = session
         self._layout = layout
         self._candidate = candidate
-        self._stirred = stirred  # called on a ZooKeeper thread
+        self._changed = changed  # called on a ZooKeeper thread
         self._guid = new_guid()
         # Marks of earlier candidacies: a server that lags behind may show their znodes only later.
         self._left: deque[str] = deque(maxlen=8)
@@ -75,61 +88,61 @@ class Line:
         self._unclean = False
         self._mine = False
         self._wishes = Wishes()
-        self.place: Place | None = None
-        self.victory: Victory | None = None
+        self.position: Position | None = None
+        self.won: WonClaim | None = None
 
     @property
     def _patience_s(self) -> float:
         return max(1.0, self._session.timeout_s / 3)
 
-    def enlist(self) -> Signal:
+    def enlist(self) -> Input:
         """Join the end of the line, or find the znode that an earlier try made."""
         try:
             self._session.ensure_path(self._layout.candidates)
             self._renew_mark_if_session_changed()
             names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
             self._sweep(names)
-            if place_of(self._guid, names) is None:
+            if position_of(self._guid, names) is None:
                 prefix = self._layout.candidate(name_prefix(self._guid))
                 self._session.create(
                     prefix, self._candidate.encode(), ephemeral=True, sequential=True, timeout_s=self._patience_s
                 )
         except ZooKeeperError as exc:
             return self._failed("enlisting", exc)
-        return Signal.ENLISTED
+        return Input.ENLISTED
 
-    def requeue(self) -> Signal:
+    def requeue(self) -> Input:
         """Leave the place and join the end of the line."""
         self._take_new_mark()
         return self.enlist()
 
-    def survey(self) -> Signal:
+    def survey(self) -> Input:
         """Look who is in front, and watch it if somebody is. One request where nothing has changed since the last survey."""
         try:
             names = self._look()
-            if self.place is None or not self._mine:
+            if self.position is None or not self._mine:
                 self._take_new_mark()
-                return Signal.ABSENT
-            for surplus in self.place.surplus:
+                return Input.ABSENT
+            for surplus in self.position.surplus:
                 self._delete(surplus)
-            if self.place.ahead is not None:
-                return self._watch(self.place.ahead)
-            return Signal.PASSED_OVER if self._is_passed_over(names) else Signal.FIRST
+            if self.position.ahead is not None:
+                return self._watch(self.position.ahead)
+            return Input.PASSED_OVER if self._is_passed_over(names) else Input.FIRST
         except NoNode:
-            return Signal.ABSENT
+            return Input.ABSENT
         except (ZooKeeperError, CorruptRecord) as exc:
             return self._failed("surveying", exc)
 
-    def claim(self) -> Signal:
+    def claim(self) -> Input:
         """Win the term in one multi, provided that our znode stands and nobody has won since the survey.
 
         A claim whose reply was lost, and which was carried out, is found by our znode's name in the record; it is confirmed by a
         fresh acknowledged write, since the lease may start with nothing less.
         """
-        assert self.place is not None  # FIRST follows a survey
-        path = self._layout.candidate(self.place.name)
-        confirm = self._newest.id == self.place.name
-        record = self._newest if confirm else self._next_record(self.place.name)
+        assert self.position is not None  # FIRST follows a survey
+        path = self._layout.candidate(self.position.name)
+        confirm = self._newest.id == self.position.name
+        record = self._newest if confirm else self._next_record(self.position.name)
         # A multi of the check alone is a write of the quorum too (see Tenure.renew).
         claim = [] if confirm else [SetData(self._layout.term, encode(record), self._newest_version)]
         if not confirm:
@@ -138,16 +151,16 @@ class Line:
         try:
             self._session.multi([Check(path), *claim], timeout_s=self._patience_s)
         except (NoNode, BadVersion):
-            return Signal.BEATEN
+            return Input.BEATEN
         except ZooKeeperError as exc:
             return self._failed("claiming", exc)
         if self._owner is None or self._session.id != self._owner:
             # Replaced since the survey: the znode is the old session's, and says nothing about the new one. LOST follows.
-            return Signal.BEATEN
-        self.victory = Victory(record, path, self._owner, sent_s, self._unclean)
-        return Signal.WON
+            return Input.BEATEN
+        self.won = WonClaim(record, path, self._owner, sent_s, self._unclean)
+        return Input.WON
 
-    def leave(self) -> Signal:
+    def leave(self) -> Input:
         """Leave the line without having led; after it, nothing of this candidacy is in ZooKeeper."""
         try:
             names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
@@ -157,9 +170,9 @@ class Line:
             pass  # the whole line is gone
         except ZooKeeperError as exc:
             return self._failed("leaving", exc)
-        return Signal.RELEASED
+        return Input.RELEASED
 
-    def give_back(self, tenure: TermRecord, reason: Reason) -> Signal:
+    def give_back(self, tenure: TermRecord, reason: Reason) -> Input:
         """Leave the line after our term ``tenure``, recording its end in the same multi."""
         name = str(tenure.id)
         end = closed(tenure, ended=time.time(), reason=reason.value)
@@ -176,7 +189,7 @@ class Line:
                 self._delete(name)  # it is gone already, or the record is, which must not keep us in the line
         except ZooKeeperError as exc:
             return self._failed("giving the term back", exc)
-        return Signal.RELEASED
+        return Input.RELEASED
 
     def finish(self) -> None:
         """A term won under the present mark is over: nothing may be won, or resumed, under that mark again."""
@@ -188,7 +201,7 @@ class Line:
 
     def _look(self) -> list[str]:
         """Read the line, our own znode if we know it, the newest term and the wishes; gives the names in the line."""
-        own = self._layout.candidate(self.place.name) if self.place is not None else None
+        own = self._layout.candidate(self.position.name) if self.position is not None else None
         reads: list[Read] = [
             GetChildren(self._layout.candidates),
             GetData(self._layout.term),
@@ -202,8 +215,8 @@ class Line:
         names: list[str] = found[0]
         self._newest, self._newest_version = self._decoded(TermRecord, found[1], self._layout.term)
         self._wishes, _ = self._decoded(Wishes, found[2], self._layout.control)
-        self.place = place_of(self._guid, names)
-        self._mine = self.place is not None and self._is_mine(self._layout.candidate(self.place.name), own, found[3:])
+        self.position = position_of(self._guid, names)
+        self._mine = self.position is not None and self._is_mine(self._layout.candidate(self.position.name), own, found[3:])
         return names
 
     def _is_mine(self, path: str, known: str | None, read: list[Any]) -> bool:
@@ -247,7 +260,7 @@ class Line:
             began=time.time(),
         )
 
-    def _watch(self, ahead: str) -> Signal:
+    def _watch(self, ahead: str) -> Input:
         """Watch the one in front through its (always empty) list of children.
 
         That watch fires when the znode is deleted and, unlike one on its data, not each time a leader renews its lease.
@@ -256,17 +269,17 @@ class Line:
         path = self._layout.candidate(ahead)
         try:
             if self._watched == wanted:
-                return Signal.BEHIND if self._session.exists(path, timeout_s=self._patience_s) else Signal.STIRRED
+                return Input.BEHIND if self._session.exists(path, timeout_s=self._patience_s) else Input.CHANGED
             self._session.children(path, watch=self._on_watch, timeout_s=self._patience_s)
         except NoNode:
-            return Signal.STIRRED
+            return Input.CHANGED
         self._watched = wanted
-        return Signal.BEHIND
+        return Input.BEHIND
 
     def _on_watch(self, event: WatchEvent) -> None:
         if event.kind in (WatchKind.DELETED, WatchKind.SESSION):
             self._watched = None
-        self._stirred()
+        self._changed()
 
     def _renew_mark_if_session_changed(self) -> None:
         if self._owner is not None and self._owner != self._session.id:
@@ -275,7 +288,7 @@ class Line:
     def _take_new_mark(self) -> None:
         self._left.append(self._guid)
         self._guid = new_guid()
-        self.place = None
+        self.position = None
         self._watched = None
 
     def _sweep(self, names: list[str]) -> None:
@@ -290,8 +303,8 @@ class Line:
         except NoNode:
             pass  # its session ended in between
 
-    def _failed(self, what: str, exc: ZooKeeperError | CorruptRecord) -> Signal:
+    def _failed(self, what: str, exc: ZooKeeperError | CorruptRecord) -> Input:
         # Without a connection this repeats until there is one, and the session says so itself; the rest is worth a line.
         level = logging.DEBUG if isinstance(exc, (ConnectionLost, SessionExpired)) else logging.ERROR
         log.log(level, "%s as %r in %s did not get through: %s", what, self._candidate, self._layout.base, exc)
-        return Signal.FAILED
+        return Input.FAILED

@@ -9,8 +9,8 @@ import pytest
 from leaderq import Deposed, LeaderCareer
 from leaderq.clock import now_s
 from leaderq.events import CareerError, Event, EventBus, Stage
-from leaderq.running.budgets import Budgets
-from leaderq.running.service import Service
+from leaderq.running.stages import StageRunner
+from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm, Reason
 
 
@@ -48,7 +48,7 @@ def serve(career, term, *, settle_s=0.0, step_down=lambda: None):
     stages: list[Stage] = []
     budgets = Budgets()
     budgets.open_term(term)
-    service = Service(
+    service = StageRunner(
         career,
         term,
         budgets=budgets,

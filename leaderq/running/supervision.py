@@ -1,0 +1,177 @@
+"""How long each stage of a term may take, and noticing when it took longer.
+
+The career thread says what it enters; the supervisor waits here until a budget is missed or the work is finished. The budget of
+the hand-over begins with the *end of the term*, not with the call of ``handOver``: the unit in hand is part of it.
+
+Asks a leading career whether it should go on leading.
+
+The question runs on a thread of its own, every third of the session time-out, and must be answered within another third: a
+health check that hangs is the very illness it should report.
+
+How long a process waits before it stands again after a term (pure).
+
+Fenced is not fatal: a deposed leader goes back into the line after a moment, with jitter, so that a flapping network does not
+bring a storm of terms. A career that *fails* waits longer each time and, after ``max_failures`` terms in a row, long enough that
+every other candidate has its turn first. One that ended as planned gives way for a moment, so as not to be in its successor's way
+while that one claims. A term that worked for longer than the yield does not count as one of the row.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from leaderq.career import LeaderCareer
+from leaderq.clock import now_s
+from leaderq.events import Stage
+from leaderq.term import OpenTerm, Reason, Term
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """``stage`` of ``term`` may go on until ``until_s``, on :func:`leaderq.clock.now_s`; ``budget_s`` is its length."""
+
+    term: OpenTerm
+    stage: str
+    budget_s: float
+    until_s: float
+
+
+class Budgets:
+    """The one allowance that runs at a time. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._open: OpenTerm | None = None
+        self._running: Allowance | None = None
+        self._finished = False
+
+    def open_term(self, term: OpenTerm) -> None:
+        """The code of ``term`` is about to be called."""
+        with self._changed:
+            self._open, self._running = term, None
+
+    def allow(self, term: OpenTerm, stage: Stage, budget_s: float) -> None:
+        """``stage`` may take ``budget_s`` seconds from now; ignored once the hand-over of that term is being timed, and after it.
+
+        After it: a thawed leader may have handed over before its candidate's thread comes to say that the term is ending.
+        """
+        with self._changed:
+            handing_over = self._running is not None and self._running.stage == Stage.HANDOVER
+            if term is self._open and not handing_over:
+                self._running = Allowance(term, stage.value, budget_s, now_s() + budget_s)
+                self._changed.notify_all()
+
+    def settle(self) -> None:
+        """Nothing is being timed: the stage returned, or has no budget."""
+        with self._changed:
+            if self._running is not None and self._running.stage != Stage.HANDOVER:
+                self._running = None
+
+    def close_term(self) -> None:
+        """The code of the term has returned."""
+        with self._changed:
+            self._open = self._running = None
+
+    def finish(self) -> None:
+        """Let :meth:`next_missed` return ``None``: there will be no more."""
+        with self._changed:
+            self._finished = True
+            self._changed.notify_all()
+
+    def next_missed(self) -> Allowance | None:
+        """Wait for a budget to be missed; each is given once. ``None`` after :meth:`finish`."""
+        with self._changed:
+            while not self._finished:
+                running = self._running
+                if running is not None and now_s() >= running.until_s:
+                    self._running = None
+                    return running
+                self._changed.wait(None if running is None else max(0.0, running.until_s - now_s()))
+            return None
+
+
+log = logging.getLogger(__name__)
+
+
+def is_asked(career: object) -> bool:
+    """Whether ``career`` has a health check of its own; the default one costs no thread."""
+    return isinstance(career, LeaderCareer) and type(career).healthy is not LeaderCareer.healthy
+
+
+class HealthWatch:
+    """Calls ``unhealthy`` once if ``career`` says no, raises, or does not answer while ``term`` is on."""
+
+    def __init__(self, career: LeaderCareer, term: Term, *, interval_s: float, unhealthy: Callable[[], None]) -> None:
+        self._career = career
+        self._term = term
+        self._interval_s = interval_s
+        self._unhealthy = unhealthy
+
+    def start(self) -> None:
+        """Begin asking; ends by itself with the term."""
+        threading.Thread(target=self._watch, name="leaderq-health", daemon=True).start()
+
+    def _watch(self) -> None:
+        while self._term.wait(self._interval_s):
+            if not self._answer():
+                self._unhealthy()
+                return
+
+    def _answer(self) -> bool:
+        answers: list[bool] = []
+        asked = threading.Thread(target=lambda: answers.append(self._ask()), name="leaderq-health-check", daemon=True)
+        asked.start()
+        asked.join(self._interval_s)
+        if not answers:
+            log.error("healthy() of %s has not answered within %.1f s", type(self._career).__name__, self._interval_s)
+        return bool(answers) and answers[0]
+
+    def _ask(self) -> bool:
+        try:
+            return bool(self._career.healthy())
+        except Exception:  # a health check that raises says no
+            log.exception("healthy() of %s raised; it counts as unhealthy", type(self._career).__name__)
+            return False
+
+
+GIVE_WAY_S = 0.1
+_FAILURES = frozenset({Reason.FAILED, Reason.HEALTH, Reason.BUDGET})
+
+
+@dataclass(frozen=True, slots=True)
+class CoolOffPolicy:
+    """``first_s``: after being deposed, or after one failure; ``max_failures`` in a row yield for ``yield_s`` seconds."""
+
+    first_s: float = 1.0
+    max_failures: int = 3
+    yield_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class CoolOff:
+    """How the terms of this process went: ``failures`` in a row, and for how long and why to cool off now (no ``why``: as planned)."""
+
+    failures: int = 0
+    seconds: float = 0.0
+    why: str = ""
+
+
+def after_term(
+    record: CoolOff, reason: Reason, lasted_s: float, policy: CoolOffPolicy, *, jitter: float | None = None
+) -> CoolOff:
+    """The record after a term that ended for ``reason`` after ``lasted_s`` seconds; ``jitter`` is in [0, 1)."""
+    spread = 0.5 + (random.random() if jitter is None else jitter) / 2
+    if reason in _FAILURES:
+        failures = 1 if lasted_s > policy.yield_s else record.failures + 1
+        if failures >= policy.max_failures:
+            why = f"{failures} terms in a row have failed, the last because {reason.sentence}; it yields to the others"
+            return CoolOff(failures, policy.yield_s, why)
+        seconds = min(policy.yield_s, policy.first_s * 2 ** (failures - 1))
+        return CoolOff(failures, seconds * spread, f"the last term ended because {reason.sentence}")
+    if reason.deposes:
+        return replace(record, seconds=policy.first_s * spread, why=f"it was deposed: {reason.sentence}")
+    return CoolOff(seconds=GIVE_WAY_S)
