@@ -89,5 +89,9 @@ def career_name(career: ILeaderCareer | type[ILeaderCareer]) -> str:
     declared = getattr(career, "name", None)
     if declared:
         return str(declared)
-    class_name = (career if isinstance(career, type) else type(career)).__name__
+    return kebab_case((career if isinstance(career, type) else type(career)).__name__)
+
+
+def kebab_case(class_name: str) -> str:
+    """``ad-billing`` for ``AdBilling``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", class_name).lower()

@@ -180,9 +180,14 @@ class OpenTerm(Term):
     def prolong(self, deadline: float) -> None:
         """Trust the leadership until ``deadline``; an earlier one than before, or one after the end, is ignored."""
         with self._lock:
-            # A deadline already passed is final: somebody may have acted on it (spec: re-check the lease after the wait).
+            # A deadline already passed is final: somebody may have acted on it (bug 9 in docs/design/facts.md).
             if not self._over and now_s() < self._deadline:
                 self._deadline = max(self._deadline, deadline)
+
+    def shorten(self, deadline: float) -> None:
+        """Trust the leadership no longer than until ``deadline``; a later one than before is ignored."""
+        with self._lock:
+            self._deadline = min(self._deadline, deadline)
 
     def pause(self, paused: bool) -> None:
         """Forbid, or allow again, the next unit of work."""

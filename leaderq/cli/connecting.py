@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from leaderq.config import Settings
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 _MECHANISMS = {"none": "digest", "digest": "digest", "sasl": "DIGEST-MD5"}
 
 
-def open_session(settings: Settings) -> AbstractContextManager[Session]:
+def open_session(settings: Settings) -> Session:
     """A started session; closed at the end of the ``with`` block.
 
     Raises :class:`~leaderq.errors.ServersUnreachable` after ``connect_timeout_s``.

@@ -1,25 +1,25 @@
 """``leaderq run``: stand for election with a user's career, under a guardian.
 
-The parent checks everything it can before any process is started, so that a mistake is said once; then the guardian runs the
-same command again as the worker, which finds the link to its guardian in its environment and does the work.
+The parent becomes the guardian and runs the same command again as the worker, which finds the link
+to its guardian in its environment, checks everything and does the work. The guardian never imports
+the user's module: what that takes at import (a port, memory, a lock) is free for the worker.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from leaderq.career import ILeaderCareer, career_name
+from leaderq.career import ILeaderCareer, career_name, kebab_case
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import open_session, zookeeper_security
 from leaderq.cli.early_stop import stop_early
 from leaderq.cli.options import EVERYTHING, Given, Verb, takes_settings
-from leaderq.config import DEFAULT, Configuration, Settings
+from leaderq.config import Settings
 from leaderq.errors import CareerFailed, ConfigurationError
 from leaderq.events import EventBus
 from leaderq.observability.logging import configure, log_events, log_failure
@@ -48,18 +48,29 @@ def run(ctx: click.Context, given: Given, target: str) -> int:
       LEADERQ_LOG_FORMAT=json leaderq run billing:AdBilling --no-guardian
     """
     signal.signal(signal.SIGTERM, stop_early)
-    configuration, career = _checked(given, target)
-    settings = configuration.settings
-    configure(settings.log_format, settings.log_level)
-    from leaderq.running.guardian_link import GuardianLink  # this and what it needs is of no use to --help
+    from leaderq.running.guardian_link import GuardianLink  # not needed for --help
 
     link = GuardianLink.from_environment()
-    if settings.guardian and link is None:
+    if link is None and _wants_guardian(given, target):
         from leaderq.running.guardian import watch_over
 
-        arguments = _worker_arguments(ctx.find_root().obj, configuration)
-        return watch_over(arguments, address=settings.zookeeper, security=zookeeper_security(settings))
+        return watch_over(ctx.find_root().obj)
+    settings, career = _checked(given, target)
+    configure(settings.log_format, settings.log_level)
+    if link is not None:
+        link.use_servers(settings.zookeeper, zookeeper_security(settings))
     return _work(settings, make_career(career, target), link)
+
+
+def _wants_guardian(given: Given, target: str) -> bool:
+    """Whether this process is to be a guardian; sets its log up. Wrong settings: the worker says so."""
+    class_name = target.rpartition(".")[2].rpartition(":")[2]
+    try:
+        settings = given.load(career=kebab_case(class_name)).settings
+    except ConfigurationError:
+        return False
+    configure(settings.log_format, settings.log_level)
+    return settings.guardian
 
 
 def _work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) -> int:
@@ -68,28 +79,24 @@ def _work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) 
 
     events = EventBus()
     log_events(events)
-    with open_session(settings) as session:
+    session = open_session(settings)
+    try:
         # os._exit: what is still running then has been told to stop, and did not.
         runner = Runner(
             career, session, settings=settings, events=events, candidate_id=settings.id, guardian=link, leave=os._exit
         )
-        try:
-            with handling(runner):
-                return runner.run()
-        except CareerFailed as error:
-            log_failure(error)
-            raise
+        with handling(runner):
+            return runner.run()
+    except CareerFailed as error:
+        log_failure(error)
+        raise
+    finally:
+        if session.close() and link is not None:
+            link.forget_session()
 
 
-def _worker_arguments(arguments: Sequence[str], configuration: Configuration) -> list[str]:
-    """The same command, with the id made here: every worker of one guardian is the same candidate."""
-    if configuration.source("id") == DEFAULT:
-        return ["--id", configuration.settings.id, *arguments]
-    return list(arguments)
-
-
-def _checked(given: Given, target: str) -> tuple[Configuration, type[ILeaderCareer]]:
-    """Configuration and class, or the problems of both at once."""
+def _checked(given: Given, target: str) -> tuple[Settings, type[ILeaderCareer]]:
+    """Settings and class, or the problems of both at once."""
     problems: list[str] = []
     career = configuration = None
     try:
@@ -104,4 +111,4 @@ def _checked(given: Given, target: str) -> tuple[Configuration, type[ILeaderCare
         cause = error
     if career is None or configuration is None:
         raise ConfigurationError(*problems) from cause
-    return configuration, career
+    return configuration.settings, career

@@ -19,6 +19,7 @@ _VERBS = {
     "transfer": ("transfer", "Let a candidate of choice lead."),
     "pause": ("pause", "Begin no new work, without a change of leader."),
     "resume": ("resume", "End a pause."),
+    "raise-floor": ("raise_floor", "Number the next term at least so high."),
     "dead": ("dead.group", "Look at records set aside as dead letters, and replay them."),
     "queue": ("queue.group", "Look into ZooKeeper queues, fill, drain and repair them."),
     "analyze": ("analyze", "Tell whether coalescing pays on a stream of requests."),

@@ -18,7 +18,7 @@ from leaderq.election.enlistment import Enlistment
 from leaderq.election.layout import Layout, Wishes
 from leaderq.election.tenure import Tenure
 from leaderq.events import Event, Stage, Standing, TermBegan, TermEnded, TermEnding, Withdrawn, WorkPaused, WorkResumed
-from leaderq.term import OpenTerm, Reason
+from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Session
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _RETRY_FIRST_S = 0.05
 _RETRY_LONGEST_S = 1.0
 _HANDOVER_SHOWN_AFTER_S = 0.05
+_OPERATOR_PAUSED = "an operator paused the career"
 
 Request = Callable[[], None]
 
@@ -159,7 +160,12 @@ class Campaign:
         self._reason = None
         self._silent = self._operator_paused = self._released = False
         term = self._tenure.term
+        # The session may have been told a shorter time-out between the claim and here, when nobody was there to hear it.
+        self._tenure.grant(self._session.timeout_s)
         self._reports.event(TermBegan(self._career, self._id, term.number, won.unclean))
+        if won.wishes.paused:
+            self._operator_paused = True
+            self._show_pause(_OPERATOR_PAUSED)
         self._reports.won(term)
         self._tenure.open()
 
@@ -239,12 +245,14 @@ class Campaign:
         if self._tenure is None:
             return
         self._operator_paused = wishes.paused
-        self._show_pause("an operator paused the career")
+        self._show_pause(_OPERATOR_PAUSED)
         if wishes.step_down == self._tenure.term.number:
             self.tell_to_end(Reason.TRANSFER if wishes.successor else Reason.STEP_DOWN)
 
-    def tell_to_end(self, reason: Reason) -> None:
-        """Wind the term in hand up, for ``reason``."""
+    def tell_to_end(self, reason: Reason, term: Term | None = None) -> None:
+        """Wind up the term in hand, if it is ``term`` or no term is given, for ``reason``."""
+        if self._tenure is None or term not in (None, self._tenure.term):
+            return
         self._reason = self._reason or reason
         self.take(Input.TOLD)
 
@@ -260,9 +268,17 @@ class Campaign:
         else:
             self._tenure.announce(stage)
 
+    def leave(self) -> bool:
+        """Take every znode of this candidacy out of the line, whatever the role; returns whether that is done."""
+        if self._tenure is not None:
+            self._tenure.close()
+        return self._enlistment.leave() is Input.RELEASED
+
     def conclude(self, term: OpenTerm) -> None:
         """Give ``term`` back: no code works on it any more."""
         if self._tenure is not None and self._tenure.term is term:
+            # Before the release is sent: as soon as it is carried out somebody else leads, whenever we hear of it.
+            term.close()
             self._enlistment.finish()
             self.take(Input.HANDED_OVER)
 

@@ -8,9 +8,10 @@ from ZooKeeper's threads, requests from the runner's; all of them only put a sig
 ZooKeeper's threads, no lock is held in a callback, and two reconnections cannot interleave (CURATOR-620, -644, -653). Before each
 signal the clock is looked at first: an end of the lease is never overtaken by a late acknowledgement.
 
-On each failure: ZooKeeper silent: the term pauses, then ends with its lease, and the candidate tries for ever, at most a second
-apart, to stand again once the runner asks it to. The session expires: a new one enlists anew. This thread itself fails (a bug):
-the term ends, :meth:`Candidate.await_term` raises, nothing goes on unnoticed.
+On each failure: ZooKeeper silent, or refusing (a login too): the term pauses, then ends with its lease, and the candidate tries
+for ever, at most a second apart, to stand again once the runner asks it to. The session expires: a new one enlists. This thread
+itself fails (a bug): the term ends, :meth:`Candidate.await_term` raises, and the znode is taken out of the line as soon as no
+code can work on the term any more.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from leaderq.election.layout import Layout
 from leaderq.election.observer import Operator
 from leaderq.errors import LeaderqError, RequestRefused
 from leaderq.events import EventBus, SessionChanged, Stage
-from leaderq.term import OpenTerm, Reason
+from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import AnyClient, SessionState, as_session
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ _session_inputs = {
     SessionState.LOST: Input.LOST,
     SessionState.CLOSED: Input.LOST,
 }
+_LEAVE_AGAIN_S = 0.5
 
 
 class Candidate:
@@ -80,6 +82,7 @@ class Candidate:
         self._broken: BaseException | None = None
         self._woken = False
         self._stopping = False
+        self._code_returned = threading.Event()
         self._thread: threading.Thread | None = None
 
     # ---- what the runner asks -------------------------------------------------------------------------------------------
@@ -110,9 +113,9 @@ class Candidate:
             self._woken = True
             self._changed.notify_all()
 
-    def step_down(self, reason: Reason) -> None:
-        """Wind the present term up, if there is one, for ``reason``."""
-        self._inbox.put(lambda: self._campaign.tell_to_end(reason))
+    def step_down(self, reason: Reason, *, term: Term | None = None) -> None:
+        """Wind up the present term, if there is one, for ``reason``; with ``term`` only if it is that one."""
+        self._inbox.put(lambda: self._campaign.tell_to_end(reason, term))
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
         """Publish that ``term`` has entered ``stage``; observers see it, nothing depends on it."""
@@ -124,6 +127,7 @@ class Candidate:
         ``reason`` counts when the term was still on. The candidate then rests; :meth:`stand` puts it at the end of the line.
         """
         term.wind_up(reason)
+        self._code_returned.set()
         self._inbox.put(lambda: self._campaign.conclude(term))
         with self._changed:
             self._changed.wait_for(lambda: term.number in self._concluded or self._broken, timeout_s)
@@ -164,6 +168,9 @@ class Candidate:
         self.withdraw(timeout_s=timeout_s)
         self.session.remove_listener(self._session_changed)
         self._inbox.put(self._stop)
+        if self._broken is not None:
+            self._thread.join(timeout_s)  # it is leaving the line
+            self._stop()
         self._thread.join(timeout_s)
         self._thread = None
 
@@ -192,12 +199,31 @@ class Candidate:
                 elif heard is not None:
                     self._campaign.take(heard)
         except Exception as exc:
-            log.exception("candidate %r of %r broke down; its term ends", self.id, self.career)
-            if self._campaign.tenure is not None:
-                self._campaign.tenure.term.wind_up(Reason.FENCED)
+            log.exception("candidate broke down; its term ends: career=%s id=%s", self.career, self.id)
+            tenure = self._campaign.tenure
+            if tenure is not None:
+                tenure.term.wind_up(Reason.FENCED)
             with self._changed:
                 self._broken = exc
                 self._changed.notify_all()
+            self._leave_the_line(0.0 if tenure is None else tenure.term.deadline)
+
+    def _leave_the_line(self, lease_until_s: float) -> None:
+        """After a break-down: a znode that nobody minds would keep all behind it from leading.
+
+        Code may still work on the term until the guardian has ended it, so not before T/3 after the lease unless it returns.
+        """
+        try:
+            quiet_s = lease_until_s + self.session.timeout_s / 3
+            while not self._stopping and not self._code_returned.wait(max(0.0, min(0.1, quiet_s - now_s()))):
+                if now_s() >= quiet_s:
+                    break
+            while not self._campaign.leave() and not self._stopping:
+                self._code_returned.wait(_LEAVE_AGAIN_S)
+                self._code_returned.clear()
+        except Exception:
+            log.exception("the znode could not be left: career=%s id=%s", self.career, self.id)
+            self.session.replace("a candidate broke down")
 
     def _next(self) -> Input | Request | None:
         """The next signal, from the clock or from the inbox; ``None`` when it is time to look again."""
@@ -248,5 +274,7 @@ class Candidate:
             # At once, not when the candidate's thread comes to it: a session that is replaced or closed is ended the moment
             # after this returns, and then another candidate may lead.
             tenure.term.wind_up(Reason.SESSION)
+        elif tenure is not None and state is SessionState.CONNECTED:
+            tenure.grant(self.session.timeout_s)  # at once too: the servers count by it already
         self._inbox.put(_session_inputs[state])
         self._events.publish(SessionChanged(self.career, self.id, state.name.lower()))

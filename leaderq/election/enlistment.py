@@ -26,9 +26,9 @@ from typing import Any
 from leaderq.clock import now_s
 from leaderq.election.decision import Input
 from leaderq.election.layout import (
+    Doubles,
     Layout,
     Position,
-    R,
     TermRecord,
     Wishes,
     closed,
@@ -40,7 +40,7 @@ from leaderq.election.layout import (
     next_number,
     position_of,
 )
-from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord, LeaderqError, NoNode, SessionExpired, ZooKeeperError
+from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord, LeaderqError, NoNode, SessionExpired
 from leaderq.events import Stage
 from leaderq.term import Reason
 from leaderq.zookeeper import (
@@ -61,13 +61,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WonClaim:
-    """A claim that was acknowledged; ``sent_s`` is when it was sent, where the lease starts."""
+    """A claim that was acknowledged; ``sent_s`` is when it was sent, where the lease starts.
+
+    ``wishes``: the operators' at the instant of the claim.
+    """
 
     record: TermRecord
     node: str
     session: int
     sent_s: float
     unclean: bool
+    wishes: Wishes
 
 
 class Enlistment:
@@ -88,6 +92,10 @@ class Enlistment:
         self._unclean = False
         self._mine = False
         self._wishes = Wishes()
+        self._wishes_version = -1
+        self._last_failure = ""
+        self._spoilt_wishes = b""
+        self._doubles = Doubles(candidate)
         self.position: Position | None = None
         self.won: WonClaim | None = None
 
@@ -107,9 +115,9 @@ class Enlistment:
                 self._session.create(
                     prefix, self._candidate.encode(), ephemeral=True, sequential=True, timeout_s=self._patience_s
                 )
-        except ZooKeeperError as exc:
+        except LeaderqError as exc:
             return self._failed("enlisting", exc)
-        return Input.ENLISTED
+        return self._succeeded(Input.ENLISTED)
 
     def requeue(self) -> Input:
         """Leave the place and join the end of the line."""
@@ -125,16 +133,18 @@ class Enlistment:
                 return Input.ABSENT
             for surplus in self.position.surplus:
                 self._delete(surplus)
+            self._look_for_doubles(names)
             if self.position.ahead is not None:
-                return self._watch(self.position.ahead)
-            return Input.PASSED_OVER if self._is_passed_over(names) else Input.FIRST
+                return self._succeeded(self._watch(self.position.ahead))
+            passed_over = self._is_passed_over(names)
+            return self._succeeded(Input.PASSED_OVER if passed_over else Input.FIRST)
         except NoNode:
             return Input.ABSENT
-        except (ZooKeeperError, CorruptRecord) as exc:
+        except LeaderqError as exc:
             return self._failed("surveying", exc)
 
     def claim(self) -> Input:
-        """Win the term in one multi, provided that our znode stands and nobody has won since the survey.
+        """Win the term in one multi, provided that our znode stands, nobody has won and no operator has written since the survey.
 
         A claim whose reply was lost, and which was carried out, is found by our znode's name in the record; it is confirmed by a
         fresh acknowledged write, since the lease may start with nothing less.
@@ -144,21 +154,23 @@ class Enlistment:
         confirm = self._newest.id == self.position.name
         record = self._newest if confirm else self._next_record(self.position.name)
         # A multi of the check alone is a write of the quorum too (see Tenure.renew).
-        claim = [] if confirm else [SetData(self._layout.term, encode(record), self._newest_version)]
+        claim: list[Operation] = []
         if not confirm:
+            claim.append(Check(self._layout.control, self._wishes_version))
+            claim.append(SetData(self._layout.term, encode(record), self._newest_version))
             self._unclean = self._newest.id is not None and self._newest.ended is None
         sent_s = now_s()
         try:
             self._session.multi([Check(path), *claim], timeout_s=self._patience_s)
         except (NoNode, BadVersion):
             return Input.BEATEN
-        except ZooKeeperError as exc:
+        except LeaderqError as exc:
             return self._failed("claiming", exc)
         if self._owner is None or self._session.id != self._owner:
             # Replaced since the survey: the znode is the old session's, and says nothing about the new one. LOST follows.
             return Input.BEATEN
-        self.won = WonClaim(record, path, self._owner, sent_s, self._unclean)
-        return Input.WON
+        self.won = WonClaim(record, path, self._owner, sent_s, self._unclean, self._wishes)
+        return self._succeeded(Input.WON)
 
     def leave(self) -> Input:
         """Leave the line without having led; after it, nothing of this candidacy is in ZooKeeper."""
@@ -168,7 +180,7 @@ class Enlistment:
             self._sweep(names)
         except NoNode:
             pass  # the whole line is gone
-        except ZooKeeperError as exc:
+        except LeaderqError as exc:
             return self._failed("leaving", exc)
         return Input.RELEASED
 
@@ -187,7 +199,7 @@ class Enlistment:
                 self._session.multi(ops, timeout_s=self._patience_s)
             except NoNode:
                 self._delete(name)  # it is gone already, or the record is, which must not keep us in the line
-        except ZooKeeperError as exc:
+        except LeaderqError as exc:
             return self._failed("giving the term back", exc)
         return Input.RELEASED
 
@@ -213,8 +225,10 @@ class Enlistment:
         if isinstance(found[0], LeaderqError):
             raise found[0]
         names: list[str] = found[0]
-        self._newest, self._newest_version = self._decoded(TermRecord, found[1], self._layout.term)
-        self._wishes, _ = self._decoded(Wishes, found[2], self._layout.control)
+        data, self._newest_version = self._read(found[1], self._layout.term)
+        self._newest = decode(TermRecord, data, path=self._layout.term)
+        data, self._wishes_version = self._read(found[2], self._layout.control)
+        self._wishes = self._known_wishes(data)
         self.position = position_of(self._guid, names)
         self._mine = self.position is not None and self._is_mine(self._layout.candidate(self.position.name), own, found[3:])
         return names
@@ -223,14 +237,24 @@ class Enlistment:
         stat = read[0][1] if path == known and isinstance(read[0], tuple) else self._session.exists(path)
         return stat is not None and bool(stat.ephemeral_owner == self._owner)
 
-    def _decoded(self, kind: type[R], read: Any, path: str) -> tuple[R, int]:
+    def _read(self, read: Any, path: str) -> tuple[bytes, int]:
         if isinstance(read, NoNode):
             self._session.ensure_path(path, timeout_s=self._patience_s)
             read = self._session.get(path, timeout_s=self._patience_s)
         if isinstance(read, LeaderqError):
             raise read
         data, stat = read
-        return decode(kind, data, path=path), stat.version
+        return data, stat.version
+
+    def _known_wishes(self, data: bytes) -> Wishes:
+        """The wishes in ``data``; a spoilt record holds none, and must keep nobody from leading."""
+        try:
+            return decode(Wishes, data, path=self._layout.control)
+        except CorruptRecord as exc:
+            if data != self._spoilt_wishes:
+                self._spoilt_wishes = data
+                log.error("%s", exc)  # noqa: TRY400  (a sentence for operators)
+            return Wishes()
 
     def _is_passed_over(self, names: list[str]) -> bool:
         """Whether an operator wants somebody who stands behind us to lead after the term that has just ended."""
@@ -303,8 +327,42 @@ class Enlistment:
         except NoNode:
             pass  # its session ended in between
 
-    def _failed(self, what: str, exc: ZooKeeperError | CorruptRecord) -> Input:
-        # Without a connection this repeats until there is one, and the session says so itself; the rest is worth a line.
-        level = logging.DEBUG if isinstance(exc, (ConnectionLost, SessionExpired)) else logging.ERROR
-        log.log(level, "%s as %r in %s did not get through: %s", what, self._candidate, self._layout.base, exc)
+    def _look_for_doubles(self, names: list[str]) -> None:
+        """Warn of another candidate under our id; one that has just died may stand for a session time-out yet."""
+        assert self.position is not None
+        now = now_s()
+        if not self._doubles.is_due(now):
+            return
+        others = [name for name in names if name != self.position.name]
+        unknown = self._doubles.unknown(others)
+        reads = [GetData(self._layout.candidate(name)) for name in unknown]
+        found = self._session.multi_read(reads, timeout_s=self._patience_s)
+        ids = {name: read[0] for name, read in zip(unknown, found, strict=True) if isinstance(read, tuple)}
+        for double in self._doubles.look(others, ids, now, after_s=2 * self._session.timeout_s):
+            log.warning(
+                "two candidates stand under one id: career=%s id=%s znodes=%s,%s; give each its own --id",
+                self._layout.career,
+                self._candidate,
+                self.position.name,
+                double,
+                extra={"event": "duplicate_id", "career": self._layout.career, "candidate": self._candidate},
+            )
+
+    def _succeeded(self, signal: Input) -> Input:
+        self._last_failure = ""
+        return signal
+
+    def _failed(self, what: str, exc: LeaderqError) -> Input:
+        # Without a connection this repeats until there is one, and the session says so itself; the rest is worth a line
+        # whenever it changes.
+        failure = f"{what}: {exc}"
+        known = failure == self._last_failure or isinstance(exc, (ConnectionLost, SessionExpired))
+        self._last_failure = failure
+        log.log(
+            logging.DEBUG if known else logging.ERROR,
+            "candidate is kept from the election: career=%s id=%s while %s",
+            self._layout.career,
+            self._candidate,
+            failure,
+        )
         return Input.FAILED

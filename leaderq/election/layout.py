@@ -73,6 +73,37 @@ class Layout:
         return f"{self.candidates}/{name}"
 
 
+class Doubles:
+    """Other candidates under one's own id, noticed by looking from time to time (pure)."""
+
+    def __init__(self, candidate: str) -> None:
+        self._candidate = candidate.encode()
+        self._ids: dict[str, bytes] = {}
+        self._since_s: dict[str, float] = {}
+        self._due_s = 0.0
+        self._told: set[str] = set()
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether to look now."""
+        return now_s >= self._due_s
+
+    def unknown(self, names: Iterable[str]) -> list[str]:
+        """Those of ``names`` whose ids are not known yet; an id never changes."""
+        return [name for name in names if name not in self._ids]
+
+    def look(self, names: Iterable[str], ids: dict[str, bytes], now_s: float, *, after_s: float) -> list[str]:
+        """The znodes under our id that have stood for ``after_s`` seconds; each is returned once. The next look is due then."""
+        self._due_s = now_s + after_s / 2
+        present = set(names)
+        known = self._ids | ids
+        self._ids = {name: known[name] for name in present if name in known}
+        twins = {name for name, own in self._ids.items() if own == self._candidate}
+        self._since_s = {name: self._since_s.get(name, now_s) for name in twins}
+        found = sorted(name for name in twins - self._told if now_s - self._since_s[name] >= after_s)
+        self._told.update(found)
+        return found
+
+
 def new_guid() -> str:
     """A mark that finds a candidate's znode again when the reply to its creation was lost."""
     return str(uuid.uuid4())
@@ -157,6 +188,13 @@ class Wishes:
     floor: int = 0
 
 
+_REMEDIES = {
+    "TermRecord": "nobody can lead until it is repaired: leaderq raise-floor NUMBER --career CAREER, with a number above "
+    "every term that was ever given out",
+    "Wishes": "the operators' wishes are lost; the next leaderq pause or resume writes it again",
+}
+
+
 def encode(record: TermRecord | Wishes) -> bytes:
     """The bytes to store."""
     return json.dumps(asdict(record), separators=(",", ":")).encode()
@@ -176,8 +214,7 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
         return kind(**known)
     except (ValueError, TypeError) as exc:
         raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which is no {kind.__name__} ({exc}); "
-            f"repair it by hand, keeping the highest term number that was ever given out"
+            f"the znode {path} holds {data[:60]!r}, which is no {kind.__name__} ({exc}); " + _REMEDIES[kind.__name__]
         ) from exc
 
 

@@ -1,9 +1,15 @@
 """How long a leader may trust its own leadership without hearing from the quorum (pure).
 
-The leader touches its candidate znode every T/6 (T: negotiated session time-out). Only an *acknowledged write* proves anything:
-reads, pings and the state CONNECTED are answered by a server that may itself be cut off. Time counts from when the write was
-*sent*. ZooKeeper ends a session no earlier than T after its leader last heard of it, and hears of it at most half a tick
-(<= T/4) after the client's server does, so a lease of 2T/3 from the send time ends before any other candidate can win.
+T is the negotiated session time-out. The leader sends a write that changes nothing (a multi of one
+check) every T/6. Only an *acknowledged write* proves anything: reads, pings and the state CONNECTED
+are answered by a server that may itself be cut off. Time counts from when the write was *sent*.
+ZooKeeper ends a session no earlier than T after its leader last heard of it, and hears of it at
+most half a tick (<= T/4) after the client's server does, so a lease of 2T/3 from the send time ends
+before any other candidate can win.
+
+That argument needs T >= 2 ticks (ZooKeeper's own default for ``minSessionTimeout``; a client cannot
+see it), and a T that does not grow shorter unseen: T is negotiated at *every* connection, so the
+smallest one granted since the term was won counts.
 """
 
 from __future__ import annotations
@@ -51,6 +57,10 @@ class Lease:
     def renew_s(self) -> float:
         """When the next renewal is to be sent: T/6 after the newest one."""
         return self.sent_s + self.timeout_s / 6
+
+    def granted(self, timeout_s: float) -> Lease:
+        """A connection was made under the session time-out ``timeout_s``; the smallest one counts."""
+        return replace(self, timeout_s=min(self.timeout_s, timeout_s))
 
     def sent(self, at_s: float) -> Lease:
         """A renewal was sent."""

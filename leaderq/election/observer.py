@@ -1,17 +1,16 @@
-"""Who leads, since when, in which stage, and who waits: what anybody may see without standing for election.
+"""What those may see and ask who do not stand for election: observers and operators.
 
-A view is put together from the ``term`` record, the line and the operator's wishes, read one after another: it may be a moment
+A view is put together from the ``term`` record, the line and the operators' wishes, read one after another: it may be a moment
 old, and is for people and tools. Nothing may be written on the strength of it.
 
-What an operator may ask of a career: step down, transfer, pause, resume.
-
 A wish is a value in the ``control`` znode and names the term it is meant for, so that one which comes late does nothing. The
-leader watches that znode and winds up in order; nobody is ever deposed by an operator's wish. Each request waits until it is
-fulfilled and otherwise says why not.
+leader watches that znode and winds up in order; an operator's wish never deposes anybody. Each request waits until it is
+fulfilled and otherwise says why not. A spoilt ``control`` record counts as empty, and the next wish writes it again.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -19,9 +18,11 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.election.layout import Layout, TermRecord, Wishes, decode, encode, in_line
-from leaderq.errors import BadVersion, NoNode, RequestRefused
+from leaderq.errors import BadVersion, ConfigurationError, CorruptRecord, NoNode, RequestRefused
 from leaderq.events import Stage
 from leaderq.zookeeper import AnyClient, Session, WatchEvent, as_session
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Observer:
     def view(self) -> View:
         """The career as it stands; one that nobody ever stood for has term 0 and no candidates."""
         record = decode(TermRecord, self._data(self._layout.term), path=self._layout.term)
-        wishes = decode(Wishes, self._data(self._layout.control), path=self._layout.control)
+        wishes = _known_wishes(self._data(self._layout.control), path=self._layout.control)
         return view_of(self._career, record, wishes, self._standing())
 
     def wait_until(self, fact: Callable[[View], bool], *, timeout_s: float) -> View:
@@ -176,8 +177,31 @@ class Operator:
         return self._set_paused(False)
 
     def raise_floor(self, number: int) -> None:
-        """Number the next term at least ``number``: for an ensemble that was rebuilt and forgot the terms before."""
+        """Number the next term at least ``number``.
+
+        For an ensemble that was rebuilt and forgot the terms before, and for a ``term`` record that is spoilt: that is written
+        again, as if the term before ``number`` had ended uncleanly.
+
+        :raises ConfigurationError: ``number`` is not positive.
+        """
+        if number < 1:
+            raise ConfigurationError(
+                f"term number {number!r} is not positive; give one above every term that was ever given out"
+            )
         self._change(lambda wishes: replace(wishes, floor=max(wishes.floor, number)))
+        path = self._layout.term
+        while True:
+            try:
+                data, stat = self._session.get(path)
+                decode(TermRecord, data, path=path)
+                return
+            except NoNode:
+                return
+            except CorruptRecord:
+                try:
+                    self._session.set(path, encode(TermRecord(number=number - 1, id="unknown")), stat.version)
+                except (BadVersion, NoNode):
+                    continue  # somebody else has repaired it meanwhile
 
     def wish_for(self, *, successor: str | None, term: int) -> None:
         """Ask that term number ``term`` ends, and that ``successor`` leads after it; returns without waiting."""
@@ -219,12 +243,20 @@ class Operator:
         while True:
             try:
                 data, stat = self._session.get(path)
-                self._session.set(path, encode(change(decode(Wishes, data, path=path))), stat.version)
+                self._session.set(path, encode(change(_known_wishes(data, path=path))), stat.version)
                 return
             except BadVersion:
                 continue  # another operator wrote first; change what they left
             except NoNode:
                 self._session.ensure_path(path)
+
+
+def _known_wishes(data: bytes, *, path: str) -> Wishes:
+    try:
+        return decode(Wishes, data, path=path)
+    except CorruptRecord as exc:
+        log.warning("%s", exc)
+        return Wishes()
 
 
 def _inaugurated_after(term: int, view: View) -> bool:

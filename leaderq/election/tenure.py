@@ -87,6 +87,12 @@ class Tenure:
         self._watch_own()
         self.read_wishes()
 
+    def grant(self, timeout_s: float) -> None:
+        """A connection was made under the session time-out ``timeout_s``: a shorter one counts at once. From any thread."""
+        with self._lock:
+            self._lease = self._lease.granted(timeout_s)
+            self.term.shorten(self._lease.ends_s)
+
     def close(self) -> None:
         """Let no later reply or watch of this tenure be heard."""
         self._closed = True
@@ -196,7 +202,7 @@ class Tenure:
         try:
             self._hear_wishes(decode(Wishes, reply.result()[0], path=self._control_path))
         except CorruptRecord as exc:
-            log.error("%s", exc)  # noqa: TRY400  (a sentence for the operator who wrote it)
+            log.error("%s", exc)  # noqa: TRY400  (a sentence for the operator who wrote it); the wishes known before stand
 
     def _say(self, signal: Input) -> None:
         if not self._closed:

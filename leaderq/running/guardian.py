@@ -1,23 +1,35 @@
-"""The guardian: a small parent process that makes a crash cost milliseconds instead of a session time-out.
+"""The guardian: a small parent process that makes a crash cost milliseconds instead of a session
+time-out.
 
-It runs the worker, and knows the worker's session. Three duties:
+It runs the worker, and knows the worker's session. Four duties:
 
-* the worker dies, however: re-attach to its session and close it, so that its candidate znode vanishes and the next leader starts
-  at once (measured in the spec, fact 6: about 10 ms, whatever the time-out);
-* the worker lives on after its lease (:mod:`leaderq.running.watchdog`): SIGTERM, then SIGKILL;
-* signals are passed on and, as PID 1 of a container, orphans are reaped.
+* the worker dies, however: what it has started is killed, then its session is taken up and closed,
+  so that its candidate znode vanishes and the next leader starts at once (about 10 ms, whatever the
+  time-out);
+* the worker lives on after its lease: see :mod:`leaderq.running.watchdog`;
+* signals are passed on; one that was ignored when the guardian began stays ignored (``nohup``);
+* as process 1 of a container, and for what the worker has left behind, it reaps.
 
-Who is authoritative: the worker about its term, the kernel about its death. The guardian decides nothing about leadership.
+Who is authoritative: the worker about its term, the kernel about its death. The guardian decides
+nothing about leadership. It loads neither the user's module nor the configuration: the worker tells
+it where ZooKeeper is.
 
-On each failure: ZooKeeper does not answer when the session is to be closed: tried for as long as the session can last, then it has
-ended by itself. The guardian dies: the worker goes on and says so. Both die together: the session times out.
+On each failure: ZooKeeper does not answer when the session is to be closed: tried for as long as
+the session can last, then it has ended by itself. The guardian dies: the worker hands over and
+leaves. Both die together: the session times out.
 
-The worker is a group of its own, so that Ctrl-C in a terminal reaches it once, through here.
+What the worker has started dies with it, also what has made a session of its own or was started by
+something that has ended since: on Linux such orphans become children of the guardian
+(``PR_SET_CHILD_SUBREAPER``). Elsewhere only the worker's process group is killed. What was handed
+to another process to start (``systemd-run``, a container engine, ``at``) is out of reach everywhere.
+
+The worker is a session of its own, so that Ctrl-C in a terminal reaches it once, through here.
 """
 
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 import logging
 import os
@@ -26,7 +38,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -40,8 +54,12 @@ from leaderq.zookeeper import Credentials, Security, SessionEnder
 
 log = logging.getLogger(__name__)
 
-_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_ALWAYS_PASSED_ON = (signal.SIGTERM, signal.SIGINT)
+_PASSED_ON_UNLESS_IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_PR_SET_CHILD_SUBREAPER = 36
 _LONGEST_LINE = 1 << 16
+_UNKILLABLE_S = 10.0
+"""How long to wait for killed processes that do not end; without a session nothing else is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +71,28 @@ class KnownSession:
 
 
 class Guardian:
-    """Watches over one worker. ``address`` and ``security`` are how the worker reaches ZooKeeper."""
+    """Watches over one worker; all other children of this process must be the guardian's own."""
 
-    def __init__(self, address: str, *, security: Security | None = None) -> None:
-        self._ender = SessionEnder(address, security=security)
+    def __init__(self) -> None:
+        self._ender: SessionEnder | None = None
         self._session: KnownSession | None = None
-        self._watch = Watchdog()
+        self._watchdog = Watchdog()
         self._told_to_stop = 0
         self._exit_status: int | None = None
         self._buffer = b""
 
     def run(self, command: Sequence[str]) -> int:
-        """Start ``command`` as the worker and stay until it is dead and its session closed; gives the exit code to end with."""
+        """Start ``command`` as the worker; returns the exit code to end with.
+
+        Returns when the worker and what it has started are dead and its session is closed.
+        """
         ours, theirs = socket.socketpair()
         wake_reading, wake_writing = socket.socketpair()
         for end in (ours, wake_reading, wake_writing):
             end.setblocking(False)
         restore = self._take_signals(wake_writing)
         try:
+            _adopt_orphans()
             worker = self._start(command, theirs)
             theirs.close()
             self._stay(worker, ours, wake_reading)
@@ -85,16 +107,16 @@ class Guardian:
 
     def _start(self, command: Sequence[str], link: socket.socket) -> subprocess.Popen[bytes]:
         number = link.fileno()
-        return subprocess.Popen(
-            command, env={**os.environ, GUARDIAN_FD: str(number)}, pass_fds=(number,), start_new_session=True
-        )
+        environment = {**os.environ, GUARDIAN_FD: str(number)}
+        return subprocess.Popen(command, env=environment, pass_fds=(number,), start_new_session=True)
 
     def _take_signals(self, wake: socket.socket) -> Callable[[], None]:
         # Handlers that do nothing: the wake-up descriptor carries the numbers to the loop below.
         def nothing(_number: int, _frame: FrameType | None) -> None:
             return None
 
-        before = {number: signal.signal(number, nothing) for number in (*_PASSED_ON, signal.SIGCHLD)}
+        heard = [n for n in _PASSED_ON_UNLESS_IGNORED if signal.getsignal(n) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, nothing) for number in (*_ALWAYS_PASSED_ON, *heard, signal.SIGCHLD)}
         descriptor = signal.set_wakeup_fd(wake.fileno())
 
         def restore() -> None:
@@ -104,66 +126,103 @@ class Guardian:
 
         return restore
 
+    # ---- the loop ---------------------------------------------------------------------------
+
     def _stay(self, worker: subprocess.Popen[bytes], link: socket.socket, wake: socket.socket) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(link, selectors.EVENT_READ)
             selector.register(wake, selectors.EVENT_READ)
             while self._exit_status is None:
-                look_s = self._watch.next_look_s(now_s())
-                ready = selector.select(None if look_s is None else max(0.0, look_s - now_s()))
+                due_s = self._watchdog.due_s
+                ready = selector.select(None if due_s is None else max(0.0, due_s - now_s()))
                 for key, _ in ready:
                     if key.fileobj is wake:
-                        self._take(wake.recv(256), worker)
+                        self._pass_on(wake.recv(256), worker)
                     elif not self._read(link):
                         selector.unregister(link)  # closed; SIGCHLD tells of the death
                 self._reap(worker)
                 self._look(worker)
 
-    def _take(self, numbers: bytes, worker: subprocess.Popen[bytes]) -> None:
+    def _pass_on(self, numbers: bytes, worker: subprocess.Popen[bytes]) -> None:
         for number in numbers:
             if number != signal.SIGCHLD:
-                self._told_to_stop += number in (signal.SIGTERM, signal.SIGINT)
-                # A worker that does not even follow a second request to leave is not asked a third time.
-                self._signal(worker, signal.SIGKILL if self._told_to_stop > 2 else signal.Signals(number))
+                self._told_to_stop += number in _ALWAYS_PASSED_ON
+                # A worker that does not follow a second request to leave is not asked again.
+                is_over = self._told_to_stop > 2
+                self._signal(worker, signal.SIGKILL if is_over else signal.Signals(number))
 
     def _reap(self, worker: subprocess.Popen[bytes]) -> None:
-        """Collect the worker and, as PID 1, whatever else has died."""
+        """Collect whatever has died; the worker last, after what it has started."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if pid == 0:
+            if dead is None:
                 return
-            if pid == worker.pid:
+            if dead.si_pid == worker.pid:
+                # Before its number is given free: its process group bears the same one.
+                self._kill_descendants(worker.pid)
+            _, status = os.waitpid(dead.si_pid, 0)
+            if dead.si_pid == worker.pid:
                 self._exit_status = worker.returncode = os.waitstatus_to_exitcode(status)
+                return
+
+    def _kill_descendants(self, worker: int) -> None:
+        """Kill what the dead worker has started, and wait until it is gone."""
+        began_s = now_s()
+        limit_s = _UNKILLABLE_S if self._session is None else self._session.timeout_s
+        killed: set[int] = set()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(worker, signal.SIGKILL)
+        while (left := _children() - {worker}) and now_s() < began_s + limit_s:
+            for pid in left:
+                with suppress(ChildProcessError, ProcessLookupError, PermissionError):
+                    if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                        os.kill(pid, signal.SIGKILL)
+                        killed.add(pid)
+            time.sleep(0.0005)
+        if killed:
+            log.warning(
+                "killed what the worker had started: processes=%d unkillable=%d ms=%.0f",
+                len(killed),
+                len(left),
+                (now_s() - began_s) * 1000,
+                extra={"event": "descendants_killed", "processes": len(killed)},
+            )
 
     def _look(self, worker: subprocess.Popen[bytes]) -> None:
         if self._exit_status is not None:
             return
-        self._watch, verdict = self._watch.look(now_s(), stopped=_is_stopped(worker.pid))
-        report = self._watch.report
-        if verdict is Intervention.LEAVE_ALONE or report is None:
+        stopped = _is_stopped(worker.pid)
+        self._watchdog, intervention = self._watchdog.look(now_s(), stopped=stopped)
+        report = self._watchdog.report
+        if intervention is Intervention.LEAVE_ALONE or report is None:
             return
-        how = signal.SIGTERM if verdict is Intervention.TERMINATE else signal.SIGKILL
+        kill = intervention is Intervention.KILL
+        how = signal.SIGKILL if kill else signal.SIGTERM
         log.error(
-            "worker %d still holds term %d %.1f s after it should have let go; sending it %s",
+            "worker is overdue: pid=%d term=%d overdue_s=%.2f sending=%s",
             worker.pid,
             report.term,
-            now_s() - report.until_s,
+            now_s() - report.ends_s,
             how.name,
             extra={"event": "worker_overdue", "term": report.term},
         )
         self._signal(worker, how)
-        if verdict is Intervention.KILL:
-            self._watch = self._watch.heard(None)
+        if kill:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            self._watchdog = self._watchdog.heard(None)
 
     def _signal(self, worker: subprocess.Popen[bytes], number: signal.Signals) -> None:
         if self._exit_status is None:
             os.kill(worker.pid, number)  # not reaped yet, so the number is still its own
 
+    # ---- what the worker says ---------------------------------------------------------------
+
     def _read(self, link: socket.socket) -> bool:
-        """Take in what the worker says; gives ``False`` at the end of the link."""
+        """Take in what the worker says; returns ``False`` at the end of the link."""
         while True:
             try:
                 data = link.recv(4096)
@@ -182,24 +241,27 @@ class Guardian:
     def _hear(self, line: bytes) -> None:
         try:
             message: dict[str, Any] = json.loads(line)
+            if "zookeeper" in message:
+                self._ender = _session_ender(message)
             if "session" in message:
                 self._session = _known_session(message)
-                self._ender.prepare()  # the worker has just resolved the same names
+                if self._ender is not None and message.get("servers"):
+                    self._ender.know([(ip, port) for ip, port in message["servers"]])
             if "term" in message:
-                self._watch = self._watch.heard(LeaseReport(**message) if message["term"] is not None else None)
-        except (ValueError, TypeError, KeyError):
-            # Neither the line nor a traceback: either may show the session's password.
-            log.error("the worker said something that is no report; ignored")  # noqa: TRY400
+                report = LeaseReport(**message) if message["term"] is not None else None
+                self._watchdog = self._watchdog.heard(report)
+        except Exception:  # noqa: BLE001  (neither the line nor a traceback: both may show a password)
+            log.error("the worker sent an unreadable report; ignored")  # noqa: TRY400
 
     def _close_session(self) -> None:
-        known = self._session
-        if known is None:
+        known, ender = self._session, self._ender
+        if known is None or ender is None:
             return
         began_s = now_s()
-        closed = self._ender.end(known.credentials, timeout_s=known.timeout_s, session_timeout_s=known.timeout_s)
+        closed = ender.end(known.credentials, timeout_s=known.timeout_s, session_timeout_s=known.timeout_s)
         log.info(
-            "the worker is gone; its session %s within %.0f ms",
-            "is closed" if closed else "could not be closed",
+            "worker's session ended: closed=%s ms=%.0f",
+            closed,
             (now_s() - began_s) * 1000,
             extra={"event": "session_ended", "closed": closed},
         )
@@ -208,8 +270,14 @@ class Guardian:
         status = self._exit_status or 0
         if status >= 0:
             return status
-        log.error("the worker was ended by %s", signal.Signals(-status).name, extra={"event": "worker_died"})
+        name = signal.Signals(-status).name
+        log.error("worker died: signal=%s", name, extra={"event": "worker_died"})
         return ExitCode.FORCED if self._told_to_stop > 2 else ExitCode.FAILED
+
+
+def _session_ender(message: dict[str, Any]) -> SessionEnder:
+    known = message["security"]
+    return SessionEnder(message["zookeeper"], security=None if known is None else Security(**known))
 
 
 def _known_session(message: dict[str, Any]) -> KnownSession | None:
@@ -219,8 +287,23 @@ def _known_session(message: dict[str, Any]) -> KnownSession | None:
     return KnownSession(credentials, float(message["timeout_s"]))
 
 
+def _adopt_orphans() -> None:
+    """Make orphaned descendants children of this process, where the system can."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _children() -> set[int]:
+    """This process's children, dead ones not yet reaped included; empty where /proc has no list."""
+    pids: set[int] = set()
+    for listing in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            pids.update(map(int, listing.read_text().split()))
+    return pids
+
+
 def _is_stopped(pid: int) -> bool:
-    """Whether the process is stopped by a signal or a debugger; ``False`` where the system does not tell."""
+    """Whether a signal or a debugger has stopped the process; ``False`` where that is not told."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -228,6 +311,6 @@ def _is_stopped(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
-def watch_over(arguments: Sequence[str], *, address: str, security: Security | None = None) -> int:
-    """Run ``python -m leaderq *arguments`` as a worker under a guardian; gives the exit code to end with."""
-    return Guardian(address, security=security).run([sys.executable, "-m", "leaderq", *arguments])
+def watch_over(arguments: Sequence[str]) -> int:
+    """Run ``python -m leaderq *arguments`` as a worker under a guardian; returns the exit code."""
+    return Guardian().run([sys.executable, "-m", "leaderq", *arguments])

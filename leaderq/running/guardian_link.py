@@ -1,11 +1,17 @@
 """The worker's end of the link to its guardian.
 
-One socket pair, inherited as a file descriptor whose number is in ``LEADERQ_GUARDIAN_FD``; one JSON object a line, from the worker
-to the guardian only. The guardian's death is the end of that stream, and so is the worker's. The session's password crosses this
-link and nothing else: no command line, no environment, no log, no disk.
+One socket pair, inherited as a file descriptor whose number is in ``LEADERQ_GUARDIAN_FD``; one JSON
+object a line, from the worker to the guardian only. The guardian's death is the end of that stream,
+and so is the worker's. The session's password crosses this link and nothing else: no command line,
+no environment, no log, no disk.
 
-On each failure: the guardian is gone: it is said once (:class:`~leaderq.events.GuardianLost`), and the work goes on; a crash then
-costs the session time-out. The link's own thread starves with all other Python threads: that is what the guardian watches for.
+Nothing here ever blocks the worker. A guardian that is stopped, or does not read, leaves the pipe
+full; what is to be said waits then, and of the reports about a term only the newest does.
+
+On each failure: the guardian is gone: said once (:class:`~leaderq.events.GuardianLost`), and the
+worker hands over and leaves, since no supervisor can see it any more, and what a supervisor starts
+in its place must not become its double. The link's own threads starve with all other Python
+threads: that is what the guardian watches for.
 """
 
 from __future__ import annotations
@@ -13,17 +19,22 @@ from __future__ import annotations
 import base64
 import json
 import os
+import selectors
 import socket
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.events import EventBus, GuardianLost
+from leaderq.running.watchdog import LeaseReport
 from leaderq.term import Term
-from leaderq.zookeeper import Session, SessionState
+from leaderq.zookeeper import Security, Session, SessionState
 
 GUARDIAN_FD = "LEADERQ_GUARDIAN_FD"
+_UNSENT_LOOK_S = 0.5
 
 
 class GuardianLink:
@@ -31,9 +42,13 @@ class GuardianLink:
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
-        self._lock = threading.RLock()
+        self._link.setblocking(False)
+        self._lock = threading.Lock()
+        self._unsent: deque[bytes] = deque()
+        self._newest_report: bytes | None = None
+        self._begun = b""  # the rest of a line of which a part was sent
         self._session: Session | None = None
-        self._released = threading.Event()
+        self._reporting: _TermReports | None = None
         self._lost = False
 
     @classmethod
@@ -48,67 +63,175 @@ class GuardianLink:
         link.set_inheritable(False)
         return cls(link)
 
-    def attach(self, session: Session, events: EventBus, *, career: str, candidate: str) -> None:
-        """Keep the guardian informed of ``session``, and say on ``events`` when it is gone."""
+    def use_servers(self, address: str, security: Security | None) -> None:
+        """Tell the guardian where ZooKeeper is, and who it is to be there."""
+        known = None if security is None else asdict(security)
+        self._say({"zookeeper": address, "security": known})
+
+    def attach(
+        self,
+        session: Session,
+        events: EventBus,
+        *,
+        career: str,
+        candidate: str,
+        lost: Callable[[], None],
+    ) -> None:
+        """Keep the guardian informed of ``session``; call ``lost`` when the guardian is gone."""
         self._session = session
         session.add_listener(self._session_changed)
         self._session_changed(session.state)
-        threading.Thread(target=self._listen, args=(events, career, candidate), name="leaderq-guardian", daemon=True).start()
+
+        def listen() -> None:
+            self._listen()
+            events.publish(GuardianLost(career, candidate, os.getppid()))
+            lost()
+
+        threading.Thread(target=listen, name="leaderq-guardian", daemon=True).start()
+
+    def forget_session(self) -> None:
+        """The servers have confirmed that the session is over: nothing is left to be done."""
+        self._say({"session": None})
 
     def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        """LeaseReport ``term`` until :meth:`forget_term`."""
+        """Report ``term`` until :meth:`forget_term`."""
         assert self._session is not None  # attach comes first
-        # The end of the lease leaves T/3 before another leader can start; two graces and a margin fit into it.
-        grace_s = self._session.timeout_s / 12
-        self._released = threading.Event()
-        reporting = threading.Thread(
-            target=self._report,
-            args=(term, handover_budget_s, grace_s, self._released),
-            name="leaderq-lease-report",
-            daemon=True,
-        )
-        reporting.start()
+        self._reporting = _TermReports(term, self._session, handover_budget_s, self._report)
+        self._reporting.start()
+
+    def hand_over(self) -> None:
+        """The last unit of the term has returned; ``handOver`` is about to be called."""
+        if self._reporting is not None:
+            self._reporting.hand_over()
 
     def forget_term(self) -> None:
         """The code of the term has returned: there is nothing to stop any more."""
-        with self._lock:  # no report of this term may follow
-            self._released.set()
-            self._send({"term": None})
-
-    def _report(self, term: Term, handover_budget_s: float, grace_s: float, released: threading.Event) -> None:
-        def report(until_s: float, grace_s: float) -> None:
-            with self._lock:
-                if not released.is_set():
-                    self._send({"term": term.number, "until_s": until_s, "grace_s": grace_s, "ending": term.ending.is_set()})
-
-        while not term.ending.is_set():
-            report(term.deadline, grace_s)
-            term.ending.wait(2 * grace_s)
-        # The runner leaves by itself when the budget is over; the guardian is there for the case that it cannot.
-        report(now_s() + handover_budget_s, max(grace_s, 0.5))
+        if self._reporting is not None:
+            self._reporting.stop()
 
     def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CLOSED:  # by the worker itself, on whatever way it ends: nothing is left to be done for it
-            self._send({"session": None})
-        elif state is SessionState.CONNECTED and self._session is not None and self._session.credentials is not None:
-            credentials = self._session.credentials
-            password = base64.b64encode(credentials.password).decode()
-            self._send({"session": credentials.session_id, "password": password, "timeout_s": self._session.timeout_s})
+        session = self._session
+        if state is not SessionState.CONNECTED or session is None or session.credentials is None:
+            return
+        self._say(
+            {
+                "session": session.credentials.session_id,
+                "password": base64.b64encode(session.credentials.password).decode(),
+                "timeout_s": session.timeout_s,
+                # Resolved by the worker: the guardian's one loop must not wait for a name server.
+                "servers": session.resolved_servers,
+            }
+        )
 
-    def _send(self, message: dict[str, Any]) -> None:
+    # ---- the pipe ---------------------------------------------------------------------------
+
+    def _say(self, message: dict[str, Any]) -> None:
         with self._lock:
-            if self._lost:
-                return
-            try:
-                self._link.sendall(json.dumps(message).encode() + b"\n")
-            except OSError:
-                self._lost = True  # said by the listening thread
+            self._unsent.append(json.dumps(message).encode() + b"\n")
+            self._send()
 
-    def _listen(self, events: EventBus, career: str, candidate: str) -> None:
-        try:
-            while self._link.recv(64):
-                pass  # the guardian says nothing; only its end is of interest
-        except OSError:
-            pass  # reset: the same end
-        self._lost = True
-        events.publish(GuardianLost(career, candidate, os.getppid()))
+    def _report(self, report: LeaseReport | None) -> None:
+        message = {"term": None} if report is None else asdict(report)
+        with self._lock:
+            self._newest_report = json.dumps(message).encode() + b"\n"
+            self._send()
+
+    def _send(self) -> None:
+        """Send what the pipe takes now; a guardian that is gone is noticed by :meth:`_listen`."""
+        while True:
+            if not self._begun:
+                if self._unsent:
+                    self._begun = self._unsent.popleft()
+                elif self._newest_report is not None:
+                    self._begun, self._newest_report = self._newest_report, None
+                else:
+                    return
+            try:
+                self._begun = self._begun[self._link.send(self._begun) :]
+            except BlockingIOError:
+                return
+            except OSError:
+                self._begun = b""
+
+    def _listen(self) -> None:
+        """Return when the guardian is gone; meanwhile send what the pipe did not take before."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._link, selectors.EVENT_READ)
+            while True:
+                try:
+                    # The guardian says nothing; only its end is of interest.
+                    if selector.select(_UNSENT_LOOK_S) and not self._link.recv(64):
+                        return
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    return  # reset: the same end
+                with self._lock:
+                    self._send()
+
+
+class _TermReports:
+    """The reports about one term: one every T/6, and one at each change."""
+
+    def __init__(
+        self,
+        term: Term,
+        session: Session,
+        handover_budget_s: float,
+        report: Callable[[LeaseReport | None], None],
+    ) -> None:
+        self._term = term
+        self._session = session
+        self._handover_budget_s = handover_budget_s
+        self._report = report
+        self._lock = threading.Lock()  # no report of this term may follow stop()
+        self._changed = threading.Event()
+        self._stopped = False
+        self._handing_over = False
+        self._lease_until_s = float("inf")
+        self._budget_until_s: float | None = None
+        self._grace_s = float("inf")
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="leaderq-lease-report", daemon=True).start()
+
+    def hand_over(self) -> None:
+        self._handing_over = True
+        self._say()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            self._changed.set()
+            self._report(None)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._say()
+            # The wait wakes when the term begins to end; after that there is only the end to await.
+            waker = self._changed if self._term.ending.is_set() else self._term.ending
+            waker.wait(2 * self._grace_s)
+
+    def _say(self) -> None:
+        with self._lock:
+            if not self._stopped:
+                self._report(self._newest())
+
+    def _newest(self) -> LeaseReport:
+        term, reason = self._term, self._term.reason
+        self._grace_s = min(self._grace_s, self._session.timeout_s / 12)
+        if not term.ending.is_set():
+            self._lease_until_s = term.deadline
+        elif reason is not None and reason.deposes:
+            self._lease_until_s = min(self._lease_until_s, term.deadline, now_s())
+        else:
+            self._lease_until_s = term.deadline  # kept up until the code has returned
+            if self._budget_until_s is None:
+                self._budget_until_s = now_s() + self._handover_budget_s
+        return LeaseReport(
+            term.number,
+            self._lease_until_s,
+            self._grace_s,
+            self._budget_until_s,
+            self._handing_over,
+        )

@@ -1,20 +1,27 @@
 """Drives a career through its terms.
 
-Two threads. The *career thread* calls the user's code and nothing else does: ``prepare``, then for each term won its stages
-(:mod:`leaderq.running.stages`), then ``retire``. The *supervisor* is the thread that called :meth:`Runner.run`: it takes signals
-and watches the budgets, for the career thread may be stuck in the user's code.
+Two threads. The *career thread* calls the user's code and nothing else does: ``prepare``, then for
+each term won its stages (:mod:`leaderq.running.stages`), then ``retire``. The *supervisor* is the
+thread that called :meth:`Runner.run`: it takes signals and watches the budgets, because the career
+thread may be stuck in the user's code.
 
-Who is authoritative: the term. No stage begins without it, and it is given back only when the user's code has returned: the
-next leader must not be able to start while this one's code runs.
+Who is authoritative: the term. No stage begins without it, and it is given back only when the
+user's code has returned: the next leader must not be able to start while this one's code runs.
 
-On each failure: a stage raises: the term winds up as *failed*, ``handOver`` follows, then a cool-off. Deposed: the same, at once
-and told why. ``inaugurate`` overruns its budget: the term winds up as *budget*. The code of an ended term does not return within
-``handover_budget_s``: the process leaves, since only its death can stop that code; without ``leave`` (a runner inside somebody's
-own program) leadership is kept until the code returns. The guardian dies: said, and the work goes on.
+On each failure:
 
-Signals of a process that runs a career: the first one winds up, the second one leaves.
+* a stage raises: the term winds up as *failed*, ``handOver`` follows, then a cool-off;
+* deposed: the same, at once and told why; code that does not return within T/4 (T: session
+  time-out) ends with the process, because T/3 after the lease another candidate may lead;
+* ``inaugurate`` overruns its budget: the term winds up as *budget*;
+* the code of a planned end does not return within ``handover_budget_s``: the process leaves, since
+  only its death can stop that code;
+* without ``leave`` (a runner inside somebody's own program) the process never leaves: leadership is
+  kept until the code returns, and the code of a deposed leader is not stopped;
+* the guardian dies: the worker hands over and leaves.
 
-Handlers run on the main thread between two bytecodes of whatever it does, so they take no locks and start no long work.
+Signals: the first one winds up, the second one leaves. Handlers run on the main thread between two
+bytecodes of whatever it does, so they take no locks and start no long work.
 """
 
 from __future__ import annotations
@@ -75,7 +82,7 @@ class Runner:
         self._guardian = guardian
         self._leave = leave
         self._budgets = Budgets()
-        self._service: StageRunner | None = None
+        self._stages: StageRunner | None = None
         self._term: OpenTerm | None = None
         self._stopping = threading.Event()
         self._failure: LeaderqError | None = None
@@ -89,7 +96,9 @@ class Runner:
         """
         unsubscribe = self.events.subscribe(TermEnding, self._term_ending)
         if self._guardian is not None:
-            self._guardian.attach(self._session, self.events, career=self.career_name, candidate=self.candidate_id)
+            self._guardian.attach(
+                self._session, self.events, career=self.career_name, candidate=self.candidate_id, lost=self.stop
+            )
         thread = threading.Thread(target=self._live, name=f"leaderq-career-{self.career_name}", daemon=True)
         thread.start()
         try:
@@ -122,16 +131,21 @@ class Runner:
             BudgetMissed(self.career_name, self.candidate_id, missed.term.number, missed.stage, missed.budget_s)
         )
         if missed.stage != Stage.HANDOVER:
-            self._candidate.step_down(Reason.BUDGET)
+            self._candidate.step_down(Reason.BUDGET, term=missed.term)
         elif self._leave is not None:
             self._leave(ExitCode.HANDOVER_MISSED)
 
     def _term_ending(self, event: TermEnding) -> None:
         """On the candidate's thread: time the hand-over, and abandon the unit in hand if the career allows it."""
-        service, term = self._service, self._term
-        if service is not None and term is not None and term.number == event.term:
-            self._budgets.allow(term, Stage.HANDOVER, self.settings.handover_budget_s)
-            service.abandon()
+        stages, term = self._stages, self._term
+        if stages is not None and term is not None and term.number == event.term:
+            self._time_hand_over(term)
+            stages.abandon()
+
+    def _time_hand_over(self, term: OpenTerm) -> None:
+        deposed = term.reason is not None and term.reason.deposes
+        budget_s = self.settings.handover_budget_s
+        self._budgets.allow(term, Stage.HANDOVER, min(budget_s, self._session.timeout_s / 4) if deposed else budget_s)
 
     # ---- the career thread ------------------------------------------------------------------------------------------------
 
@@ -167,7 +181,7 @@ class Runner:
             code()
         except LeaderqError:
             raise
-        except Exception as exc:
+        except BaseException as exc:  # whatever it is, it must not end this thread unsaid
             raise CareerFailed(self.career_name, stage, exc) from exc
 
     def _serve_terms(self) -> None:
@@ -193,39 +207,44 @@ class Runner:
     def _serve(self, term: OpenTerm) -> Reason:
         if self._guardian is not None:
             self._guardian.watch_term(term, self.settings.handover_budget_s)
-        service = StageRunner(
+        stages = StageRunner(
             self._career,
             term,
             budgets=self._budgets,
             inaugurate_budget_s=self.settings.inaugurate_budget_s,
             settle_s=self.settings.settle_s,
             events=self.events,
-            tell_stage=lambda stage: self._candidate.announce(term, stage),
-            step_down=lambda: self._candidate.step_down(Reason.FAILED),
+            tell_stage=lambda stage: self._tell_stage(term, stage),
+            step_down=lambda: self._candidate.step_down(Reason.FAILED, term=term),
         )
         self._budgets.open_term(term)
-        self._term, self._service = term, service
+        self._term, self._stages = term, stages
         if self._stopping.is_set():  # told to stop between winning and here
-            self._candidate.step_down(Reason.WITHDRAWN)
+            self._candidate.step_down(Reason.WITHDRAWN, term=term)
         if term.ending.is_set():  # ended between winning and here: nobody heard of it
-            self._budgets.allow(term, Stage.HANDOVER, self.settings.handover_budget_s)
+            self._time_hand_over(term)
         if isinstance(self._career, LeaderCareer) and is_asked(self._career):
             self._watch_health(self._career, term)
-        failed = service.serve()
+        failed = stages.serve()
         self._budgets.close_term()
         timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
         self._candidate.conclude(term, Reason.FAILED if failed else Reason.WITHDRAWN, timeout_s=timeout_s)
-        self._service = self._term = None
+        self._stages = self._term = None
         if self._guardian is not None:
             self._guardian.forget_term()
         return Reason.FAILED if failed else term.reason or Reason.WITHDRAWN
+
+    def _tell_stage(self, term: OpenTerm, stage: Stage) -> None:
+        if stage is Stage.HANDOVER and self._guardian is not None:
+            self._guardian.hand_over()
+        self._candidate.announce(term, stage)
 
     def _watch_health(self, career: LeaderCareer, term: OpenTerm) -> None:
         HealthWatch(
             career,
             term,
             interval_s=self._session.timeout_s / 3,
-            unhealthy=lambda: self._candidate.step_down(Reason.HEALTH),
+            unhealthy=lambda: self._candidate.step_down(Reason.HEALTH, term=term),
         ).start()
 
 
@@ -244,7 +263,10 @@ class Stoppable(Protocol):
 
 @contextmanager
 def handling(runner: Stoppable) -> Iterator[None]:
-    """Within the block, SIGTERM and SIGINT reach ``runner``. Main thread only."""
+    """Within the block SIGTERM, SIGINT and SIGHUP reach ``runner``. Main thread only.
+
+    A SIGHUP that was ignored before stays ignored (``nohup``).
+    """
     asked = False
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -255,7 +277,8 @@ def handling(runner: Stoppable) -> Iterator[None]:
         asked = True
         runner.stop()
 
-    before = {number: signal.signal(number, handle) for number in _ASKING}
+    hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
+    before = {number: signal.signal(number, handle) for number in (*_ASKING, *hung_up)}
     try:
         yield
     finally:

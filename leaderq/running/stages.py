@@ -1,17 +1,21 @@
 """One term served: the user's code is called, in order, on the career thread.
 
-inaugurate, then execute again and again while the term is on and not paused, then handOver: always, however the term ended and
-whatever the stages raised. What they raise never leaves this module: it is published, and the term counts as failed. A
-:class:`~leaderq.errors.Deposed` is no failure: the stage noticed what the term knew.
+``inaugurate``, then ``execute`` again and again while the term is on and not paused, then
+``handOver``: always, however the term ended and whatever the stages raised. What they raise never
+leaves this module: it is published, and the term counts as failed. A
+:class:`~leaderq.errors.Deposed` is not a failure: the stage noticed what the term knew.
 
-Abandoning a unit of work that is all or nothing by itself (``atomic = True``).
+No stage but ``handOver`` begins once the lease is over by the clock, whether or not the candidate's
+thread has come to notice it: after a freeze the career thread may well run first.
 
-:class:`UnitAbandoned` is raised *inside* the career's thread, at whatever bytecode it has reached. It is a ``BaseException``, as
-``KeyboardInterrupt`` is, so that an ``except Exception`` in the user's code does not swallow it. Python delivers it between two
-bytecodes: a call that blocks in C (a long query, a ``time.sleep``) returns first; ``term.wait`` returns at once.
-
-The race to close: the unit returns by itself in the moment in which it is abandoned. Entering, leaving and abandoning share a
-lock; leaving takes an exception back that was raised but not delivered yet, so it never strikes the code after the unit.
+A unit of work that is all or nothing by itself (``atomic = True``) may be abandoned:
+:class:`UnitAbandoned` is raised *inside* the career's thread, at whatever bytecode it has reached.
+It is a ``BaseException``, as ``KeyboardInterrupt`` is, so that an ``except Exception`` in the
+user's code does not swallow it. Python delivers it between two bytecodes: a call that blocks in C
+(a long query, a ``time.sleep``) returns first; ``term.wait`` returns at once. The unit may return
+by itself in the moment in which it is abandoned: entering, leaving and abandoning share a lock, and
+leaving takes back an exception that was raised but not delivered yet, so that it never strikes the
+code after the unit.
 """
 
 from __future__ import annotations
@@ -63,11 +67,11 @@ class StageRunner:
         self._failed = False
 
     def serve(self) -> bool:
-        """Serve the term to its end; gives whether the career failed."""
+        """Serve the term to its end; returns whether the career failed."""
         if self._settle_s:
             # Resources that cannot compare term numbers get time to forget the leader that vanished.
             self._term.wait(self._settle_s)
-        if not self._term.ending.is_set() and self._inaugurate():
+        if self._inaugurate():
             self._execute()
         self._enter(Stage.HANDOVER)
         self._call(Stage.HANDOVER, self._career.handOver)
@@ -80,7 +84,13 @@ class StageRunner:
         if getattr(self._career, "atomic", False):
             self._unit.abandon()
 
+    def _is_on(self) -> bool:
+        """Whether a stage or unit may begin now; looks at the clock itself."""
+        return self._term.wait(0)
+
     def _inaugurate(self) -> bool:
+        if self._term.ending.is_set():
+            return False
         self._budgets.allow(self._term, Stage.INAUGURATION, self._inaugurate_budget_s)
         self._say(Stage.INAUGURATION)
         if isinstance(self._career, LeaderCareer) and not self._call(Stage.INAUGURATION, self._career._begin):
@@ -98,13 +108,17 @@ class StageRunner:
                 self._unit.run(lambda: self._call(Stage.EXECUTION, self._career.execute))
 
     def _call(self, stage: Stage, code: Callable[[OpenTerm], None]) -> bool:
-        """Call the user's ``code``; gives whether it returned. After a ``False`` no further unit may begin."""
+        """Call the user's ``code``; returns whether it returned. After ``False`` no unit may begin."""
+        if stage is not Stage.HANDOVER and not self._is_on():
+            return False
         try:
             code(self._term)
         except Deposed as exc:
             self._term.wind_up(exc.reason)
             return False
-        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001  (published, and the term ends)
+        except UnitAbandoned:
+            raise
+        except BaseException as exc:  # noqa: BLE001  (published, and the term ends)
             self._failed = True
             self._events.publish(CareerError(self._term.career, self._term.candidate, self._term.number, stage.value, exc))
             self._term.wind_up(Reason.FAILED)  # at once, so that handOver is told why
@@ -133,7 +147,7 @@ class AbandonableUnit:
         self._abandoned = False
 
     def run(self, unit: Callable[[], object]) -> bool:
-        """Call ``unit``; gives ``False`` if it was abandoned."""
+        """Call ``unit``; returns ``False`` if it was abandoned."""
         try:
             return self._run(unit)
         except UnitAbandoned:  # struck between the unit's end and the lock; there is never a second one

@@ -1,18 +1,37 @@
 """When a guardian stops its worker (pure).
 
-A worker that leads tells its guardian until when its lease is trusted. If that instant passes and the worker has neither
-prolonged it nor said that the term is over, its Python threads do not run (a C call holds the GIL, say) while its code still
-might: it must be dead before another leader can start, T/3 after the end of the lease. If it said so, but its code has not
-returned within the hand-over budget and a grace, it is stopped too.
+A worker that leads tells its guardian until when its lease is trusted, and when its last unit of
+work has returned. Nobody else can lead before T/3 after the end of the lease (T: session time-out),
+so that is the time in which the worker must be dead if its code does not return by itself:
 
-Time counts only while both processes run: a worker that is stopped (SIGSTOP) or a host that was suspended does no harm meanwhile,
-and a thawed worker notices by itself, hands over, and lives.
+=============================  ======================  =========================================
+what runs past its end         SIGTERM, once           SIGKILL
+=============================  ======================  =========================================
+a unit, past its lease         T/12 after it           T/6 after it
+``handOver``, past the lease   no                      T/4 after it
+planned end, past its budget   a grace after it        two graces after it
+a unit, after a thaw           no                      0.1 s after the thaw, not before the above
+``handOver``, after a thaw     no                      T/4 after the thaw
+=============================  ======================  =========================================
+
+The worker's own account of *why* it ends plays no part: a lease that is over is over, whether the
+worker knows it, denies it or cannot say so (a C call holds the GIL). A deposing reason sets the end
+of the lease to the instant at which it was learned; the hand-over budget is for planned ends.
+
+A thaw is the moment at which a stopped worker runs again, or at which the guardian finds that it
+was itself stopped (then the whole host may have been): another leader may have begun meanwhile.
+While the worker is stopped it does no harm and is left alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+
+AFTER_THAW_S = 0.1
+"""How long a unit may go on after a thaw that comes after the end of its lease."""
+STALLED_S = 0.25
+"""A look that comes this much later than planned means that the guardian did not run either."""
 
 
 class Intervention(Enum):
@@ -25,45 +44,102 @@ class Intervention(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseReport:
-    """What a worker says while it holds a term.
+    """What a worker says while it holds a term; times are on :func:`leaderq.clock.now_s`.
 
-    ``until_s`` (on :func:`leaderq.clock.now_s`): the end of its lease while the term is on; once it is ending, the end of the
-    hand-over's budget. ``grace_s``: how long the worker may be late before it is stopped.
+    ``lease_until_s``: the end of the lease. ``budget_until_s``: once the term is ending as planned,
+    the end of the hand-over's budget. ``grace_s``: T/12. ``handing_over``: no unit runs any more.
     """
 
     term: int
-    until_s: float
+    lease_until_s: float
     grace_s: float
-    ending: bool = False
+    budget_until_s: float | None = None
+    handing_over: bool = False
+
+    @property
+    def ends_s(self) -> float:
+        """When the worker's code should have returned."""
+        if self.budget_until_s is None:
+            return self.lease_until_s
+        return min(self.lease_until_s, self.budget_until_s)
+
+    @property
+    def terminate_s(self) -> float | None:
+        """When SIGTERM is due; ``None``: never, the code is on its way out."""
+        if self.lease_until_s > self.ends_s:
+            return self.ends_s + self._budget_grace_s
+        return None if self.handing_over else self.ends_s + self.grace_s
+
+    @property
+    def kill_s(self) -> float:
+        """When SIGKILL is due, if the worker was never stopped."""
+        graces = 3 if self.handing_over else 2
+        at_s = self.lease_until_s + graces * self.grace_s
+        if self.budget_until_s is not None:
+            at_s = min(at_s, self.budget_until_s + 2 * self._budget_grace_s)
+        return at_s
+
+    @property
+    def _budget_grace_s(self) -> float:
+        return max(self.grace_s, 0.5)  # the runner leaves by itself when the budget is over
 
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    """The guardian's memory: the newest report, for how long the worker has been overdue *while running*, and when it looked."""
+    """The guardian's memory between two looks.
+
+    ``due_s``: when it meant to look next. ``thawed_s``: when worker or host last began to run again.
+    ``asked_term``: the term for which SIGTERM was sent.
+    """
 
     report: LeaseReport | None = None
-    looked_s: float = 0.0
-    overdue_s: float = 0.0
+    due_s: float | None = None
+    stopped: bool = False
+    thawed_s: float = float("-inf")
+    asked_term: int | None = None
 
     def heard(self, report: LeaseReport | None) -> Watchdog:
         """The worker has reported; ``None``: it holds no term."""
-        return Watchdog(report, self.looked_s)
+        return replace(self, report=report)
 
     def look(self, now_s: float, *, stopped: bool) -> tuple[Watchdog, Intervention]:
-        """The verdict at ``now_s``; ``stopped`` says that the worker's process is stopped and cannot act."""
-        report = self.report
-        if report is None or now_s < report.until_s:
-            return replace(self, looked_s=now_s, overdue_s=0.0), Intervention.LEAVE_ALONE
-        since_look_s = now_s - max(self.looked_s, report.until_s)
-        # A look that comes much too late means that the guardian, and with it perhaps the whole host, did not run either.
-        counted_s = 0.0 if stopped or since_look_s > report.grace_s else since_look_s
-        watch = replace(self, looked_s=now_s, overdue_s=self.overdue_s + counted_s)
-        if watch.overdue_s >= 2 * report.grace_s:
-            return watch, Intervention.KILL
-        return watch, Intervention.TERMINATE if watch.overdue_s >= report.grace_s else Intervention.LEAVE_ALONE
+        """The intervention at ``now_s``; ``stopped``: the worker's process is stopped."""
+        stalled = self.due_s is not None and now_s - self.due_s > STALLED_S
+        thawed_s = now_s if stalled or (self.stopped and not stopped) else self.thawed_s
+        seen = replace(self, stopped=stopped, thawed_s=thawed_s)
+        intervention = Intervention.LEAVE_ALONE if stopped else seen._judge(now_s)
+        if intervention is Intervention.TERMINATE and self.report is not None:
+            seen = replace(seen, asked_term=self.report.term)
+        return replace(seen, due_s=seen._next_look_s(now_s)), intervention
 
-    def next_look_s(self, now_s: float) -> float | None:
-        """When to look again; ``None``: not before the next report."""
+    def _judge(self, now_s: float) -> Intervention:
         if self.report is None:
+            return Intervention.LEAVE_ALONE
+        if now_s >= self._kill_s(self.report):
+            return Intervention.KILL
+        terminate_s = self._terminate_s(self.report)
+        if terminate_s is not None and now_s >= terminate_s:
+            return Intervention.TERMINATE
+        return Intervention.LEAVE_ALONE
+
+    def _kill_s(self, report: LeaseReport) -> float:
+        if self.thawed_s < report.ends_s:
+            return report.kill_s
+        is_late = self.thawed_s >= report.kill_s  # somebody else may lead already
+        after_s = 3 * report.grace_s if report.handing_over and is_late else AFTER_THAW_S
+        return max(report.kill_s, self.thawed_s + after_s)
+
+    def _terminate_s(self, report: LeaseReport) -> float | None:
+        if self.asked_term == report.term or self.thawed_s >= report.ends_s:
             return None
-        return max(self.report.until_s, now_s + self.report.grace_s / 4)
+        return report.terminate_s
+
+    def _next_look_s(self, now_s: float) -> float | None:
+        """When to look again without being woken; ``None``: not before the next report."""
+        report = self.report
+        if report is None:
+            return None
+        if self.stopped:
+            return now_s + AFTER_THAW_S / 2  # its going on is told by a signal; this is the net
+        times = [self._kill_s(report), self._terminate_s(report)]
+        return min((at for at in times if at is not None and at > now_s), default=now_s + 0.01)

@@ -72,9 +72,10 @@ class AdoptedSession(Session):
             "a session on a KazooClient given by its user cannot be replaced; use leaderq.connect(address) for that"
         )
 
-    def _finish(self, timeout_s: float) -> None:
+    def _finish(self, timeout_s: float) -> bool:
         self._lent.client.remove_listener(self._client_said)
         self._lent.forget_persistent_watches()
+        return False
 
 
 class _LentLink:

@@ -164,21 +164,29 @@ class OwnedSession(Session):
             if is_wanted:
                 self._own.open()
 
-    def _finish(self, timeout_s: float) -> None:
+    @property
+    def resolved_servers(self) -> list[tuple[str, int]]:
+        return self._own.resolved
+
+    def _finish(self, timeout_s: float) -> bool:
         self._keeper.stop()
         deadline = monotonic() + timeout_s
         with self._replacing:  # a replacement under way is bounded, and must not open a client after we closed it
-            self._end(self._own, self._credentials or self._former, max(0.0, deadline - monotonic()))
+            return self._end(self._own, self._credentials or self._former, max(0.0, deadline - monotonic()))
 
-    def _end(self, client: Client, credentials: Credentials | None, timeout_s: float) -> None:
+    def _end(self, client: Client, credentials: Credentials | None, timeout_s: float) -> bool:
         deadline = monotonic() + timeout_s
-        if client.finish(timeout_s=timeout_s / 2) or credentials is None or client.auth_failed:
-            return
+        if client.finish(timeout_s=timeout_s / 2) or credentials is None:
+            return True
+        if client.auth_failed:
+            return False
         # Its connection is gone or silent; another one may still reach a server, and spare everyone the wait for the expiry.
         left_s = max(0.0, deadline - monotonic())
         self._ender.know(client.resolved)
         if not self._ender.end(credentials, timeout_s=left_s, session_timeout_s=client.timeout_s, patient=False):
             log.warning("ZooKeeper session %s could not be ended; it expires by itself", self._address)
+            return False
+        return True
 
 
 def opened(

@@ -66,6 +66,7 @@ class Session(Requests):
         self._former: Credentials | None = None  # of the session before LOST, which the servers may still hold
         self._link: Link | None = None
         self._closed = threading.Event()
+        self._is_ended = False
         self._listeners = Listeners()
         self._watches = PersistentWatches(send=self._send_watch, watch=self._run_watch, local_path=self._local_path)
 
@@ -173,8 +174,10 @@ class Session(Requests):
         The old session is ended on the servers if that takes no longer than a second or two; else it expires after T.
         """
 
-    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """End the session on the servers, so that its ephemeral znodes vanish now, and let go of threads and sockets.
+
+        Returns whether the session is over for certain; otherwise it expires after T.
 
         Takes ``timeout_s`` at most, and a little more only if a callback blocks a thread. May be called again, from any
         thread, in any state. What could not be told to any server in time expires after T.
@@ -188,18 +191,24 @@ class Session(Requests):
         if not is_first:
             if os.getpid() == self._pid:
                 self._closed.wait(timeout_s)
-            return
+            return self._is_ended
         # Said before it is done: who trusts in an ephemeral znode of this session must stop doing so before that can vanish.
         self._listeners.announce(SessionState.CLOSED)
         try:
-            self._finish(timeout_s)
+            self._is_ended = self._finish(timeout_s)
         finally:
             self._credentials = None
             self._closed.set()
+        return self._is_ended
 
     @abstractmethod
-    def _finish(self, timeout_s: float) -> None:
-        """Let go of the carrier."""
+    def _finish(self, timeout_s: float) -> bool:
+        """Let go of the carrier; whether the servers have confirmed the end of the session."""
+
+    @property
+    def resolved_servers(self) -> list[tuple[str, int]]:
+        """The numeric addresses of the servers, as last resolved."""
+        return []
 
     # -- heard from the carrier -------------------------------------------------------------------------------------------
 

@@ -211,7 +211,7 @@ def test_a_term_record_that_is_not_ours_is_never_overwritten(electorate, won, ca
     session.set(electorate.path("term"), b"something else")
     a = electorate.candidate("a")
     a.stand()
-    eventually(lambda: "repair it by hand" in caplog.text)
+    eventually(lambda: "leaderq raise-floor" in caplog.text)
     assert session.get(electorate.path("term"))[0] == b"something else"
     session.set(electorate.path("term"), b'{"number": 41}')
     assert won(a).number == 42
@@ -315,7 +315,7 @@ def test_withdrawing_while_zookeeper_is_away_is_repeated_until_the_znode_is_gone
     proxy.refuse()
     eventually(lambda: b.session.state is not SessionState.CONNECTED)
     assert not b.withdraw(timeout_s=0.1)
-    eventually(lambda: caplog.text.count("leaving as 'b'") > 9, timeout_s=30)
+    eventually(lambda: caplog.text.count("id=b while leaving") > 9, timeout_s=30)
     proxy.heal()
     line, session = electorate.path("candidates"), electorate.session()
     eventually(lambda: len(session.children(line)) == 1, timeout_s=20)

@@ -1,0 +1,231 @@
+"""What a term is worth at its edges: shorter time-outs, lost answers, refused logins, spoilt records."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from leaderq import Deposed, Observer
+from leaderq.clock import now_s
+from leaderq.election import Operator
+from leaderq.election.decision import Role
+from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
+from leaderq.events import WorkPaused
+from leaderq.term import Reason
+from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.zookeeper import SessionState
+from leaderq.zookeeper.session import Session
+
+
+def waiting(candidate):
+    return eventually(lambda: candidate.role is Role.WAITING)
+
+
+def test_a_shorter_time_out_granted_at_a_reconnection_shortens_the_lease_at_once(electorate, won):
+    with ZooKeeperServer() as server:
+        session = electorate.session(address=server.address, timeout_s=30.0)
+        a = electorate.candidate("a", session)
+        a.stand()
+        term = won(a)
+        assert term.remaining_s() > 10
+        server.kill()
+        eventually(lambda: session.state is SessionState.SUSPENDED)
+        server._settings["maxSessionTimeout"] = "3000"
+        server.start()
+        seen: list[tuple[float, float]] = []
+        session.add_listener(lambda state: seen.append((session.timeout_s, term.remaining_s())))
+        eventually(lambda: session.state is SessionState.CONNECTED)
+        eventually(lambda: seen)
+        granted, remaining = seen[-1]
+        assert granted == 3.0
+        assert remaining <= 2.0  # heard by a listener added after the candidate's own: already cut
+        if not term.ending.is_set():  # renewed in time
+            assert term.remaining_s() <= 2.0
+        a.close()
+        session.close()
+
+
+def test_a_term_that_was_given_back_passes_no_check_although_the_answer_is_withheld(electorate, won, fault_proxy):
+    proxy = fault_proxy(electorate.address)
+    a = electorate.candidate("a", electorate.session(address=proxy.address))
+    b = electorate.candidate("b")
+    a.stand()
+    term = won(a)
+    b.stand()
+    waiting(b)
+    proxy.freeze_direction("to_client")
+    giving_back = threading.Thread(target=a.conclude, args=(term, Reason.WITHDRAWN))
+    giving_back.start()
+    successor = won(b)
+    assert a.role is Role.RELEASING  # no answer yet: nobody has told it
+    with pytest.raises(Deposed):
+        term.check()
+    assert term.reason is Reason.WITHDRAWN
+    successor.check()
+    proxy.heal()
+    giving_back.join()
+
+
+def test_an_end_that_was_meant_for_one_term_does_not_end_the_next(electorate, won):
+    a = electorate.candidate("a")
+    a.stand()
+    first = won(a)
+    assert a.conclude(first, Reason.WITHDRAWN, timeout_s=30)
+    a.stand()
+    second = won(a)
+    a.step_down(Reason.HEALTH, term=first)
+    a.step_down(Reason.STEP_DOWN, term=second)
+    assert second.ending.wait(30)
+    assert second.reason is Reason.STEP_DOWN
+
+
+def test_a_new_leader_begins_its_term_paused_if_an_operator_has_paused_the_career(electorate, won):
+    a = electorate.candidate("a")
+    operator = Operator(electorate.session(), "c", root=electorate.root)
+    operator.pause()
+    for _ in range(5):
+        a.stand()
+        term = won(a)
+        assert term.paused  # at the instant at which it is handed out
+        assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
+    assert any(isinstance(event, WorkPaused) for event in electorate.events)
+    a.stand()
+    term = won(a)
+    operator.resume()
+    eventually(lambda: not term.paused)
+
+
+def test_a_wish_written_between_survey_and_claim_is_known_to_the_new_leader(electorate, won, monkeypatch):
+    operator = Operator(electorate.session(), "c", root=electorate.root)
+    a = electorate.candidate("a")
+    multi = Session.multi
+    interfered = threading.Event()
+
+    def late_wish(self, operations, **options):
+        if self is a.session and not interfered.is_set():
+            interfered.set()
+            operator.pause()
+        return multi(self, operations, **options)
+
+    monkeypatch.setattr(Session, "multi", late_wish)
+    a.stand()
+    assert won(a).paused
+    assert interfered.is_set()
+
+
+def test_a_refused_login_is_outlived_by_a_waiting_candidate(electorate, won, monkeypatch):
+    a, b = electorate.candidate("a"), electorate.candidate("b")
+    a.stand()
+    term = won(a)
+    b.stand()
+    waiting(b)
+    refusals: list[bool] = []
+    read = Session.multi_read
+
+    def refused(self, reads, **options):
+        if self is b.session and len(refusals) < 3:
+            refusals.append(True)
+            raise AccessRefused("ZooKeeper refused the credentials of this session")
+        return read(self, reads, **options)
+
+    monkeypatch.setattr(Session, "multi_read", refused)
+    assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
+    assert won(b).number == 2
+    assert len(refusals) == 3
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_candidate_that_broke_down_says_so_and_leaves_the_line(electorate, won, monkeypatch, leads):
+    first, second, third = (electorate.candidate(name, timeout_s=4.0) for name in "abc")
+    broken = first if leads else second
+    first.stand()
+    term = won(first)
+    second.stand()
+    waiting(second)
+    third.stand()
+    waiting(third)
+
+    def fault():
+        raise ZeroDivisionError("a fault of ours")
+
+    broken._inbox.put(fault)
+    with pytest.raises(LeaderqError, match="broke down"):
+        broken.await_term(30)
+    if leads:
+        assert term.reason is Reason.FENCED
+        assert won(second).number == 2  # although nobody concludes the term
+    else:
+        eventually(lambda: len(Observer(third.session, "c", root=electorate.root).view().candidates) == 2)
+        assert first.conclude(term, Reason.WITHDRAWN, timeout_s=30)
+        assert won(third).number == 2
+
+
+def test_the_znode_of_a_broken_leader_stands_until_its_code_has_returned_or_nobody_can_trust_it(
+    electorate, won, monkeypatch
+):
+    a, b = electorate.candidate("a", timeout_s=4.0), electorate.candidate("b")
+    a.stand()
+    term = won(a)
+    b.stand()
+    waiting(b)
+    lease_until_s = term.deadline
+
+    def fault():
+        raise ZeroDivisionError("a fault of ours")
+
+    a._inbox.put(fault)
+    won(b)
+    assert now_s() >= lease_until_s + 4.0 / 3
+
+
+def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_again(electorate, won, caplog):
+    session = electorate.session()
+    session.ensure_path(electorate.path("control"))
+    session.set(electorate.path("control"), b"{")
+    a = electorate.candidate("a")
+    for _ in range(3):
+        a.stand()
+        assert a.conclude(won(a), Reason.WITHDRAWN, timeout_s=30)
+    said = [r for r in caplog.records if "the next leaderq pause or resume writes it again" in r.getMessage()]
+    assert len([r for r in said if r.name.endswith("enlistment")]) == 1
+    a.stand()
+    term = won(a)
+    assert Operator(session, "c", root=electorate.root).pause().paused
+    eventually(lambda: term.paused)
+
+
+def test_a_spoilt_term_record_is_said_once_and_raise_floor_repairs_it(electorate, won, caplog):
+    session = electorate.session()
+    session.ensure_path(electorate.path("term"))
+    session.set(electorate.path("term"), b"something else")
+    a = electorate.candidate("a")
+    a.stand()
+    eventually(lambda: "leaderq raise-floor" in caplog.text)
+    operator = Operator(session, "c", root=electorate.root)
+    with pytest.raises(ConfigurationError):
+        operator.raise_floor(0)
+    assert a.await_term(2.0) is None
+    said = [r for r in caplog.records if r.levelname == "ERROR" and "raise-floor" in r.getMessage()]
+    assert len(said) == 1  # though it was tried several times a second
+    operator.raise_floor(1200)
+    term = won(a)
+    assert (term.number, term.unclean) == (1200, True)
+
+
+def test_two_candidates_under_one_id_are_warned_about_once(electorate, won, caplog):
+    a, b = electorate.candidate("a", timeout_s=2.0), electorate.candidate("a", timeout_s=2.0)
+    a.stand()
+    won(a)
+    b.stand()
+    waiting(b)
+
+    def warnings():
+        return [r for r in caplog.records if getattr(r, "event", None) == "duplicate_id"]
+
+    eventually(warnings)
+    third = electorate.candidate("other", timeout_s=2.0)
+    third.stand()
+    waiting(third)
+    eventually(lambda: b._campaign._enlistment._doubles.is_due(now_s()), interval_s=0.001)
+    assert len(warnings()) == 1
