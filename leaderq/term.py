@@ -28,7 +28,7 @@ from leaderq.clock import now_s
 from leaderq.errors import Deposed
 
 if TYPE_CHECKING:
-    from leaderq.zookeeper.operations import Operation
+    from leaderq.zookeeper.wire import Operation
 
 
 class Reason(Enum):

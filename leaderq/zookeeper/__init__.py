@@ -5,16 +5,14 @@ The only package that imports kazoo. Start with :func:`connect`; see :class:`Ses
 
 from __future__ import annotations
 
-from leaderq.zookeeper.adopted import AnyClient, as_session
 from leaderq.zookeeper.batches import MultiBatcher
-from leaderq.zookeeper.connecting import connect
 from leaderq.zookeeper.ending import SessionEnder, end_session
-from leaderq.zookeeper.operations import Check, Create, Delete, GetChildren, GetData, LateData, Operation, Read, SetData
-from leaderq.zookeeper.security import Security
-from leaderq.zookeeper.session import Session
-from leaderq.zookeeper.stat import Stat
-from leaderq.zookeeper.state import Credentials, SessionState
+from leaderq.zookeeper.kazoo_clients import AnyClient, as_session
+from leaderq.zookeeper.owned import connect
+from leaderq.zookeeper.security import Credentials, Security
+from leaderq.zookeeper.session import Session, SessionState
 from leaderq.zookeeper.watching import Subscription, WatchEvent, WatchKind
+from leaderq.zookeeper.wire import Check, Create, Delete, GetChildren, GetData, LateData, Operation, Read, SetData, Stat
 
 __all__ = [
     "AnyClient",

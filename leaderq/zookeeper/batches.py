@@ -26,8 +26,8 @@ from time import monotonic
 from typing import Any, Protocol
 
 from leaderq.errors import ConnectionLost, LeaderqError, TooLarge, ZooKeeperError
-from leaderq.zookeeper.operations import Create, Operation, SetData
 from leaderq.zookeeper.paths import validated_path
+from leaderq.zookeeper.wire import Create, Operation, SetData
 
 MAX_OPS = 500
 """Operations of one multi; beyond this a larger one saves nothing, and holds up the server's pipeline."""

@@ -2,7 +2,7 @@
 
 Runs on the connection thread only, but for ``drop`` and the attributes said to be readable anywhere. What it adds to kazoo:
 
-* a connection in use is found dead too (see :mod:`leaderq.zookeeper.silence`);
+* a connection in use is found dead too (see :class:`Liveness`);
 * connecting to one server takes at most T/(3 x addresses), so a dead one leaves time for the others;
 * all that is queued goes out in one write, and all that has arrived is read in one go;
 * persistent watches are routed to whoever set them, beside kazoo's one-shot watches;
@@ -24,13 +24,50 @@ from kazoo.exceptions import ConnectionDropped
 from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import Auth, Connect, Watch
 
-from leaderq.zookeeper.operations import LateData
 from leaderq.zookeeper.outgoing import Outgoing, write_pieces
-from leaderq.zookeeper.silence import Silence
-from leaderq.zookeeper.wire import joined, pieces_of
+from leaderq.zookeeper.wire import LateData, joined, pieces_of
 
 if TYPE_CHECKING:
     from leaderq.zookeeper.client import Client
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Liveness:
+    """When a connection counts as dead; pure. Times in monotonic seconds; one per connection to a server.
+
+    kazoo looks at its pings only when its select call returns nothing, so a connection in steady use is never found dead
+    (20 s of a frozen server without a change of state, measured). The rule here is Java's, made safe against our own stops: a
+    peer is silent if nothing was heard for 2T/3 **and** something has been waiting for its answer for T/3. The second half
+    spares a peer which we gave no time, having been stopped ourselves (SIGSTOP, a C call that kept the GIL) with nothing
+    asked.
+    """
+
+    timeout_s: float
+    heard_s: float
+    waiting_since_s: float | None = None
+
+    def sent(self, now: float) -> None:
+        """Something went out that must be answered."""
+        if self.waiting_since_s is None:
+            self.waiting_since_s = now
+
+    def heard(self, now: float, *, still_waiting: bool) -> None:
+        """Something came in; ``still_waiting`` for answers to other requests or not."""
+        self.heard_s = now
+        self.waiting_since_s = now if still_waiting else None
+
+    def is_dead(self, now: float) -> bool:
+        """Whether the peer must be given up."""
+        if self.waiting_since_s is None:
+            return False
+        return now - self.heard_s > self.limit_s and now - self.waiting_since_s > self.timeout_s / 3
+
+    @property
+    def limit_s(self) -> float:
+        """How long one connection may be silent: T/3 is left to reach another server before the session expires."""
+        return self.timeout_s * 2 / 3
+
 
 log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
@@ -47,7 +84,7 @@ def connect_limit_s(timeout_s: float, addresses: int) -> float:
     return max(FLOOR_S, min(CEILING_S, timeout_s / (3 * max(1, addresses))))
 
 
-class Connection(ConnectionHandler):
+class ServerConnection(ConnectionHandler):
     """See the module. ``attempts`` and ``timeout_s`` (negotiated) may be read from any thread."""
 
     client: Client
@@ -68,7 +105,7 @@ class Connection(ConnectionHandler):
         self.resolved: list[tuple[str, str, int]] = []
         self._on_event = on_event
         self._on_end = on_end
-        self._silence = Silence(self.timeout_s, monotonic())
+        self._liveness = Liveness(self.timeout_s, monotonic())
         self._connecting = True
         self._buffer = bytearray()
         self._outgoing = Outgoing()
@@ -102,7 +139,7 @@ class Connection(ConnectionHandler):
         # A request never waits for a connection (Client refuses it), so a byte left from the last one wakes nobody.
         self._drain_wakeups()
         limits: tuple[float, float] = super()._connect(host, hostip, port)
-        self._silence = Silence(self.timeout_s, monotonic())
+        self._liveness = Liveness(self.timeout_s, monotonic())
         self._connecting = False
         if (
             self.client._stopped.is_set()
@@ -121,7 +158,7 @@ class Connection(ConnectionHandler):
         return connect_limit_s(self.timeout_s, len(self.resolved) or len(self.client.hosts))
 
     def _capped(self, timeout: float) -> float:
-        return min(timeout, self.connect_limit() if self._connecting else self._silence.limit_s)
+        return min(timeout, self.connect_limit() if self._connecting else self._liveness.limit_s)
 
     # -- bytes ----------------------------------------------------------------------------------------------------------
 
@@ -178,7 +215,7 @@ class Connection(ConnectionHandler):
         while True:
             response = super()._read_socket(read_timeout)
             waiting = bool(self.client._pending) or self.ping_outstanding.is_set()
-            self._silence.heard(monotonic(), still_waiting=waiting)
+            self._liveness.heard(monotonic(), still_waiting=waiting)
             if response == CLOSE_RESPONSE:
                 self.is_session_closed = True
                 return response
@@ -208,13 +245,13 @@ class Connection(ConnectionHandler):
             frames += (_HEAD.pack(length + 8, xid, request.type), *pieces)
             size += length
         if frames:
-            self._silence.sent(monotonic())
+            self._liveness.sent(monotonic())
             self._write_all(frames, size, connect_timeout)
         if client._queue:
             client.wake()
 
     def _send_ping(self, connect_timeout: float) -> None:
-        self._silence.sent(monotonic())
+        self._liveness.sent(monotonic())
         super()._send_ping(connect_timeout)
 
     def _drain_wakeups(self) -> None:
@@ -226,9 +263,9 @@ class Connection(ConnectionHandler):
 
     def _drop_if_silent(self) -> None:
         # What has arrived unread is not silence: we may have been stopped ourselves while it came.
-        if self._silence.is_dead(monotonic()) and not self.handler.select([self._socket], [], [], 0)[0]:
+        if self._liveness.is_dead(monotonic()) and not self.handler.select([self._socket], [], [], 0)[0]:
             raise ConnectionDropped(
-                f"the server has been silent for more than {self._silence.limit_s:.1f} s, with requests waiting"
+                f"the server has been silent for more than {self._liveness.limit_s:.1f} s, with requests waiting"
             )
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:

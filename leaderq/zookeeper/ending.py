@@ -22,10 +22,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
-from leaderq.zookeeper.address import Address, parsed_address
 from leaderq.zookeeper.client import Client
-from leaderq.zookeeper.security import NO_SECURITY, Security
-from leaderq.zookeeper.state import Credentials
+from leaderq.zookeeper.paths import Address, parsed_address
+from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 
 log = logging.getLogger(__name__)
 HEDGE_S = 0.1

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from itertools import islice
 
-from leaderq.zookeeper.operations import LateData
-from leaderq.zookeeper.wire import LARGE_BYTES
+from leaderq.zookeeper.wire import LARGE_BYTES, LateData
 
 _MAX_PIECES = 512
 """Pieces of one write; the kernel takes 1024."""

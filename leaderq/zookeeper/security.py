@@ -16,6 +16,17 @@ DIGEST = "digest"
 _SASL = ("DIGEST-MD5", "PLAIN", "CRAM-MD5", "GSSAPI")
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What another process needs to take up a session and end it (see :func:`~leaderq.zookeeper.end_session`).
+
+    ``password`` is a secret: hand it over a pipe, never on a command line, in a log or on disk. It is not in the repr.
+    """
+
+    session_id: int
+    password: bytes = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
     """Credentials and encryption of a session. Passwords are not in the repr.

@@ -10,8 +10,8 @@ what happens                  what a session does
 ============================  ==========================================================================================
 connection breaks             SUSPENDED; what was in flight fails with ConnectionLost, what was not sent with NotConnected
 a server answers again        CONNECTED, same id, persistent watches set again; or, if it expired: LOST, then CONNECTED, new id
-server silent for 2T/3        the connection is dropped, in use or idle (see ``silence``)
-client beyond repair          replaced (see ``keeper``): LOST, then CONNECTED with a new id; the old session is ended if it can be
+server silent for 2T/3        the connection is dropped, in use or idle (see ``Liveness``)
+client beyond repair          replaced (see ``ClientSupervisor``): LOST, then CONNECTED with a new id; the old session is ended if it can be
 long outage                   nothing but waiting: sessions outlive a loss of the quorum, and a new one would leave a ghost behind
 close                         the session is ended on the servers, through whichever answers, within the time given
 fork                          the child's copy refuses all use: two processes on one socket would corrupt each other's requests
@@ -22,27 +22,128 @@ Each hazard of kazoo and its answer is listed in ``docs/design/zookeeper-session
 
 from __future__ import annotations
 
+import enum
 import logging
 import os
 import threading
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kazoo.security import ACL
 
 from leaderq.errors import LeaderqError, SessionClosed
-from leaderq.zookeeper.answers import Answer, Reply, failed_future
-from leaderq.zookeeper.link import Link
-from leaderq.zookeeper.listeners import Listener, Listeners
-from leaderq.zookeeper.requests import Requests
-from leaderq.zookeeper.state import Credentials, SessionState
+from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
+from leaderq.zookeeper.security import Credentials
 from leaderq.zookeeper.translation import translated
 from leaderq.zookeeper.watching import PersistentWatches, Subscription, Watch
 from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, Request, WatchMode
 
+
+class SessionState(enum.Enum):
+    """Where a :class:`~leaderq.zookeeper.Session` stands.
+
+    ``CONNECTED`` proves only that a server answered once: it is not proof of leadership, nor that the next request arrives.
+    """
+
+    CONNECTED = "connected"
+    """A server answers, or did until now."""
+    SUSPENDED = "suspended"
+    """No connection. The session may live on at the servers: its ephemeral znodes stand until they expire it."""
+    LOST = "lost"
+    """This session id is over. The next ``CONNECTED`` is a new session with a new id and none of the old ephemerals."""
+    CLOSED = "closed"
+    """Closed by its owner, for good."""
+
+
 log = logging.getLogger(__name__)
+Listener = Callable[[SessionState], object]
+
+
+class Listeners:
+    """Announces states to listeners in the order they came, without a lock held while a listener runs.
+
+    States may be announced from any thread: whoever comes first delivers for those who come meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: tuple[Listener, ...] = ()
+        self._waiting: deque[SessionState] = deque()
+        self._delivering = False
+
+    def add(self, listener: Listener) -> None:
+        """Tell ``listener`` of every change from now on; adding it twice tells it once."""
+        with self._lock:
+            if listener not in self._listeners:
+                self._listeners = (*self._listeners, listener)
+
+    def remove(self, listener: Listener) -> None:
+        """Tell it no more; unknown listeners are ignored."""
+        with self._lock:
+            self._listeners = tuple(one for one in self._listeners if one != listener)
+
+    def announce(self, state: SessionState) -> None:
+        """Tell everyone, now or right after the changes that are being told."""
+        self.put(state)
+        self.deliver()
+
+    def put(self, state: SessionState) -> None:
+        """Note a change to be told by the next :meth:`deliver`; calls nobody, so it may be done under the lock that orders the changes."""
+        with self._lock:
+            self._waiting.append(state)
+
+    def deliver(self) -> None:
+        """Tell what is noted, unless another thread is about it: then that one goes on with ours."""
+        with self._lock:
+            if self._delivering:
+                return
+            self._delivering = True
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._delivering = False
+                    return
+                state, listeners = self._waiting.popleft(), self._listeners
+            for listener in listeners:
+                try:
+                    listener(state)
+                except (Exception, SystemExit):
+                    log.exception("listener %r failed on %s; the session goes on", listener, state.name)
+
+
+class Link(Protocol):
+    """See the module. All of it may be used from any thread, and none of it blocks but ``finish``."""
+
+    @property
+    def timeout_s(self) -> float: ...
+
+    @property
+    def acl(self) -> list[ACL]: ...
+
+    @property
+    def attempts(self) -> int: ...
+
+    @property
+    def credentials(self) -> Credentials | None: ...
+
+    def is_connection_thread(self) -> bool: ...
+
+    def complete(self, job: Callable[[], object]) -> None: ...
+
+    def watch(self, job: Callable[[], object]) -> None: ...
+
+    def submit(self, request: Request, reply: Any) -> None: ...
+
+    def drop(self) -> None: ...
+
+    def open(self) -> None: ...
+
+    def finish(self, *, timeout_s: float) -> bool: ...
+
+
 T = TypeVar("T")
 CLOSE_TIMEOUT_S = 5.0
 

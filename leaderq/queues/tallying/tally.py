@@ -57,9 +57,9 @@ from leaderq.queues.tallying.group import MARGIN_BYTES, FutureGroup, Group, esti
 from leaderq.queues.tallying.line import Line
 from leaderq.queues.tallying.standing import standing, take_away
 from leaderq.zookeeper import Create, Operation, Session, SessionState
-from leaderq.zookeeper.answers import failed_future
 from leaderq.zookeeper.batches import MAX_BYTES, MAX_OPS, WINDOW
 from leaderq.zookeeper.paths import parent_of, validated_path
+from leaderq.zookeeper.requests import failed_future
 
 log = logging.getLogger(__name__)
 

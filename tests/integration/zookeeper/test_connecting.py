@@ -10,7 +10,7 @@ import pytest
 from leaderq.errors import ConfigurationError, ServersUnreachable
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, connect
-from leaderq.zookeeper.connection import Connection
+from leaderq.zookeeper.connection import ServerConnection
 
 Connect = Callable[..., Session]
 
@@ -61,13 +61,13 @@ def test_a_server_that_comes_up_meanwhile_is_found(
     proxy.refuse()
     found: list[Session] = []
     attempts: list[str] = []
-    connect_one = Connection._connect
+    connect_one = ServerConnection._connect
 
-    def connect_and_tell(connection: Connection, host: str, hostip: str, port: int) -> tuple[float, float]:
+    def connect_and_tell(connection: ServerConnection, host: str, hostip: str, port: int) -> tuple[float, float]:
         attempts.append(host)
         return connect_one(connection, host, hostip, port)
 
-    monkeypatch.setattr(Connection, "_connect", connect_and_tell)
+    monkeypatch.setattr(ServerConnection, "_connect", connect_and_tell)
     thread = threading.Thread(target=lambda: found.append(connect(proxy.address, connect_timeout_s=30)))
     thread.start()
     eventually(lambda: len(attempts) > 1)  # so that the first one failed

@@ -15,8 +15,8 @@ from kazoo.protocol.serialization import Sync
 
 from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Session, SessionState, connect, end_session, keeper, owned
-from leaderq.zookeeper.connection import Connection
+from leaderq.zookeeper import Session, SessionState, connect, end_session, owned
+from leaderq.zookeeper.connection import ServerConnection
 
 CONNECTED, SUSPENDED, LOST, CLOSED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST, SessionState.CLOSED
 Connect = Callable[..., Session]
@@ -58,27 +58,27 @@ def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_bef
     fault_proxy: Callable[[str], FaultProxy],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The keeper sleeps while all is well. What passed then is no time without an attempt to connect."""
+    """The supervisor sleeps while all is well. What passed then is no time without an attempt to connect."""
     may_go_on, sights, slept_s = threading.Event(), [], [0.0]
-    monkeypatch.setattr(keeper, "monotonic", lambda: monotonic() + slept_s[0])
-    look_up, look = Connection._expand_client_hosts, keeper.Keeper._look
+    monkeypatch.setattr(owned, "monotonic", lambda: monotonic() + slept_s[0])
+    look_up, look = ServerConnection._expand_client_hosts, owned.ClientSupervisor._look
 
-    def look_up_slowly(connection: Connection) -> list[tuple[str, str, int]]:
+    def look_up_slowly(connection: ServerConnection) -> list[tuple[str, str, int]]:
         may_go_on.wait(10)
         return look_up(connection)
 
-    def look_and_tell(watching: keeper.Keeper, client: keeper.Watched) -> keeper.Sight:
+    def look_and_tell(watching: owned.ClientSupervisor, client: owned.SupervisedClient) -> owned.ClientObservation:
         sights.append(look(watching, client))
         return sights[-1]
 
-    monkeypatch.setattr(keeper.Keeper, "_look", look_and_tell)
+    monkeypatch.setattr(owned.ClientSupervisor, "_look", look_and_tell)
 
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address, timeout_s=30.0)
     heard, first = heard_by(session), session.id
     eventually(lambda: any(sight.is_connected for sight in sights))
-    slept_s[0] = 24 * 3600.0  # on the keeper's clock only: far more than a client may go without an attempt
-    monkeypatch.setattr(Connection, "_expand_client_hosts", look_up_slowly)
+    slept_s[0] = 24 * 3600.0  # on the supervisor's clock only: far more than a client may go without an attempt
+    monkeypatch.setattr(ServerConnection, "_expand_client_hosts", look_up_slowly)
     proxy.cut()
     eventually(lambda: any(not sight.is_connected for sight in sights))
     may_go_on.set()
@@ -208,7 +208,7 @@ def test_a_connection_thread_that_dies_is_replaced(
 def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leaderq.zookeeper.keeper.STUCK_S", 0.5)
+    monkeypatch.setattr("leaderq.zookeeper.owned.STUCK_S", 0.5)
     monkeypatch.setattr(type(session._own), "timeout_s", 0.2)
     heard, first, go_on = heard_by(session), session.id, threading.Event()
     session._own.add_listener(lambda state: go_on.wait(60) and None)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from leaderq.errors import ConfigurationError
-from leaderq.zookeeper.address import parsed_address
+from leaderq.zookeeper.paths import parsed_address
 
 
 @pytest.mark.parametrize(

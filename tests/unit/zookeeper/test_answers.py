@@ -6,7 +6,7 @@ from collections.abc import Callable
 from kazoo.exceptions import NoNodeError
 
 from leaderq.errors import NoNode
-from leaderq.zookeeper.answers import Answer, Reply
+from leaderq.zookeeper.requests import Answer, Reply
 from leaderq.zookeeper.translation import translated
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from leaderq.errors import BadVersion, LeaderqError, NotConnected, SessionExpired
 from leaderq.zookeeper.batches import _Batch, _blamed, _Group, _parts
-from leaderq.zookeeper.operations import Check, Delete
+from leaderq.zookeeper.wire import Check, Delete
 
 
 def group(count: int) -> _Group:

@@ -4,8 +4,7 @@ import logging
 
 import pytest
 
-from leaderq.zookeeper.listeners import Listeners
-from leaderq.zookeeper.state import SessionState
+from leaderq.zookeeper.session import Listeners, SessionState
 
 
 def test_states_arrive_in_order_even_if_announced_from_within_a_listener() -> None:

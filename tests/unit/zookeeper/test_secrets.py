@@ -9,7 +9,7 @@ import pytest
 
 from leaderq.errors import ConfigurationError
 from leaderq.zookeeper import Credentials, Security
-from leaderq.zookeeper.journal import TransportJournal
+from leaderq.zookeeper.client import KazooLog
 
 SECRET = "hunter2"
 
@@ -21,16 +21,16 @@ def test_no_repr_shows_a_password() -> None:
 
 
 def test_what_kazoo_logs_below_a_warning_never_reaches_a_handler(caplog: pytest.LogCaptureFixture) -> None:
-    journal = TransportJournal("x")
+    journal = KazooLog("x")
     with caplog.at_level(1):
         journal.log(5, "session_passwd: %s", SECRET)
         journal.debug("Sending request(xid=%s): %s", 1, SECRET)
         journal.exception("Exception raised during deserialization of request: %s", SECRET)
         journal.info("Connecting to %s", "host")
-        journal.warning("Connection dropped: %s", "refused")
+        journal.warning("ServerConnection dropped: %s", "refused")
     assert SECRET not in caplog.text
     assert "Connecting to host" in caplog.text
-    assert journal.trouble == "Connection dropped: refused"
+    assert journal.trouble == "ServerConnection dropped: refused"
     assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.DEBUG, logging.DEBUG]
 
 

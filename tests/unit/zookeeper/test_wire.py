@@ -8,9 +8,23 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
 from late_data import Late
 
-from leaderq.zookeeper.operations import Check, Create, Delete, GetChildren, GetData, SetData
-from leaderq.zookeeper.stat import Stat
-from leaderq.zookeeper.wire import AddWatch, Failed, Multi, MultiRead, ReadNamed, RemoveWatches, pieces_of, size_of
+from leaderq.zookeeper.wire import (
+    AddWatch,
+    Check,
+    Create,
+    Delete,
+    Failed,
+    GetChildren,
+    GetData,
+    Multi,
+    MultiRead,
+    ReadNamed,
+    RemoveWatches,
+    SetData,
+    Stat,
+    pieces_of,
+    size_of,
+)
 
 END = struct.pack("!iBi", -1, 1, -1)
 STAT_FIELDS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)

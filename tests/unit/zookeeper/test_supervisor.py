@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.zookeeper.keeper import BACKOFF_S, STUCK_S, Quiet, Sight, complaint, pause_s
+from leaderq.zookeeper.owned import BACKOFF_S, STUCK_S, ClientObservation, TimeWithoutAttempt, pause_s, replacement_reason
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from leaderq.zookeeper.keeper import BACKOFF_S, STUCK_S, Quiet, Sight, complaint
 def test_a_client_is_replaced_only_if_it_ended_or_no_longer_tries(
     has_ended: bool, is_connected: bool, quiet_s: float, is_complaint: bool
 ) -> None:
-    sight = Sight(has_ended=has_ended, is_connected=is_connected, quiet_s=quiet_s, stuck_after_s=STUCK_S)
-    assert (complaint(sight) is not None) is is_complaint
+    sight = ClientObservation(has_ended=has_ended, is_connected=is_connected, quiet_s=quiet_s, stuck_after_s=STUCK_S)
+    assert (replacement_reason(sight) is not None) is is_complaint
 
 
 def test_the_first_replacement_is_immediate_and_the_pauses_grow_to_a_cap() -> None:
@@ -36,7 +36,7 @@ def test_chance_spreads_a_pause_over_its_upper_half() -> None:
 
 
 def test_a_connection_lost_after_hours_is_not_quiet_for_hours() -> None:
-    quiet, client = Quiet(), object()
+    quiet, client = TimeWithoutAttempt(), object()
     quiet.look(0.0, client, 1, is_connected=True)
     assert quiet.look(7200.0, client, 1, is_connected=False) == 0.0
     assert quiet.look(7203.0, client, 1, is_connected=False) == 3.0
@@ -45,6 +45,6 @@ def test_a_connection_lost_after_hours_is_not_quiet_for_hours() -> None:
 
 
 def test_a_new_client_begins_anew() -> None:
-    quiet, client, another = Quiet(), object(), object()
+    quiet, client, another = TimeWithoutAttempt(), object(), object()
     quiet.look(0.0, client, 1, is_connected=False)
     assert quiet.look(9.0, another, 1, is_connected=False) == 0.0

@@ -16,8 +16,8 @@ from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from leaderq.errors import ConfigurationError
 from leaderq.zookeeper.connection import shut
-from leaderq.zookeeper.session import Session
-from leaderq.zookeeper.state import Credentials, SessionState
+from leaderq.zookeeper.security import Credentials
+from leaderq.zookeeper.session import Session, SessionState
 from leaderq.zookeeper.translation import NotSent
 from leaderq.zookeeper.wire import Request
 
