@@ -12,7 +12,7 @@ from leaderq.zookeeper.owned import connect
 from leaderq.zookeeper.security import Credentials, Security
 from leaderq.zookeeper.session import Session, SessionState
 from leaderq.zookeeper.watching import Subscription, WatchEvent, WatchKind
-from leaderq.zookeeper.wire import Check, Create, Delete, GetChildren, GetData, LateData, Operation, Read, SetData, Stat
+from leaderq.zookeeper.wire import Check, Create, Delete, GetChildren, GetData, Operation, Read, SetData, Stat
 
 __all__ = [
     "AnyClient",
@@ -22,7 +22,6 @@ __all__ = [
     "Delete",
     "GetChildren",
     "GetData",
-    "LateData",
     "MultiBatcher",
     "Operation",
     "Read",

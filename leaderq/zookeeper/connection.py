@@ -24,9 +24,6 @@ from kazoo.exceptions import ConnectionDropped
 from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import Auth, Connect, Watch
 
-from leaderq.zookeeper.outgoing import Outgoing, write_pieces
-from leaderq.zookeeper.wire import LateData, joined, pieces_of
-
 if TYPE_CHECKING:
     from leaderq.zookeeper.client import Client
 from dataclasses import dataclass
@@ -108,7 +105,6 @@ class ServerConnection(ConnectionHandler):
         self._liveness = Liveness(self.timeout_s, monotonic())
         self._connecting = True
         self._buffer = bytearray()
-        self._outgoing = Outgoing()
         self.is_session_closed = False
         self._abandoned = threading.Event()
         self._releasing = threading.Lock()
@@ -135,7 +131,6 @@ class ServerConnection(ConnectionHandler):
         self.attempts += 1
         self._connecting = True
         self._buffer.clear()
-        self._outgoing = Outgoing()  # what failed in a write may still hold a view of the old one
         # A request never waits for a connection (Client refuses it), so a byte left from the last one wakes nobody.
         self._drain_wakeups()
         limits: tuple[float, float] = super()._connect(host, hostip, port)
@@ -164,19 +159,6 @@ class ServerConnection(ConnectionHandler):
 
     def _write(self, msg: bytes | bytearray, timeout: float) -> None:
         super()._write(msg, self._capped(timeout))
-
-    def _write_all(self, pieces: list[bytes | LateData], size: int, timeout: float) -> None:
-        """Write these, one after the other; large ones without copying them first."""
-        if size < _CHUNK or isinstance(self._socket, ssl.SSLSocket):
-            self._write(joined(pieces), timeout)
-            return
-
-        def await_room() -> None:
-            if not self.handler.select([], [self._socket], [], self._capped(timeout))[1]:
-                raise self.handler.timeout_exception("the server takes nothing more")
-
-        with self._socket_error_handling():
-            write_pieces(self._socket, self._outgoing.gathered(pieces), await_room)
 
     def _read(self, length: int, timeout: float) -> bytes:
         buffer = self._buffer
@@ -226,12 +208,12 @@ class ServerConnection(ConnectionHandler):
         self._drain_wakeups()
         self._drop_if_silent()
         client = self.client
-        frames: list[bytes | LateData] = []
+        frames: list[bytes] = []
         size = 0
         while client._queue and size < _CHUNK:
             request, reply = client._queue.popleft()
             try:
-                pieces = pieces_of(request)
+                body = request.serialize()
             except Exception as exc:  # noqa: BLE001 - it must reach whoever asked, and must not end this thread
                 reply.set_exception(exc)
                 continue
@@ -241,12 +223,11 @@ class ServerConnection(ConnectionHandler):
                 xid = self._xid = (self._xid % 2147483647) + 1
             # Before the write: if that fails, the request's outcome is unknown, and whoever asked must hear so.
             client._pending.append((request, reply, xid))
-            length = sum(map(len, pieces))
-            frames += (_HEAD.pack(length + 8, xid, request.type), *pieces)
-            size += length
+            frames += (_HEAD.pack(len(body) + 8, xid, request.type), body)
+            size += len(body)
         if frames:
             self._liveness.sent(monotonic())
-            self._write_all(frames, size, connect_timeout)
+            self._write(b"".join(frames), connect_timeout)
         if client._queue:
             client.wake()
 

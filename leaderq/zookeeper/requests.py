@@ -41,7 +41,6 @@ from leaderq.zookeeper.wire import (
     ReadNamed,
     Request,
     Stat,
-    size_of,
 )
 
 log = logging.getLogger(__name__)
@@ -308,7 +307,7 @@ class Requests(ABC):
 
     def _send_sized(self, request: Any, hint: int, convert: Callable[[Any], T], path: str | None) -> Future[T]:
         if hint + 4096 > self.max_request_bytes:  # only then is the exact size worth its price
-            size = size_of(request) + HEADER_BYTES
+            size = len(request.serialize()) + HEADER_BYTES
             if size > self.max_request_bytes:
                 what = f"a {type(request).__name__.lower()} request" + ("" if path is None else f" on {path}")
                 return failed_future(TooLarge(what, size=size, limit=self.max_request_bytes, path=path))

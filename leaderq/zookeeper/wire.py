@@ -11,7 +11,6 @@ addWatch.
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -42,30 +41,12 @@ class Stat(NamedTuple):
 ANY_VERSION = -1
 
 
-class LateData(ABC):
-    """What a znode is to hold, put together from its parts only when it is sent: what is large and made early has left the processor's
-    cache by then, and is there twice while it waits. It must be the same each time, on any thread."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """How many bytes it will be."""
-
-    @abstractmethod
-    def parts(self) -> Sequence[bytes]:
-        """The bytes, one part after the other."""
-
-    def __bytes__(self) -> bytes:
-        return b"".join(self.parts())
-
-
 @dataclass(frozen=True, slots=True)
 class Create:
     """Create a znode. With ``sequential`` the server appends ten digits to ``path``. Result in a multi: the path made."""
 
     path: str
-    data: bytes | LateData = b""
+    data: bytes = b""
     ephemeral: bool = False
     sequential: bool = False
 
@@ -122,8 +103,6 @@ MAX_REQUEST_BYTES = 0xFFFFF
 HEADER_BYTES = 8
 """xid and type, which count towards the limit."""
 
-LARGE_BYTES = 16384
-"""From so many on, copying data costs more than sending it by itself."""
 _INT = struct.Struct("!i")
 _MULTI_HEADER = struct.Struct("!iBi")
 _MULTI_END = _MULTI_HEADER.pack(-1, 1, -1)
@@ -156,37 +135,6 @@ class Failed:
         return self.code in (0, -2)
 
 
-def pieces_of(request: Any) -> Sequence[bytes | LateData]:
-    """The body of a request, ours or kazoo's, as it goes out: one piece after the other."""
-    return request.pieces if isinstance(request, Multi) else (request.serialize(),)
-
-
-def size_of(request: Any) -> int:
-    """Bytes of a request's body; does not put late data together."""
-    return request.size if isinstance(request, Multi) else len(request.serialize())
-
-
-def _pieces(parts: list[bytes | LateData]) -> list[bytes | LateData]:
-    """These, with all that is small joined to its neighbours."""
-    pieces: list[bytes | LateData] = []
-    begin = 0
-    for at, part in enumerate(parts):
-        # Any other kind of buffer might be changed before it is sent.
-        if len(part) >= LARGE_BYTES and isinstance(part, bytes | LateData):
-            if at > begin:
-                pieces.append(joined(parts[begin:at]))
-            pieces.append(part)
-            begin = at + 1
-    if begin < len(parts):
-        pieces.append(joined(parts[begin:]))
-    return pieces
-
-
-def joined(parts: Sequence[bytes | LateData]) -> bytes:
-    """One after the other."""
-    return b"".join([bytes(part) if isinstance(part, LateData) else part for part in parts])
-
-
 def _string(text: str) -> bytes:
     raw = text.encode()
     return _INT.pack(len(raw)) + raw
@@ -203,25 +151,22 @@ class Multi:
     """All of these operations or none."""
 
     type = 14
-    __slots__ = ("count", "pieces", "size")
+    __slots__ = ("_body", "count")
 
     def __init__(self, operations: Sequence[Operation], server_path: Callable[[str, bool], str], acl: Sequence[ACL]) -> None:
         self.count = len(operations)
         packed_acl = _packed_acl(acl)
         heads: dict[str, bytes] = {}
-        parts: list[bytes | LateData] = []
+        parts: list[bytes] = []
         for op in operations:
             parts += _operation(op, server_path, packed_acl, heads)
-        parts.append(_MULTI_END)
-        self.pieces = _pieces(parts)
-        """What goes out, one after the other: large data stands for itself, and is copied, or put together, only when it is sent."""
-        self.size = sum(map(len, self.pieces))
+        self._body = b"".join((*parts, _MULTI_END))
 
     def __repr__(self) -> str:
-        return f"Multi({self.count} operations, {self.size} bytes)"
+        return f"Multi({self.count} operations, {len(self._body)} bytes)"
 
     def serialize(self) -> bytes:
-        return joined(self.pieces)
+        return self._body
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> list[Any]:
@@ -321,7 +266,7 @@ class RemoveWatches:
 
 def _operation(
     op: Operation, server_path: Callable[[str, bool], str], acl: bytes, heads: dict[str, bytes]
-) -> tuple[bytes | LateData, ...]:
+) -> tuple[bytes, ...]:
     """The parts of one operation; ``heads`` are those of sequential creates, of which many in one multi begin the same."""
     if isinstance(op, Create):
         flags = (1 if op.ephemeral else 0) | (2 if op.sequential else 0)

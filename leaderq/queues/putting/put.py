@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from leaderq.errors import LeaderqError
 from leaderq.queues.tallying.group import Group
-from leaderq.zookeeper import Create, LateData, Operation
+from leaderq.zookeeper import Create, Operation
 
 _OP_BYTES = 96
 KEPT_FAILURES = 100
@@ -34,7 +34,7 @@ class Put(Group):
     def __init__(
         self,
         path: str,
-        content: bytes | LateData,
+        content: bytes,
         extra_bytes: int,
         over: Callable[[Put, list[Any] | None, LeaderqError | None], None],
         value: Any,

@@ -32,17 +32,16 @@ from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, Put
 from leaderq.queues.places import Places
 from leaderq.queues.putting.backlog import Backlog
 from leaderq.queues.putting.bounding import Bounding
-from leaderq.queues.putting.frame import framed
 from leaderq.queues.putting.lingering import Lingering
 from leaderq.queues.putting.put import KEPT_FAILURES, Many, One, Put, Waiter
 from leaderq.queues.putting.sequences import Sequences
 from leaderq.queues.putting.telling import PutListener, Teller
 from leaderq.queues.putting.ways import Straight, Way
-from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are
+from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are, unchanging
 from leaderq.queues.tallying import Tally
 from leaderq.queues.tallying.sweeping import sweep
 from leaderq.queues.wire import payload
-from leaderq.zookeeper import LateData, Session, SessionState
+from leaderq.zookeeper import Session, SessionState
 from leaderq.zookeeper.paths import join, validated_path
 
 log = logging.getLogger(__name__)
@@ -287,11 +286,8 @@ class Putter(Generic[T]):
             return None
 
     def _made(self, values: Sequence[T], prefix: str, waiter: Waiter | None, *, is_multi: bool) -> Put:
-        content: bytes | LateData
-        if is_multi and not self._compress:
-            content = framed(values, self._serialize)
-        else:
-            content = payload.encode(map(self._serialize, values), compress=self._compress)
+        items = map(unchanging, map(self._serialize, values))
+        content = payload.encode(items, compress=self._compress)
         value = values if is_multi else values[0]
         put = Put(self._path(prefix), content, self._extra_bytes, self._over, value, is_multi=is_multi, waiter=waiter)
         if put.size > self._limit:

@@ -57,24 +57,10 @@ def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool =
     if len(items) == 1 and note is None:  # nearly all
         data = b"".join((_SINGLE, _LENGTH.pack(len(items[0])), items[0], _END))
         return compressed(data) if compress else data
-    data = b"".join(parts(items) if note is None else (*parts(items), note.packed()))  # one copy: it may be large
+    parts = [part for item in items for part in (_ITEM.pack(_ITEM_CODE, len(item)), item)]
+    tail = b"" if note is None else note.packed()
+    data = b"".join((_VERSION_BYTES, *parts, _END, tail))  # one copy: it may be large
     return compressed(data) if compress else data
-
-
-def parts(items: Sequence[bytes]) -> list[bytes]:
-    """What :func:`encode` joins of these, without a note."""
-    lengths = set(map(len, items))
-    if len(lengths) == 1:  # values of one length: all heads are the same
-        made = [_ITEM.pack(_ITEM_CODE, lengths.pop())] * (2 * len(items))
-        made[1::2] = items
-    else:
-        made = [part for item in items for part in (_ITEM.pack(_ITEM_CODE, len(item)), item)]
-    return [_VERSION_BYTES, *made, _END]
-
-
-def framed_bytes(items: Sequence[bytes]) -> int:
-    """Bytes of what :func:`encode` makes of these, without a note."""
-    return FRAME_BYTES + ITEM_BYTES * len(items) + sum(map(len, items))
 
 
 def decode(data: bytes) -> Payload:

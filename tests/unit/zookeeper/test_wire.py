@@ -6,7 +6,6 @@ import struct
 
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
-from late_data import Late
 
 from leaderq.zookeeper.wire import (
     AddWatch,
@@ -22,8 +21,6 @@ from leaderq.zookeeper.wire import (
     RemoveWatches,
     SetData,
     Stat,
-    pieces_of,
-    size_of,
 )
 
 END = struct.pack("!iBi", -1, 1, -1)
@@ -62,39 +59,14 @@ def test_an_operation_of_a_multi_is_packed_as_the_server_reads_it(operation: Cre
     assert Multi([operation], server_path, OPEN_ACL_UNSAFE).serialize() == body + END
 
 
-def test_large_data_is_a_piece_of_its_own_and_all_else_is_joined() -> None:
-    large = [bytes([at]) * 20_000 for at in range(2)]
-    operations = [Create("/a", b"1"), Create("/b", large[0]), Create("/c", b"2"), Create("/d", b"3"), Create("/e", large[1])]
-    request = Multi(operations, server_path, OPEN_ACL_UNSAFE)
-    assert [piece for piece in request.pieces if len(piece) >= 20_000] == large
-    assert [request.pieces[at] is one for at, one in ((1, large[0]), (3, large[1]))] == [True, True]  # not a copy
-    assert len(request.pieces) == 5
-    assert request.size == len(request.serialize())
-    one_by_one = [Multi([operation], server_path, OPEN_ACL_UNSAFE).serialize()[: -len(END)] for operation in operations]
-    assert request.serialize() == b"".join(one_by_one) + END
-
-
-def test_large_data_that_could_change_before_it_is_sent_is_copied() -> None:
+def test_a_multi_is_its_operations_one_after_the_other_and_data_that_changes_later_is_not_sent() -> None:
     data = bytearray(20_000)
-    request = Multi([Create("/a", data)], server_path, OPEN_ACL_UNSAFE)  # type: ignore[arg-type]
-    before = request.serialize()
+    operations = [Create("/a", b"1"), Create("/b", data), Create("/c-", b"2", sequential=True)]  # type: ignore[arg-type]
+    operations += [Create("/c-", b"3", sequential=True)]
+    request = Multi(operations, server_path, OPEN_ACL_UNSAFE)
+    one_by_one = [Multi([one], server_path, OPEN_ACL_UNSAFE).serialize()[: -len(END)] for one in operations]
     data[:] = b"x" * 20_000
-    assert request.serialize() == before
-
-
-def test_large_late_data_is_put_together_only_when_it_is_sent() -> None:
-    late = Late(20_000)
-    request = Multi([Create("/a", b"1"), Create("/b", late)], server_path, OPEN_ACL_UNSAFE)
-    at_once = Multi([Create("/a", b"1"), Create("/b", b"z" * 20_000)], server_path, OPEN_ACL_UNSAFE)
-    assert size_of(request) == size_of(at_once)
-    assert late in pieces_of(request)
-    assert late.made == 0
-    assert request.serialize() == at_once.serialize()
-
-
-def test_small_late_data_is_joined_to_what_stands_beside_it() -> None:
-    request = Multi([Create("/a", Late(3))], server_path, OPEN_ACL_UNSAFE)
-    assert list(pieces_of(request)) == [Multi([Create("/a", b"zzz")], server_path, OPEN_ACL_UNSAFE).serialize()]
+    assert request.serialize() == b"".join(one_by_one) + END
 
 
 def test_the_results_of_a_multi_stand_in_the_order_of_its_operations() -> None:

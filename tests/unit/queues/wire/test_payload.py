@@ -55,11 +55,6 @@ def test_everything_written_is_read_again(items: list[bytes], note: Note | None,
     assert read.note == note
 
 
-@given(items=contents)
-def test_the_size_of_a_frame_is_known_before_it_is_made(items: list[bytes]) -> None:
-    assert payload.framed_bytes(items) == len(encode(items))
-
-
 @given(items=contents, tail=st.binary())
 def test_what_follows_the_end_is_ignored_if_it_is_not_ours(items: list[bytes], tail: bytes) -> None:
     assert list(decode(encode(items) + tail).items) == items
