@@ -1,6 +1,8 @@
-"""The connection of one kazoo client to one server: kazoo's handler, made to notice, to hurry and to keep secrets.
+"""Threads, sockets and the connection of one kazoo client: kazoo's, made to notice and to hurry.
 
-Runs on the connection thread only, but for ``drop`` and the attributes said to be readable anywhere. What it adds to kazoo:
+A :class:`ServerConnection` runs on the connection thread only, except ``wake``, ``drop``,
+``close_session``, ``release_when_ended`` and the attributes said to be readable anywhere.
+What it adds to kazoo's handler of a connection:
 
 * a connection in use is found dead too (see :class:`Liveness`);
 * connecting to one server takes at most T/(3 x addresses), so a dead one leaves time for the others;
@@ -12,31 +14,59 @@ Runs on the connection thread only, but for ``drop`` and the attributes said to 
 from __future__ import annotations
 
 import logging
+import queue
+import select
 import socket
 import ssl
 import struct
 import threading
 from collections.abc import Callable
-from time import monotonic
-from typing import TYPE_CHECKING, Any
-
-from kazoo.exceptions import ConnectionDropped
-from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandler
-from kazoo.protocol.serialization import Auth, Connect, Watch
-
-if TYPE_CHECKING:
-    from leaderq.zookeeper.client import Client
 from dataclasses import dataclass
+from time import monotonic
+from typing import Any, ClassVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandler
+from kazoo.protocol.serialization import Auth, CloseInstance, Connect, Watch
+
+from leaderq.zookeeper.private_api import (
+    connection_thread,
+    request_queue,
+    requests_in_flight,
+    server_socket,
+    stop_flag,
+)
+
+log = logging.getLogger(__name__)
+_INT = struct.Struct("!i")
+_HEAD = struct.Struct("!iii")  # length, xid, type
+_CHUNK = 1 << 16
+_MAX_XID = 2147483647
+_POLL_IN = select.POLLIN | select.POLLPRI | select.POLLHUP | select.POLLERR
+_POLL_OUT = select.POLLOUT | select.POLLHUP | select.POLLERR
+CONNECT_CEILING_S = 10.0
+"""Most time one server gets to accept, however long the session time-out is."""
+CONNECT_FLOOR_S = 0.5
+"""Least time one server gets to accept: below it a TLS handshake across continents fails, and a
+busy server looks dead."""
+
+
+def connect_limit_s(timeout_s: float, addresses: int) -> float:
+    """How long one server may take for each step of connecting; all are tried within about T/3."""
+    return max(CONNECT_FLOOR_S, min(CONNECT_CEILING_S, timeout_s / (3 * max(1, addresses))))
 
 
 @dataclass(slots=True)
 class Liveness:
-    """When a connection counts as dead; pure. Times in monotonic seconds; one per connection to a server.
+    """When a connection counts as dead; pure. Times in monotonic seconds, one object a connection.
 
-    kazoo looks at its pings only when its select call returns nothing, so a connection in steady use is never found dead
-    (20 s of a frozen server without a change of state, measured). The rule here is Java's, made safe against our own stops: a
-    peer is silent if nothing was heard for 2T/3 **and** something has been waiting for its answer for T/3. The second half
-    spares a peer which we gave no time, having been stopped ourselves (SIGSTOP, a C call that kept the GIL) with nothing
+    kazoo looks at its pings only when its select call returns nothing, so a connection in steady
+    use is never found dead (20 s of a frozen server without a change of state, measured). The rule
+    here is Java's, made safe against our own stops: a peer is dead if nothing was heard for 2T/3
+    **and** something has been waiting for its answer for T/3. The second half spares a peer that we
+    gave no time, having been stopped ourselves (SIGSTOP, a C call that kept the GIL) with nothing
     asked.
     """
 
@@ -55,41 +85,178 @@ class Liveness:
         self.waiting_since_s = now if still_waiting else None
 
     def is_dead(self, now: float) -> bool:
-        """Whether the peer must be given up."""
+        """Whether the connection must be given up."""
         if self.waiting_since_s is None:
             return False
-        return now - self.heard_s > self.limit_s and now - self.waiting_since_s > self.timeout_s / 3
+        is_silent = now - self.heard_s > self.limit_s
+        return is_silent and now - self.waiting_since_s > self.timeout_s / 3
 
     @property
     def limit_s(self) -> float:
-        """How long one connection may be silent: T/3 is left to reach another server before the session expires."""
+        """How long a server may be silent: T/3 is left to reach another before the session expires."""
         return self.timeout_s * 2 / 3
 
 
-log = logging.getLogger(__name__)
-_INT = struct.Struct("!i")
-_HEAD = struct.Struct("!iii")  # length, xid, type
-_CHUNK = 1 << 16
-CEILING_S = 10.0
-"""Most time one server gets to accept, however long the session time-out is."""
-FLOOR_S = 0.5
-"""Least time one server gets to accept: below it a TLS handshake across continents fails, and a busy server looks dead."""
+class Transport(SequentialThreadingHandler):
+    """Threads and sockets of one kazoo client: kazoo's threading handler with every wait bounded.
+
+    What differs from kazoo's: ``stop`` joins for a bounded time, and nothing runs at exit of the
+    process; threads carry the session's name; one server that does not accept costs
+    ``connect_limit()`` seconds instead of the session time-out; a wait on sockets is one ``poll``
+    instead of an epoll set made and closed each time; the wake-up pipe never blocks; TLS settings
+    are read once, and a failed handshake leaks no socket.
+    """
+
+    name = "leaderq"
+    queue_impl: ClassVar[type[Any]] = queue.SimpleQueue
+
+    def __init__(self, label: str, *, connect_limit: Callable[[], float], tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._label = label
+        self._connect_limit = connect_limit
+        self._tls = tls
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._wake_up: tuple[socket.socket, socket.socket] | None = None
+
+    @property
+    def running(self) -> bool:
+        return bool(self._threads)
+
+    def start(self) -> None:
+        with self._lock:
+            if self._threads:
+                return
+            for jobs, duty in ((self.completion_queue, "answers"), (self.callback_queue, "watches")):
+                self._threads.append(self._started(_run_jobs, (jobs,), duty))
+
+    def spawn(self, func: Callable[..., object], *args: Any, **_: Any) -> threading.Thread:
+        return self._started(func, args, "connection")
+
+    def _started(self, target: Callable[..., object], args: Any, duty: str) -> threading.Thread:
+        name = f"{self._label}-{duty}"
+        thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def stop(self, timeout_s: float = 1.0) -> None:
+        """End the threads after what is queued; waits ``timeout_s`` at most for a callback."""
+        with self._lock:
+            threads, self._threads = self._threads, []
+            if threads:
+                self.completion_queue.put(None)
+                self.callback_queue.put(None)
+        deadline = monotonic() + timeout_s
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - monotonic()))
+                if thread.is_alive():
+                    log.warning("a callback holds up a thread; it is left behind thread=%s", thread.name)
+
+    def complete(self, job: Callable[[], object]) -> None:
+        """Run ``job`` on the completion thread; at once, here, if that has ended."""
+        with self._lock:  # so that nothing is queued behind the end mark, where it would be lost
+            if self._threads:
+                self.completion_queue.put(job)
+                return
+        _contained(job)
+
+    def watch(self, job: Callable[[], object]) -> None:
+        """Run ``job`` on the watch thread; not at all once the client is stopped."""
+        self.callback_queue.put(job)
+
+    def select(
+        self, rlist: list[Any], wlist: list[Any], xlist: list[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        poller = select.poll()
+        readers = {sock.fileno(): sock for sock in rlist}
+        writers = {sock.fileno(): sock for sock in wlist}
+        if min((*readers, *writers), default=-1) < 0:
+            raise OSError("the socket is closed")  # of which kazoo makes a dropped connection
+        for fd in readers.keys() | writers.keys():
+            events = (_POLL_IN if fd in readers else 0) | (_POLL_OUT if fd in writers else 0)
+            poller.register(fd, events)
+        ready = dict(poller.poll(None if timeout is None else max(0.0, timeout) * 1000))
+        bad = select.POLLNVAL
+        return (
+            [sock for fd, sock in readers.items() if ready.get(fd, 0) & (_POLL_IN | bad)],
+            [sock for fd, sock in writers.items() if ready.get(fd, 0) & (_POLL_OUT | bad)],
+            [],
+        )
+
+    def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
+        """The wake-up pipe, non-blocking: a full one says "wake" as well, and must hold up nobody."""
+        self._wake_up = ends = socket.socketpair()
+        for end in ends:
+            end.setblocking(False)
+        return ends
+
+    def wake(self) -> None:
+        """Wake the connection thread. Never blocks."""
+        if self._wake_up is None:
+            return
+        try:
+            self._wake_up[1].send(b"\0")
+        except OSError:
+            pass  # full wakes as well; closed: the client has ended, which answers all requests
+
+    def drain(self) -> None:
+        """Read the wake-ups so far."""
+        if self._wake_up is None:
+            return
+        try:
+            while len(self._wake_up[0].recv(4096)) == 4096:
+                pass
+        except (BlockingIOError, InterruptedError):
+            pass
+
+    def create_connection(
+        self,
+        address: tuple[str, int],
+        hostname: str | None = None,
+        timeout: float | None = None,
+        **_: Any,
+    ) -> socket.socket:
+        limit = self._connect_limit()
+        sock = socket.create_connection(address, limit if timeout is None else min(timeout, limit))
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is None:
+                return sock
+            return self._tls.wrap_socket(sock, server_hostname=hostname or address[0])
+        except BaseException:
+            sock.close()
+            raise
 
 
-def connect_limit_s(timeout_s: float, addresses: int) -> float:
-    """How long one server may take for each step of connecting: all of them are tried within about T/3."""
-    return max(FLOOR_S, min(CEILING_S, timeout_s / (3 * max(1, addresses))))
+def _run_jobs(jobs: queue.SimpleQueue[Callable[[], object] | None]) -> None:
+    while (job := jobs.get()) is not None:
+        _contained(job)
+        del job  # or the last answer would be kept alive until the next one
+
+
+def _contained(job: Callable[[], object]) -> None:
+    try:
+        job()
+    except (Exception, SystemExit):  # neither may end the thread, on which all other callbacks depend
+        log.exception("a callback raised; the session goes on")
 
 
 class ServerConnection(ConnectionHandler):
-    """See the module. ``attempts`` and ``timeout_s`` (negotiated) may be read from any thread."""
+    """See the module.
 
-    client: Client
+    ``attempts`` (grows with every attempt to connect), ``timeout_s`` (the time-out granted at the
+    newest connection; before the first one, the one asked for), ``resolved`` (host, address, port
+    of each server) and ``is_session_closed`` may be read from any thread.
+    """
+
+    handler: Transport
 
     def __init__(
         self,
-        client: Client,
+        client: KazooClient,
         *,
+        timeout_s: float,
         retry: Any,
         logger: Any,
         sasl_options: dict[str, Any] | None,
@@ -98,18 +265,19 @@ class ServerConnection(ConnectionHandler):
     ) -> None:
         super().__init__(client, retry, logger=logger, sasl_options=sasl_options)
         self.attempts = 0
-        self.timeout_s: float = client.requested_timeout_s
+        self.timeout_s = timeout_s
         self.resolved: list[tuple[str, str, int]] = []
+        self.is_session_closed = False
         self._on_event = on_event
         self._on_end = on_end
-        self._liveness = Liveness(self.timeout_s, monotonic())
-        self._connecting = True
-        self._buffer = bytearray()
-        self.is_session_closed = False
-        self._abandoned = threading.Event()
+        self._liveness = Liveness(timeout_s, monotonic())
+        self._is_connecting = True
+        self._received = bytearray()
+        self._last_xid = 0
+        self._is_abandoned = threading.Event()
         self._releasing = threading.Lock()
 
-    # -- connecting -----------------------------------------------------------------------------------------------------
+    # -- connecting --------------------------------------------------------------------------------
 
     def zk_loop(self) -> None:
         try:
@@ -118,7 +286,7 @@ class ServerConnection(ConnectionHandler):
             log.exception("the connection thread failed; the session gets a new client")
         finally:
             self._on_end()
-            if self._abandoned.is_set():
+            if self._is_abandoned.is_set():
                 self._release()
 
     def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
@@ -129,17 +297,17 @@ class ServerConnection(ConnectionHandler):
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self.attempts += 1
-        self._connecting = True
-        self._buffer.clear()
-        # A request never waits for a connection (Client refuses it), so a byte left from the last one wakes nobody.
-        self._drain_wakeups()
+        self._is_connecting = True
+        self._received.clear()
+        self._last_xid = 0
+        # A request never waits for a connection (Client refuses it): a byte left over wakes nobody.
+        self.handler.drain()
         limits: tuple[float, float] = super()._connect(host, hostip, port)
         self._liveness = Liveness(self.timeout_s, monotonic())
-        self._connecting = False
-        if (
-            self.client._stopped.is_set()
-        ):  # meanwhile; kazoo would serve this connection for ever, and the session would live on
-            self.client.ask_to_close()
+        self._is_connecting = False
+        if stop_flag(self.client).is_set():
+            # Meanwhile; kazoo would serve this connection for ever, and the session would live on.
+            self.close_session()
         return limits
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
@@ -153,24 +321,26 @@ class ServerConnection(ConnectionHandler):
         return connect_limit_s(self.timeout_s, len(self.resolved) or len(self.client.hosts))
 
     def _capped(self, timeout: float) -> float:
-        return min(timeout, self.connect_limit() if self._connecting else self._liveness.limit_s)
+        return min(timeout, self.connect_limit() if self._is_connecting else self._liveness.limit_s)
 
-    # -- bytes ----------------------------------------------------------------------------------------------------------
+    # -- bytes -------------------------------------------------------------------------------------
 
     def _write(self, msg: bytes | bytearray, timeout: float) -> None:
         super()._write(msg, self._capped(timeout))
 
     def _read(self, length: int, timeout: float) -> bytes:
-        buffer = self._buffer
-        while len(buffer) < length:
-            with self._socket_error_handling():
+        received = self._received
+        while len(received) < length:
+            try:
                 self._receive(self._capped(timeout))
-        wanted = bytes(buffer[:length])
-        del buffer[:length]
+            except OSError as exc:
+                raise ConnectionDropped(f"reading failed: {exc}") from exc
+        wanted = bytes(received[:length])
+        del received[:length]
         return wanted
 
     def _receive(self, timeout: float) -> None:
-        sock = self._socket
+        sock = server_socket(self)
         if not self._has_decrypted() and not self.handler.select([sock], [], [], timeout)[0]:
             raise self.handler.timeout_exception("no answer from the server in time")
         try:
@@ -179,24 +349,25 @@ class ServerConnection(ConnectionHandler):
             return
         if not chunk:
             raise ConnectionDropped("the server closed the connection")
-        self._buffer += chunk
+        self._received += chunk
 
     def _has_decrypted(self) -> bool:
-        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        sock = server_socket(self)
+        return isinstance(sock, ssl.SSLSocket) and sock.pending() > 0
 
     def _has_message(self) -> bool:
         """Whether another reply is here already, for which no select would wake us."""
-        buffer = self._buffer
-        if len(buffer) >= 4 and len(buffer) >= 4 + _INT.unpack_from(buffer)[0]:
+        received = self._received
+        if len(received) >= 4 and len(received) >= 4 + _INT.unpack_from(received)[0]:
             return True
         return self._has_decrypted()
 
-    # -- the loop's hooks -----------------------------------------------------------------------------------------------
+    # -- the hooks of kazoo's loop -----------------------------------------------------------------
 
     def _read_socket(self, read_timeout: float) -> Any:
         while True:
             response = super()._read_socket(read_timeout)
-            waiting = bool(self.client._pending) or self.ping_outstanding.is_set()
+            waiting = bool(requests_in_flight(self.client)) or self.ping_outstanding.is_set()
             self._liveness.heard(monotonic(), still_waiting=waiting)
             if response == CLOSE_RESPONSE:
                 self.is_session_closed = True
@@ -205,67 +376,84 @@ class ServerConnection(ConnectionHandler):
                 return response
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        self._drain_wakeups()
-        self._drop_if_silent()
-        client = self.client
+        self.handler.drain()
+        self._drop_if_dead()
+        queue, in_flight = request_queue(self.client), requests_in_flight(self.client)
         frames: list[bytes] = []
         size = 0
-        while client._queue and size < _CHUNK:
-            request, reply = client._queue.popleft()
+        while queue and size < _CHUNK:
+            request, reply = queue.popleft()
             try:
                 body = request.serialize()
-            except Exception as exc:  # noqa: BLE001 - it must reach whoever asked, and must not end this thread
+            except Exception as exc:  # noqa: BLE001 - it must reach whoever asked, not end this thread
                 reply.set_exception(exc)
                 continue
-            if request.type == Auth.type:
-                xid = AUTH_XID
-            else:
-                xid = self._xid = (self._xid % 2147483647) + 1
-            # Before the write: if that fails, the request's outcome is unknown, and whoever asked must hear so.
-            client._pending.append((request, reply, xid))
+            xid = AUTH_XID if request.type == Auth.type else self._next_xid()
+            # Before the write: if that fails the outcome is unknown, and whoever asked must hear so.
+            in_flight.append((request, reply, xid))
             frames += (_HEAD.pack(len(body) + 8, xid, request.type), body)
             size += len(body)
         if frames:
             self._liveness.sent(monotonic())
             self._write(b"".join(frames), connect_timeout)
-        if client._queue:
-            client.wake()
+        if queue:
+            self.wake()
+
+    def _next_xid(self) -> int:
+        self._last_xid = self._last_xid % _MAX_XID + 1
+        return self._last_xid
 
     def _send_ping(self, connect_timeout: float) -> None:
         self._liveness.sent(monotonic())
         super()._send_ping(connect_timeout)
 
-    def _drain_wakeups(self) -> None:
-        try:
-            while len(self._read_sock.recv(4096)) == 4096:
-                pass
-        except (BlockingIOError, InterruptedError):
-            pass
-
-    def _drop_if_silent(self) -> None:
+    def _drop_if_dead(self) -> None:
         # What has arrived unread is not silence: we may have been stopped ourselves while it came.
-        if self._liveness.is_dead(monotonic()) and not self.handler.select([self._socket], [], [], 0)[0]:
-            raise ConnectionDropped(
-                f"the server has been silent for more than {self._liveness.limit_s:.1f} s, with requests waiting"
-            )
+        if not self._liveness.is_dead(monotonic()):
+            return
+        if not self.handler.select([server_socket(self)], [], [], 0)[0]:
+            silent_s = self._liveness.limit_s
+            raise ConnectionDropped(f"no answer for more than {silent_s:.1f} s, with requests waiting")
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(buffer, offset)
-        if self.client._stopped.is_set() or event.type not in (1, 2, 3, 4):
+        if stop_flag(self.client).is_set() or event.type not in (1, 2, 3, 4):
             return
         self._on_event(event.type, event.path)
         super()._read_watch_event(buffer, offset)
 
-    # -- from any thread ------------------------------------------------------------------------------------------------
+    # -- from any thread ---------------------------------------------------------------------------
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """The connection thread, once started."""
+        return connection_thread(self)
+
+    def wake(self) -> None:
+        """Let the connection thread look at the queue of requests. Never blocks."""
+        self.handler.wake()
 
     def drop(self) -> None:
-        """Shut the socket: the loop wakes, finds the connection gone and connects again with the same session."""
-        shut(self._socket)
+        """Break the connection; the loop notices, and connects again with the same session."""
+        sock = server_socket(self)
+        if sock is None:
+            return
+        try:
+            sock.shutdown(socket.SHUT_RDWR)  # not closed: another thread is using its number
+        except (OSError, ValueError):
+            log.debug("the connection to drop had ended by itself")
+
+    def close_session(self) -> None:
+        """Queue the request that ends the session; nothing after it is answered. Never blocks."""
+        request_queue(self.client).append((CloseInstance, None))
+        self.wake()
 
     def release_when_ended(self) -> None:
-        """Close the wake-up pipe: now if the thread has ended, else when it does, since it may be waiting on that very
-        number."""
-        self._abandoned.set()
+        """Close the wake-up pipe: now if the thread has ended, else when it does.
+
+        The thread may be waiting on that very file descriptor.
+        """
+        self._is_abandoned.set()
         if self.connection_stopped.is_set():
             self._release()
 
@@ -273,12 +461,3 @@ class ServerConnection(ConnectionHandler):
         with self._releasing:
             if not self.connection_closed.is_set():
                 self.close()
-
-
-def shut(sock: Any) -> None:
-    """End a socket's traffic without closing it, since another thread is using its number."""
-    if sock is not None:
-        try:
-            sock.shutdown(socket.SHUT_RDWR)
-        except (OSError, ValueError):
-            log.debug("the connection to drop had ended by itself")

@@ -110,8 +110,7 @@ class SessionEnder:
             on_end=lambda _: None,
             credentials=credentials,
         )
-        client.open()
-        client._live.wait(max(0.0, deadline - monotonic()))
+        client.open().wait(max(0.0, deadline - monotonic()))
         resumed = client.credentials
         # If the session was gone kazoo has begun another by now, which goes as well.
         was_gone = client.connected and resumed is not None and resumed.session_id != credentials.session_id

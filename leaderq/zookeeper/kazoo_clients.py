@@ -15,7 +15,7 @@ from kazoo.protocol.states import Callback, KazooState
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from leaderq.errors import ConfigurationError
-from leaderq.zookeeper.connection import shut
+from leaderq.zookeeper.connection import ServerConnection
 from leaderq.zookeeper.security import Credentials
 from leaderq.zookeeper.session import Session, SessionState
 from leaderq.zookeeper.translation import NotSent
@@ -123,7 +123,7 @@ class _LentLink:
         self.client._call(request, reply)
 
     def drop(self) -> None:
-        shut(self.client._connection._socket)
+        ServerConnection.drop(self.client._connection)  # type: ignore[arg-type]
 
     def open(self) -> None:
         """It was started by its owner."""

@@ -17,6 +17,7 @@ from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, SessionState, connect, end_session, owned
 from leaderq.zookeeper.connection import ServerConnection
+from leaderq.zookeeper.private_api import server_socket
 
 CONNECTED, SUSPENDED, LOST, CLOSED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST, SessionState.CLOSED
 Connect = Callable[..., Session]
@@ -239,7 +240,7 @@ def test_closing_without_a_connection_ends_the_session_through_another_one(
     other = opened(zookeeper_server.address + znode_root)
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(f"{proxy.address},{zookeeper_server.address}{znode_root}", timeout_s=30.0)
-    while session._own._connection._socket.getpeername()[1] != int(proxy.address.rpartition(":")[2]):
+    while server_socket(session._own.connection).getpeername()[1] != int(proxy.address.rpartition(":")[2]):
         session.replace("it must be on the proxy")
         eventually(lambda: session.state is CONNECTED)
     session.create("/e", ephemeral=True)

@@ -21,16 +21,16 @@ def test_no_repr_shows_a_password() -> None:
 
 
 def test_what_kazoo_logs_below_a_warning_never_reaches_a_handler(caplog: pytest.LogCaptureFixture) -> None:
-    journal = KazooLog("x")
+    kazoo_log = KazooLog("x")
     with caplog.at_level(1):
-        journal.log(5, "session_passwd: %s", SECRET)
-        journal.debug("Sending request(xid=%s): %s", 1, SECRET)
-        journal.exception("Exception raised during deserialization of request: %s", SECRET)
-        journal.info("Connecting to %s", "host")
-        journal.warning("ServerConnection dropped: %s", "refused")
+        kazoo_log.log(5, "session_passwd: %s", SECRET)
+        kazoo_log.debug("Sending request(xid=%s): %s", 1, SECRET)
+        kazoo_log.exception("Exception raised during deserialization of request: %s", SECRET)
+        kazoo_log.info("Connecting to %s", "host")
+        kazoo_log.warning("Connection dropped: %s", "refused")
     assert SECRET not in caplog.text
     assert "Connecting to host" in caplog.text
-    assert journal.trouble == "ServerConnection dropped: refused"
+    assert kazoo_log.trouble == "Connection dropped: refused"
     assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.DEBUG, logging.DEBUG]
 
 
