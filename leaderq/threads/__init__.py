@@ -1,0 +1,13 @@
+"""What background threads stand on: start and stop, waking, room, back-off, listeners.
+
+Nothing in here knows what it is used for. It imports nothing of leaderq above ``errors`` and
+``clock``.
+"""
+
+from leaderq.threads.backoff import Backoff, BackoffPolicy
+from leaderq.threads.capacity import Capacity
+from leaderq.threads.listeners import Listeners
+from leaderq.threads.service import Service
+from leaderq.threads.waker import Waker
+
+__all__ = ["Backoff", "BackoffPolicy", "Capacity", "Listeners", "Service", "Waker"]

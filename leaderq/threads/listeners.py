@@ -1,0 +1,95 @@
+"""Tells listeners of changes in order, one change at a time, on whichever thread announces."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Listeners(Generic[T]):
+    """Calls each listener with each value, in the order in which the values were put.
+
+    Guarantees: one call at a time, without a lock held; a thread that announces while another one
+    delivers leaves its value to that one and goes on. A listener that raises is logged, and the
+    others are told. A ``KeyboardInterrupt`` (or another exception that is neither an ``Exception``
+    nor a ``SystemExit``) is raised to the delivering thread after all values have been delivered.
+    Not guaranteed: that ``announce`` has told everybody when it returns; another thread, or an
+    outer call of this one, may be about to.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: tuple[Callable[[T], object], ...] = ()
+        self._values: deque[T] = deque()
+        self._calls: deque[tuple[Callable[[T], object], T]] = deque()  # of the value in hand
+        self._delivering = False
+
+    def add(self, listener: Callable[[T], object]) -> None:
+        """Tell ``listener`` each value that is delivered from now on; once, if added twice."""
+        with self._lock:
+            if listener not in self._listeners:
+                self._listeners = (*self._listeners, listener)
+
+    def remove(self, listener: Callable[[T], object]) -> None:
+        """Tell it nothing more, except for a call under way. An unknown listener is ignored."""
+        with self._lock:
+            self._listeners = tuple(one for one in self._listeners if one != listener)
+
+    def announce(self, value: T) -> None:
+        """Tell everyone, after the values that are being delivered."""
+        self.put(value)
+        self.deliver()
+
+    def put(self, value: T) -> None:
+        """Note a value for the next :meth:`deliver`.
+
+        Calls nobody, so it may be called under the lock that orders the changes.
+        """
+        with self._lock:
+            self._values.append(value)
+
+    def deliver(self) -> None:
+        """Deliver what is noted, unless that is under way: then that call delivers it."""
+        with self._lock:
+            if self._delivering:
+                return
+            self._delivering = True
+        try:
+            interruption = self._deliver_all()
+        except BaseException:  # an interrupt between two calls: the next deliver goes on from here
+            with self._lock:
+                self._delivering = False
+            raise
+        if interruption is not None:
+            raise interruption
+
+    def _deliver_all(self) -> BaseException | None:
+        interruption: BaseException | None = None
+        while (call := self._next()) is not None:
+            listener, value = call
+            try:
+                listener(value)
+            except (Exception, SystemExit):
+                log.exception("listener failed listener=%r value=%s", listener, value)
+            except BaseException as error:  # noqa: BLE001 - raised by deliver, after the rest
+                interruption = error
+        return interruption
+
+    def _next(self) -> tuple[Callable[[T], object], T] | None:
+        with self._lock:
+            while True:
+                while self._calls:
+                    call = self._calls.popleft()
+                    if call[0] in self._listeners:
+                        return call
+                if not self._values:
+                    self._delivering = False
+                    return None
+                value = self._values.popleft()
+                self._calls.extend((listener, value) for listener in self._listeners)

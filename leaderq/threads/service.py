@@ -1,0 +1,161 @@
+"""One background thread that can be started, woken and stopped in any order.
+
+A service runs once. States: not started -> running -> ended; stopped at any time, which is final.
+
+* ``start`` on a service that was started, or stopped, does nothing and returns ``False``.
+* ``stop`` before ``start``: the function is never called, whenever ``start`` comes.
+* ``stop`` sets a flag and wakes the thread. The function has to look at the flag: it ends when
+  :meth:`Service.wait` returns ``False``, or :attr:`Service.is_stopping` is true.
+* The function returns, or raises: the service has ended. Make a new one to run it again.
+
+No method holds a lock, so each may be called by a signal handler, in whatever it interrupts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from leaderq.clock import now_s
+from leaderq.threads.waker import Waker, bounded_s
+
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """Runs ``run(service)`` once, on a daemon thread called ``name``.
+
+    Guarantees: ``run`` is called at most once, however many threads call ``start``. After ``stop``
+    has returned ``True``, ``run`` is not running and never will be. What ``run`` raises, of any
+    kind, is logged, kept in ``error`` and given to ``on_failure``, on the service's thread.
+    Not guaranteed: that ``run`` ends, if it looks neither at ``wait`` nor at ``is_stopping``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Service], object],
+        *,
+        on_failure: Callable[[BaseException], object] | None = None,
+    ) -> None:
+        self.name = name
+        self.error: BaseException | None = None
+        """What ``run`` raised, if it did."""
+        self._run = run
+        self._on_failure = on_failure
+        self._waker = Waker()
+        self._unclaimed = threading.Lock()  # taken by the one call that starts the thread, for good
+        self._thread: threading.Thread | None = None
+        self._is_stopping = False
+
+    @classmethod
+    def repeating(
+        cls,
+        name: str,
+        step: Callable[[], float | None],
+        *,
+        on_failure: Callable[[BaseException], object] | None = None,
+    ) -> Service:
+        """A service that calls ``step`` at once and again and again, until it is stopped.
+
+        ``step`` returns the seconds until the next call, which ``wake`` cuts short; ``None`` waits
+        for ``wake``. What it raises ends the service.
+        """
+
+        def run(service: Service) -> None:
+            while not service.is_stopping:
+                service.wait(step())
+
+        return cls(name, run, on_failure=on_failure)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._is_stopping
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread was started and has not ended."""
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is the service's own thread."""
+        return self._thread is threading.current_thread()
+
+    def start(self) -> bool:
+        """Start the thread; return whether this call did.
+
+        :raises RuntimeError: the system has no thread left; ``start`` may be called again.
+        """
+        if self._is_stopping or not self._unclaimed.acquire(blocking=False):
+            return False
+        self._thread = thread = threading.Thread(target=self._serve, name=self.name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._thread = None
+            self._unclaimed.release()
+            raise
+        return True
+
+    def wake(self) -> None:
+        """Cut the wait of the service short; before it waits, the next one."""
+        self._waker.wake()
+
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Tell the service to end, and wait for that; return whether it has ended.
+
+        ``timeout_s``: seconds to wait for it at most; 0 returns at once, ``None`` waits until it
+        has ended. The service's own thread does not wait, and gets ``False``.
+        """
+        self._is_stopping = True
+        self._waker.wake()
+        thread = self._thread
+        if thread is None:
+            return True
+        if thread is threading.current_thread():
+            return False
+        try:
+            thread.join(None if timeout_s is None else bounded_s(timeout_s))
+        except RuntimeError:
+            return True  # another thread is about to start it: it will find that it was stopped
+        return not thread.is_alive()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """For ``run``: sleep until ``wake``, ``stop`` or the time-out; return whether to go on."""
+        if not self._is_stopping:
+            self._waker.wait(timeout_s)
+        return not self._is_stopping
+
+    def pause(self, seconds: float) -> bool:
+        """For ``run``: sleep until ``stop``, or for ``seconds``; return whether to go on.
+
+        A wake during the pause does not end it, but the next :meth:`wait`.
+        """
+        until_s = now_s() + seconds
+        woken = False
+        while not self._is_stopping and (left_s := until_s - now_s()) > 0:
+            woken = self._waker.wait(left_s) or woken
+        if woken:
+            self._waker.wake()
+        return not self._is_stopping
+
+    def _serve(self) -> None:
+        if self._is_stopping:
+            return
+        try:
+            self._run(self)
+        except BaseException as error:  # whatever ends this thread has to be known
+            self.error = error
+            log.exception("background thread failed name=%s", self.name)
+            self._tell(error)
+
+    def _tell(self, error: BaseException) -> None:
+        try:
+            if self._on_failure is not None:
+                self._on_failure(error)
+        except BaseException:
+            log.exception("failure callback of a background thread failed name=%s", self.name)

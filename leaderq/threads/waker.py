@@ -1,0 +1,41 @@
+"""Wakes one waiting thread, from anywhere."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Waker:
+    """Wakes one thread that waits. Wakes that nobody has waited for yet count as one.
+
+    Guarantees: ``wake`` never blocks, whoever calls it: any thread, a signal handler, a weakref
+    finalizer, the waiter itself. A wake before the wait is not lost. Ctrl-C during a wait leaves
+    the waker usable.
+    Not guaranteed: that a wait which was interrupted by an exception leaves its wake for the next
+    one; look at what is waited for before waiting again. If several threads wait, one of them is
+    woken.
+    """
+
+    # Locked means: not woken. The state is one lock, because one call in C takes or releases it.
+    # threading.Event has a lock of its own around its flag, which the interrupted thread may hold.
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wake(self) -> None:
+        """Wake the waiter, or the next one to wait."""
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # it is awake already
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Return whether it was woken within ``timeout_s`` seconds; ``None`` waits without end."""
+        return self._lock.acquire(timeout=-1 if timeout_s is None else bounded_s(timeout_s))
+
+
+def bounded_s(timeout_s: float) -> float:
+    """A time-out that the standard library accepts: not negative, not too large for it."""
+    return min(max(timeout_s, 0.0), threading.TIMEOUT_MAX)

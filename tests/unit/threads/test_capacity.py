@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import signal
+import threading
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leaderq.errors import QueueClosed
+from leaderq.testing import eventually
+from leaderq.threads import Capacity
+
+LONG_S = 60.0
+
+
+class Asker:
+    """Asks for room on a thread of its own."""
+
+    def __init__(
+        self,
+        capacity: Capacity,
+        items: int,
+        size: int = 0,
+        timeout_s: float = LONG_S,
+    ) -> None:
+        self.items, self.size = items, size
+        self.answer: bool | BaseException | None = None
+        self._ask = lambda: capacity.acquire(items, size, timeout_s)
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        before = capacity.waiting
+        self.thread.start()
+        eventually(lambda: capacity.waiting > before or not self.thread.is_alive())
+
+    def _run(self) -> None:
+        try:
+            self.answer = self._ask()
+        except BaseException as error:
+            self.answer = error
+
+    def is_in(self) -> bool:
+        """Whether it has got in; waits for the thread, which was told."""
+        self.thread.join(LONG_S)
+        return self.answer is True
+
+
+def closed() -> QueueClosed:
+    return QueueClosed("closed")
+
+
+def test_there_is_room_up_to_both_bounds() -> None:
+    capacity = Capacity(3, 100)
+    assert capacity.acquire(2, 100, 0)
+    assert not capacity.acquire(1, 1, 0)
+    assert capacity.acquire(1, 0, 0)
+    assert not capacity.acquire(1, 0, 0)
+    assert (capacity.items, capacity.bytes) == (3, 100)
+
+
+def test_one_larger_than_the_bounds_gets_in_alone() -> None:
+    capacity = Capacity(3, 100)
+    assert capacity.acquire(1, 500, 0)
+    assert not capacity.acquire(1, 0, 0)
+    capacity.release(1, 500)
+    assert capacity.acquire(9, 0, 0)
+
+
+def test_bytes_are_bounded_without_items_too() -> None:
+    capacity = Capacity(1, 100)
+    assert capacity.acquire(0, 60, 0)
+    assert not capacity.acquire(0, 60, 0)
+
+
+def test_a_waiter_proceeds_as_soon_as_there_is_room_for_it_though_the_rest_is_full() -> None:
+    capacity = Capacity(1000)
+    capacity.acquire(1000)
+    asker = Asker(capacity, 1, 0)
+    capacity.release(1)
+    assert asker.is_in()
+    assert capacity.items == 1000
+
+
+def test_a_small_one_does_not_overtake_a_large_one_that_waits() -> None:
+    capacity = Capacity(10)
+    capacity.acquire(8)
+    large = Asker(capacity, 5, 0)
+    small = Asker(capacity, 1, 0)
+    assert not capacity.acquire(1, 0, 0)
+    capacity.release(2)
+    assert capacity.waiting == 2
+    capacity.release(1)
+    assert large.is_in()
+    assert capacity.waiting == 1
+    capacity.release(1)
+    assert small.is_in()
+
+
+def test_a_large_release_lets_several_in_and_no_more_than_fit() -> None:
+    capacity = Capacity(10)
+    capacity.acquire(9)
+    askers = [Asker(capacity, items) for items in (3, 3, 3, 3)]
+    capacity.release(9)
+    assert [asker.is_in() for asker in askers[:3]] == [True, True, True]
+    assert (capacity.items, capacity.waiting) == (9, 1)
+    capacity.release(3)
+    assert askers[3].is_in()
+
+
+def test_one_that_gives_up_lets_those_behind_it_in() -> None:
+    capacity = Capacity(10)
+    capacity.acquire(8)
+    large = Asker(capacity, 5, 0, timeout_s=1.0)
+    small = Asker(capacity, 1, 0)
+    assert small.is_in()
+    assert large.answer is False
+    assert capacity.items == 9
+
+
+def test_a_time_out_takes_nothing() -> None:
+    capacity = Capacity(1)
+    capacity.acquire()
+    assert capacity.acquire(timeout_s=0.01) is False
+    assert (capacity.items, capacity.waiting) == (1, 0)
+
+
+def test_closing_refuses_those_who_wait_and_those_who_come() -> None:
+    capacity = Capacity(1)
+    capacity.acquire()
+    askers = [Asker(capacity, 1, 0) for _ in range(3)]
+    capacity.close(closed)
+    capacity.close(lambda: QueueClosed("closed again"))
+    for asker in askers:
+        assert not asker.is_in()
+    errors = [asker.answer for asker in askers]
+    assert [str(error) for error in errors] == ["closed"] * 3
+    assert len({id(error) for error in errors}) == 3  # one traceback each
+    with pytest.raises(QueueClosed):
+        capacity.acquire()
+    with pytest.raises(QueueClosed):
+        capacity.take()
+    capacity.release()
+    assert capacity.items == 0
+
+
+def test_who_is_needed_to_make_room_takes_it_before_those_who_wait() -> None:
+    capacity = Capacity(1)
+    capacity.acquire()
+    asker = Asker(capacity, 1, 0)
+    capacity.take(1, 7)
+    assert (capacity.items, capacity.bytes, capacity.waiting) == (2, 7, 1)
+    capacity.release(1)
+    capacity.release(1, 7)
+    assert asker.is_in()
+
+
+def test_waiting_until_nothing_is_under_way() -> None:
+    capacity = Capacity(10)
+    assert capacity.wait_empty(0)
+    capacity.acquire(2)
+    assert not capacity.wait_empty(0.01)
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(capacity.wait_empty(LONG_S)))
+    thread.start()
+    capacity.release()
+    assert not answers
+    capacity.release()
+    thread.join()
+    assert answers == [True]
+
+
+def test_emptiness_is_told_even_if_the_next_one_gets_in_at_once() -> None:
+    capacity = Capacity(1)
+    capacity.acquire()
+    asker = Asker(capacity, 1, 0)
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(capacity.wait_empty(LONG_S)))
+    thread.start()
+    eventually(lambda: capacity._awaiting_empty)
+    capacity.release()
+    assert asker.is_in()
+    thread.join()
+    assert answers == [True]
+
+
+def test_ctrl_c_in_a_wait_takes_no_room_and_leaves_the_line() -> None:
+    capacity = Capacity(1)
+    capacity.acquire()
+    other = threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        other.start()
+        capacity.acquire(timeout_s=LONG_S)
+    other.join()
+    assert (capacity.items, capacity.waiting) == (1, 0)
+    capacity.release()
+    assert capacity.acquire(timeout_s=0)
+
+
+def test_room_that_was_given_to_one_who_is_interrupted_goes_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    capacity = Capacity(1)
+    capacity.acquire()
+    behind: list[Asker] = []
+
+    def interrupted(_waker: object, _timeout_s: float | None) -> bool:
+        monkeypatch.undo()
+        behind.append(Asker(capacity, 1, 0))
+        capacity.release()  # to the one that is being interrupted, which was first
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("leaderq.threads.capacity.Waker.wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        capacity.acquire()
+    assert behind[0].is_in()
+    assert capacity.items == 1
+
+
+def test_more_than_was_taken_cannot_be_given_back() -> None:
+    capacity = Capacity(3)
+    capacity.acquire(1, 10)
+    for items, size in ((2, 0), (1, 11)):
+        with pytest.raises(ValueError, match="only 1 items of 10 bytes"):
+            capacity.release(items, size)
+    assert (capacity.items, capacity.bytes) == (1, 10)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.integers(1, 4), st.integers(0, 40)),
+        st.tuples(st.just("try"), st.integers(1, 4), st.integers(0, 40)),
+        st.tuples(st.just("release"), st.integers(0, 9), st.just(0)),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=60)
+@given(STEPS)
+def test_it_does_what_a_line_of_people_before_a_door_does(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    capacity = Capacity(5, 60)
+    inside: list[tuple[int, int]] = []
+    line: deque[Asker] = deque()
+
+    def fits(items: int, size: int) -> bool:
+        sums = sum(one[0] for one in inside) + items, sum(one[1] for one in inside) + size
+        return not inside or (sums[0] <= 5 and sums[1] <= 60)
+
+    def admit() -> None:
+        while line and fits(line[0].items, line[0].size):
+            asker = line.popleft()
+            assert asker.is_in()
+            inside.append((asker.items, asker.size))
+
+    for verb, number, size in steps:
+        if verb == "ask":
+            line.append(Asker(capacity, number, size))
+        elif verb == "try":
+            expected = not line and fits(number, size)
+            assert capacity.acquire(number, size, 0) is expected
+            if expected:
+                inside.append((number, size))
+        elif inside:
+            capacity.release(*inside.pop(number % len(inside)))
+        admit()
+        assert capacity.waiting == len(line)
+        assert capacity.items == sum(one[0] for one in inside)
+        assert capacity.bytes == sum(one[1] for one in inside)
+    capacity.close(closed)
+    for asker in line:
+        assert not asker.is_in()
+        assert isinstance(asker.answer, QueueClosed)

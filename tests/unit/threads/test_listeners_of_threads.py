@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from leaderq.threads import Listeners
+
+
+def test_values_arrive_in_order_even_if_announced_from_within_a_listener() -> None:
+    listeners: Listeners[str] = Listeners()
+    heard: list[str] = []
+
+    def first(value: str) -> None:
+        if value == "suspended":
+            listeners.announce("lost")
+            assert not heard  # left to the call under way
+
+    listeners.add(first)
+    listeners.add(heard.append)
+    listeners.announce("suspended")
+    assert heard == ["suspended", "lost"]
+
+
+@pytest.mark.parametrize("error", [ValueError("bad listener"), SystemExit("bad listener")])
+def test_a_listener_that_raises_is_logged_and_the_others_still_hear(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    listeners: Listeners[str] = Listeners()
+    heard: list[str] = []
+    listeners.add(_raising(error))
+    listeners.add(heard.append)
+    with caplog.at_level(logging.ERROR):
+        listeners.announce("one")
+        listeners.announce("two")
+    assert heard == ["one", "two"]
+    assert "bad listener" in caplog.text
+    assert "value=one" in caplog.text
+
+
+def test_ctrl_c_in_a_listener_is_raised_after_all_others_were_told() -> None:
+    listeners: Listeners[str] = Listeners()
+    heard: list[str] = []
+    interrupt = _raising(KeyboardInterrupt())
+    listeners.add(interrupt)
+    listeners.add(heard.append)
+    listeners.put("one")
+    listeners.put("two")
+    with pytest.raises(KeyboardInterrupt):
+        listeners.deliver()
+    assert heard == ["one", "two"]
+    listeners.remove(interrupt)
+    listeners.announce("three")
+    assert heard == ["one", "two", "three"]
+
+
+def test_ctrl_c_between_two_calls_leaves_the_rest_to_the_next_delivery() -> None:
+    listeners: Listeners[str] = Listeners()
+    heard: list[str] = []
+    listeners.add(_raising(ValueError("what is logged")))
+    listeners.add(heard.append)
+    handler = logging.Handler()
+    handler.emit = _raising(KeyboardInterrupt())  # type: ignore[method-assign,assignment]
+    log = logging.getLogger("leaderq.threads.listeners")
+    log.addHandler(handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            listeners.announce("one")
+    finally:
+        log.removeHandler(handler)
+    assert heard == []
+    listeners.announce("two")
+    assert heard == ["one", "two"]
+
+
+def test_a_listener_added_twice_hears_once_and_a_removed_one_nothing() -> None:
+    listeners: Listeners[str] = Listeners()
+    heard: list[str] = []
+    listeners.add(heard.append)
+    listeners.add(heard.append)
+    listeners.announce("one")
+    listeners.remove(heard.append)
+    listeners.remove(print)
+    listeners.announce("two")
+    assert heard == ["one"]
+
+
+def test_one_that_an_earlier_listener_removes_is_not_told() -> None:
+    listeners: Listeners[str] = Listeners()
+    heard: list[str] = []
+    listeners.add(lambda _: listeners.remove(heard.append))
+    listeners.add(heard.append)
+    listeners.announce("one")
+    assert heard == []
+
+
+def test_a_value_that_is_put_waits_for_its_delivery() -> None:
+    listeners: Listeners[str] = Listeners()
+    heard: list[str] = []
+    listeners.add(heard.append)
+    listeners.put("one")
+    assert heard == []
+    listeners.deliver()
+    listeners.deliver()
+    assert heard == ["one"]
+
+
+def test_while_a_listener_runs_other_threads_announce_add_and_remove_without_waiting() -> None:
+    listeners: Listeners[str] = Listeners()
+    heard: list[tuple[str, int]] = []
+
+    def slow(value: str) -> None:
+        heard.append((value, threading.get_ident()))
+        if value == "one":
+            other = threading.Thread(target=others_turn, daemon=True)
+            other.start()
+            other.join(30)
+            assert not other.is_alive()
+
+    def others_turn() -> None:
+        listeners.announce("two")
+        listeners.add(print)
+        listeners.remove(print)
+
+    listeners.add(slow)
+    listeners.announce("one")
+    here = threading.get_ident()
+    assert heard == [("one", here), ("two", here)]
+
+
+def test_values_of_many_threads_are_told_one_at_a_time_in_the_order_of_each_thread() -> None:
+    listeners: Listeners[tuple[int, int]] = Listeners()
+    heard: list[tuple[int, int]] = []
+    at_once = threading.Lock()
+
+    def hear(value: tuple[int, int]) -> None:
+        assert at_once.acquire(blocking=False)
+        heard.append(value)
+        at_once.release()
+
+    def announce(number: int) -> None:
+        for count in range(300):
+            listeners.announce((number, count))
+
+    listeners.add(hear)
+    threads = [threading.Thread(target=announce, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    listeners.deliver()
+    assert sorted(heard) == [(number, count) for number in range(4) for count in range(300)]
+    for number in range(4):
+        assert [count for who, count in heard if who == number] == list(range(300))
+
+
+def _raising(error: BaseException) -> Callable[[str], None]:
+    def listener(_value: str) -> None:
+        raise error
+
+    return listener

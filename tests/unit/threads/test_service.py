@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+import pytest
+from start_stop_contract import StartStopContract, Subject, threads_named
+
+from leaderq.testing import eventually
+from leaderq.threads import Service
+
+NAME = "leaderq-test-service"
+LONG_S = 60.0
+
+
+class Work:
+    """Counts how often it runs, at once and in all."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.now = 0
+        self.rounds = 0
+
+    def run(self, service: Service) -> None:
+        self.runs += 1
+        self.now += 1
+        try:
+            while service.wait(LONG_S):
+                self.rounds += 1
+        finally:
+            self.now -= 1
+
+
+class TestService(StartStopContract):
+    def subject(self) -> Subject:
+        work = Work()
+        service = Service(NAME, work.run)
+        return Subject(
+            service.start,
+            service.stop,
+            threads_named(NAME),
+            service.wake,
+            is_working=lambda: work.now > 0 or work.runs > 1,
+        )
+
+
+class TestRepeatingService(StartStopContract):
+    def subject(self) -> Subject:
+        service = Service.repeating(NAME, lambda: None)
+        return Subject(service.start, service.stop, threads_named(NAME), service.wake)
+
+
+def test_only_the_first_start_says_that_it_started() -> None:
+    work = Work()
+    service = Service(NAME, work.run)
+    assert service.start() is True
+    assert service.start() is False
+    assert service.is_running
+    assert service.stop() is True
+    assert service.start() is False
+    assert not service.is_running
+    assert work.runs == 1
+
+
+def test_a_start_after_a_stop_makes_no_thread() -> None:
+    service = Service(NAME, Work().run)
+    assert service.stop() is True
+    assert service.start() is False
+
+
+def test_once_stopped_no_wait_blocks() -> None:
+    answers: list[bool] = []
+
+    def run(service: Service) -> None:
+        while service.wait():
+            pass
+        answers.extend((service.wait(), service.pause(LONG_S), service.wait(LONG_S)))
+
+    service = Service(NAME, run)
+    service.start()
+    assert service.stop(LONG_S)
+    assert answers == [False, False, False]
+
+
+def test_its_thread_has_its_name_and_does_not_keep_the_process_alive() -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def run(_service: Service) -> None:
+        seen.append((threading.current_thread().name, threading.current_thread().daemon))
+
+    service = Service(NAME, run)
+    service.start()
+    eventually(lambda: seen == [(NAME, True)])
+
+
+def test_a_function_that_has_returned_is_not_called_again() -> None:
+    calls: list[Service] = []
+    service = Service(NAME, calls.append)
+    service.start()
+    eventually(lambda: not service.is_running)
+    assert service.start() is False
+    assert service.stop() is True
+    assert calls == [service]
+    assert service.error is None
+
+
+def test_a_stop_between_the_start_and_the_first_line_runs_nothing() -> None:
+    work = Work()
+    service = Service(NAME, work.run)
+
+    def stop_first(_frame: FrameType, _event: str, _arg: Any) -> None:
+        service.stop(0)
+
+    threading.settrace(stop_first)  # called by the new thread, before anything of it runs
+    try:
+        service.start()
+    finally:
+        threading.settrace(None)  # type: ignore[arg-type]
+    assert service.stop()
+    assert work.runs == 0
+
+
+def test_a_stop_in_the_middle_of_a_start_does_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work()
+    service = Service(NAME, work.run)
+    really_start = threading.Thread.start
+    answers: list[bool] = []
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == NAME:
+            stopper = threading.Thread(target=lambda: answers.append(service.stop()))
+            really_start(stopper)
+            stopper.join()
+        really_start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert service.start()
+    assert answers == [True]
+    assert service.stop()
+    assert work.runs == 0
+
+
+def test_a_start_for_which_the_system_has_no_thread_may_be_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work()
+    service = Service(NAME, work.run)
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            service.start()
+    assert not service.is_running
+    assert service.start()
+    assert service.stop()
+    assert work.runs == 1
+
+
+def test_stopping_from_inside_ends_it_without_waiting_for_itself() -> None:
+    answers: list[tuple[bool, bool]] = []
+
+    def run(service: Service) -> None:
+        while service.wait(0):
+            answers.append((service.stop(), service.is_current))
+
+    service = Service(NAME, run)
+    service.start()
+    eventually(lambda: not service.is_running)
+    assert answers == [(False, True)]
+    assert not service.is_current
+    assert service.error is None
+
+
+def test_a_stop_with_a_time_limit_tells_whether_it_has_ended() -> None:
+    go_on = threading.Event()
+    service = Service(NAME, lambda _: go_on.wait(LONG_S))
+    service.start()
+    assert service.stop(0) is False
+    assert service.stop(0.01) is False
+    assert service.is_stopping
+    go_on.set()
+    assert service.stop() is True
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(3), KeyboardInterrupt()])
+def test_what_it_raises_is_kept_told_and_logged(
+    error: BaseException,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[tuple[BaseException, bool]] = []
+
+    def run(_service: Service) -> None:
+        raise error
+
+    service = Service(NAME, run, on_failure=lambda met: told.append((met, service.is_current)))
+    with caplog.at_level(logging.ERROR):
+        service.start()
+        eventually(lambda: not service.is_running)
+    assert service.stop()
+    assert service.error is error
+    assert told == [(error, True)]
+    assert f"background thread failed name={NAME}" in caplog.text
+
+
+def test_a_failing_failure_callback_is_logged_and_may_stop_the_service(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def run(_service: Service) -> None:
+        raise ValueError("the first")
+
+    def on_failure(error: BaseException) -> None:
+        assert not service.stop()
+        raise RuntimeError("the second") from error
+
+    service = Service(NAME, run, on_failure=on_failure)
+    with caplog.at_level(logging.ERROR):
+        service.start()
+        eventually(lambda: not service.is_running)
+    assert str(service.error) == "the first"
+    assert "the second" in caplog.text
+
+
+def test_wake_cuts_a_wait_short_and_is_not_lost_before_it() -> None:
+    work = Work()
+    service = Service(NAME, work.run)
+    service.wake()
+    service.start()
+    eventually(lambda: work.rounds == 1)
+    service.wake()
+    eventually(lambda: work.rounds == 2)
+    service.stop()
+
+
+def test_a_step_is_repeated_after_its_pause_or_when_woken() -> None:
+    pauses: list[float | None] = [0.0, 0.0, None, None]
+    service = Service.repeating(NAME, lambda: pauses.pop(0))
+    service.start()
+    eventually(lambda: len(pauses) == 1)
+    service.wake()
+    eventually(lambda: not pauses)
+    service.stop()
+    assert service.error is None
+
+
+def test_a_pause_is_ended_by_a_stop_but_not_by_a_wake_which_the_next_wait_gets() -> None:
+    answers: list[bool] = []
+
+    def run(service: Service) -> None:
+        service.wake()
+        answers.append(service.pause(0.01))
+        answers.append(service.wait(LONG_S))  # ended by that wake
+        answers.append(service.pause(LONG_S))
+
+    service = Service(NAME, run)
+    service.start()
+    eventually(lambda: len(answers) == 2)
+    service.wake()
+    assert service.is_running
+    assert service.stop()
+    assert answers == [True, True, False]
+
+
+def test_starting_and_stopping_may_interrupt_each_other_on_one_thread() -> None:
+    """As a signal handler may at any line: none of them holds a lock."""
+    service = Service(NAME, Work().run)
+    inside = False
+
+    def interrupt(_frame: FrameType, _event: str, _arg: Any) -> Any:
+        nonlocal inside
+        if not inside:
+            inside = True
+            service.start()
+            service.wake()
+            service.stop(0)
+            inside = False
+        return interrupt
+
+    def caller() -> None:
+        sys.settrace(interrupt)
+        service.start()
+        service.stop()
+        sys.settrace(None)
+
+    thread = threading.Thread(target=caller, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert service.stop()

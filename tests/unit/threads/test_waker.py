@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from leaderq.testing.waiting import patience
+from leaderq.threads import Waker
+
+LONG_S = 60.0
+
+
+def test_a_wake_before_the_wait_is_not_lost_and_several_count_as_one() -> None:
+    waker = Waker()
+    waker.wake()
+    waker.wake()
+    assert waker.wait() is True
+    assert waker.wait(0) is False
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, 0.001])
+def test_a_wait_that_nobody_ends_says_so(timeout_s: float) -> None:
+    assert Waker().wait(timeout_s) is False
+
+
+@pytest.mark.parametrize("timeout_s", [None, math.inf, LONG_S])
+def test_another_thread_ends_the_wait(timeout_s: float | None) -> None:
+    waker = Waker()
+    other = threading.Timer(0.01, waker.wake)
+    other.start()
+    assert waker.wait(timeout_s) is True
+    other.join()
+
+
+def test_a_signal_handler_ends_the_wait_of_its_own_thread() -> None:
+    waker = Waker()
+    before = signal.signal(signal.SIGUSR1, lambda *_: waker.wake())
+    other = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    try:
+        other.start()
+        assert waker.wait(LONG_S) is True
+    finally:
+        other.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_wake_may_interrupt_a_wake_or_a_wait_of_its_own_thread_at_any_line() -> None:
+    """As signal handlers and finalizers do: it takes no lock that the interrupted code may hold."""
+    waker, answers = Waker(), list[bool]()
+
+    def interrupt(_frame: FrameType, _event: str, _arg: Any) -> Any:
+        waker.wake()
+        return interrupt
+
+    def caller() -> None:
+        sys.settrace(interrupt)
+        waker.wake()
+        answers.append(waker.wait(LONG_S))
+        waker.wake()
+        sys.settrace(None)
+
+    thread = threading.Thread(target=caller, daemon=True)
+    thread.start()
+    thread.join(30 * patience())
+    assert answers == [True]
+
+
+def test_ctrl_c_in_a_wait_leaves_it_usable() -> None:
+    waker = Waker()
+    for _ in range(20):
+        other = threading.Timer(0.002, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            other.start()
+            waker.wait(LONG_S)
+        other.join()
+    assert waker.wait(0) is False
+    waker.wake()
+    assert waker.wait(0) is True
+
+
+def test_no_wake_is_lost_between_two_threads() -> None:
+    ping, pong = Waker(), Waker()
+    rounds = 2000
+
+    def answer() -> None:
+        for _ in range(rounds):
+            assert ping.wait(LONG_S)
+            pong.wake()
+
+    other = threading.Thread(target=answer)
+    other.start()
+    for _ in range(rounds):
+        ping.wake()
+        assert pong.wait(LONG_S)
+    other.join()
