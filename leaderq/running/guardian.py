@@ -48,6 +48,7 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.exits import ExitCode
+from leaderq.running.descendants import Started, children_of, descendants_of, kill
 from leaderq.running.guardian_link import GUARDIAN_FD
 from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
 from leaderq.zookeeper import Credentials, Security, SessionEnder
@@ -172,15 +173,15 @@ class Guardian:
         """Kill what the dead worker has started, and wait until it is gone."""
         began_s = now_s()
         limit_s = _UNKILLABLE_S if self._session is None else self._session.timeout_s
-        killed: set[int] = set()
+        killed: set[Started] = set()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(worker, signal.SIGKILL)
-        while (left := _children() - {worker}) and now_s() < began_s + limit_s:
+        # Those of the dead are ours now, and so on until there are none.
+        while (left := children_of(os.getpid()) - {worker}) and now_s() < began_s + limit_s:
             for pid in left:
-                with suppress(ChildProcessError, ProcessLookupError, PermissionError):
-                    if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                        os.kill(pid, signal.SIGKILL)
-                        killed.add(pid)
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            killed |= kill(descendants_of(os.getpid()))
             time.sleep(0.0005)
         if killed:
             log.warning(
@@ -199,8 +200,11 @@ class Guardian:
         report = self._watchdog.report
         if intervention is Intervention.LEAVE_ALONE or report is None:
             return
-        kill = intervention is Intervention.KILL
-        how = signal.SIGKILL if kill else signal.SIGTERM
+        if intervention is Intervention.KILL_STARTED:
+            kill({one for one in descendants_of(os.getpid()) if one.pid != worker.pid})
+            return
+        is_last = intervention is Intervention.KILL
+        how = signal.SIGKILL if is_last else signal.SIGTERM
         log.error(
             "worker is overdue: pid=%d term=%d overdue_s=%.2f sending=%s",
             worker.pid,
@@ -210,7 +214,7 @@ class Guardian:
             extra={"event": "worker_overdue", "term": report.term},
         )
         self._signal(worker, how)
-        if kill:
+        if is_last:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(worker.pid, signal.SIGKILL)
             self._watchdog = self._watchdog.heard(None)
@@ -291,15 +295,6 @@ def _adopt_orphans() -> None:
     """Make orphaned descendants children of this process, where the system can."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _children() -> set[int]:
-    """This process's children, dead ones not yet reaped included; empty where /proc has no list."""
-    pids: set[int] = set()
-    for listing in Path("/proc/self/task").glob("*/children"):
-        with suppress(OSError):
-            pids.update(map(int, listing.read_text().split()))
-    return pids
 
 
 def _is_stopped(pid: int) -> bool:

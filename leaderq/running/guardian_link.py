@@ -21,6 +21,7 @@ import json
 import os
 import selectors
 import socket
+import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -35,6 +36,7 @@ from leaderq.zookeeper import Security, Session, SessionState
 
 GUARDIAN_FD = "LEADERQ_GUARDIAN_FD"
 _UNSENT_LOOK_S = 0.5
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of whoever made the socket pair
 
 
 class GuardianLink:
@@ -43,6 +45,8 @@ class GuardianLink:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._link.setblocking(False)
+        self.pid = _peer(link)
+        """The guardian's process id."""
         self._lock = threading.Lock()
         self._unsent: deque[bytes] = deque()
         self._newest_report: bytes | None = None
@@ -168,6 +172,13 @@ class GuardianLink:
                     return  # reset: the same end
                 with self._lock:
                     self._send()
+
+
+def _peer(link: socket.socket) -> int:
+    if not hasattr(socket, "SO_PEERCRED"):
+        return os.getppid()
+    pid: int = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
+    return pid
 
 
 class _TermReports:

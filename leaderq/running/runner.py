@@ -26,6 +26,7 @@ bytecodes of whatever it does, so they take no locks and start no long work.
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -40,11 +41,14 @@ from leaderq.election import Candidate
 from leaderq.errors import CareerFailed, LeaderqError
 from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage, TermEnding
 from leaderq.exits import ExitCode
+from leaderq.running.descendants import StartedInTerm
 from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Allowance, Budgets, CoolOff, CoolOffPolicy, HealthWatch, after_term, is_asked
 from leaderq.term import OpenTerm, Reason
 from leaderq.zookeeper import AnyClient, as_session
+
+log = logging.getLogger(__name__)
 
 _RELEASE_S = 5.0
 # While stopping with ZooKeeper away there is nothing to wait for: the session ends without us, too.
@@ -205,8 +209,10 @@ class Runner:
         self._stopping.wait(record.seconds)
 
     def _serve(self, term: OpenTerm) -> Reason:
+        started = None
         if self._guardian is not None:
             self._guardian.watch_term(term, self.settings.handover_budget_s)
+            started = StartedInTerm(self._guardian.pid)
         stages = StageRunner(
             self._career,
             term,
@@ -227,12 +233,24 @@ class Runner:
             self._watch_health(self._career, term)
         failed = stages.serve()
         self._budgets.close_term()
+        if started is not None:
+            self._end_what_was_started(started, term)
+        if self._guardian is not None:
+            self._guardian.forget_term()
         timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
         self._candidate.conclude(term, Reason.FAILED if failed else Reason.WITHDRAWN, timeout_s=timeout_s)
         self._stages = self._term = None
-        if self._guardian is not None:
-            self._guardian.forget_term()
         return Reason.FAILED if failed else term.reason or Reason.WITHDRAWN
+
+    def _end_what_was_started(self, started: StartedInTerm, term: OpenTerm) -> None:
+        killed = started.kill_left()
+        if killed:
+            log.warning(
+                "killed what was started in the term and outlived handOver: career=%s term=%d pids=%s",
+                self.career_name,
+                term.number,
+                ",".join(str(one.pid) for one in sorted(killed)),
+            )
 
     def _tell_stage(self, term: OpenTerm, stage: Stage) -> None:
         if stage is Stage.HANDOVER and self._guardian is not None:

@@ -20,7 +20,8 @@ of the lease to the instant at which it was learned; the hand-over budget is for
 
 A thaw is the moment at which a stopped worker runs again, or at which the guardian finds that it
 was itself stopped (then the whole host may have been): another leader may have begun meanwhile.
-While the worker is stopped it does no harm and is left alone.
+While the worker is stopped it does no harm and is left alone; what it has started may run on, and
+is killed when the worker itself would be.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Intervention(Enum):
     LEAVE_ALONE = "leave alone"
     TERMINATE = "terminate"
     KILL = "kill"
+    KILL_STARTED = "kill what it has started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ class Watchdog:
     """The guardian's memory between two looks.
 
     ``due_s``: when it meant to look next. ``thawed_s``: when worker or host last began to run again.
-    ``asked_term``: the term for which SIGTERM was sent.
+    ``asked_term``, ``cleared_term``: the terms for which SIGTERM was sent, and for which what a stopped
+    worker had started was killed.
     """
 
     report: LeaseReport | None = None
@@ -97,6 +100,7 @@ class Watchdog:
     stopped: bool = False
     thawed_s: float = float("-inf")
     asked_term: int | None = None
+    cleared_term: int | None = None
 
     def heard(self, report: LeaseReport | None) -> Watchdog:
         """The worker has reported; ``None``: it holds no term."""
@@ -107,14 +111,20 @@ class Watchdog:
         stalled = self.due_s is not None and now_s - self.due_s > STALLED_S
         thawed_s = now_s if stalled or (self.stopped and not stopped) else self.thawed_s
         seen = replace(self, stopped=stopped, thawed_s=thawed_s)
-        intervention = Intervention.LEAVE_ALONE if stopped else seen._judge(now_s)
-        if intervention is Intervention.TERMINATE and self.report is not None:
-            seen = replace(seen, asked_term=self.report.term)
+        intervention = seen._judge(now_s)
+        term = None if self.report is None else self.report.term
+        if intervention is Intervention.TERMINATE:
+            seen = replace(seen, asked_term=term)
+        elif intervention is Intervention.KILL_STARTED:
+            seen = replace(seen, cleared_term=term)
         return replace(seen, due_s=seen._next_look_s(now_s)), intervention
 
     def _judge(self, now_s: float) -> Intervention:
         if self.report is None:
             return Intervention.LEAVE_ALONE
+        if self.stopped:
+            is_due = now_s >= self.report.kill_s and self.cleared_term != self.report.term
+            return Intervention.KILL_STARTED if is_due else Intervention.LEAVE_ALONE
         if now_s >= self._kill_s(self.report):
             return Intervention.KILL
         terminate_s = self._terminate_s(self.report)

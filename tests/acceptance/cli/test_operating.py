@@ -129,20 +129,3 @@ def test_doctor_advises_about_a_session_timeout_that_was_not_granted(shell, zook
     advice = next(each for each in lines(done) if each["check"] == "session time-out")
     assert advice["verdict"] == "advice"
     assert "not 599 s" in advice["detail"]
-
-
-def test_every_worker_of_a_guardian_is_the_candidate_the_guardian_named(shell, folder, root, zookeeper_server):
-    """Without --id the name is made once, by the parent, and told to the worker."""
-    (folder / "told.py").write_text(
-        "import os, threading\n"
-        "from billing import AdBilling\n"
-        "class Told(AdBilling):\n"
-        "    def inaugurate(self, term):\n"
-        "        print(term.candidate, os.getpid(), os.getppid(), flush=True)\n"
-        "        os.kill(os.getppid(), 15)\n"
-    )
-    done = shell("run", "told:Told", zookeeper=zookeeper_server.address, root=root)
-    assert done.returncode == 0, done.stderr
-    candidate, worker, guardian = done.stdout.split()
-    assert worker != guardian
-    assert candidate.split("-")[-2] == guardian

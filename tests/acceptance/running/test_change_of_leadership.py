@@ -133,19 +133,15 @@ def test_a_unit_that_outlives_the_hand_over_budget_ends_the_process(start, zooke
     leading(b, timeout_s=30)
 
 
-def test_the_death_of_the_guardian_is_said_and_the_work_goes_on(start, zookeeper_server, history):
-    (a,) = standing(start, zookeeper_server, "a")
+def test_a_worker_whose_guardian_died_says_so_hands_over_and_leaves(start, zookeeper_server, history):
+    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=60)
     worker = a.worker_pid
     a.process.kill()
-    try:
-        a.wait_for("guardian_lost")
-        believed = len(history.lines("believed"))
-        eventually(lambda: len(history.lines("believed")) > believed + 10)
-        assert not history.lines("handOver")
-    finally:
-        os.kill(worker, signal.SIGTERM)
-    eventually(lambda: history.lines("handOver", reason="withdrawn"))
+    a.wait_for("guardian_lost")
+    leading(b, timeout_s=30)  # half the session time-out: it gave its term back
     eventually(lambda: not Path(f"/proc/{worker}").exists())
+    assert [line["reason"] for line in history.lines("handOver", who="a")] == ["withdrawn"]
+    assert history.overlap_s() < 0
 
 
 def test_when_guardian_and_worker_die_together_the_session_times_out_and_the_next_leads(start, zookeeper_server, history):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from leaderq.running.watchdog import AFTER_THAW_S, Intervention, LeaseReport, Watchdog
 
-LEAVE, TERMINATE, KILL = Intervention.LEAVE_ALONE, Intervention.TERMINATE, Intervention.KILL
+LEAVE, TERMINATE, KILL, KILL_STARTED = Intervention
 UNIT = LeaseReport(term=1, lease_until_s=100.0, grace_s=1.0)
 HANDING_OVER = LeaseReport(term=1, lease_until_s=100.0, grace_s=1.0, handing_over=True)
 PLANNED = LeaseReport(term=1, lease_until_s=1000.0, grace_s=1.0, budget_until_s=100.0)
@@ -17,7 +17,7 @@ def looks(
     dog: Watchdog, begin_s: float, end_s: float, *, stopped: bool = False, step_s: float = 0.05
 ) -> tuple[Watchdog, dict[Intervention, list[float]]]:
     """Look from ``begin_s`` to ``end_s``; the instants of each intervention."""
-    seen: dict[Intervention, list[float]] = {LEAVE: [], TERMINATE: [], KILL: []}
+    seen: dict[Intervention, list[float]] = {each: [] for each in Intervention}
     for number in range(round((end_s - begin_s) / step_s)):
         at_s = round(begin_s + number * step_s, 6)
         dog, intervention = dog.look(at_s, stopped=stopped)
@@ -62,9 +62,10 @@ def test_a_later_verdict_on_the_same_term_sends_no_second_sigterm():
     assert not seen[TERMINATE] and seen[KILL]
 
 
-def test_a_stopped_worker_harms_nobody_and_is_left_alone():
+def test_a_stopped_worker_harms_nobody_and_is_left_alone_but_not_what_it_has_started():
     _, seen = looks(Watchdog().heard(UNIT), 100.0, 200.0, stopped=True)
     assert not seen[TERMINATE] and not seen[KILL]
+    assert seen[KILL_STARTED] == [102.0]
 
 
 def test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a_second_later():
@@ -114,7 +115,7 @@ def test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are
     for stopped in stops:
         dog, intervention = dog.look(at_s, stopped=stopped)
         asked += intervention is TERMINATE
-        assert not (stopped and intervention is not LEAVE)
+        assert not (stopped and intervention in (TERMINATE, KILL))
         if intervention is KILL:
             assert at_s >= report.ends_s
             break

@@ -1,0 +1,97 @@
+"""Processes that a process has started, and ending them.
+
+Found through ``/proc`` (Linux); elsewhere there are none to be seen. A process is known by its
+number and the time at which it began, since numbers are used again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Started(NamedTuple):
+    """One process; ``began`` is in clock ticks since the host started."""
+
+    pid: int
+    began: int
+
+
+def children_of(pid: int) -> set[int]:
+    """The children of a process, dead ones that nobody has reaped included."""
+    pids: set[int] = set()
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            pids.update(map(int, listing.read_text().split()))
+    return pids
+
+
+def descendants_of(*roots: int) -> set[Started]:
+    """The living processes below ``roots``, these not included."""
+    found: set[Started] = set()
+    seen = set(roots)
+    unvisited = list(roots)
+    while unvisited:
+        for pid in children_of(unvisited.pop()) - seen:
+            seen.add(pid)
+            unvisited.append(pid)
+            if (one := _living(pid)) is not None:
+                found.add(one)
+    return found
+
+
+def kill(processes: set[Started]) -> set[Started]:
+    """Send SIGKILL to those that still live; returns them."""
+    killed = set()
+    for one in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            if _living(one.pid) == one:
+                os.kill(one.pid, signal.SIGKILL)
+                killed.add(one)
+    return killed
+
+
+class StartedInTerm:
+    """What this process, the worker of the guardian ``guardian``, starts while one term lasts.
+
+    Orphans that the guardian has adopted count too. Not counted: the helpers that ``multiprocessing``
+    keeps for the life of the process (its resource tracker and fork server).
+    """
+
+    def __init__(self, guardian: int) -> None:
+        self._guardian = guardian
+        self._before = self._now()
+
+    def kill_left(self) -> set[Started]:
+        """End what was started since and is left; returns what was killed."""
+        left = self._now() - self._before
+        return kill(left) if left else left
+
+    def _now(self) -> set[Started]:
+        kept = {os.getpid(), *_multiprocessing_helpers()}
+        roots = {os.getpid()}
+        if os.getppid() == self._guardian:  # else it is dead, and its number perhaps another's
+            roots.add(self._guardian)
+        return {one for one in descendants_of(*roots) if one.pid not in kept}
+
+
+def _living(pid: int) -> Started | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else Started(pid, int(fields[19]))
+
+
+def _multiprocessing_helpers() -> set[int]:
+    tracker = sys.modules.get("multiprocessing.resource_tracker")
+    server = sys.modules.get("multiprocessing.forkserver")
+    pids = {
+        getattr(getattr(tracker, "_resource_tracker", None), "_pid", None),
+        getattr(getattr(server, "_forkserver", None), "_forkserver_pid", None),
+    }
+    return {pid for pid in pids if isinstance(pid, int)}

@@ -1,0 +1,75 @@
+"""Finding and ending what a process has started."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+
+from leaderq.running.descendants import Started, StartedInTerm, children_of, descendants_of, kill
+from leaderq.testing import eventually
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+PARENT = [sys.executable, "-c", f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(600)"]
+
+
+def pids(processes: set[Started]) -> set[int]:
+    return {one.pid for one in processes}
+
+
+def test_children_of_children_are_found_and_killed():
+    with subprocess.Popen(PARENT) as parent:
+        below = eventually(lambda: descendants_of(parent.pid))
+        assert pids(below) == children_of(parent.pid)
+        assert parent.pid in pids(descendants_of(os.getpid()))
+        assert kill(below) == below
+        eventually(lambda: not descendants_of(parent.pid))
+        assert parent.poll() is None
+        parent.kill()
+
+
+def test_a_number_that_another_process_bears_by_now_is_left_alone():
+    with subprocess.Popen(SLEEPER) as other:
+        known = eventually(lambda: {one for one in descendants_of(os.getpid()) if one.pid == other.pid})
+        former = {one._replace(began=one.began - 1) for one in known}
+        assert kill(former) == set()
+        assert other.poll() is None
+        other.kill()
+
+
+def test_only_what_was_started_in_the_term_is_ended():
+    with subprocess.Popen(SLEEPER) as before:
+        started = StartedInTerm(guardian=0)
+        with subprocess.Popen(PARENT) as within:
+            below = eventually(lambda: descendants_of(within.pid))
+            assert pids(started.kill_left()) == {within.pid} | pids(below)
+            assert within.wait() == -9
+        assert before.poll() is None
+        assert started.kill_left() == set()
+        before.kill()
+
+
+def test_the_helpers_of_multiprocessing_live_on():
+    started = StartedInTerm(guardian=0)
+    context = multiprocessing.get_context("spawn")
+    lock = context.Lock()  # starts the resource tracker
+    tracker = multiprocessing.resource_tracker._resource_tracker._pid
+    assert tracker in children_of(os.getpid())
+    assert tracker not in pids(started.kill_left())
+    assert tracker in pids(descendants_of(os.getpid()))
+    del lock
+
+
+def test_a_guardian_that_is_not_our_parent_any_more_is_not_searched():
+    with subprocess.Popen(PARENT) as stranger:
+        started = StartedInTerm(guardian=stranger.pid)
+        with subprocess.Popen(PARENT) as another:
+            started._guardian = another.pid
+            eventually(lambda: descendants_of(another.pid))
+            assert os.getppid() != another.pid
+            started._before |= descendants_of(os.getpid()) - descendants_of(another.pid)
+            kill(descendants_of(another.pid))
+            another.kill()
+        kill(descendants_of(stranger.pid))
+        stranger.kill()
