@@ -5,7 +5,8 @@
 Rows: *killed*: ``kill -9`` of the process that does the work, until ``inaugurate`` (kazoo: the function given to ``run``) begins in
 the next one. *planned*: the leader is asked to go (leaderq: a wish in ZooKeeper, as ``leaderq step-down`` makes; kazoo: a signal,
 whose function then returns), until the next begins. *killed, Kafka*: until the first record of the new term is handled.
-All in milliseconds, from just before the signal or wish is sent; every process reads the same clock.
+All in milliseconds, from just before the signal or wish is sent; every process reads the same clock. The server is warmed up first,
+for both sides: a production server has compiled what it does.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from leaderq.clock import now_s
 from leaderq.election import Operator
 from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually
 from leaderq.testing.candidate_process import CandidateProcess
+from leaderq.zookeeper import Check, Delete, GetChildren, GetData, SetData
 
 CAREERS = Path(__file__).parent / "careers"
 
@@ -191,9 +193,21 @@ def feeding(kafka: str, stop: threading.Event) -> None:
         stop.wait(0.02)
 
 
+def warm_up(zookeeper: str) -> None:
+    """Let the server's JIT compile creates, writes, multis and watches."""
+    with connect(zookeeper) as session:
+        session.ensure_path("/warm-up")
+        for number in range(4000):
+            path = session.create("/warm-up/n-", b"x" * 200, sequential=True, ephemeral=True)
+            session.multi([Check(path), SetData("/warm-up", b"%d" % number), Delete(path)])
+            session.multi_read([GetChildren("/warm-up"), GetData("/warm-up")])
+            session.get("/warm-up", watch=lambda _: None)
+
+
 def run(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, Any]:
     zookeeper = stack.enter_context(ZooKeeperServer())
     figures: dict[str, dict[str, Any]] = {}
+    warm_up(zookeeper.address)
 
     def measure(name: str, side: Leaderq | Kazoo, how: Callable[[], list[float]]) -> None:
         try:

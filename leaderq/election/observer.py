@@ -141,6 +141,7 @@ class Operator:
         self._career = career
         self._layout = Layout(root, career)
         self._observer = Observer(self._session, career, root=root)
+        self._control: tuple[Wishes, int] | None = None  # as last written here, and its version
 
     def step_down(self, *, timeout_s: float = 60.0) -> View:
         """End the present term in order; gives the view in which the next leader executes.
@@ -240,15 +241,20 @@ class Operator:
 
     def _change(self, change: Callable[[Wishes], Wishes]) -> None:
         path = self._layout.control
+        known = self._control
         while True:
             try:
-                data, stat = self._session.get(path)
-                self._session.set(path, encode(change(_known_wishes(data, path=path))), stat.version)
+                if known is None:
+                    data, stat = self._session.get(path)
+                    known = _known_wishes(data, path=path), stat.version
+                wishes, version = change(known[0]), known[1]
+                self._control = wishes, self._session.set(path, encode(wishes), version).version
                 return
             except BadVersion:
-                continue  # another operator wrote first; change what they left
+                known = None  # another operator wrote first; change what they left
             except NoNode:
                 self._session.ensure_path(path)
+                known = None
 
 
 def _known_wishes(data: bytes, *, path: str) -> Wishes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -64,19 +65,16 @@ class StartedInTerm:
 
     def __init__(self, guardian: int) -> None:
         self._guardian = guardian
-        self._before = self._now()
+        self._since = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
     def kill_left(self) -> set[Started]:
         """End what was started since and is left; returns what was killed."""
-        left = self._now() - self._before
-        return kill(left) if left else left
-
-    def _now(self) -> set[Started]:
         kept = {os.getpid(), *_multiprocessing_helpers()}
         roots = {os.getpid()}
         if os.getppid() == self._guardian:  # else it is dead, and its number perhaps another's
             roots.add(self._guardian)
-        return {one for one in descendants_of(*roots) if one.pid not in kept}
+        found = descendants_of(*roots)
+        return kill({one for one in found if one.began >= self._since and one.pid not in kept})
 
 
 def _living(pid: int) -> Started | None:

@@ -12,6 +12,13 @@ from leaderq.testing import eventually
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 PARENT = [sys.executable, "-c", f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(600)"]
+NOT_OURS = """
+import sys
+from leaderq.running.descendants import StartedInTerm
+started = StartedInTerm(guardian=int(sys.argv[1]))
+started._since = 0
+print(len(started.kill_left()))
+"""
 
 
 def pids(processes: set[Started]) -> set[int]:
@@ -40,6 +47,8 @@ def test_a_number_that_another_process_bears_by_now_is_left_alone():
 
 def test_only_what_was_started_in_the_term_is_ended():
     with subprocess.Popen(SLEEPER) as before:
+        began = next(one.began for one in descendants_of(os.getpid()) if one.pid == before.pid)
+        eventually(lambda: StartedInTerm(guardian=0)._since > began)
         started = StartedInTerm(guardian=0)
         with subprocess.Popen(PARENT) as within:
             below = eventually(lambda: descendants_of(within.pid))
@@ -62,14 +71,10 @@ def test_the_helpers_of_multiprocessing_live_on():
 
 
 def test_a_guardian_that_is_not_our_parent_any_more_is_not_searched():
-    with subprocess.Popen(PARENT) as stranger:
-        started = StartedInTerm(guardian=stranger.pid)
-        with subprocess.Popen(PARENT) as another:
-            started._guardian = another.pid
-            eventually(lambda: descendants_of(another.pid))
-            assert os.getppid() != another.pid
-            started._before |= descendants_of(os.getpid()) - descendants_of(another.pid)
-            kill(descendants_of(another.pid))
-            another.kill()
-        kill(descendants_of(stranger.pid))
+    with subprocess.Popen(PARENT, start_new_session=True) as stranger:
+        below = eventually(lambda: descendants_of(stranger.pid))
+        inner = [sys.executable, "-c", NOT_OURS, str(stranger.pid)]
+        assert subprocess.run(inner, check=True, capture_output=True, text=True).stdout == "0\n"
+        assert below <= descendants_of(stranger.pid)
+        kill(below)
         stranger.kill()
