@@ -39,7 +39,8 @@ def descendants_of(*roots: int) -> set[Started]:
     while unvisited:
         for pid in children_of(unvisited.pop()) - seen:
             seen.add(pid)
-            unvisited.append(pid)
+            if pid != os.getpid() or _has_children():
+                unvisited.append(pid)
             if (one := _living(pid)) is not None:
                 found.add(one)
     return found
@@ -69,12 +70,21 @@ class StartedInTerm:
 
     def kill_left(self) -> set[Started]:
         """End what was started since and is left; returns what was killed."""
-        kept = {os.getpid(), *_multiprocessing_helpers()}
-        roots = {os.getpid()}
+        roots = {os.getpid()} if _has_children() else set()
         if os.getppid() == self._guardian:  # else it is dead, and its number perhaps another's
             roots.add(self._guardian)
+        kept = {os.getpid(), *_multiprocessing_helpers()}
         found = descendants_of(*roots)
         return kill({one for one in found if one.began >= self._since and one.pid not in kept})
+
+
+def _has_children() -> bool:
+    """Whether this process has any, dead or alive; spares the look at each of its threads."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _living(pid: int) -> Started | None:

@@ -79,6 +79,7 @@ class Guardian:
         self._session: KnownSession | None = None
         self._watchdog = Watchdog()
         self._told_to_stop = 0
+        self._has_asked = False
         self._exit_status: int | None = None
         self._buffer = b""
 
@@ -146,11 +147,15 @@ class Guardian:
 
     def _pass_on(self, numbers: bytes, worker: subprocess.Popen[bytes]) -> None:
         for number in numbers:
-            if number != signal.SIGCHLD:
-                self._told_to_stop += number in _ALWAYS_PASSED_ON
-                # A worker that does not follow a second request to leave is not asked again.
-                is_over = self._told_to_stop > 2
-                self._signal(worker, signal.SIGKILL if is_over else signal.Signals(number))
+            if number == signal.SIGCHLD:
+                continue
+            if number in _ALWAYS_PASSED_ON:
+                self._told_to_stop += 1
+                if self._told_to_stop == 1 and self._has_asked:
+                    continue  # the worker is on its way out; it would read a second one as "at once"
+            # A worker that does not follow a second request to leave is not asked again.
+            is_over = self._told_to_stop > 2
+            self._signal(worker, signal.SIGKILL if is_over else signal.Signals(number))
 
     def _reap(self, worker: subprocess.Popen[bytes]) -> None:
         """Collect whatever has died; the worker last, after what it has started."""
@@ -204,6 +209,9 @@ class Guardian:
             kill({one for one in descendants_of(os.getpid()) if one.pid != worker.pid})
             return
         is_last = intervention is Intervention.KILL
+        if not is_last and self._told_to_stop:
+            return  # it has been asked to leave already
+        self._has_asked = True
         how = signal.SIGKILL if is_last else signal.SIGTERM
         log.error(
             "worker is overdue: pid=%d term=%d overdue_s=%.2f sending=%s",

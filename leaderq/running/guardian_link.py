@@ -35,7 +35,7 @@ from leaderq.term import Term
 from leaderq.zookeeper import Security, Session, SessionState
 
 GUARDIAN_FD = "LEADERQ_GUARDIAN_FD"
-_UNSENT_LOOK_S = 0.5
+_LOOK_S = 0.5
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of whoever made the socket pair
 
 
@@ -52,8 +52,7 @@ class GuardianLink:
         self._newest_report: bytes | None = None
         self._begun = b""  # the rest of a line of which a part was sent
         self._session: Session | None = None
-        self._reporting: _TermReports | None = None
-        self._lost = False
+        self._held: _HeldTerm | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> GuardianLink | None:
@@ -88,7 +87,7 @@ class GuardianLink:
 
         def listen() -> None:
             self._listen()
-            events.publish(GuardianLost(career, candidate, os.getppid()))
+            events.publish(GuardianLost(career, candidate, self.pid))
             lost()
 
         threading.Thread(target=listen, name="leaderq-guardian", daemon=True).start()
@@ -98,20 +97,26 @@ class GuardianLink:
         self._say({"session": None})
 
     def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        """Report ``term`` until :meth:`forget_term`."""
+        """Report ``term`` now, every T/12 and whenever :meth:`report` asks, until :meth:`forget_term`."""
         assert self._session is not None  # attach comes first
-        self._reporting = _TermReports(term, self._session, handover_budget_s, self._report)
-        self._reporting.start()
+        with self._lock:
+            self._held = _HeldTerm(term, self._session, handover_budget_s)
+        self.report()
 
-    def hand_over(self) -> None:
-        """The last unit of the term has returned; ``handOver`` is about to be called."""
-        if self._reporting is not None:
-            self._reporting.hand_over()
+    def report(self, *, handing_over: bool = False) -> None:
+        """Something about the term has changed. ``handing_over``: its last unit has returned."""
+        with self._lock:
+            if self._held is not None:
+                self._held.handing_over |= handing_over
+                self._newest_report = _line(asdict(self._held.report()))
+                self._send()
 
     def forget_term(self) -> None:
         """The code of the term has returned: there is nothing to stop any more."""
-        if self._reporting is not None:
-            self._reporting.stop()
+        with self._lock:
+            self._held = None
+            self._newest_report = _line({"term": None})
+            self._send()
 
     def _session_changed(self, state: SessionState) -> None:
         session = self._session
@@ -131,13 +136,7 @@ class GuardianLink:
 
     def _say(self, message: dict[str, Any]) -> None:
         with self._lock:
-            self._unsent.append(json.dumps(message).encode() + b"\n")
-            self._send()
-
-    def _report(self, report: LeaseReport | None) -> None:
-        message = {"term": None} if report is None else asdict(report)
-        with self._lock:
-            self._newest_report = json.dumps(message).encode() + b"\n"
+            self._unsent.append(_line(message))
             self._send()
 
     def _send(self) -> None:
@@ -158,77 +157,40 @@ class GuardianLink:
                 self._begun = b""
 
     def _listen(self) -> None:
-        """Return when the guardian is gone; meanwhile send what the pipe did not take before."""
+        """Report the term from time to time; return when the guardian is gone.
+
+        The guardian says nothing; only its end is of interest.
+        """
         with selectors.DefaultSelector() as selector:
             selector.register(self._link, selectors.EVENT_READ)
             while True:
+                session = self._session
+                look_s = _LOOK_S if session is None else min(_LOOK_S, session.timeout_s / 12)
                 try:
-                    # The guardian says nothing; only its end is of interest.
-                    if selector.select(_UNSENT_LOOK_S) and not self._link.recv(64):
+                    if selector.select(look_s) and not self._link.recv(64):
                         return
                 except BlockingIOError:
                     pass
                 except OSError:
                     return  # reset: the same end
+                self.report()
                 with self._lock:
                     self._send()
 
 
-def _peer(link: socket.socket) -> int:
-    if not hasattr(socket, "SO_PEERCRED"):
-        return os.getppid()
-    pid: int = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
-    return pid
+class _HeldTerm:
+    """What is known of the term in hand, across its reports."""
 
-
-class _TermReports:
-    """The reports about one term: one every T/6, and one at each change."""
-
-    def __init__(
-        self,
-        term: Term,
-        session: Session,
-        handover_budget_s: float,
-        report: Callable[[LeaseReport | None], None],
-    ) -> None:
+    def __init__(self, term: Term, session: Session, handover_budget_s: float) -> None:
+        self.handing_over = False
         self._term = term
         self._session = session
         self._handover_budget_s = handover_budget_s
-        self._report = report
-        self._lock = threading.Lock()  # no report of this term may follow stop()
-        self._changed = threading.Event()
-        self._stopped = False
-        self._handing_over = False
         self._lease_until_s = float("inf")
         self._budget_until_s: float | None = None
         self._grace_s = float("inf")
 
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="leaderq-lease-report", daemon=True).start()
-
-    def hand_over(self) -> None:
-        self._handing_over = True
-        self._say()
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            self._changed.set()
-            self._report(None)
-
-    def _run(self) -> None:
-        while not self._stopped:
-            self._say()
-            # The wait wakes when the term begins to end; after that there is only the end to await.
-            waker = self._changed if self._term.ending.is_set() else self._term.ending
-            waker.wait(2 * self._grace_s)
-
-    def _say(self) -> None:
-        with self._lock:
-            if not self._stopped:
-                self._report(self._newest())
-
-    def _newest(self) -> LeaseReport:
+    def report(self) -> LeaseReport:
         term, reason = self._term, self._term.reason
         self._grace_s = min(self._grace_s, self._session.timeout_s / 12)
         if not term.ending.is_set():
@@ -244,5 +206,16 @@ class _TermReports:
             self._lease_until_s,
             self._grace_s,
             self._budget_until_s,
-            self._handing_over,
+            self.handing_over,
         )
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _peer(link: socket.socket) -> int:
+    if not hasattr(socket, "SO_PEERCRED"):
+        return os.getppid()
+    pid: int = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
+    return pid

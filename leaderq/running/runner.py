@@ -145,6 +145,8 @@ class Runner:
         if stages is not None and term is not None and term.number == event.term:
             self._time_hand_over(term)
             stages.abandon()
+        if self._guardian is not None:
+            self._guardian.report()
 
     def _time_hand_over(self, term: OpenTerm) -> None:
         deposed = term.reason is not None and term.reason.deposes
@@ -254,7 +256,7 @@ class Runner:
 
     def _tell_stage(self, term: OpenTerm, stage: Stage) -> None:
         if stage is Stage.HANDOVER and self._guardian is not None:
-            self._guardian.hand_over()
+            self._guardian.report(handing_over=True)
         self._candidate.announce(term, stage)
 
     def _watch_health(self, career: LeaderCareer, term: OpenTerm) -> None:
