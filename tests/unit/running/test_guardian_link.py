@@ -165,7 +165,7 @@ def test_nothing_of_a_term_is_reported_after_its_code_has_returned(guardian):
 def test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_newest_when_it_does(guardian):
     guardian.attach()
     guardian.link.watch_term(term(), 10.0)
-    for _ in range(5000):
+    for _ in range(600):
         guardian.link.report(handing_over=True)
         guardian.session.listeners[0](SessionState.CONNECTED)
     guardian.link.forget_term()
