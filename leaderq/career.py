@@ -1,9 +1,10 @@
 """What a leader does: the class that the user writes.
 
-A career lives through any number of terms in one process. For each: ``inaugurate`` once, ``execute`` again and again (one call
-is one unit of work), ``handOver`` once, always in that order and always on the same thread, so that a career may keep a
-database connection from one stage to the next. ``handOver`` runs however the term ended, also after ``inaugurate`` or
-``execute`` raised and also when the leader was deposed; ``term.reason`` tells why. A career is made with no arguments.
+A career lives through any number of terms in one process. For each: ``inaugurate`` once,
+``execute`` again and again (one call is one unit of work), ``handOver`` once, always in that order
+and always on the same thread, so that a career may keep a database connection from one stage to the
+next. ``handOver`` runs however the term ended, also after ``inaugurate`` or ``execute`` raised and
+also when the leader was deposed; ``term.reason`` tells why. A career is made with no arguments.
 """
 
 from __future__ import annotations
@@ -28,21 +29,25 @@ class ILeaderCareer(ABC):
 
     @abstractmethod
     def execute(self, term: Term) -> None:
-        """Do one unit of work; called again and again while the term lasts. Use ``term.wait(s)`` where there is nothing to do."""
+        """Do one unit of work; called again and again while the term lasts. Use ``term.wait(s)``
+        where there is nothing to do.
+        """
 
     @abstractmethod
     def handOver(self, term: Term) -> None:  # noqa: N802  (the user's name)
-        """Leave office: give back what ``inaugurate`` took. The next leader waits for this, within ``handover_budget_s``."""
+        """Leave office: give back what ``inaugurate`` took. The next leader waits for this, within
+        ``handover_budget_s``.
+        """
 
 
 class LeaderCareer(ILeaderCareer):
     """A career with safe defaults: subclass it and write ``execute``.
 
-    Class attributes:
-        ``name``: under which candidates compete; default the class name in kebab-case (``AdBilling`` stands as ``ad-billing``).
-        ``atomic``: ``False`` (default): when the term ends, the unit in hand is finished within ``handover_budget_s`` and the
-        next leader waits for it. ``True``: a unit is all or nothing by itself (a database transaction, say), so it may be
-        abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once.
+    Class attributes: ``name``: under which candidates compete; default the class name in kebab-case
+    (``AdBilling`` stands as ``ad-billing``). ``atomic``: ``False`` (default): when the term ends,
+    the unit in hand is finished within ``handover_budget_s`` and the next leader waits for it.
+    ``True``: a unit is all or nothing by itself (a database transaction, say), so it may be
+    abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once.
 
     Set before :meth:`prepare`: ``session``, ``settings``, ``events`` and ``candidate_id``.
     """
@@ -56,7 +61,8 @@ class LeaderCareer(ILeaderCareer):
     candidate_id: str
 
     def prepare(self) -> None:
-        """Open, before standing for election, what would be slow to open after winning (connections, caches).
+        """Open, before standing for election, what would be slow to open after winning
+        (connections, caches).
 
         Called once in the life of the process. What it raises ends the process with an error.
         """
@@ -68,20 +74,26 @@ class LeaderCareer(ILeaderCareer):
         """Do nothing; override it to give back what :meth:`inaugurate` took."""
 
     def healthy(self) -> bool:
-        """Whether this process should go on leading; asked every third of the session time-out, on a thread of its own.
+        """Return whether this process should go on leading. Asked every third of the session
+        time-out, on a thread of its own.
 
-        ``False``, an exception, or no answer within a third of the session time-out ends the term (reason *health*).
+        ``False``, an exception, or no answer within a third of the session time-out ends the term
+        (reason *health*).
         """
         return True
 
     def _begin(self, term: Term) -> None:
-        """For leaderq's own careers: what must precede ``inaugurate`` even where a user overrides that without ``super()``."""
+        """For leaderq's own careers: what must precede ``inaugurate`` even where a user overrides
+        that without ``super()``.
+        """
 
     def _finish(self, term: Term) -> None:
         """For leaderq's own careers: what must follow ``handOver``, likewise."""
 
     def retire(self) -> None:
-        """Close what :meth:`prepare` opened; called once, when the process stops standing for election."""
+        """Close what :meth:`prepare` opened; called once, when the process stops standing for
+        election.
+        """
 
 
 def career_name(career: ILeaderCareer | type[ILeaderCareer]) -> str:

@@ -1,20 +1,23 @@
 """One uninterrupted stretch of leadership, as a value with an end.
 
-Who is authoritative: ZooKeeper decides who wins a term; the leader's own clock decides, without asking anybody, when the term
-may no longer be believed. The candidate that won keeps the :class:`OpenTerm`; the career is handed the same object as a
-:class:`Term` and cannot prolong it.
+Who is authoritative: ZooKeeper decides who wins a term; the leader's own clock decides, without
+asking anybody, when the term may no longer be believed. The candidate that won keeps the
+:class:`OpenTerm`; the career is handed the same object as a :class:`Term` and cannot prolong it.
 
 States, each reached once and never left again:
 
 * **on**: work may be taken;
-* **ending**: ``ending`` is set, the unit in hand is finished (or abandoned) and ``handOver`` follows. After a planned end the
-  leadership is still held, so ``check()`` and ``write()`` still pass;
-* **over**: leadership is gone (deposed) or given back. ``check()`` and ``write()`` raise :class:`Deposed`.
+* **ending**: ``ending`` is set, the unit in hand is finished (or abandoned) and ``handOver``
+  follows. After a planned end the leadership is still held, so ``check()`` and ``write()`` still
+  pass;
+* **over**: leadership is gone (deposed) or given back. ``check()`` and ``write()`` raise
+  :class:`Deposed`.
 
-*paused* is no state of its own: it comes and goes while the term is on, and means "begin no new unit of work".
+*paused* is not a state of its own: it comes and goes while the term is on, and means "begin no new
+unit of work".
 
-A process that was frozen finds its term over at its very next ``check()``: the deadline is compared with the clock at that
-moment and needs no other thread to have run.
+A process that was frozen finds its term over at its very next ``check()``: the deadline is compared
+with the clock at that moment and needs no other thread to have run.
 """
 
 from __future__ import annotations
@@ -52,7 +55,9 @@ class Reason(Enum):
 
     @property
     def deposes(self) -> bool:
-        """Whether leadership is already lost when this reason is known, so that nothing may be written any more."""
+        """True if leadership is already lost when this reason is known, so that nothing may be
+        written any more.
+        """
         return self in _DEPOSING
 
 
@@ -76,14 +81,15 @@ FencedWrite = Callable[["Term", Sequence["Operation"]], list[Any]]
 class Term:
     """What a career sees of its leadership.
 
-    ``number`` is the fencing token: dense, and never lower than that of an earlier leader; store it beside the data and refuse
-    lower ones. ``id`` is unique for ever. ``unclean`` says that the term before ended without a hand-over: what its leader had in
-    hand may be half done. ``ending`` is a :class:`threading.Event`, set as soon as the term should wind up.
+    ``number`` is the fencing token: dense, and never lower than that of an earlier leader; store it
+    beside the data and refuse lower ones. ``id`` is unique for ever. ``unclean`` says that the term
+    before ended without a hand-over: what its leader had in hand may be half done. ``ending`` is a
+    :class:`threading.Event`, set as soon as the term should wind up.
 
-    Guarantees: once :meth:`check` or :meth:`write` has raised :class:`Deposed` they always will; no write passes after another
-    leader was inaugurated.
-    Not guaranteed: that leadership still stands when :meth:`check` has *returned*; only a fenced write, or a resource that
-    compares ``number``, closes that gap.
+    Guarantees: once :meth:`check` or :meth:`write` has raised :class:`Deposed` they always will; no
+    write passes after another leader was inaugurated. Not guaranteed: that leadership still stands
+    when :meth:`check` has *returned*; only a fenced write, or a resource that compares ``number``,
+    closes that gap.
     """
 
     def __init__(
@@ -112,7 +118,9 @@ class Term:
 
     @property
     def deadline(self) -> float:
-        """The instant, on :func:`leaderq.clock.now_s`, until which this leadership may be trusted unheard (seconds)."""
+        """The instant, on :func:`leaderq.clock.now_s`, until which this leadership may be trusted
+        unheard (seconds).
+        """
         return self._deadline
 
     def remaining_s(self) -> float:
@@ -121,7 +129,9 @@ class Term:
 
     @property
     def paused(self) -> bool:
-        """Whether no new unit of work may begin for now: ZooKeeper is silent, or an operator paused the career."""
+        """True while no new unit of work may begin: ZooKeeper is silent, or an operator paused the
+        career.
+        """
         return self._paused
 
     @property
@@ -140,21 +150,24 @@ class Term:
         raise Deposed(term=self.number, reason=self._reason or Reason.LEASE)
 
     def write(self, ops: Iterable[Operation]) -> list[Any]:
-        """Carry out ZooKeeper operations in one multi that fails if this leader is no longer the leader.
+        """Carry out ZooKeeper operations in one multi that fails if this leader is no longer the
+        leader.
 
-        ``ops`` are :class:`~leaderq.zookeeper.Create`, ``SetData``, ``Delete`` and ``Check`` values; gives one result for each.
-        Raises :class:`Deposed` when fenced, the :class:`~leaderq.errors.ZooKeeperError` of the first operation that failed
-        otherwise. While ZooKeeper is silent it waits, at most until the lease ends.
-        Not guaranteed: the outcome when :class:`~leaderq.errors.ConnectionLost` is raised; read back before repeating.
+        ``ops`` are :class:`~leaderq.zookeeper.Create`, ``SetData``, ``Delete`` and ``Check``
+        values; returns one result for each. Raises :class:`Deposed` when fenced, the
+        :class:`~leaderq.errors.ZooKeeperError` of the first operation that failed otherwise. While
+        ZooKeeper is silent it waits, at most until the lease ends. Not guaranteed: the outcome when
+        :class:`~leaderq.errors.ConnectionLost` is raised; read back before repeating.
         """
         self.check()
         return self._write(self, tuple(ops))
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, waking early when the term should wind up; gives whether it is still on."""
+        """Sleep, waking early when the term should wind up; returns whether it is still on."""
         end = now_s() + seconds
         while not self.ending.is_set():
-            # Never past the deadline: a candidate thread starved by the work would not wake us then.
+            # Never past the deadline: a candidate thread starved by the work would not wake us
+            # then.
             left = min(end, self._deadline) - now_s()
             if left <= 0:
                 break
@@ -178,14 +191,19 @@ class OpenTerm(Term):
     """A term in the hands of its candidate, which alone prolongs, pauses and ends it. Thread-safe."""
 
     def prolong(self, deadline: float) -> None:
-        """Trust the leadership until ``deadline``; an earlier one than before, or one after the end, is ignored."""
+        """Trust the leadership until ``deadline``; an earlier one than before, or one after the
+        end, is ignored.
+        """
         with self._lock:
-            # A deadline already passed is final: somebody may have acted on it (bug 9 in docs/design/facts.md).
+            # A deadline already passed is final: somebody may have acted on it (bug 9 in
+            # docs/design/facts.md).
             if not self._over and now_s() < self._deadline:
                 self._deadline = max(self._deadline, deadline)
 
     def shorten(self, deadline: float) -> None:
-        """Trust the leadership no longer than until ``deadline``; a later one than before is ignored."""
+        """Trust the leadership no longer than until ``deadline``; a later one than before is
+        ignored.
+        """
         with self._lock:
             self._deadline = min(self._deadline, deadline)
 

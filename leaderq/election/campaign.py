@@ -1,8 +1,9 @@
 """What a candidate's thread does: signals in, effects out.
 
-Used by that one thread only. It keeps what a signal says beyond its row in the table, and carries out each effect with the
-:class:`~leaderq.election.enlistment.Enlistment` (while not leading) or the :class:`~leaderq.election.tenure.Tenure` (while leading). What
-others must learn of it leaves through :class:`Reports`.
+Used by that one thread only. It keeps what a signal says beyond its row in the table, and carries
+out each effect with the :class:`~leaderq.election.enlistment.Enlistment` (while not leading) or the
+:class:`~leaderq.election.tenure.Tenure` (while leading). What others must learn of it leaves
+through :class:`Reports`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ Request = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Who is told: of every event, of a term won, of a term given back (number, clean), of a change of role."""
+    """Who hears: of every event, of a term won, of a term given back (number, clean), of a change
+    of role.
+    """
 
     event: Callable[[Event], None]
     won: Callable[[OpenTerm], None]
@@ -44,7 +47,8 @@ class Reports:
 class Campaign:
     """One candidate's standing for election, term after term.
 
-    ``inbox`` takes a signal, or a request to be called, from any thread and has this campaign's thread hear it later.
+    ``inbox`` takes a signal, or a request to be called, from any thread and has this campaign's
+    thread hear it later.
     """
 
     def __init__(
@@ -78,7 +82,7 @@ class Campaign:
         """The term in hand, won and not yet given back."""
         return self._tenure
 
-    # ---- signals ----------------------------------------------------------------------------------------------------------
+    # ---- signals --------------------------------------------------------------------------------
 
     def wake_in_s(self, at_s: float) -> float | None:
         """How long nothing is due for; ``None``: until the next signal."""
@@ -88,7 +92,7 @@ class Campaign:
         return max(0.0, min(wakes) - at_s) if wakes else None
 
     def due(self, at_s: float) -> Input | None:
-        """The signal that the clock gives at ``at_s``; sends the renewals that are due on the way."""
+        """The input that the clock has at ``at_s``; sends the renewals that are due on the way."""
         if self._tenure is not None and self._role.holds_term:
             signal = self._tenure.signal_due(at_s)
             if signal is Input.LEASE_OVER or (signal is Input.LATE and self._role is Role.LEADING):
@@ -129,7 +133,7 @@ class Campaign:
         elif signal in (Input.ENLISTED, Input.BEHIND, Input.WON, Input.RELEASED):
             self._retry_delay_s = _RETRY_FIRST_S
 
-    # ---- effects --------------------------------------------------------------------------------------------------------
+    # ---- effects --------------------------------------------------------------------------------
 
     def _carry_out(self, effect: Effect) -> Input | None:
         deposed_for = effect.deposes_for
@@ -160,7 +164,8 @@ class Campaign:
         self._reason = None
         self._silent = self._operator_paused = self._released = False
         term = self._tenure.term
-        # The session may have been told a shorter time-out between the claim and here, when nobody was there to hear it.
+        # The session may have been told a shorter time-out between the claim and here, when nobody
+        # was there to hear it.
         self._tenure.grant(self._session.timeout_s)
         self._reports.event(TermBegan(self._career, self._id, term.number, won.unclean))
         if won.wishes.paused:
@@ -239,7 +244,7 @@ class Campaign:
     def _drop_connection(self) -> None:
         self._session.drop_connection()
 
-    # ---- requests ---------------------------------------------------------------------------------------------------------
+    # ---- requests -------------------------------------------------------------------------------
 
     def _apply_wishes(self, wishes: Wishes) -> None:
         if self._tenure is None:
@@ -259,7 +264,8 @@ class Campaign:
     def announce(self, term: OpenTerm, stage: Stage) -> None:
         """Publish the stage of ``term``, unless it is over.
 
-        A hand-over is published only if it takes a while: otherwise that write would stand in the way of the release.
+        A hand-over is published only if it takes a while: otherwise that write would stand in the
+        way of the release.
         """
         if self._tenure is None or self._tenure.term is not term or not self._role.holds_term:
             return
@@ -269,7 +275,9 @@ class Campaign:
             self._tenure.announce(stage)
 
     def leave(self) -> bool:
-        """Take every znode of this candidacy out of the line, whatever the role; returns whether that is done."""
+        """Take every znode of this candidacy out of the line, whatever the role; returns whether
+        that is done.
+        """
         if self._tenure is not None:
             self._tenure.close()
         return self._enlistment.leave() is Input.RELEASED
@@ -277,7 +285,8 @@ class Campaign:
     def conclude(self, term: OpenTerm) -> None:
         """Give ``term`` back: no code works on it any more."""
         if self._tenure is not None and self._tenure.term is term:
-            # Before the release is sent: as soon as it is carried out somebody else leads, whenever we hear of it.
+            # Before the release is sent: as soon as it is carried out somebody else leads, whenever
+            # we hear of it.
             term.close()
             self._enlistment.finish()
             self.take(Input.HANDED_OVER)

@@ -1,17 +1,20 @@
 """One process standing for election: the thread that drives the decision table.
 
-Who is authoritative: :mod:`leaderq.election.decision` decides; ZooKeeper says who is first; the clock alone ends a lease. This
-module carries signals in; :mod:`leaderq.election.campaign` carries effects out.
+Who is authoritative: :mod:`leaderq.election.decision` decides; ZooKeeper says who is first; the
+clock alone ends a lease. This module carries signals in; :mod:`leaderq.election.campaign` carries
+effects out.
 
-One thread per candidate takes one signal at a time from one inbox. Session states, watches, replies and operators' wishes come
-from ZooKeeper's threads, requests from the runner's; all of them only put a signal into the inbox, so nothing blocks
-ZooKeeper's threads, no lock is held in a callback, and two reconnections cannot interleave (CURATOR-620, -644, -653). Before each
-signal the clock is looked at first: an end of the lease is never overtaken by a late acknowledgement.
+One thread per candidate takes one signal at a time from one inbox. Session states, watches, replies
+and operators' wishes come from ZooKeeper's threads, requests from the runner's; all of them only
+put a signal into the inbox, so nothing blocks ZooKeeper's threads, no lock is held in a callback,
+and two reconnections cannot interleave (CURATOR-620, -644, -653). Before each signal the clock is
+looked at first: an end of the lease is never overtaken by a late acknowledgement.
 
-On each failure: ZooKeeper silent, or refusing (a login too): the term pauses, then ends with its lease, and the candidate tries
-for ever, at most a second apart, to stand again once the runner asks it to. The session expires: a new one enlists. This thread
-itself fails (a bug): the term ends, :meth:`Candidate.await_term` raises, and the znode is taken out of the line as soon as no
-code can work on the term any more.
+On each failure: ZooKeeper silent, or refusing (a login too): the term pauses, then ends with its
+lease, and the candidate tries for ever, at most a second apart, to stand again once the runner asks
+it to. The session expires: a new one enlists. This thread itself fails (a bug): the term ends,
+:meth:`Candidate.await_term` raises, and the znode is taken out of the line as soon as no code can
+work on the term any more.
 """
 
 from __future__ import annotations
@@ -45,15 +48,18 @@ _LEAVE_AGAIN_S = 0.5
 class Candidate:
     """Competes for the leadership of ``career`` and keeps up the terms it wins.
 
-    ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; ``id`` is shown to operators and must
-    differ between candidates; ``root`` is the parent znode of all careers.
+    ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; ``id`` is
+    shown to operators and must differ between candidates; ``root`` is the parent znode of all
+    careers.
 
-    A term is won with :meth:`stand` and :meth:`await_term`, and must be given back with :meth:`conclude` once no code works on
-    it any more, however it ended: until then nobody else is let in after a planned end.
+    A term is won with :meth:`stand` and :meth:`await_term`, and must be given back with
+    :meth:`conclude` once no code works on it any more, however it ended: until then nobody else is
+    let in after a planned end.
 
-    Guarantees: at no instant do two candidates of one ensemble hold a term that passes ``check()``, whatever the network,
-    processes and sessions do, as long as their clocks run at rates within a few per cent of each other.
-    Not guaranteed: that somebody leads; while the quorum is gone, nobody does.
+    Guarantees: at no instant do two candidates of one ensemble hold a term that passes ``check()``,
+    whatever the network, processes and sessions do, as long as their clocks run at rates within a
+    few per cent of each other. Not guaranteed: that there is a leader: without a quorum there is
+    none.
     """
 
     def __init__(
@@ -85,10 +91,12 @@ class Candidate:
         self._code_returned = threading.Event()
         self._thread: threading.Thread | None = None
 
-    # ---- what the runner asks -------------------------------------------------------------------------------------------
+    # ---- what the runner asks -------------------------------------------------------------------
 
     def stand(self) -> None:
-        """Join the line, or say again that one wants to be in it. Returns at once; never raises for want of a connection."""
+        """Join the line, or say again that one wants to be in it. Returns at once; never raises for
+        want of a connection.
+        """
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"leaderq-candidate-{self.career}", daemon=True)
             self.session.add_listener(self._session_changed)
@@ -96,7 +104,9 @@ class Candidate:
         self._inbox.put(Input.STAND)
 
     def await_term(self, timeout_s: float | None = None) -> OpenTerm | None:
-        """The term this candidate has won, waiting for it at most ``timeout_s`` seconds; ``None`` if there is none by then."""
+        """The term this candidate has won, waiting for it at most ``timeout_s`` seconds; ``None``
+        if there is none by then.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._won or self._broken or self._woken, timeout_s)
             self._woken = False
@@ -114,7 +124,9 @@ class Candidate:
             self._changed.notify_all()
 
     def step_down(self, reason: Reason, *, term: Term | None = None) -> None:
-        """Wind up the present term, if there is one, for ``reason``; with ``term`` only if it is that one."""
+        """Wind up the present term, if there is one, for ``reason``; with ``term`` only if it is
+        that one.
+        """
         self._inbox.put(lambda: self._campaign.tell_to_end(reason, term))
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
@@ -122,9 +134,11 @@ class Candidate:
         self._inbox.put(lambda: self._campaign.announce(term, stage))
 
     def conclude(self, term: OpenTerm, reason: Reason, *, timeout_s: float = 5.0) -> bool:
-        """Give ``term`` back: its code has returned. Gives whether the end was recorded within ``timeout_s`` (a clean end).
+        """Give ``term`` back: its code has returned. Returns whether the end was recorded within
+        ``timeout_s`` (a clean end).
 
-        ``reason`` counts when the term was still on. The candidate then rests; :meth:`stand` puts it at the end of the line.
+        ``reason`` counts when the term was still on. The candidate then rests; :meth:`stand` puts
+        it at the end of the line.
         """
         term.wind_up(reason)
         self._code_returned.set()
@@ -134,7 +148,8 @@ class Candidate:
             return self._concluded.pop(term.number, False)
 
     def transfer(self, *, to: str) -> None:
-        """Ask that candidate ``to`` leads after the present term of this one; the term then winds up as *transfer*.
+        """Ask that candidate ``to`` leads after the present term of this one; the term then winds
+        up as *transfer*.
 
         Raises :class:`RequestRefused` when this candidate does not lead.
         """
@@ -144,7 +159,8 @@ class Candidate:
         Operator(self.session, self.career, root=self._root).wish_for(successor=to, term=tenure.term.number)
 
     def withdraw(self, *, timeout_s: float = 5.0) -> bool:
-        """Leave the line, and end the present term if there is one; gives whether that was confirmed within ``timeout_s``.
+        """Leave the line, and end the present term if there is one; returns whether that was
+        confirmed within ``timeout_s``.
 
         A term that :meth:`await_term` has given out must still be concluded by its runner.
         """
@@ -160,8 +176,8 @@ class Candidate:
     def close(self, *, timeout_s: float = 5.0) -> None:
         """Withdraw and end the thread. May be called twice, and without :meth:`stand`.
 
-        A term that was given out should be concluded first: within ``timeout_s`` it still can be, after that its znode stays
-        until the session ends.
+        A term that was given out should be concluded first: within ``timeout_s`` it still can be,
+        after that its znode stays until the session ends.
         """
         if self._thread is None:
             return
@@ -176,7 +192,9 @@ class Candidate:
 
     @property
     def role(self) -> Role:
-        """Where this candidate stands, for people and tests; it may be past by the time it is looked at."""
+        """Where this candidate stands, for people and tests; it may be past by the time it is
+        looked at.
+        """
         return self._role
 
     def __enter__(self) -> Candidate:
@@ -188,7 +206,7 @@ class Candidate:
             self.conclude(tenure.term, Reason.FAILED if error else Reason.WITHDRAWN)
         self.close()
 
-    # ---- the thread -----------------------------------------------------------------------------------------------------
+    # ---- the thread -----------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -211,7 +229,8 @@ class Candidate:
     def _leave_the_line(self, lease_until_s: float) -> None:
         """After a break-down: a znode that nobody minds would keep all behind it from leading.
 
-        Code may still work on the term until the guardian has ended it, so not before T/3 after the lease unless it returns.
+        Code may still work on the term until the guardian has ended it, so not before T/3 after the
+        lease unless it returns.
         """
         try:
             quiet_s = lease_until_s + self.session.timeout_s / 3
@@ -226,7 +245,9 @@ class Candidate:
             self.session.replace("a candidate broke down")
 
     def _next(self) -> Input | Request | None:
-        """The next signal, from the clock or from the inbox; ``None`` when it is time to look again."""
+        """The next signal, from the clock or from the inbox; ``None`` when it is time to look
+        again.
+        """
         due = self._campaign.due(now_s())
         if due is not None:
             return due
@@ -266,13 +287,13 @@ class Candidate:
         self._stopping = True
         self.wake()
 
-    # ---- on a thread of ZooKeeper's -----------------------------------------------------------------------------------------
+    # ---- on a thread of ZooKeeper's -------------------------------------------------------------
 
     def _session_changed(self, state: SessionState) -> None:
         tenure = self._campaign.tenure
         if tenure is not None and state in (SessionState.LOST, SessionState.CLOSED):
-            # At once, not when the candidate's thread comes to it: a session that is replaced or closed is ended the moment
-            # after this returns, and then another candidate may lead.
+            # At once, not when the candidate's thread comes to it: a session that is replaced or
+            # closed is ended the moment after this returns, and then another candidate may lead.
             tenure.term.wind_up(Reason.SESSION)
         elif tenure is not None and state is SessionState.CONNECTED:
             tenure.grant(self.session.timeout_s)  # at once too: the servers count by it already

@@ -1,17 +1,18 @@
 """What a candidate does about what it learns: a table, without threads, clocks or sockets.
 
-``step(role, signal) -> (role, effects)``. The candidate's thread feeds it one signal at a time and carries out the effects; a
-role is assigned nowhere else. A pair that is not in the table changes nothing: a watch that fires late, an acknowledgement
-after the end.
+``step(role, signal) -> (role, effects)``. The candidate's thread feeds it one signal at a time and
+carries out the effects; a role is assigned nowhere else. A pair that is not in the table changes
+nothing: a watch that fires late, an acknowledgement after the end.
 
     RESTING --STAND--> ENLISTING --ENLISTED--> WAITING --FIRST--> CLAIMING --WON--> LEADING <--> SUSPECT
                                                                                        |  (silence)  |
                      RESTING <--RELEASED-- RELEASING <--HANDED_OVER-- ENDING <---------+--- told ----+
                                                ^---------HANDED_OVER-- OUSTED <--- lease over, fenced, session lost
 
-Leadership is held in LEADING, SUSPECT and ENDING, and in no other role. In ENDING the lease is kept up, so that nobody can lead
-before the career's code has returned; in OUSTED it is lost and only that code's return is awaited. The znode is given back in
-RELEASING, never before (spec: stop before release).
+Leadership is held in LEADING, SUSPECT and ENDING, and in no other role. In ENDING the lease is kept
+up, so that nobody can lead before the career's code has returned; in OUSTED it is lost and only
+that code's return is awaited. The znode is given back in RELEASING, never before (spec: stop before
+release).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Role(Enum):
 
     @property
     def holds_term(self) -> bool:
-        """Whether a lease is to be kept up."""
+        """True while a lease is to be kept up."""
         return self in _HOLDING
 
 
@@ -60,7 +61,7 @@ class Input(Enum):
     BEHIND = auto()
     FIRST = auto()
     ABSENT = auto()  # own znode is not there
-    PASSED_OVER = auto()  # an operator wants somebody behind us to lead
+    PASSED_OVER = auto()  # an operator wants a candidate behind us to lead
     WON = auto()
     BEATEN = auto()
     HEARD = auto()  # a renewal was acknowledged
@@ -109,7 +110,8 @@ _REASONS = {
 Decision = tuple[Role, tuple[Effect, ...]]
 
 _OUSTED_BY: dict[Input, Decision] = {
-    # The socket of a silent connection is shut: busy, kazoo would believe in it for ever (spec, fact 1).
+    # The socket of a silent connection is shut: busy, kazoo would believe in it for ever (spec,
+    # fact 1).
     Input.LEASE_OVER: (Role.OUSTED, (Effect.DEPOSE_LEASE, Effect.DROP_CONNECTION)),
     Input.LOST: (Role.OUSTED, (Effect.DEPOSE_SESSION,)),
     Input.FENCED: (Role.OUSTED, (Effect.DEPOSE_FENCED,)),
@@ -139,7 +141,8 @@ _TABLE: dict[Role, dict[Input, Decision]] = {
         Input.RETRY: _LOOK,
         Input.CONNECTED: _LOOK,
         Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
-        # A new session owns nothing of the old one: never adopt its znode (CURATOR-696). CONNECTED follows.
+        # A new session owns nothing of the old one: never adopt its znode (CURATOR-696). CONNECTED
+        # follows.
         Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
         Input.WITHDRAW: _LET_GO,
     },

@@ -1,15 +1,18 @@
-"""A candidate's dealings with the line while it does not lead: enlist, survey, claim, leave, give back.
+"""A candidate's dealings with the line while it does not lead: enlist, survey, claim, leave, give
+back.
 
-Each call is a handful of bounded requests and gives the :class:`~leaderq.election.decision.Input` that says what came of it.
-They may wait, for nothing is held meanwhile that could run out; a leader's renewals are :mod:`leaderq.election.tenure`'s.
+Each call is a handful of bounded requests and returns the :class:`~leaderq.election.decision.Input`
+that says what came of it. They may wait, because nothing is held meanwhile that could run out; a
+leader's renewals are :mod:`leaderq.election.tenure`'s.
 
-Who is authoritative: ZooKeeper. A znode is this candidate's only if it carries its mark *and* belongs to its present session;
-that is looked up again after every wait, since a znode of a session that has ended stands for a while beside the new one
-(CURATOR-696). Whatever is repeated is found again by the mark: a lost reply never leaves a second znode in the line.
+Who is authoritative: ZooKeeper. A znode is this candidate's only if it carries its mark *and*
+belongs to its present session; that is looked up again after every wait, since a znode of a session
+that has ended stands for a while beside the new one (CURATOR-696). Whatever is repeated is found
+again by the mark: a lost reply never leaves a second znode in the line.
 
-On each failure: no connection, or no reply: ``FAILED``, and the candidate tries again with whatever it then finds. The folder
-vanished
-(container parents do): it is made again (CURATOR-724). The ``term`` record is unreadable: an error for the log, no claim, try again.
+On each failure: no connection, or no reply: ``FAILED``, and the candidate tries again with whatever
+it then finds. The folder vanished (container parents do): it is made again (CURATOR-724). The
+``term`` record is unreadable: an error for the log, no claim, try again.
 """
 
 from __future__ import annotations
@@ -125,7 +128,9 @@ class Enlistment:
         return self.enlist()
 
     def survey(self) -> Input:
-        """Look who is in front, and watch it if somebody is. One request where nothing has changed since the last survey."""
+        """Look who is in front, and watch it if somebody is. One request where nothing has changed
+        since the last survey.
+        """
         try:
             names = self._look()
             if self.position is None or not self._mine:
@@ -144,10 +149,12 @@ class Enlistment:
             return self._failed("surveying", exc)
 
     def claim(self) -> Input:
-        """Win the term in one multi, provided that our znode stands, nobody has won and no operator has written since the survey.
+        """Win the term in one multi, provided that our znode stands, nobody has won and no operator
+        has written since the survey.
 
-        A claim whose reply was lost, and which was carried out, is found by our znode's name in the record; it is confirmed by a
-        fresh acknowledged write, since the lease may start with nothing less.
+        A claim whose reply was lost, and which was carried out, is found by our znode's name in the
+        record; it is confirmed by a fresh acknowledged write, since the lease may start with
+        nothing less.
         """
         assert self.position is not None  # FIRST follows a survey
         path = self._layout.candidate(self.position.name)
@@ -167,7 +174,8 @@ class Enlistment:
         except LeaderqError as exc:
             return self._failed("claiming", exc)
         if self._owner is None or self._session.id != self._owner:
-            # Replaced since the survey: the znode is the old session's, and says nothing about the new one. LOST follows.
+            # Replaced since the survey: the znode is the old session's, and says nothing about the
+            # new one. LOST follows.
             return Input.BEATEN
         self.won = WonClaim(record, path, self._owner, sent_s, self._unclean, self._wishes)
         return self._succeeded(Input.WON)
@@ -204,7 +212,9 @@ class Enlistment:
         return Input.RELEASED
 
     def finish(self) -> None:
-        """A term won under the present mark is over: nothing may be won, or resumed, under that mark again."""
+        """A term won under the present mark is over: nothing may be won, or resumed, under that
+        mark again.
+        """
         self._take_new_mark()
 
     def forget_watch(self) -> None:
@@ -212,7 +222,9 @@ class Enlistment:
         self._watched = None
 
     def _look(self) -> list[str]:
-        """Read the line, our own znode if we know it, the newest term and the wishes; gives the names in the line."""
+        """Read the line, our own znode if we know it, the newest term and the wishes; returns the
+        names in the line.
+        """
         own = self._layout.candidate(self.position.name) if self.position is not None else None
         reads: list[Read] = [
             GetChildren(self._layout.candidates),
@@ -257,7 +269,9 @@ class Enlistment:
             return Wishes()
 
     def _is_passed_over(self, names: list[str]) -> bool:
-        """Whether an operator wants somebody who stands behind us to lead after the term that has just ended."""
+        """Whether an operator wants somebody who stands behind us to lead after the term that has
+        just ended.
+        """
         wanted = self._wishes.successor
         if not wanted or wanted == self._candidate or self._wishes.step_down != self._newest.number:
             return False
@@ -287,7 +301,8 @@ class Enlistment:
     def _watch(self, ahead: str) -> Input:
         """Watch the one in front through its (always empty) list of children.
 
-        That watch fires when the znode is deleted and, unlike one on its data, not each time a leader renews its lease.
+        That watch fires when the znode is deleted and, unlike one on its data, not each time a
+        leader renews its lease.
         """
         wanted = (self._owner, ahead)
         path = self._layout.candidate(ahead)
@@ -316,7 +331,9 @@ class Enlistment:
         self._watched = None
 
     def _sweep(self, names: list[str]) -> None:
-        """Delete what earlier candidacies left; ZooKeeper refuses nothing here, for the marks are ours alone."""
+        """Delete what earlier candidacies left; ZooKeeper refuses nothing here: the marks are ours
+        alone.
+        """
         for name in names:
             if any(mark in name for mark in self._left):
                 self._delete(name)
@@ -328,7 +345,9 @@ class Enlistment:
             pass  # its session ended in between
 
     def _look_for_doubles(self, names: list[str]) -> None:
-        """Warn of another candidate under our id; one that has just died may stand for a session time-out yet."""
+        """Warn of another candidate under our id; one that has just died may stand for a session
+        time-out yet.
+        """
         assert self.position is not None
         now = now_s()
         if not self._doubles.is_due(now):
@@ -353,8 +372,8 @@ class Enlistment:
         return signal
 
     def _failed(self, what: str, exc: LeaderqError) -> Input:
-        # Without a connection this repeats until there is one, and the session says so itself; the rest is worth a line
-        # whenever it changes.
+        # Without a connection this repeats until there is one, and the session says so itself; the
+        # rest is worth a line whenever it changes.
         failure = f"{what}: {exc}"
         known = failure == self._last_failure or isinstance(exc, (ConnectionLost, SessionExpired))
         self._last_failure = failure

@@ -1,13 +1,14 @@
 """Where a career's znodes are, and who stands in which place of the line (pure).
 
-Candidates are named as Curator's ``LeaderLatch`` names them, ``_c_<uuid4>-latch-<sequence>``, so that a Java latch can stand in
-the same line. The sequence is ZooKeeper's signed 32-bit counter: past 2147483647 it goes on at -2147483648, so names are
-compared as numbers modulo 2^32, never as text.
+Candidates are named as Curator's ``LeaderLatch`` names them, ``_c_<uuid4>-latch-<sequence>``, so
+that a Java latch can stand in the same line. The sequence is ZooKeeper's signed 32-bit counter:
+past 2147483647 it goes on at -2147483648, so names are compared as numbers modulo 2^32, never as
+text.
 
 What stands in the ``term`` and ``control`` znodes: JSON objects, readable and repairable by hand.
 
-Unknown fields of a newer version are ignored. Text that is not such an object is never overwritten: the number of the newest
-term would be lost with it, and with it the fence.
+Unknown fields of a newer version are ignored. Text that is not such an object is never overwritten:
+the number of the newest term would be lost with it, and with it the fence.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Doubles:
         self._told: set[str] = set()
 
     def is_due(self, now_s: float) -> bool:
-        """Whether to look now."""
+        """True when the next look is due."""
         return now_s >= self._due_s
 
     def unknown(self, names: Iterable[str]) -> list[str]:
@@ -92,7 +93,9 @@ class Doubles:
         return [name for name in names if name not in self._ids]
 
     def look(self, names: Iterable[str], ids: dict[str, bytes], now_s: float, *, after_s: float) -> list[str]:
-        """The znodes under our id that have stood for ``after_s`` seconds; each is returned once. The next look is due then."""
+        """The znodes under our id that have stood for ``after_s`` seconds; each is returned once.
+        The next look is due then.
+        """
         self._due_s = now_s + after_s / 2
         present = set(names)
         known = self._ids | ids
@@ -115,24 +118,31 @@ def name_prefix(guid: str) -> str:
 
 
 def sequence(name: str) -> int | None:
-    """The counter in a candidate's name as an unsigned number; ``None`` for a name that is no candidate's."""
+    """The counter in a candidate's name as an unsigned number; ``None`` for a name that is not a
+    candidate's.
+    """
     match = _NAME.match(name)
     return int(match.group(1)) % _COUNTER if match else None
 
 
 def in_line(names: Iterable[str]) -> list[str]:
-    """Candidates in the order of their turns, first the one that leads or may claim; other names are left out."""
+    """Candidates in the order of their turns, first the one that leads or may claim; other names
+    are left out.
+    """
     numbered = [(number, name) for name in names if (number := sequence(name)) is not None]
     if not numbered:
         return []
-    # Candidates live at most 2^31 apart; a wider spread means that the counter wrapped between them.
+    # Candidates live at most 2^31 apart; a wider spread means that the counter wrapped between
+    # them.
     top = max(number for number, _ in numbered)
     return [name for _, name in sorted(numbered, key=lambda one: one[0] + (_COUNTER if top - one[0] > _COUNTER // 2 else 0))]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A candidate's place: its own znode, the one directly in front (``None``: nobody), and surplus znodes of its own."""
+    """A candidate's place: its own znode, the one directly in front (``None``: nobody), and surplus
+    znodes of its own.
+    """
 
     name: str
     ahead: str | None
@@ -142,7 +152,8 @@ class Position:
 def position_of(guid: str, names: Sequence[str]) -> Position | None:
     """Where the candidate marked ``guid`` stands; ``None`` when it does not.
 
-    A creation whose reply was lost may have been repeated: the foremost znode counts, the others are surplus.
+    A creation whose reply was lost may have been repeated: the foremost znode counts, the others
+    are surplus.
     """
     line = in_line(names)
     own = [name for name in line if guid in name]
@@ -178,8 +189,9 @@ class TermRecord:
 class Wishes:
     """What operators want of a career.
 
-    ``paused``: the leader begins no new unit of work. ``step_down``: the number of the term that should end. ``successor``: the
-    id of the candidate that should follow that term. ``floor``: the next term's number is at least this.
+    ``paused``: the leader begins no new unit of work. ``step_down``: the number of the term that
+    should end. ``successor``: the id of the candidate that should follow that term. ``floor``: the
+    next term's number is at least this.
     """
 
     paused: bool = False
@@ -201,7 +213,7 @@ def encode(record: TermRecord | Wishes) -> bytes:
 
 
 def decode(kind: type[R], data: bytes, *, path: str) -> R:
-    """The record in ``data``; empty data gives an empty record.
+    """The record in ``data``; an empty record for empty data.
 
     Raises :class:`CorruptRecord` naming ``path`` when it is something else.
     """
@@ -214,19 +226,19 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
         return kind(**known)
     except (ValueError, TypeError) as exc:
         raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which is no {kind.__name__} ({exc}); " + _REMEDIES[kind.__name__]
+            f"the znode {path} holds {data[:60]!r}, which is not a {kind.__name__} ({exc}); " + _REMEDIES[kind.__name__]
         ) from exc
 
 
 def _object(found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise TypeError("it is no JSON object")
+        raise TypeError("it is not a JSON object")
     return found
 
 
 def _check_counter(counter: Any) -> None:
     if not isinstance(counter, int) or isinstance(counter, bool) or counter < 0:
-        raise ValueError(f"{counter!r} is no term number")
+        raise ValueError(f"{counter!r} is not a term number")
 
 
 def next_number(newest: TermRecord, wishes: Wishes) -> int:

@@ -30,8 +30,8 @@ class LeaseState(Enum):
 class Lease:
     """All times are seconds on :func:`leaderq.clock.now_s`.
 
-    ``timeout_s``: the negotiated session time-out; ``heard_s``: when the last acknowledged write was sent; ``sent_s``: when the
-    newest write was sent, acknowledged or not.
+    ``timeout_s``: the negotiated session time-out; ``heard_s``: when the last acknowledged write
+    was sent; ``sent_s``: when the newest write was sent, acknowledged or not.
     """
 
     timeout_s: float

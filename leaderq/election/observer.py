@@ -1,11 +1,13 @@
 """What those may see and ask who do not stand for election: observers and operators.
 
-A view is put together from the ``term`` record, the line and the operators' wishes, read one after another: it may be a moment
-old, and is for people and tools. Nothing may be written on the strength of it.
+A view is put together from the ``term`` record, the line and the operators' wishes, read one after
+another: it may be a moment old, and is for people and tools. Nothing may be written on the strength
+of it.
 
-A wish is a value in the ``control`` znode and names the term it is meant for, so that one which comes late does nothing. The
-leader watches that znode and winds up in order; an operator's wish never deposes anybody. Each request waits until it is
-fulfilled and otherwise says why not. A spoilt ``control`` record counts as empty, and the next wish writes it again.
+A wish is a value in the ``control`` znode and names the term it is meant for, so that one which
+comes late does nothing. The leader watches that znode and winds up in order; an operator's wish
+never deposes anybody. Each request waits until it is fulfilled and otherwise says why not. A spoilt
+``control`` record counts as empty, and the next wish writes it again.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ log = logging.getLogger(__name__)
 class View:
     """A career as it stood a moment ago.
 
-    ``leader``, ``host``, ``pid`` (the worker's) and ``stage`` are ``None`` while nobody leads; ``term`` is the newest term's
-    number, 0 before the first; ``began`` and ``ended`` are seconds since the epoch; ``reason`` is why the newest term ended;
-    ``candidates`` are ids in the order of their turns, the leader's first.
+    ``leader``, ``host``, ``pid`` (the worker's) and ``stage`` are ``None`` while nobody leads;
+    ``term`` is the newest term's number, 0 before the first; ``began`` and ``ended`` are seconds
+    since the epoch; ``reason`` is why the newest term ended; ``candidates`` are ids in the order of
+    their turns, the leader's first.
     """
 
     career: str
@@ -52,7 +55,9 @@ class View:
 
 
 def view_of(career: str, record: TermRecord, wishes: Wishes, standing: list[tuple[str, str]]) -> View:
-    """The view that these readings give; ``standing`` holds (znode name, candidate id) in line order (pure)."""
+    """The view that follows from these readings; ``standing`` holds (znode name, candidate id) in
+    line order (pure).
+    """
     leads = record.ended is None and any(name == record.id for name, _ in standing)
     return View(
         career=career,
@@ -70,7 +75,9 @@ def view_of(career: str, record: TermRecord, wishes: Wishes, standing: list[tupl
 
 
 class Observer:
-    """Looks at one career. ``client`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``."""
+    """Looks at one career. ``client`` is a :class:`~leaderq.zookeeper.Session` or a started
+    ``KazooClient``.
+    """
 
     def __init__(self, client: AnyClient, career: str, *, root: str = "/leaderq") -> None:
         self._session: Session = as_session(client)
@@ -84,9 +91,11 @@ class Observer:
         return view_of(self._career, record, wishes, self._standing())
 
     def wait_until(self, fact: Callable[[View], bool], *, timeout_s: float) -> View:
-        """The first view for which ``fact`` holds, or the last one seen when ``timeout_s`` seconds are over.
+        """The first view for which ``fact`` holds, or the last one seen when ``timeout_s`` seconds
+        are over.
 
-        Woken by ZooKeeper whenever something below the career changes, and looks once a second besides.
+        Woken by ZooKeeper whenever something below the career changes, and looks once a second
+        besides.
         """
         changed = threading.Event()
         end_s = now_s() + timeout_s
@@ -100,7 +109,9 @@ class Observer:
                 changed.wait(min(1.0, left_s))
 
     def watching(self, callback: Callable[[WatchEvent], None]) -> Any:
-        """Call ``callback``, on a ZooKeeper thread, whenever something below the career changes, until the ``with`` block ends."""
+        """Call ``callback``, on a ZooKeeper thread, whenever something below the career changes,
+        until the ``with`` block ends.
+        """
         self._session.ensure_path(self._layout.base)
         return self._session.watch_tree(self._layout.base, callback)
 
@@ -134,7 +145,9 @@ class Observer:
 
 
 class Operator:
-    """Makes requests of one career. ``client`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``."""
+    """Makes requests of one career. ``client`` is a :class:`~leaderq.zookeeper.Session` or a
+    started ``KazooClient``.
+    """
 
     def __init__(self, client: AnyClient, career: str, *, root: str = "/leaderq") -> None:
         self._session: Session = as_session(client)
@@ -144,9 +157,10 @@ class Operator:
         self._control: tuple[Wishes, int] | None = None  # as last written here, and its version
 
     def step_down(self, *, timeout_s: float = 60.0) -> View:
-        """End the present term in order; gives the view in which the next leader executes.
+        """End the present term in order; returns the view in which the next leader executes.
 
-        Raises :class:`RequestRefused` when nobody leads, nobody else stands, or no successor executes within ``timeout_s``.
+        Raises :class:`RequestRefused` when nobody leads, nobody else stands, or no successor
+        executes within ``timeout_s``.
         """
         view = self._led()
         if len(view.candidates) < 2:
@@ -156,10 +170,11 @@ class Operator:
         return self._succeed(view, None, timeout_s)
 
     def transfer(self, to: str, *, timeout_s: float = 60.0) -> View:
-        """End the present term in order and have candidate ``to`` lead next; gives the view in which it executes.
+        """End the present term in order and have candidate ``to`` lead next; returns the view in
+        which it executes.
 
-        A candidate that already leads is left alone. Raises :class:`RequestRefused` as :meth:`step_down`, and when ``to`` does
-        not stand.
+        A candidate that already leads is left alone. Raises :class:`RequestRefused` as
+        :meth:`step_down`, and when ``to`` does not stand.
         """
         view = self._led()
         if view.leader == to:
@@ -170,7 +185,9 @@ class Operator:
         return self._succeed(view, to, timeout_s)
 
     def pause(self) -> View:
-        """Let the leader, present or future, begin no new unit of work until :meth:`resume`; leadership stays where it is."""
+        """Let the leader, present or future, begin no new unit of work until :meth:`resume`;
+        leadership stays where it is.
+        """
         return self._set_paused(True)
 
     def resume(self) -> View:
@@ -180,8 +197,8 @@ class Operator:
     def raise_floor(self, number: int) -> None:
         """Number the next term at least ``number``.
 
-        For an ensemble that was rebuilt and forgot the terms before, and for a ``term`` record that is spoilt: that is written
-        again, as if the term before ``number`` had ended uncleanly.
+        For an ensemble that was rebuilt and forgot the terms before, and for a ``term`` record that
+        is spoilt: that is written again, as if the term before ``number`` had ended uncleanly.
 
         :raises ConfigurationError: ``number`` is not positive.
         """
@@ -205,7 +222,9 @@ class Operator:
                     continue  # somebody else has repaired it meanwhile
 
     def wish_for(self, *, successor: str | None, term: int) -> None:
-        """Ask that term number ``term`` ends, and that ``successor`` leads after it; returns without waiting."""
+        """Ask that term number ``term`` ends, and that ``successor`` leads after it; returns
+        without waiting.
+        """
         self._change(lambda wishes: replace(wishes, step_down=term, successor=successor))
 
     def _led(self) -> View:

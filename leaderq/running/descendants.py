@@ -60,8 +60,8 @@ def kill(processes: set[Started]) -> set[Started]:
 class StartedInTerm:
     """What this process, the worker of the guardian ``guardian``, starts while one term lasts.
 
-    Orphans that the guardian has adopted count too. Not counted: the helpers that ``multiprocessing``
-    keeps for the life of the process (its resource tracker and fork server).
+    Orphans that the guardian has adopted count too. Not counted: the helpers that
+    ``multiprocessing`` keeps for the life of the process (its resource tracker and fork server).
     """
 
     def __init__(self, guardian: int) -> None:

@@ -21,7 +21,8 @@ leaves. Both die together: the session times out.
 What the worker has started dies with it, also what has made a session of its own or was started by
 something that has ended since: on Linux such orphans become children of the guardian
 (``PR_SET_CHILD_SUBREAPER``). Elsewhere only the worker's process group is killed. What was handed
-to another process to start (``systemd-run``, a container engine, ``at``) is out of reach everywhere.
+to another process to start (``systemd-run``, a container engine, ``at``) is out of reach
+everywhere.
 
 The worker is a session of its own, so that Ctrl-C in a terminal reaches it once, through here.
 """
@@ -60,7 +61,8 @@ _PASSED_ON_UNLESS_IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, sign
 _PR_SET_CHILD_SUBREAPER = 36
 _LONGEST_LINE = 1 << 16
 _UNKILLABLE_S = 10.0
-"""How long to wait for killed processes that do not end; without a session nothing else is known."""
+"""How long to wait for killed processes that do not end; without a session nothing else is known.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,9 @@ class GuardianLink:
         self._say({"session": None})
 
     def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        """Report ``term`` now, every T/12 and whenever :meth:`report` asks, until :meth:`forget_term`."""
+        """Report ``term`` now, every T/12 and whenever :meth:`report` asks, until
+        :meth:`forget_term`.
+        """
         assert self._session is not None  # attach comes first
         with self._lock:
             self._held = _HeldTerm(term, self._session, handover_budget_s)

@@ -58,9 +58,10 @@ _RELEASE_WHILE_STOPPING_S = 2.0
 class Runner:
     """Runs ``career`` in this process until :meth:`stop`.
 
-    ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; it stays the caller's to close.
-    ``candidate_id`` is by default ``settings.id``. ``leave`` ends the process, given an exit code, when nothing else can stop
-    the user's code; ``None`` waits for that code instead.
+    ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; it stays the
+    caller's to close. ``candidate_id`` is by default ``settings.id``. ``leave`` ends the process,
+    given an exit code, when nothing else can stop the user's code; ``None`` waits for that code
+    instead.
     """
 
     def __init__(
@@ -91,12 +92,13 @@ class Runner:
         self._stopping = threading.Event()
         self._failure: LeaderqError | None = None
 
-    # ---- the supervisor's thread ------------------------------------------------------------------------------------------
+    # ---- the supervisor's thread ----------------------------------------------------------------
 
     def run(self) -> ExitCode:
-        """Stand, lead and stand again until :meth:`stop`; gives :attr:`ExitCode.OK`.
+        """Stand, lead and stand again until :meth:`stop`; returns :attr:`ExitCode.OK`.
 
-        Raises :class:`CareerFailed`, or the ``LeaderqError`` itself, when ``prepare`` or ``retire`` raised.
+        Raises :class:`CareerFailed`, or the ``LeaderqError`` itself, when ``prepare`` or ``retire``
+        raised.
         """
         unsubscribe = self.events.subscribe(TermEnding, self._term_ending)
         if self._guardian is not None:
@@ -116,13 +118,17 @@ class Runner:
         return ExitCode.OK
 
     def stop(self) -> None:
-        """Wind up: hand over if leading, leave the line, let :meth:`run` return. May be called in a signal handler, and again."""
+        """Wind up: hand over if leading, leave the line, let :meth:`run` return. May be called in a
+        signal handler, and again.
+        """
         self._stopping.set()
         # The rest takes locks that the interrupted code may hold: it belongs on another thread.
         threading.Thread(target=self._wind_up, name="leaderq-stop", daemon=True).start()
 
     def give_up(self) -> None:
-        """Leave at once, without handing over; the guardian, or the session time-out, lets the next leader in."""
+        """Leave at once, without handing over; the guardian, or the session time-out, lets the next
+        leader in.
+        """
         if self._leave is not None:
             self._leave(ExitCode.FORCED)
 
@@ -140,7 +146,9 @@ class Runner:
             self._leave(ExitCode.HANDOVER_MISSED)
 
     def _term_ending(self, event: TermEnding) -> None:
-        """On the candidate's thread: time the hand-over, and abandon the unit in hand if the career allows it."""
+        """On the candidate's thread: time the hand-over, and abandon the unit in hand if the career
+        allows it.
+        """
         stages, term = self._stages, self._term
         if stages is not None and term is not None and term.number == event.term:
             self._time_hand_over(term)
@@ -153,7 +161,7 @@ class Runner:
         budget_s = self.settings.handover_budget_s
         self._budgets.allow(term, Stage.HANDOVER, min(budget_s, self._session.timeout_s / 4) if deposed else budget_s)
 
-    # ---- the career thread ------------------------------------------------------------------------------------------------
+    # ---- the career thread ----------------------------------------------------------------------
 
     def _live(self) -> None:
         try:

@@ -39,8 +39,8 @@ _PAUSED_LOOK_S = 0.02
 class StageRunner:
     """Serves one term of ``career``.
 
-    ``tell_stage`` publishes a stage to observers. ``step_down`` winds the term up because the career failed. Not thread-safe,
-    but for :meth:`abandon`.
+    ``tell_stage`` publishes a stage to observers. ``step_down`` winds the term up because the
+    career failed. Not thread-safe, but for :meth:`abandon`.
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class StageRunner:
     def serve(self) -> bool:
         """Serve the term to its end; returns whether the career failed."""
         if self._settle_s:
-            # Resources that cannot compare term numbers get time to forget the leader that vanished.
+            # Resources that cannot compare term numbers get time to forget the leader that
+            # vanished.
             self._term.wait(self._settle_s)
         if self._inaugurate():
             self._execute()
@@ -135,11 +136,15 @@ class StageRunner:
 
 
 class UnitAbandoned(BaseException):
-    """Raised in a unit of work whose term has ended; let it pass, after undoing what the unit began."""
+    """Raised in a unit of work whose term has ended; let it pass, after undoing what the unit
+    began.
+    """
 
 
 class AbandonableUnit:
-    """Runs one unit at a time on one thread, and lets another thread abandon it, and with it all later ones."""
+    """Runs one unit at a time on one thread, and lets another thread abandon it, and with it all
+    later ones.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -155,7 +160,9 @@ class AbandonableUnit:
             return False
 
     def abandon(self) -> None:
-        """Raise :class:`UnitAbandoned` in the unit that runs now, if one does; no further one begins."""
+        """Raise :class:`UnitAbandoned` in the unit that runs now, if one does; no further one
+        begins.
+        """
         with self._lock:
             self._abandoned = True
             if self._thread is not None:

@@ -1,19 +1,21 @@
 """How long each stage of a term may take, and noticing when it took longer.
 
-The career thread says what it enters; the supervisor waits here until a budget is missed or the work is finished. The budget of
-the hand-over begins with the *end of the term*, not with the call of ``handOver``: the unit in hand is part of it.
+The career thread says what it enters; the supervisor waits here until a budget is missed or the
+work is finished. The budget of the hand-over begins with the *end of the term*, not with the call
+of ``handOver``: the unit in hand is part of it.
 
 Asks a leading career whether it should go on leading.
 
-The question runs on a thread of its own, every third of the session time-out, and must be answered within another third: a
-health check that hangs is the very illness it should report.
+The question runs on a thread of its own, every third of the session time-out, and must be answered
+within another third: a health check that hangs is the very illness it should report.
 
 How long a process waits before it stands again after a term (pure).
 
-Fenced is not fatal: a deposed leader goes back into the line after a moment, with jitter, so that a flapping network does not
-bring a storm of terms. A career that *fails* waits longer each time and, after ``max_failures`` terms in a row, long enough that
-every other candidate has its turn first. One that ended as planned gives way for a moment, so as not to be in its successor's way
-while that one claims. A term that worked for longer than the yield does not count as one of the row.
+Fenced is not fatal: a deposed leader goes back into the line after a moment, with jitter, so that a
+flapping network does not bring a storm of terms. A career that *fails* waits longer each time and,
+after ``max_failures`` terms in a row, long enough that every other candidate has its turn first.
+One that ended as planned gives way for a moment, so as not to be in its successor's way while that
+one claims. A term that worked for longer than the yield does not count as one of the row.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from leaderq.term import OpenTerm, Reason, Term
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """``stage`` of ``term`` may go on until ``until_s``, on :func:`leaderq.clock.now_s`; ``budget_s`` is its length."""
+    """``stage`` of ``term`` may go on until ``until_s``, on :func:`leaderq.clock.now_s`;
+    ``budget_s`` is its length.
+    """
 
     term: OpenTerm
     stage: str
@@ -55,9 +59,11 @@ class Budgets:
             self._open, self._running = term, None
 
     def allow(self, term: OpenTerm, stage: Stage, budget_s: float) -> None:
-        """``stage`` may take ``budget_s`` seconds from now; ignored once the hand-over of that term is being timed, and after it.
+        """``stage`` may take ``budget_s`` seconds from now; ignored once the hand-over of that term
+        is being timed, and after it.
 
-        After it: a thawed leader may have handed over before its candidate's thread comes to say that the term is ending.
+        After it: a thawed leader may have handed over before its candidate's thread comes to say
+        that the term is ending.
         """
         with self._changed:
             handing_over = self._running is not None and self._running.stage == Stage.HANDOVER
@@ -103,7 +109,9 @@ def is_asked(career: object) -> bool:
 
 
 class HealthWatch:
-    """Calls ``unhealthy`` once if ``career`` says no, raises, or does not answer while ``term`` is on."""
+    """Calls ``unhealthy`` once if ``career`` says no, raises, or does not answer while ``term`` is
+    on.
+    """
 
     def __init__(self, career: LeaderCareer, term: Term, *, interval_s: float, unhealthy: Callable[[], None]) -> None:
         self._career = career
@@ -144,7 +152,9 @@ _FAILURES = frozenset({Reason.FAILED, Reason.HEALTH, Reason.BUDGET})
 
 @dataclass(frozen=True, slots=True)
 class CoolOffPolicy:
-    """``first_s``: after being deposed, or after one failure; ``max_failures`` in a row yield for ``yield_s`` seconds."""
+    """``first_s``: after being deposed, or after one failure; ``max_failures`` in a row yield for
+    ``yield_s`` seconds.
+    """
 
     first_s: float = 1.0
     max_failures: int = 3
@@ -153,7 +163,9 @@ class CoolOffPolicy:
 
 @dataclass(frozen=True, slots=True)
 class CoolOff:
-    """How the terms of this process went: ``failures`` in a row, and for how long and why to cool off now (no ``why``: as planned)."""
+    """How the terms of this process went: ``failures`` in a row, and for how long and why to cool
+    off now (no ``why``: as planned).
+    """
 
     failures: int = 0
     seconds: float = 0.0
@@ -163,7 +175,9 @@ class CoolOff:
 def after_term(
     record: CoolOff, reason: Reason, lasted_s: float, policy: CoolOffPolicy, *, jitter: float | None = None
 ) -> CoolOff:
-    """The record after a term that ended for ``reason`` after ``lasted_s`` seconds; ``jitter`` is in [0, 1)."""
+    """The record after a term that ended for ``reason`` after ``lasted_s`` seconds; ``jitter`` is
+    in [0, 1).
+    """
     spread = 0.5 + (random.random() if jitter is None else jitter) / 2
     if reason in _FAILURES:
         failures = 1 if lasted_s > policy.yield_s else record.failures + 1

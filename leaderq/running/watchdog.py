@@ -90,9 +90,9 @@ class LeaseReport:
 class Watchdog:
     """The guardian's memory between two looks.
 
-    ``due_s``: when it meant to look next. ``thawed_s``: when worker or host last began to run again.
-    ``asked_term``, ``cleared_term``: the terms for which SIGTERM was sent, and for which what a stopped
-    worker had started was killed.
+    ``due_s``: when it meant to look next. ``thawed_s``: when worker or host last began to run
+    again. ``asked_term``, ``cleared_term``: the terms for which SIGTERM was sent, and for which
+    what a stopped worker had started was killed.
     """
 
     report: LeaseReport | None = None
