@@ -9,23 +9,22 @@ through :class:`Reports`.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from leaderq.clock import now_s
 from leaderq.election.decision import Effect, Input, Role, step
 from leaderq.election.enlistment import Enlistment
-from leaderq.election.layout import Layout, Wishes
+from leaderq.election.layout import Layout, Wishes, WishesDecoder
 from leaderq.election.tenure import Tenure
 from leaderq.events import Event, Stage, Standing, TermBegan, TermEnded, TermEnding, Withdrawn, WorkPaused, WorkResumed
 from leaderq.term import OpenTerm, Reason, Term
+from leaderq.threads.backoff import Backoff, BackoffPolicy
 from leaderq.zookeeper import Session
 
 log = logging.getLogger(__name__)
 
-_RETRY_FIRST_S = 0.05
-_RETRY_LONGEST_S = 1.0
+_RETRIES = BackoffPolicy(first_s=0.05, most_s=1.0)
 _HANDOVER_SHOWN_AFTER_S = 0.05
 _OPERATOR_PAUSED = "an operator paused the career"
 
@@ -66,7 +65,8 @@ class Campaign:
         self._id = candidate
         self._inbox = inbox
         self._reports = reports
-        self._enlistment = Enlistment(session, layout, candidate, changed=lambda: inbox(Input.CHANGED))
+        self._decoder = WishesDecoder(layout.control)
+        self._enlistment = Enlistment(session, layout, candidate, self._decoder, changed=lambda: inbox(Input.CHANGED))
         self._role = Role.RESTING
         self._tenure: Tenure | None = None
         self._reason: Reason | None = None
@@ -74,7 +74,7 @@ class Campaign:
         self._operator_paused = False
         self._released = False
         self._retry_at_s: float | None = None
-        self._retry_delay_s = _RETRY_FIRST_S
+        self._backoff = Backoff(_RETRIES)
         self._announce_at_s: float | None = None
 
     @property
@@ -131,7 +131,7 @@ class Campaign:
             if self._tenure is not None:
                 self._tenure.read_wishes()
         elif signal in (Input.ENLISTED, Input.BEHIND, Input.WON, Input.RELEASED):
-            self._retry_delay_s = _RETRY_FIRST_S
+            self._backoff.reset()
 
     # ---- effects --------------------------------------------------------------------------------
 
@@ -155,9 +155,8 @@ class Campaign:
         self._tenure = Tenure(
             self._session,
             won,
-            career=self._career,
-            term_path=self._layout.term,
-            control_path=self._layout.control,
+            self._layout,
+            self._decoder,
             tell=self._inbox,
             hear_wishes=lambda wishes: self._inbox(lambda: self._apply_wishes(wishes)),
         )
@@ -235,8 +234,7 @@ class Campaign:
 
     def _retry_soon(self) -> None:
         # Jitter: a whole line of candidates finds the quorum back at the same moment.
-        self._retry_at_s = now_s() + self._retry_delay_s * random.uniform(0.5, 1.0)
-        self._retry_delay_s = min(_RETRY_LONGEST_S, self._retry_delay_s * 2)
+        self._retry_at_s = now_s() + self._backoff.next_s()
 
     def _look_later(self) -> None:
         self._retry_at_s = now_s() + self._session.timeout_s

@@ -34,6 +34,7 @@ from leaderq.election.layout import (
     Position,
     TermRecord,
     Wishes,
+    WishesDecoder,
     closed,
     decode,
     encode,
@@ -43,7 +44,7 @@ from leaderq.election.layout import (
     next_number,
     position_of,
 )
-from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord, LeaderqError, NoNode, SessionExpired
+from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, SessionExpired
 from leaderq.events import Stage
 from leaderq.term import Reason
 from leaderq.zookeeper import (
@@ -80,8 +81,17 @@ class WonClaim:
 class Enlistment:
     """One candidate's place in the line. Not thread-safe: the candidate's thread alone uses it."""
 
-    def __init__(self, session: Session, layout: Layout, candidate: str, *, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        layout: Layout,
+        candidate: str,
+        decoder: WishesDecoder,
+        *,
+        changed: Callable[[], None],
+    ) -> None:
         self._session = session
+        self._decoder = decoder
         self._layout = layout
         self._candidate = candidate
         self._changed = changed  # called on a ZooKeeper thread
@@ -97,7 +107,6 @@ class Enlistment:
         self._wishes = Wishes()
         self._wishes_version = -1
         self._last_failure = ""
-        self._spoilt_wishes = b""
         self._doubles = Doubles(candidate)
         self.position: Position | None = None
         self.won: WonClaim | None = None
@@ -240,7 +249,7 @@ class Enlistment:
         data, self._newest_version = self._read(found[1], self._layout.term)
         self._newest = decode(TermRecord, data, path=self._layout.term)
         data, self._wishes_version = self._read(found[2], self._layout.control)
-        self._wishes = self._known_wishes(data)
+        self._wishes = self._decoder.decoded(data) or Wishes()  # spoilt, it must stop nobody
         self.position = position_of(self._guid, names)
         self._mine = self.position is not None and self._is_mine(self._layout.candidate(self.position.name), own, found[3:])
         return names
@@ -257,16 +266,6 @@ class Enlistment:
             raise read
         data, stat = read
         return data, stat.version
-
-    def _known_wishes(self, data: bytes) -> Wishes:
-        """The wishes in ``data``; a spoilt record holds none, and must keep nobody from leading."""
-        try:
-            return decode(Wishes, data, path=self._layout.control)
-        except CorruptRecord as exc:
-            if data != self._spoilt_wishes:
-                self._spoilt_wishes = data
-                log.error("%s", exc)  # noqa: TRY400  (a sentence for operators)
-            return Wishes()
 
     def _is_passed_over(self, names: list[str]) -> bool:
         """Whether an operator wants somebody who stands behind us to lead after the term that has

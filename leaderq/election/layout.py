@@ -14,6 +14,7 @@ the number of the newest term would be lost with it, and with it the fence.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import uuid
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 from leaderq.errors import CorruptRecord
+
+log = logging.getLogger(__name__)
 
 # The server writes "%010d" of an int: past 2^31 creations that is a minus and nine or ten digits.
 _NAME = re.compile(r".*latch-(\d{10}|-\d{9,10})$")
@@ -228,6 +231,24 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
         raise CorruptRecord(
             f"the znode {path} holds {data[:60]!r}, which is not a {kind.__name__} ({exc}); " + _REMEDIES[kind.__name__]
         ) from exc
+
+
+class WishesDecoder:
+    """Decodes the ``control`` record at ``path`` again and again; a spoilt one is logged once."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._spoilt: bytes | None = None
+
+    def decoded(self, data: bytes) -> Wishes | None:
+        """The wishes in ``data``; ``None`` when it holds something else."""
+        try:
+            return decode(Wishes, data, path=self._path)
+        except CorruptRecord as exc:
+            if data != self._spoilt:
+                self._spoilt = data
+                log.error("%s", exc)  # noqa: TRY400  (a sentence for operators)
+            return None
 
 
 def _object(found: Any) -> dict[str, Any]:

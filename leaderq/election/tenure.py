@@ -12,7 +12,6 @@ tenure finds its receiver gone.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,14 +22,12 @@ from typing import Any
 from leaderq.clock import now_s
 from leaderq.election.decision import Input
 from leaderq.election.enlistment import WonClaim
-from leaderq.election.layout import TermRecord, Wishes, decode, encode
+from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder, encode
 from leaderq.election.lease import Lease, LeaseState
-from leaderq.errors import CorruptRecord, Deposed, NoNode, NotConnected, SessionClosed, SessionExpired, ZooKeeperError
+from leaderq.errors import Deposed, NoNode, NotConnected, SessionClosed, SessionExpired, ZooKeeperError
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Check, Operation, Session, SetData, WatchEvent, WatchKind
-
-log = logging.getLogger(__name__)
 
 Tell = Callable[[Input], None]
 
@@ -42,18 +39,17 @@ class Tenure:
         self,
         session: Session,
         won: WonClaim,
+        layout: Layout,
+        decoder: WishesDecoder,
         *,
-        career: str,
-        term_path: str,
-        control_path: str,
         tell: Tell,
         hear_wishes: Callable[[Wishes], None],
     ) -> None:
         self._session = session
         self._claim = won
         self._record: TermRecord = won.record
-        self._term_path = term_path
-        self._control_path = control_path
+        self._layout = layout
+        self._decoder = decoder
         self._tell = tell
         self._hear_wishes = hear_wishes
         self._lease = Lease.begun(timeout_s=session.timeout_s, sent_s=won.sent_s)
@@ -63,7 +59,7 @@ class Tenure:
         self.term = OpenTerm(
             number=won.record.number,
             id=str(won.record.id),
-            career=career,
+            career=layout.career,
             candidate=str(won.record.candidate),
             deadline=self._lease.ends_s,
             write=self.write,
@@ -127,12 +123,12 @@ class Tenure:
         """Publish the stage in the ``term`` record, fenced; it also counts as a renewal."""
         self._record = replace(self._record, stage=stage.value)
         at_s = now_s()
-        reply = self._session.multi_async([Check(self.node), SetData(self._term_path, encode(self._record))])
+        reply = self._session.multi_async([Check(self.node), SetData(self._layout.term, encode(self._record))])
         reply.add_done_callback(lambda done: self._renewed(done, at_s))
 
     def read_wishes(self) -> None:
         """Read what operators want, and watch for changes."""
-        reply = self._session.get_async(self._control_path, watch=self._on_control)
+        reply = self._session.get_async(self._layout.control, watch=self._on_control)
         reply.add_done_callback(self._wishes_read)
 
     def write(self, term: Term, ops: Sequence[Operation]) -> list[Any]:
@@ -210,10 +206,9 @@ class Tenure:
     def _wishes_read(self, reply: Future[Any]) -> None:
         if self._closed or reply.exception() is not None:
             return  # read again when connected
-        try:
-            self._hear_wishes(decode(Wishes, reply.result()[0], path=self._control_path))
-        except CorruptRecord as exc:
-            log.error("%s", exc)  # noqa: TRY400  (a sentence for the operator who wrote it); the wishes known before stand
+        wishes = self._decoder.decoded(reply.result()[0])
+        if wishes is not None:  # else those known before stand
+            self._hear_wishes(wishes)
 
     def _say(self, signal: Input) -> None:
         if not self._closed:

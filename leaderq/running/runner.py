@@ -32,7 +32,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
 
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name
 from leaderq.clock import now_s
@@ -169,6 +168,9 @@ class Runner:
             self._serve_terms()
         except LeaderqError as exc:
             self._failure = exc  # raised by the supervisor, where the caller sees it
+        except BaseException as exc:  # noqa: BLE001  (a fault of ours; likewise)
+            self._failure = CareerFailed(self.career_name, "the runner", exc)
+            self._failure.__cause__ = exc
         finally:
             self._candidate.close(timeout_s=_RELEASE_WHILE_STOPPING_S)
             self._retire()
@@ -279,18 +281,8 @@ class Runner:
 _ASKING = (signal.SIGTERM, signal.SIGINT)
 
 
-class Stoppable(Protocol):
-    """What signals are turned into."""
-
-    def stop(self) -> None:
-        """Wind up and hand over."""
-
-    def give_up(self) -> None:
-        """Leave at once."""
-
-
 @contextmanager
-def handling(runner: Stoppable) -> Iterator[None]:
+def handling(runner: Runner) -> Iterator[None]:
     """Within the block SIGTERM, SIGINT and SIGHUP reach ``runner``. Main thread only.
 
     A SIGHUP that was ignored before stays ignored (``nohup``).

@@ -21,7 +21,6 @@ one claims. A term that worked for longer than the yield does not count as one o
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from leaderq.career import LeaderCareer
 from leaderq.clock import now_s
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
+from leaderq.threads.backoff import BackoffPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,19 @@ class Budgets:
             self._open, self._running = term, None
 
     def allow(self, term: OpenTerm, stage: Stage, budget_s: float) -> None:
-        """``stage`` may take ``budget_s`` seconds from now; ignored once the hand-over of that term
-        is being timed, and after it.
+        """``stage`` may take ``budget_s`` seconds from now.
 
-        After it: a thawed leader may have handed over before its candidate's thread comes to say
-        that the term is ending.
+        Once the hand-over of that term is being timed, only a shorter time for it counts. Ignored
+        after the term: a thawed leader may have handed over before its candidate's thread comes to
+        say that the term is ending.
         """
+        until_s = now_s() + budget_s
         with self._changed:
-            handing_over = self._running is not None and self._running.stage == Stage.HANDOVER
-            if term is self._open and not handing_over:
-                self._running = Allowance(term, stage.value, budget_s, now_s() + budget_s)
+            running = self._running
+            handing_over = running is not None and running.stage == Stage.HANDOVER
+            is_shorter = running is None or (stage is Stage.HANDOVER and until_s < running.until_s)
+            if term is self._open and (is_shorter or not handing_over):
+                self._running = Allowance(term, stage.value, budget_s, until_s)
                 self._changed.notify_all()
 
     def settle(self) -> None:
@@ -173,19 +176,18 @@ class CoolOff:
 
 
 def after_term(
-    record: CoolOff, reason: Reason, lasted_s: float, policy: CoolOffPolicy, *, jitter: float | None = None
+    record: CoolOff, reason: Reason, lasted_s: float, policy: CoolOffPolicy, *, chance: float | None = None
 ) -> CoolOff:
-    """The record after a term that ended for ``reason`` after ``lasted_s`` seconds; ``jitter`` is
-    in [0, 1).
+    """The record after a term that ended for ``reason`` after ``lasted_s`` seconds; ``chance``
+    replaces the random draw.
     """
-    spread = 0.5 + (random.random() if jitter is None else jitter) / 2
+    backoff = BackoffPolicy(min(policy.first_s, policy.yield_s), policy.yield_s)
     if reason in _FAILURES:
         failures = 1 if lasted_s > policy.yield_s else record.failures + 1
         if failures >= policy.max_failures:
             why = f"{failures} terms in a row have failed, the last because {reason.sentence}; it yields to the others"
             return CoolOff(failures, policy.yield_s, why)
-        seconds = min(policy.yield_s, policy.first_s * 2 ** (failures - 1))
-        return CoolOff(failures, seconds * spread, f"the last term ended because {reason.sentence}")
+        return CoolOff(failures, backoff.delay_s(failures, chance), f"the last term ended because {reason.sentence}")
     if reason.deposes:
-        return replace(record, seconds=policy.first_s * spread, why=f"it was deposed: {reason.sentence}")
+        return replace(record, seconds=backoff.delay_s(1, chance), why=f"it was deposed: {reason.sentence}")
     return CoolOff(seconds=GIVE_WAY_S)

@@ -52,6 +52,14 @@ def test_the_hand_over_is_timed_from_the_end_of_the_term_and_not_anew(budgets, t
     assert missed.budget_s == 0.0
 
 
+def test_a_leader_that_is_deposed_while_it_hands_over_as_planned_has_less_time(budgets, term):
+    budgets.allow(term, Stage.HANDOVER, 60.0)
+    budgets.allow(term, Stage.HANDOVER, 0.0)
+    missed = budgets.next_missed()
+    assert missed is not None
+    assert missed.budget_s == 0.0
+
+
 def test_an_end_that_is_announced_after_the_code_has_returned_times_nothing(budgets, term):
     """Found by the demo: a thawed leader handed over at once, and its process was ended ten seconds later for not having."""
     budgets.close_term()

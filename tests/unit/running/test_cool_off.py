@@ -13,7 +13,7 @@ POLICY = CoolOffPolicy(first_s=1.0, max_failures=3, yield_s=30.0)
 def row(*reasons: Reason, lasted_s: float = 0.1) -> CoolOff:
     record = CoolOff()
     for reason in reasons:
-        record = after_term(record, reason, lasted_s, POLICY, jitter=1.0)
+        record = after_term(record, reason, lasted_s, POLICY, chance=0.0)
     return record
 
 
@@ -42,8 +42,17 @@ def test_a_planned_end_clears_the_row():
 
 
 def test_a_long_good_term_before_the_failure_clears_the_row():
-    assert after_term(CoolOff(failures=2), Reason.FAILED, 31.0, POLICY, jitter=1.0).failures == 1
+    assert after_term(CoolOff(failures=2), Reason.FAILED, 31.0, POLICY, chance=0.0).failures == 1
 
 
 def test_jitter_spreads_the_wait_over_its_upper_half():
-    assert after_term(CoolOff(), Reason.LEASE, 0.0, POLICY, jitter=0.0).seconds == 0.5
+    assert after_term(CoolOff(), Reason.LEASE, 0.0, POLICY, chance=1.0).seconds == 0.5
+
+
+def test_the_thousandth_failure_in_a_row_is_waited_for_like_the_hundredth():
+    patient = CoolOffPolicy(first_s=1.0, max_failures=1_000_000, yield_s=30.0)
+    assert after_term(CoolOff(failures=5000), Reason.FAILED, 0.0, patient, chance=0.0).seconds == 30.0
+
+
+def test_a_pause_longer_than_the_yield_is_no_longer_than_the_yield():
+    assert after_term(CoolOff(), Reason.LEASE, 0.0, CoolOffPolicy(first_s=60.0, yield_s=30.0), chance=0.0).seconds == 30.0
