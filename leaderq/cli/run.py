@@ -75,15 +75,15 @@ def _wants_guardian(given: Given, target: str) -> bool:
 
 def _work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) -> int:
     from leaderq.running import Runner
+    from leaderq.running.descendants import end_all
     from leaderq.running.runner import handling
 
     events = EventBus()
     log_events(events)
     session = open_session(settings)
     try:
-        # os._exit: what is still running then has been told to stop, and did not.
         runner = Runner(
-            career, session, settings=settings, events=events, candidate_id=settings.id, guardian=link, leave=os._exit
+            career, session, settings=settings, events=events, candidate_id=settings.id, guardian=link, leave=_leave
         )
         with handling(runner):
             return runner.run()
@@ -91,8 +91,17 @@ def _work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) 
         log_failure(error)
         raise
     finally:
+        end_all(os.getpid(), within_s=1.0)
         if session.close() and link is not None:
             link.forget_session()
+
+
+def _leave(code: int) -> None:
+    """End the process and what it has started: what still runs was told to stop, and did not."""
+    from leaderq.running.descendants import end_all
+
+    end_all(os.getpid(), within_s=0.2)
+    os._exit(code)
 
 
 def _checked(given: Given, target: str) -> tuple[Settings, type[ILeaderCareer]]:

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from leaderq.clock import now_s
+
 
 class Started(NamedTuple):
     """One process; ``began`` is in clock ticks since the host started."""
@@ -55,6 +57,17 @@ def kill(processes: set[Started]) -> set[Started]:
                 os.kill(one.pid, signal.SIGKILL)
                 killed.add(one)
     return killed
+
+
+def end_all(root: int, *, within_s: float) -> bool:
+    """Kill everything below ``root`` and what that starts meanwhile; returns whether all is gone."""
+    end_s = now_s() + within_s
+    while left := descendants_of(root):
+        kill(left)
+        if now_s() >= end_s:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 class StartedInTerm:

@@ -50,7 +50,7 @@ from typing import Any
 from leaderq.clock import now_s
 from leaderq.exits import ExitCode
 from leaderq.running.descendants import Started, children_of, descendants_of, kill
-from leaderq.running.guardian_link import GUARDIAN_FD
+from leaderq.running.guardian_link import GUARDIAN_FD, SAME_REQUEST_S
 from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
 from leaderq.zookeeper import Credentials, Security, SessionEnder
 
@@ -81,6 +81,7 @@ class Guardian:
         self._session: KnownSession | None = None
         self._watchdog = Watchdog()
         self._told_to_stop = 0
+        self._told_s = float("-inf")
         self._has_asked = False
         self._exit_status: int | None = None
         self._buffer = b""
@@ -152,6 +153,9 @@ class Guardian:
             if number == signal.SIGCHLD:
                 continue
             if number in _ALWAYS_PASSED_ON:
+                if now_s() - self._told_s < SAME_REQUEST_S:
+                    continue
+                self._told_s = now_s()
                 self._told_to_stop += 1
                 if self._told_to_stop == 1 and self._has_asked:
                     continue  # the worker is on its way out; it would read a second one as "at once"
@@ -215,19 +219,18 @@ class Guardian:
             return  # it has been asked to leave already
         self._has_asked = True
         how = signal.SIGKILL if is_last else signal.SIGTERM
+        self._signal(worker, how)  # before the log line, which nothing may wait for
+        if is_last:
+            kill(descendants_of(os.getpid()))
+            self._watchdog = self._watchdog.heard(None)
         log.error(
-            "worker is overdue: pid=%d term=%d overdue_s=%.2f sending=%s",
+            "worker is overdue: pid=%d term=%d overdue_s=%.2f sent=%s",
             worker.pid,
             report.term,
             now_s() - report.ends_s,
             how.name,
             extra={"event": "worker_overdue", "term": report.term},
         )
-        self._signal(worker, how)
-        if is_last:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(worker.pid, signal.SIGKILL)
-            self._watchdog = self._watchdog.heard(None)
 
     def _signal(self, worker: subprocess.Popen[bytes], number: signal.Signals) -> None:
         if self._exit_status is None:

@@ -41,7 +41,7 @@ from leaderq.errors import CareerFailed, LeaderqError
 from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage, TermEnding
 from leaderq.exits import ExitCode
 from leaderq.running.descendants import StartedInTerm
-from leaderq.running.guardian_link import GuardianLink
+from leaderq.running.guardian_link import SAME_REQUEST_S, GuardianLink
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Allowance, Budgets, CoolOff, CoolOffPolicy, HealthWatch, after_term, is_asked
 from leaderq.term import OpenTerm, Reason
@@ -285,17 +285,18 @@ _ASKING = (signal.SIGTERM, signal.SIGINT)
 def handling(runner: Runner) -> Iterator[None]:
     """Within the block SIGTERM, SIGINT and SIGHUP reach ``runner``. Main thread only.
 
-    A SIGHUP that was ignored before stays ignored (``nohup``).
+    A SIGHUP that was ignored before stays ignored (``nohup``). A second signal within
+    ``SAME_REQUEST_S`` of the first is the same request.
     """
-    asked = False
+    asked_s: float | None = None
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal asked_s
+        if asked_s is None:
+            asked_s = now_s()
+            runner.stop()
+        elif now_s() - asked_s > SAME_REQUEST_S:
             runner.give_up()
-            return
-        asked = True
-        runner.stop()
 
     hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
     before = {number: signal.signal(number, handle) for number in (*_ASKING, *hung_up)}

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from leaderq.clock import now_s
+from leaderq.running.guardian_link import SAME_REQUEST_S
 from leaderq.testing import eventually
 
 RECORDER = "recorder:Recorder"
@@ -117,7 +119,9 @@ def test_a_second_signal_leaves_at_once(start, zookeeper_server, history):
     b = start(RECORDER, id="b", zookeeper=zookeeper_server.address)
     b.wait_for("standing")
     a.terminate()
+    asked_s = now_s()
     a.wait_for("term_ending", reason="withdrawn")
+    eventually(lambda: now_s() - asked_s > 2 * SAME_REQUEST_S)  # sooner, it would be the same request
     a.terminate()
     assert a.wait() == 130
     leading(b, timeout_s=30)
