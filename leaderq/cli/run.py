@@ -86,7 +86,11 @@ def _work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) 
             career, session, settings=settings, events=events, candidate_id=settings.id, guardian=link, leave=_leave
         )
         with handling(runner):
-            return runner.run()
+            try:
+                return runner.run()
+            finally:
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_IGN)  # it is leaving as fast as it can
     except CareerFailed as error:
         log_failure(error)
         raise

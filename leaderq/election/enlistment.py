@@ -147,9 +147,10 @@ class Enlistment:
                 return Input.ABSENT
             for surplus in self.position.surplus:
                 self._delete(surplus)
-            self._look_for_doubles(names)
             if self.position.ahead is not None:
-                return self._succeeded(self._watch(self.position.ahead))
+                watched = self._watch(self.position.ahead)
+                self._look_for_doubles(names)  # behind the watch: nobody waits for it
+                return self._succeeded(watched)
             passed_over = self._is_passed_over(names)
             return self._succeeded(Input.PASSED_OVER if passed_over else Input.FIRST)
         except NoNode:

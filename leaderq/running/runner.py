@@ -304,4 +304,5 @@ def handling(runner: Runner) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) is handle:  # else it was replaced within the block, for good
+                signal.signal(number, handler)
