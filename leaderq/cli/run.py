@@ -7,6 +7,7 @@ the user's module: what that takes at import (a port, memory, a lock) is free fo
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from pathlib import Path
@@ -105,6 +106,7 @@ def _leave(code: int) -> None:
     from leaderq.running.descendants import end_all
 
     end_all(os.getpid(), within_s=0.2)
+    logging.shutdown()  # bounded: see BackgroundHandler
     os._exit(code)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from leaderq.errors import CareerFailed, Deposed
 from leaderq.events import CareerError, Event, EventBus
+from leaderq.observability.background import BackgroundHandler
 from leaderq.observability.sentences import sentence
 
 log = logging.getLogger("leaderq.events")
@@ -46,9 +47,11 @@ def configure(form: str, level: str) -> None:
     A ZooKeeper session's changes of state are logged as events only. Of the client libraries' own logs kazoo's appear from
     *warning* on at most, kafka-python's with *debug* only. Warnings of Python go the same way.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = BackgroundHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else PlainLines())
     root = logging.getLogger()
+    for former in root.handlers:
+        former.flush()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # At its level 5 kazoo writes session passwords, at debug every request.

@@ -36,6 +36,7 @@ VERBS = [
     "transfer",
     "pause",
     "resume",
+    "raise-floor",
     "dead",
     "queue",
     "analyze",

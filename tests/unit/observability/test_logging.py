@@ -53,6 +53,11 @@ def sample(kind: type[Event]) -> Event:
     return kind(**{name: SAMPLES[name] for name in inspect.signature(kind).parameters})
 
 
+def written(capsys: pytest.CaptureFixture[str]) -> str:
+    logging.getLogger().handlers[0].flush()
+    return capsys.readouterr().err
+
+
 def logged(capsys: pytest.CaptureFixture[str], event: Event, form: str = "json", level: str = "info") -> str:
     configure(form, level)
     bus = EventBus()
@@ -60,7 +65,7 @@ def logged(capsys: pytest.CaptureFixture[str], event: Event, form: str = "json",
     bus.publish(event)
     undo()
     bus.publish(event)
-    return capsys.readouterr().err
+    return written(capsys)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -152,7 +157,7 @@ def test_a_failure_outside_any_term_is_logged_with_its_cause(capsys):
         raise CareerFailed("c", "prepare", ValueError("x")) from ValueError("x")
     except CareerFailed as error:
         log_failure(error)
-    found = json.loads(capsys.readouterr().err)
+    found = json.loads(written(capsys))
     assert (found["event"], found["stage"], found["level"]) == ("career_failed", "prepare", "error")
     assert "ValueError: x" in found["traceback"]
 
@@ -164,16 +169,16 @@ def test_client_libraries_are_kept_quiet(capsys):
     logging.getLogger("kafka.conn").info("chatter")
     logging.getLogger("kazoo.client").warning("heard")
     logging.getLogger("user.code").debug("heard too")
-    assert [line[21:] for line in capsys.readouterr().err.splitlines()] == ["kazoo.client: heard", "user.code: heard too"]
+    assert [line[21:] for line in written(capsys).splitlines()] == ["kazoo.client: heard", "user.code: heard too"]
     configure("text", "info")
     logging.getLogger("kafka.conn").error("chatter, many times a second")
-    assert capsys.readouterr().err == ""
+    assert written(capsys) == ""
 
 
 def test_what_a_line_cannot_hold_is_written_as_text(capsys):
     configure("json", "info")
     logging.getLogger("user").info("two\nlines", extra={"thing": object(), "job": "é"})
-    err = capsys.readouterr().err
+    err = written(capsys)
     assert err.count("\n") == 1
     assert json.loads(err)["job"] == "é"
 
@@ -186,4 +191,4 @@ def test_warnings_of_python_are_log_lines_too(capsys):
         warnings.simplefilter("always")
         logging.captureWarnings(True)
         warnings.warn("old thing", DeprecationWarning, stacklevel=1)
-    assert "old thing" in json.loads(capsys.readouterr().err)["message"]
+    assert "old thing" in json.loads(written(capsys))["message"]
