@@ -1,9 +1,10 @@
 """How long this process may believe, without asking, that its session stands and so nobody else has its slots.
 
-The rule of a leader's lease (DESIGN 4.2): only an *acknowledged write* proves that the session lives, as of when the
-write was sent. The servers end a session no earlier than T after they last heard of it, and hear of it half a tick late
-at most; so 2T/3 after the sending nobody else can be the head. A process that was frozen finds the trust over at its
-first look at the clock.
+The rule of a leader's lease: only an *acknowledged write* proves that the session lives, as of when
+the write was sent. The servers end a session no earlier than T after they last heard of it, and
+hear of it at most half a tick late; so nobody else can be the head before 2T/3 after the sending
+(Z6 and Z7 in docs/design/facts.md). A process that was frozen finds the trust over at its first
+look at the clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a journal does with files that are not as it left them: the list of the specification (section 5.4), each a test."""
+"""What a journal does with files that are not as it left them: each kind of damage a test."""
 
 from __future__ import annotations
 
