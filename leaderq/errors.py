@@ -8,10 +8,47 @@ they arrive here as the ``__cause__`` of one of these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from enum import Enum
 
-if TYPE_CHECKING:
-    from leaderq.term import Reason
+
+class Reason(Enum):
+    """Why a term ends, as :class:`Deposed` and events tell it; the value is the word that stands in the ``term`` znode and in logs."""
+
+    SESSION = "session"
+    LEASE = "lease"
+    FENCED = "fenced"
+    NODE_DELETED = "node-deleted"
+    HEALTH = "health"
+    FAILED = "failed"
+    BUDGET = "budget"
+    STEP_DOWN = "step-down"
+    TRANSFER = "transfer"
+    WITHDRAWN = "withdrawn"
+
+    @property
+    def sentence(self) -> str:
+        """The reason as a person would put it."""
+        return _SENTENCES[self]
+
+    @property
+    def deposes(self) -> bool:
+        """Whether leadership is already lost when this reason is known, so that nothing may be written any more."""
+        return self in _DEPOSING
+
+
+_SENTENCES = {
+    Reason.SESSION: "its ZooKeeper session is over",
+    Reason.LEASE: "the quorum was not heard from before the lease ran out",
+    Reason.FENCED: "a newer leader has fenced it",
+    Reason.NODE_DELETED: "its candidate znode was deleted",
+    Reason.HEALTH: "the career reported itself unhealthy",
+    Reason.FAILED: "the career failed",
+    Reason.BUDGET: "a stage overran its budget",
+    Reason.STEP_DOWN: "an operator asked it to step down",
+    Reason.TRANSFER: "an operator transferred the leadership",
+    Reason.WITHDRAWN: "the candidate withdrew",
+}
+_DEPOSING = frozenset({Reason.SESSION, Reason.LEASE, Reason.FENCED, Reason.NODE_DELETED})
 
 
 class LeaderqError(Exception):
@@ -56,7 +93,7 @@ class CareerFailed(LeaderqError):
 class Deposed(LeaderqError):
     """Work was attempted on a term that is over.
 
-    ``reason`` is a :class:`leaderq.term.Reason`; ``term`` is the number of the term that ended.
+    ``reason`` is a :class:`Reason`; ``term`` is the number of the term that ended.
     """
 
     def __init__(self, *, term: int, reason: Reason) -> None:

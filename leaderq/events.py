@@ -13,10 +13,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from leaderq.term import Reason
+from leaderq.errors import Reason
 
 log = logging.getLogger(__name__)
 

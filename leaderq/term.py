@@ -24,56 +24,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from leaderq.clock import now_s
-from leaderq.errors import Deposed
+from leaderq.errors import Deposed, Reason
 
 if TYPE_CHECKING:
     from leaderq.zookeeper.wire import Operation
 
 
-class Reason(Enum):
-    """Why a term ends; the value is the word that stands in the ``term`` znode and in logs."""
-
-    SESSION = "session"
-    LEASE = "lease"
-    FENCED = "fenced"
-    NODE_DELETED = "node-deleted"
-    HEALTH = "health"
-    FAILED = "failed"
-    BUDGET = "budget"
-    STEP_DOWN = "step-down"
-    TRANSFER = "transfer"
-    WITHDRAWN = "withdrawn"
-
-    @property
-    def sentence(self) -> str:
-        """The reason as a person would put it."""
-        return _SENTENCES[self]
-
-    @property
-    def deposes(self) -> bool:
-        """True if leadership is already lost when this reason is known, so that nothing may be
-        written any more.
-        """
-        return self in _DEPOSING
-
-
-_SENTENCES = {
-    Reason.SESSION: "its ZooKeeper session is over",
-    Reason.LEASE: "the quorum was not heard from before the lease ran out",
-    Reason.FENCED: "a newer leader has fenced it",
-    Reason.NODE_DELETED: "its candidate znode was deleted",
-    Reason.HEALTH: "the career reported itself unhealthy",
-    Reason.FAILED: "the career failed",
-    Reason.BUDGET: "a stage overran its budget",
-    Reason.STEP_DOWN: "an operator asked it to step down",
-    Reason.TRANSFER: "an operator transferred the leadership",
-    Reason.WITHDRAWN: "the candidate withdrew",
-}
-_DEPOSING = frozenset({Reason.SESSION, Reason.LEASE, Reason.FENCED, Reason.NODE_DELETED})
+__all__ = ["FencedWrite", "OpenTerm", "Reason", "Term"]
 
 FencedWrite = Callable[["Term", Sequence["Operation"]], list[Any]]
 

@@ -1,0 +1,44 @@
+"""No module imports itself by a detour; imports for types and inside functions count."""
+
+from __future__ import annotations
+
+import grimp
+import pytest
+
+NOT_YET = {"cli", "coalescing", "kafka", "testing"}
+"""Packages that still have cycles; each leaves this set when it is laid out."""
+
+
+def cycles(graph: grimp.ImportGraph) -> set[frozenset[str]]:
+    """The sets of modules that import each other, directly or not."""
+    upstream = {module: graph.find_upstream_modules(module) for module in graph.modules}
+    found = set()
+    for module, others in upstream.items():
+        if back := {other for other in others if module in upstream[other]}:
+            found.add(frozenset({module, *back}))
+    return found
+
+
+@pytest.fixture(scope="module")
+def found() -> list[list[str]]:
+    graph = grimp.build_graph("leaderq", exclude_type_checking_imports=False, cache_dir=None)
+    return [sorted(cycle) for cycle in cycles(graph)]
+
+
+def packages(modules: list[str]) -> set[str]:
+    return {module.split(".")[1] for module in modules}
+
+
+def test_no_module_imports_itself_by_a_detour(found: list[list[str]]) -> None:
+    assert [cycle for cycle in found if not packages(cycle) <= NOT_YET] == []
+
+
+def test_each_exception_is_still_needed(found: list[list[str]]) -> None:
+    assert set().union(*map(packages, found)) == NOT_YET
+
+
+def test_a_cycle_over_several_modules_is_found() -> None:
+    graph = grimp.ImportGraph()
+    for importer, imported in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a"), ("c", "e")):
+        graph.add_import(importer=importer, imported=imported)
+    assert cycles(graph) == {frozenset({"a", "b", "c"})}
