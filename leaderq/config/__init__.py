@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaderq.config.kafka_security import KafkaSecurity
-from leaderq.config.settings import TABLE, Row, Section, Settings, new_candidate_id
+from leaderq.config.settings import TABLE, KafkaSecurity, Row, Section, Settings, new_candidate_id
 
 if TYPE_CHECKING:
     from leaderq.config.loading import Configuration, load

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leaderq.config import kinds
-from leaderq.config.kafka_security import KafkaSecurity
-from leaderq.config.kinds import Kind
-from leaderq.config.unfit import Unfit
+from leaderq.config.kinds import Kind, Unfit
 from leaderq.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -37,6 +35,25 @@ class Section(Enum):
     CANDIDATE = "Candidate"
     TERM = "Term"
     PROCESS = "Process"
+
+
+@dataclass(frozen=True)
+class KafkaSecurity:
+    """Transport and credentials of the Kafka client; the defaults are those of a cluster without any.
+
+    ``protocol`` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; ``mechanism`` is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512;
+    ``ca``, ``cert`` and ``key`` are paths of PEM files.
+    """
+
+    protocol: str = "PLAINTEXT"
+    mechanism: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    check_hostname: bool = True
 
 
 @dataclass(frozen=True)

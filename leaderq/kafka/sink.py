@@ -30,7 +30,7 @@ from kafka import errors as native
 from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
 from leaderq.clock import now_s
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,
     ConfigurationError,

@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as native
 
 from leaderq.clock import now_s
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
 from leaderq.kafka.clients.client_options import connection_options, quiet_client_logs
 from leaderq.kafka.clients.connecting import Client, connected

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from verdicts import Handled, Result
 
 from leaderq import Session
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.kafka.clients.client_options import connection_options
 from leaderq.kafka.clients.connecting import connected
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.kafka.clients.address import bootstrap_servers
 from leaderq.kafka.clients.drain import DrainSettings
 from leaderq.kafka.clients.tls import tls_options

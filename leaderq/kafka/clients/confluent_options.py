@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,
     KafkaError,

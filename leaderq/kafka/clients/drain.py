@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError
 from leaderq.kafka.record import Partition, Record
 

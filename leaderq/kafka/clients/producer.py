@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, MessageTooLarge
 from leaderq.kafka.clients.drain import Offsets
 

@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from kafka import errors as native
 
 from leaderq.clock import now_s
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, UnknownTopic
 from leaderq.kafka.clients.client_options import quiet_client_logs
 from leaderq.kafka.clients.connecting import connected

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.errors import ConfigurationError
 
 

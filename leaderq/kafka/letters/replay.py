@@ -28,7 +28,7 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka.partitioner import murmur2
 
 from leaderq.clock import now_s
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, LeaderqError, RequestRefused, UnknownTopic
 from leaderq.kafka.clients.drain import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
 
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.kafka.topics import check_reachable
 from leaderq.testing import KafkaBroker, eventually
 

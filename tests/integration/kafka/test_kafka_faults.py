@@ -15,7 +15,7 @@ import pytest
 from driving import Driver, Recorder
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused
 from leaderq.events import DrainStalled
 from leaderq.kafka.clients.drain import DrainSettings

@@ -22,8 +22,7 @@ import pytest
 from driving import Driver, Recorder
 from guarded_broker import KEY_PASSWORD, LISTENERS, PASSWORD, USER, Guarded
 
-from leaderq.config import Settings
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity, Settings
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.events import EventBus
 from leaderq.kafka import Record

@@ -15,7 +15,7 @@ from leaderq.cli.exit_codes import exit_code
 from leaderq.cli.options import takes_value
 from leaderq.cli.verbs import leaderq
 from leaderq.config import TABLE
-from leaderq.config.layers import FOREIGN_VARIABLES, known_keys
+from leaderq.config.resolution import FOREIGN_VARIABLES, known_keys
 from leaderq.errors import (
     AccessRefused,
     ConfigurationError,

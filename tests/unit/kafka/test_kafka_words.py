@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from leaderq.config import Settings
-from leaderq.config.kafka_security import KafkaSecurity
+from leaderq.config import KafkaSecurity, Settings
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
 from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
