@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from leaderq import events as happened
 from leaderq.errors import CareerFailed, Deposed
 from leaderq.events import CareerError, Event, EventBus
 from leaderq.observability.background import BackgroundHandler
-from leaderq.observability.sentences import sentence
 
 log = logging.getLogger("leaderq.events")
 
@@ -126,3 +126,64 @@ def _from_user_code(trace: TracebackType | None) -> TracebackType | None:
     while first is not None and first.tb_frame.f_code.co_filename.startswith(_OURS):
         first = first.tb_next
     return first or trace
+
+
+_Sentence = tuple[int, Callable[[Any], str]]
+
+_SENTENCES: dict[type[Event], _Sentence] = {
+    happened.Standing: (logging.INFO, lambda e: "stands for election"),
+    happened.TermBegan: (
+        logging.INFO,
+        lambda e: f"won term {e.term}" + (" (the term before ended uncleanly)" if e.unclean else ""),
+    ),
+    happened.StageBegan: (logging.INFO, lambda e: f"term {e.term}: {e.stage.value} begins"),
+    happened.WorkPaused: (logging.WARNING, lambda e: f"term {e.term}: work pauses: {e.why}"),
+    happened.WorkResumed: (logging.INFO, lambda e: f"term {e.term}: work goes on"),
+    happened.TermEnding: (logging.INFO, lambda e: f"term {e.term} is ending: {e.reason.sentence}"),
+    happened.TermEnded: (
+        logging.INFO,
+        lambda e: f"term {e.term} ended{'' if e.clean else ' uncleanly'}: {e.reason.sentence}",
+    ),
+    happened.CareerError: (logging.ERROR, lambda e: f"term {e.term}: {e.stage} raised {type(e.error).__name__}: {e.error}"),
+    happened.CoolingOff: (
+        logging.WARNING,
+        lambda e: f"stands again in {e.seconds:.1f} s ({e.failures} failed in a row): {e.why}",
+    ),
+    happened.BudgetMissed: (
+        logging.ERROR,
+        lambda e: f"term {e.term}: {e.stage} takes longer than its budget of {e.budget_s:g} s",
+    ),
+    happened.Withdrawn: (logging.INFO, lambda e: "no longer stands for election"),
+    happened.SessionChanged: (logging.INFO, lambda e: f"ZooKeeper session: {e.state}"),
+    happened.GuardianLost: (
+        logging.WARNING,
+        lambda e: (
+            f"the guardian (process {e.pid}) is gone; after a crash leadership is free only when the session times out"
+        ),
+    ),
+    happened.DrainStalled: (
+        logging.WARNING,
+        lambda e: f"{e.partition} stood still at {e.position} of {e.end}; the consumer was rebuilt ({e.rebuilt} so far)",
+    ),
+    happened.DrainProgress: (
+        logging.DEBUG,  # every few seconds
+        lambda e: f"term {e.term}: {e.lag} to go; {e.rate_per_s or 0:.1f}/s handled, {e.arriving_per_s or 0:.1f}/s arriving",
+    ),
+    # The drain warns of both itself, with the error.
+    happened.RecordSkipped: (logging.DEBUG, lambda e: f"skipped {e.partition}@{e.offset} after {e.attempts} attempts"),
+    happened.RecordBuried: (
+        logging.DEBUG,
+        lambda e: f"set {e.partition}@{e.offset} aside on {e.topic} after {e.attempts} attempts",
+    ),
+}
+
+
+def sentence(event: Event) -> tuple[int, str]:
+    """Level (of :mod:`logging`) and sentence of ``event``; one of an unknown class is told by its name."""
+    for kind in type(event).__mro__:
+        if kind in _SENTENCES:
+            level, say = _SENTENCES[kind]
+            break
+    else:
+        level, say = logging.INFO, lambda e: e.name.replace("_", " ")
+    return level, f"{event.career}/{event.candidate} {say(event)}"

@@ -14,8 +14,7 @@ import leaderq
 from leaderq import events
 from leaderq.errors import CareerFailed, Deposed
 from leaderq.events import CareerError, Event, EventBus, Stage, StageBegan, TermEnded
-from leaderq.observability.logging import configure, log_events, log_failure
-from leaderq.observability.sentences import sentence
+from leaderq.observability.logging import configure, log_events, log_failure, sentence
 from leaderq.term import Reason
 
 SAMPLES: dict[str, Any] = {
