@@ -1,7 +1,8 @@
-"""Settings: one table, one resolver, one value that everything else is handed.
+"""Settings: one table, one resolver, one value that everything else is given.
 
-Last wins: defaults, ``leaderq.toml``, its table ``[careers.NAME]``, ``LEADERQ_*`` variables, flags. What is absent
-never overrides; an empty variable counts as absent. Each value remembers its source; all problems are reported at once.
+The last one wins: defaults, ``leaderq.toml``, its table ``[careers.NAME]``, ``LEADERQ_*``
+variables, flags. What is absent never overrides; an empty variable counts as absent. Each value
+remembers its source. All problems are reported at once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ if TYPE_CHECKING:
     from leaderq.config.loading import Configuration, load
     from leaderq.config.resolution import DEFAULT
 
-__all__ = ["DEFAULT", "TABLE", "Configuration", "KafkaSecurity", "Row", "Section", "Settings", "load", "new_candidate_id"]
+__all__ = [
+    "DEFAULT",
+    "TABLE",
+    "Configuration",
+    "KafkaSecurity",
+    "Row",
+    "Section",
+    "Settings",
+    "load",
+    "new_candidate_id",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Configuration as a process sees it: file, environment and flags of here and now, checked, or refused as a whole."""
+"""Settings as this process sees them: file, environment and flags; checked, or refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leaderq.config.kinds import Unfit
-from leaderq.config.resolution import DEFAULT, Layer, faults, from_environment, from_file, from_flags, resolve
+from leaderq.config.kinds import InvalidValue
+from leaderq.config.resolution import (
+    DEFAULT,
+    Layer,
+    from_environment,
+    from_file,
+    from_flags,
+    problems_within,
+    resolve,
+)
 from leaderq.config.settings import TABLE, Row, Settings
 from leaderq.errors import ConfigurationError
 
@@ -22,7 +30,7 @@ _CAREERS = "careers"
 
 @dataclass(frozen=True)
 class Configuration:
-    """``settings`` with the source of each, and the file that was read, if any."""
+    """``settings``, the source of each, and the file that was read, if any."""
 
     settings: Settings
     sources: Mapping[str, str]
@@ -33,7 +41,7 @@ class Configuration:
         return self.sources.get(name, DEFAULT)
 
     def rows(self) -> Iterator[tuple[Row, Any, str]]:
-        """Each setting with its value, secrets masked, and its source."""
+        """Each setting with its value and its source; secrets are masked."""
         for row in TABLE:
             yield row, row.shown(getattr(self.settings, row.name)), self.source(row.name)
 
@@ -46,25 +54,30 @@ def load(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Configuration:
-    """Settings from (last wins) defaults, the file, its table ``[careers.NAME]``, ``LEADERQ_*``, ``flags`` by setting name.
+    """Return the settings, and where each comes from.
 
-    The file is ``config``, else the one ``LEADERQ_CONFIG`` names, else ``leaderq.toml`` in ``folder`` (default: the current
-    one). ``career`` is the name of the career unless a setting gives another; it chooses the table.
-    Raises :class:`~leaderq.errors.ConfigurationError` with every problem there is.
+    The last one wins: defaults, the file, its table ``[careers.NAME]``, ``LEADERQ_*`` variables,
+    ``flags`` by setting name.
+
+    The file is ``config``, else the one that ``LEADERQ_CONFIG`` names, else ``leaderq.toml`` in
+    ``folder`` (default: the current one). ``career`` is the name of the career unless a setting
+    names another; it chooses the table.
+
+    :raises ConfigurationError: with every problem found.
     """
     environ = os.environ if environ is None else environ
     folder = folder or Path.cwd()
     chosen = config or environ.get(CONFIG_VARIABLE)
-    path = folder / Path(chosen).expanduser() if chosen else find_file(folder)
+    path = folder / Path(chosen).expanduser() if chosen else _find_file(folder)
     own = [from_environment(environ, folder), from_flags(flags or {}, folder)]
     document, problems = _document(path)
     layers = [*_file_layers(path, document, _career(document, own, career), problems), *own]
-    found = resolve(layers, read_secret)
+    found = resolve(layers, _read_secret)
     problems += found.problems
-    for name, reason in unreadable_files(found.values):
-        problems.append(
-            f"{found.place(name)}: {str(found.values[name])!r} cannot be read: {reason}; name a file this user may read"
-        )
+    for name, value in found.values.items():
+        if isinstance(value, Path) and (reason := _why_unreadable(value)):
+            what = f"{found.place(name)}: {str(value)!r} cannot be read: {reason}"
+            problems.append(f"{what}; name a file this user may read")
     if problems:
         raise ConfigurationError(*problems)
     if career is not None and "career" not in found.values:
@@ -76,7 +89,7 @@ def _document(path: Path | None) -> tuple[dict[str, Any], list[str]]:
     if path is None:
         return {}, []
     try:
-        return read_toml(path), []
+        return _read_toml(path), []
     except ConfigurationError as error:
         return {}, list(error.problems)
 
@@ -88,24 +101,30 @@ def _career(document: Mapping[str, Any], own: list[Layer], fallback: str | None)
     return fallback
 
 
-def _file_layers(path: Path | None, document: dict[str, Any], career: str | None, problems: list[str]) -> Iterator[Layer]:
+def _file_layers(
+    path: Path | None,
+    document: dict[str, Any],
+    career: str | None,
+    problems: list[str],
+) -> Iterator[Layer]:
     if path is None:
         return
     careers = document.pop(_CAREERS, {})
     for table in [key for key, value in document.items() if isinstance(value, dict)]:
-        problems.append(f"[{table}] of {path} is no table of leaderq; {_table_remedy(table)}")
+        problems.append(f"[{table}] of {path} is not a table of leaderq; {_table_remedy(table)}")
         del document[table]
     yield from_file(document, path)
-    if not isinstance(careers, dict) or not all(isinstance(table, dict) for table in careers.values()):
-        problems.append(
-            f"{_CAREERS} of {path} is not a set of tables; write a table for each career, like [{_CAREERS}.ad-billing]"
-        )
+    tables = careers.values() if isinstance(careers, dict) else [careers]
+    if not all(isinstance(table, dict) for table in tables):
+        remedy = f"write a table for each career, like [{_CAREERS}.ad-billing]"
+        problems.append(f"{_CAREERS} of {path} is not a set of tables; {remedy}")
         return
     for name, table in careers.items():
         if "career" in table:
-            problems.append(f"career in [{_CAREERS}.{name}] of {path} would rename what the table is chosen by; remove it")
+            what = f"career in [{_CAREERS}.{name}] of {path}"
+            problems.append(f"{what} would rename what the table is chosen by; remove it")
         if name != career:
-            problems += faults(from_file(table, path, f"{_CAREERS}.{name}"))
+            problems += problems_within(from_file(table, path, f"{_CAREERS}.{name}"))
     yield from_file(careers.get(career, {}), path, f"{_CAREERS}.{career}")
 
 
@@ -115,55 +134,42 @@ def _table_remedy(table: str) -> str:
     return f"write settings at the top of the file, or in [{_CAREERS}.NAME] for one career"
 
 
-def find_file(folder: Path) -> Path | None:
-    """The ``leaderq.toml`` of ``folder``, if there is one."""
+def _find_file(folder: Path) -> Path | None:
     path = folder / FILE_NAME
     return path if path.exists() else None
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a configuration file.
-
-    Raises :class:`~leaderq.errors.ConfigurationError` naming file, line and column, or why it cannot be read.
-    """
+def _read_toml(path: Path) -> dict[str, Any]:
+    """:raises ConfigurationError: names file, line and column, or why it cannot be read."""
     if sys.version_info >= (3, 11):
-        import tomllib  # loading a parser costs every start; most have no file
+        import tomllib  # here: loading a parser costs every start, and most have no file
     else:
         import tomli as tomllib
+    what = f"configuration file {str(path)!r}"
     try:
         return tomllib.loads(path.read_bytes().decode())
     except OSError as exc:
-        raise ConfigurationError(
-            f"configuration file {str(path)!r} cannot be read: {_reason(exc)}; name another with --config"
-        ) from exc
+        why = f"{what} cannot be read: {_reason(exc)}"
+        raise ConfigurationError(f"{why}; name another with --config") from exc
     except UnicodeDecodeError as exc:
-        raise ConfigurationError(
-            f"configuration file {str(path)!r} is not UTF-8 text (byte {exc.start}); save it as UTF-8"
-        ) from exc
+        why = f"{what} is not UTF-8 text (byte {exc.start})"
+        raise ConfigurationError(f"{why}; save it as UTF-8") from exc
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigurationError(f"configuration file {str(path)!r} is not TOML: {exc}; correct that line") from exc
+        raise ConfigurationError(f"{what} is not TOML: {exc}; correct that line") from exc
 
 
-def read_secret(path: Path) -> str:
-    """The first line of ``path``, which must be its only one; a newline at its end does not count."""
+def _read_secret(path: Path) -> str:
+    """The one line of ``path``; a newline at its end does not count."""
     try:
         text = path.read_bytes().decode().rstrip("\r\n")
     except OSError as exc:
-        raise Unfit(f"cannot be read: {_reason(exc)}", "name a file this user may read") from exc
+        remedy = "name a file this user may read"
+        raise InvalidValue(f"cannot be read: {_reason(exc)}", remedy) from exc
     except UnicodeDecodeError as exc:
-        raise Unfit("is not UTF-8 text", "save the secret as one line of UTF-8") from exc
+        raise InvalidValue("is not UTF-8 text", "save the secret as one line of UTF-8") from exc
     if not text or "\n" in text:
-        raise Unfit("does not hold exactly one line", "save the secret as one line")
+        raise InvalidValue("does not hold exactly one line", "save the secret as one line")
     return text
-
-
-def unreadable_files(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The settings whose value is a file that cannot be read, and why."""
-    return [
-        (row.name, reason)
-        for row in TABLE
-        if isinstance(values.get(row.name), Path) and (reason := _why_unreadable(values[row.name]))
-    ]
 
 
 def _why_unreadable(path: Path) -> str:

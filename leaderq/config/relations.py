@@ -1,6 +1,7 @@
-"""What settings demand of each other, as a table: which ones, when that is broken, and what to do.
+"""What settings demand of each other: a table of the settings, when they conflict, what to do.
 
-A relation is looked at only when all its settings are fit by themselves, so that one mistake is reported once.
+A relation is checked only if each of its settings is valid by itself, so that one mistake is
+reported once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Relation:
-    """``broken`` says whether the values of ``names`` contradict each other; the first name is where the user is sent."""
+    """``broken`` tells whether the values of ``names`` conflict. The user is sent to the first."""
 
     names: tuple[str, ...]
     broken: Callable[..., bool]
@@ -39,15 +40,13 @@ RELATIONS = (
         lambda auth, user, password: auth != "none" and (user is None or password is None),
         "needs zookeeper_user and zookeeper_password; set both",
     ),
-    Relation(
-        ("zookeeper_user", "zookeeper_auth"),
-        lambda user, auth: user is not None and auth == "none",
-        "is not used while zookeeper_auth is 'none'; set zookeeper_auth to digest or sasl",
-    ),
-    Relation(
-        ("zookeeper_password", "zookeeper_auth"),
-        lambda password, auth: password is not None and auth == "none",
-        "is not used while zookeeper_auth is 'none'; set zookeeper_auth to digest or sasl",
+    *(
+        Relation(
+            (name, "zookeeper_auth"),
+            lambda value, auth: value is not None and auth == "none",
+            "is not used while zookeeper_auth is 'none'; set zookeeper_auth to digest or sasl",
+        )
+        for name in ("zookeeper_user", "zookeeper_password")
     ),
     *(
         Relation(
@@ -58,7 +57,11 @@ RELATIONS = (
         for name in ("zookeeper_ca", "zookeeper_cert", "zookeeper_key", "zookeeper_key_password")
     ),
     *(
-        Relation((f"{server}_cert", f"{server}_key"), _one_of_two, f"goes together with {server}_key; set both or neither")
+        Relation(
+            (f"{server}_cert", f"{server}_key"),
+            _one_of_two,
+            f"goes together with {server}_key; set both or neither",
+        )
         for server in ("zookeeper", "kafka")
     ),
     *(
@@ -72,7 +75,7 @@ RELATIONS = (
     Relation(
         ("zookeeper_verify", "zookeeper_ca"),
         lambda verify, ca: not verify and ca is not None,
-        "is off, and zookeeper_ca is of no use then; leave one of them out",
+        "is off, so zookeeper_ca is not used; leave one of them out",
     ),
     Relation(
         ("kafka_protocol", "kafka_mechanism", "kafka_user", "kafka_password"),
@@ -98,13 +101,15 @@ RELATIONS = (
     Relation(
         ("yield_s", "cool_off_s"),
         lambda yielding, cooling: yielding < cooling,
-        "is shorter than cool_off_s, the pause after a single failure; make it at least as long",
+        "is shorter than cool_off_s, the pause after one failure; make it at least as long",
     ),
 )
 
 
-def broken_relations(values: Values, unfit: Collection[str]) -> Iterator[tuple[str, str]]:
-    """The setting to mention and the sentence, for each relation that does not hold among ``values``."""
+def broken_relations(values: Values, invalid: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the setting to name and the sentence, for each relation that ``values`` break."""
     for relation in RELATIONS:
-        if not any(name in unfit for name in relation.names) and relation.broken(*(values[name] for name in relation.names)):
+        if any(name in invalid for name in relation.names):
+            continue
+        if relation.broken(*(values[name] for name in relation.names)):
             yield relation.names[0], relation.sentence

@@ -1,8 +1,9 @@
-"""The one table of settings: name, type, default, kind, help. Everything else about a setting follows from its name.
+"""The table of settings: name, type, default, kind, help. All else follows from the name.
 
-The variable of ``session_timeout_s`` is ``LEADERQ_SESSION_TIMEOUT_S``, its flag ``--session-timeout-s``, its key in
-``leaderq.toml`` ``session_timeout_s``. A secret has no flag, since every process of a host can read every command line; it
-may also be named by a file: ``kafka_password_file``, ``LEADERQ_KAFKA_PASSWORD_FILE``, ``--kafka-password-file``.
+The variable of ``session_timeout_s`` is ``LEADERQ_SESSION_TIMEOUT_S``, its flag
+``--session-timeout-s``, its key in ``leaderq.toml`` ``session_timeout_s``. A secret has no flag,
+because every process of a host can read every command line. A file may hold it instead:
+``kafka_password_file``, ``LEADERQ_KAFKA_PASSWORD_FILE``, ``--kafka-password-file``.
 """
 
 # ruff: noqa: RUF009  (every call in the table below makes a dataclasses.field)
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leaderq.config import kinds
-from leaderq.config.kinds import Kind, Unfit
+from leaderq.config.kinds import InvalidValue, ValueKind
 from leaderq.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ SECRET_FILE = "_file"  # behind the name of a secret: the file that holds it
 
 
 class Section(Enum):
-    """What a setting is about; the value is its heading in help."""
+    """The group of a setting; the value is its heading in help."""
 
     CONNECTION = "ZooKeeper"
     ZOOKEEPER_SECURITY = "ZooKeeper security"
@@ -37,12 +38,15 @@ class Section(Enum):
     PROCESS = "Process"
 
 
+_CONNECTION, _SECURITY, _KAFKA, _CAREER, _CANDIDATE, _TERM, _PROCESS = Section
+
+
 @dataclass(frozen=True)
 class KafkaSecurity:
-    """Transport and credentials of the Kafka client; the defaults are those of a cluster without any.
+    """Transport and credentials of the Kafka client; by default neither encryption nor a login.
 
-    ``protocol`` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; ``mechanism`` is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512;
-    ``ca``, ``cert`` and ``key`` are paths of PEM files.
+    ``protocol`` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; ``mechanism`` is PLAIN,
+    SCRAM-SHA-256 or SCRAM-SHA-512; ``ca``, ``cert`` and ``key`` are paths of PEM files.
     """
 
     protocol: str = "PLAINTEXT"
@@ -58,11 +62,11 @@ class KafkaSecurity:
 
 @dataclass(frozen=True)
 class Row:
-    """One setting as the table knows it."""
+    """One setting in the table."""
 
     name: str
     default: Any
-    kind: Kind
+    kind: ValueKind
     section: Section
     help: str
     secret: bool
@@ -79,7 +83,7 @@ class Row:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is on or off, so that its flag takes no value and has a ``--no-`` form."""
+        """Whether it is on or off: its flag takes no value and has a ``--no-`` form."""
         return not self.kind.metavar
 
     def shown(self, value: Any) -> Any:
@@ -95,10 +99,22 @@ def new_candidate_id() -> str:
 
 
 def setting(
-    default: T, kind: Kind, section: Section, help: str, *, secret: bool = False, make: Callable[[], T] | None = None
+    default: T,
+    kind: ValueKind,
+    section: Section,
+    help: str,
+    *,
+    secret: bool = False,
+    make: Callable[[], T] | None = None,
 ) -> T:
-    """A field of :class:`Settings`; ``make`` gives the default anew each time, ``default`` then only describes it."""
-    metadata = {"kind": kind, "section": section, "help": help, "secret": secret, "default": default}
+    """A field of :class:`Settings`; if ``make`` returns the default, ``default`` describes it."""
+    metadata = {
+        "kind": kind,
+        "section": section,
+        "help": help,
+        "secret": secret,
+        "default": default,
+    }
     spec: Any = {"default_factory": make} if make else {"default": default}
     made: T = field(repr=not secret, metadata=metadata, **spec)
     return made
@@ -106,104 +122,132 @@ def setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Every setting of leaderq, checked; times are in seconds.
+    """Every setting of leaderq, checked; times are in seconds. Secrets are not in its repr.
 
-    Making one by hand checks each value (not whether files exist) and raises :class:`~leaderq.errors.ConfigurationError`
-    with all problems; :func:`leaderq.config.load` gets one from file, environment and flags. Secrets are not in its repr.
+    :func:`leaderq.config.load` makes one from file, environment and flags. Made by hand, each value
+    is checked by itself; files are not looked for.
+
+    :raises ConfigurationError: with all problems.
     """
 
+    # A table: each setting takes as few lines as it can.
+    # fmt: off
     zookeeper: str = setting(
-        "127.0.0.1:2181",
-        kinds.addresses(2181, chroot=True),
-        Section.CONNECTION,
+        "127.0.0.1:2181", kinds.addresses(2181, chroot=True), _CONNECTION,
         "ZooKeeper servers; a chroot may follow the last one",
     )
-    root: str = setting("/leaderq", kinds.znode_path(), Section.CONNECTION, "znode under which careers are kept")
+    root: str = setting(
+        "/leaderq", kinds.znode_path(), _CONNECTION, "znode under which careers are kept",
+    )
     session_timeout_s: float = setting(
-        10.0,
-        kinds.seconds(0.2, 600),
-        Section.CONNECTION,
-        "session time-out to ask ZooKeeper for; after it a dead host's leadership is free",
+        10.0, kinds.seconds(0.2, 600), _CONNECTION,
+        "session time-out to ask ZooKeeper for; after it the leadership of a dead host is free",
     )
     connect_timeout_s: float = setting(
-        10.0, kinds.seconds(0.1, 600), Section.CONNECTION, "how long to wait for the first answer of a server"
+        10.0, kinds.seconds(0.1, 600), _CONNECTION,
+        "how long to wait for the first answer of a server",
     )
     zookeeper_auth: str = setting(
-        "none",
-        kinds.choice("none", "digest", "sasl"),
-        Section.ZOOKEEPER_SECURITY,
+        "none", kinds.choice("none", "digest", "sasl"), _SECURITY,
         "how to log in to ZooKeeper; sasl is DIGEST-MD5",
     )
-    zookeeper_user: str | None = setting(None, kinds.word(), Section.ZOOKEEPER_SECURITY, "user for ZooKeeper")
+    zookeeper_user: str | None = setting(None, kinds.word(), _SECURITY, "user for ZooKeeper")
     zookeeper_password: str | None = setting(
-        None, kinds.secret(), Section.ZOOKEEPER_SECURITY, "password for ZooKeeper", secret=True
+        None, kinds.secret(), _SECURITY, "password for ZooKeeper", secret=True,
     )
-    zookeeper_tls: bool = setting(False, kinds.switch(), Section.ZOOKEEPER_SECURITY, "encrypt the connection to ZooKeeper")
+    zookeeper_tls: bool = setting(
+        False, kinds.switch(), _SECURITY, "encrypt the connection to ZooKeeper",
+    )
     zookeeper_ca: Path | None = setting(
-        None, kinds.file(), Section.ZOOKEEPER_SECURITY, "PEM file of who may sign ZooKeeper's certificate"
+        None, kinds.file(), _SECURITY,
+        "PEM file of the authorities that sign ZooKeeper's certificate",
     )
-    zookeeper_cert: Path | None = setting(None, kinds.file(), Section.ZOOKEEPER_SECURITY, "PEM file of the own certificate")
-    zookeeper_key: Path | None = setting(None, kinds.file(), Section.ZOOKEEPER_SECURITY, "PEM file of the own private key")
+    zookeeper_cert: Path | None = setting(
+        None, kinds.file(), _SECURITY, "PEM file of this client's certificate",
+    )
+    zookeeper_key: Path | None = setting(
+        None, kinds.file(), _SECURITY, "PEM file of this client's private key",
+    )
     zookeeper_key_password: str | None = setting(
-        None, kinds.secret(), Section.ZOOKEEPER_SECURITY, "password of the own private key", secret=True
+        None, kinds.secret(), _SECURITY, "password of this client's private key", secret=True,
     )
-    zookeeper_verify: bool = setting(True, kinds.switch(), Section.ZOOKEEPER_SECURITY, "check ZooKeeper's certificate")
+    zookeeper_verify: bool = setting(
+        True, kinds.switch(), _SECURITY, "check ZooKeeper's certificate",
+    )
     zookeeper_check_hostname: bool = setting(
-        True, kinds.switch(), Section.ZOOKEEPER_SECURITY, "check that ZooKeeper's certificate names its host"
+        True, kinds.switch(), _SECURITY, "check that ZooKeeper's certificate names its host",
     )
-    kafka: str = setting("127.0.0.1:9092", kinds.addresses(9092), Section.KAFKA, "Kafka brokers to begin with")
+    kafka: str = setting(
+        "127.0.0.1:9092", kinds.addresses(9092), _KAFKA, "Kafka brokers to connect to first",
+    )
     kafka_protocol: str = setting(
-        "PLAINTEXT", kinds.choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), Section.KAFKA, "how to talk to Kafka"
+        "PLAINTEXT", kinds.choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), _KAFKA,
+        "transport to Kafka",
     )
     kafka_mechanism: str | None = setting(
-        None,
-        kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-        Section.KAFKA,
-        "how to log in to Kafka, with a SASL protocol",
+        None, kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), _KAFKA,
+        "how to log in to Kafka with a SASL protocol",
     )
-    kafka_user: str | None = setting(None, kinds.word(), Section.KAFKA, "user for Kafka")
-    kafka_password: str | None = setting(None, kinds.secret(), Section.KAFKA, "password for Kafka", secret=True)
-    kafka_ca: Path | None = setting(None, kinds.file(), Section.KAFKA, "PEM file of who may sign the brokers' certificates")
-    kafka_cert: Path | None = setting(None, kinds.file(), Section.KAFKA, "PEM file of the own certificate")
-    kafka_key: Path | None = setting(None, kinds.file(), Section.KAFKA, "PEM file of the own private key")
+    kafka_user: str | None = setting(None, kinds.word(), _KAFKA, "user for Kafka")
+    kafka_password: str | None = setting(
+        None, kinds.secret(), _KAFKA, "password for Kafka", secret=True,
+    )
+    kafka_ca: Path | None = setting(
+        None, kinds.file(), _KAFKA,
+        "PEM file of the authorities that sign the brokers' certificates",
+    )
+    kafka_cert: Path | None = setting(
+        None, kinds.file(), _KAFKA, "PEM file of this client's certificate",
+    )
+    kafka_key: Path | None = setting(
+        None, kinds.file(), _KAFKA, "PEM file of this client's private key",
+    )
     kafka_key_password: str | None = setting(
-        None, kinds.secret(), Section.KAFKA, "password of the own private key", secret=True
+        None, kinds.secret(), _KAFKA, "password of this client's private key", secret=True,
     )
     kafka_check_hostname: bool = setting(
-        True, kinds.switch(), Section.KAFKA, "check that a broker's certificate names its host"
+        True, kinds.switch(), _KAFKA, "check that a broker's certificate names its host",
     )
     career: str | None = setting(
-        None, kinds.name(), Section.CAREER, "name under which candidates compete, instead of the class's own"
+        None, kinds.name(), _CAREER, "name of the career, instead of that of the class",
     )
     id: str = setting(
-        "<host>-<pid>-<random>", kinds.word(), Section.CANDIDATE, "name of this candidate", make=new_candidate_id
+        "<host>-<pid>-<random>", kinds.word(), _CANDIDATE,
+        "name of this candidate", make=new_candidate_id,
     )
-    inaugurate_budget_s: float = setting(30.0, kinds.seconds(0.01, 86400), Section.TERM, "how long inaugurate may take")
+    inaugurate_budget_s: float = setting(
+        30.0, kinds.seconds(0.01, 86400), _TERM, "how long inaugurate may take",
+    )
     handover_budget_s: float = setting(
-        10.0,
-        kinds.seconds(0.01, 86400),
-        Section.TERM,
-        "how long the unit in hand and handOver may take at the end of a term",
+        10.0, kinds.seconds(0.01, 86400), _TERM,
+        "how long the current unit of work and handOver may take at the end of a term",
     )
     settle_s: float = setting(
-        0.0, kinds.seconds(0, 86400), Section.TERM, "pause before leading after a term that ended uncleanly"
+        0.0, kinds.seconds(0, 86400), _TERM,
+        "pause before leading after a term that ended uncleanly",
     )
     cool_off_s: float = setting(
-        1.0, kinds.seconds(0, 86400), Section.TERM, "pause before standing again after a failed term"
+        1.0, kinds.seconds(0, 86400), _TERM, "pause before standing again after a failed term",
     )
     max_failures: int = setting(
-        3, kinds.count(1, 1_000_000), Section.TERM, "failed terms in a row after which to yield to others"
+        3, kinds.count(1, 1_000_000), _TERM,
+        "failed terms in a row after which to yield to other candidates",
     )
     yield_s: float = setting(
-        30.0, kinds.seconds(0, 86400), Section.TERM, "pause before standing again after that many failures"
+        30.0, kinds.seconds(0, 86400), _TERM, "pause before standing again after those failures",
     )
     guardian: bool = setting(
-        True, kinds.switch(), Section.PROCESS, "keep a parent process that frees leadership at once after a crash"
+        True, kinds.switch(), _PROCESS,
+        "keep a parent process that frees leadership at once after a crash",
     )
-    log_format: str = setting("text", kinds.choice("text", "json"), Section.PROCESS, "form of the log on standard error")
+    log_format: str = setting(
+        "text", kinds.choice("text", "json"), _PROCESS, "format of the log on standard error",
+    )
     log_level: str = setting(
-        "info", kinds.choice("debug", "info", "warning", "error"), Section.PROCESS, "least serious log line to write"
+        "info", kinds.choice("debug", "info", "warning", "error"), _PROCESS,
+        "lowest level of log lines to write",
     )
+    # fmt: on
 
     def __post_init__(self) -> None:
         problems = []
@@ -212,14 +256,14 @@ class Settings:
             try:
                 if value is not None or row.default is not None:
                     object.__setattr__(self, row.name, row.kind.check(value))
-            except Unfit as unfit:
-                problems.append(f"{row.name}: {row.shown(value)!r} {unfit.why}; {unfit.remedy}")
+            except InvalidValue as error:
+                problems.append(f"{row.name}: {row.shown(value)!r} {error.why}; {error.remedy}")
         if problems:
             raise ConfigurationError(*problems)
 
     @property
     def kafka_security(self) -> KafkaSecurity:
-        """What the Kafka client needs to know besides the address."""
+        """What the Kafka client needs besides the address."""
         return KafkaSecurity(
             protocol=self.kafka_protocol,
             mechanism=self.kafka_mechanism,

@@ -151,10 +151,10 @@ def test_an_unfit_variable_is_refused_with_value_place_and_remedy(tmp_path, name
         ("max_failures = 1.0", "max_failures of {file}: 1.0 is not a whole number"),
         ("guardian = 'yes'", "guardian of {file}: 'yes' is neither on nor off; write true or false, without quotes"),
         ("zookeeper = 2181", "zookeeper of {file}: 2181 is not text; write it in quotes"),
-        ("zookeper = 'a'", "zookeper of {file} is no setting of leaderq; did you mean zookeeper?"),
-        ("colour = 'red'", "colour of {file} is no setting of leaderq; remove it"),
-        ("[career.a]\nid = 'a'", "[career] of {file} is no table of leaderq; did you mean [careers.NAME]?"),
-        ("[kafka_stuff]", "[kafka_stuff] of {file} is no table of leaderq; write settings at the top"),
+        ("zookeper = 'a'", "zookeper of {file} is not a setting of leaderq; did you mean zookeeper?"),
+        ("colour = 'red'", "colour of {file} is not a setting of leaderq; remove it"),
+        ("[career.a]\nid = 'a'", "[career] of {file} is not a table of leaderq; did you mean [careers.NAME]?"),
+        ("[kafka_stuff]", "[kafka_stuff] of {file} is not a table of leaderq; write settings at the top"),
         ("careers = 1", "careers of {file} is not a set of tables"),
         ("[careers]\na = 1", "careers of {file} is not a set of tables"),
         ("[careers.a]\ncareer = 'b'", "career in [careers.a] of {file} would rename"),
@@ -176,7 +176,7 @@ def test_all_problems_are_told_at_once(tmp_path):
 
 def test_a_misspelt_variable_is_guessed(tmp_path):
     assert problems(tmp_path, environ={"LEADERQ_ZOOKEPER": "a"}) == (
-        "LEADERQ_ZOOKEPER is no setting of leaderq; did you mean LEADERQ_ZOOKEEPER?",
+        "LEADERQ_ZOOKEPER is not a setting of leaderq; did you mean LEADERQ_ZOOKEEPER?",
     )
 
 
@@ -212,7 +212,7 @@ RELATED = [
     ({"zookeeper_tls": "1", "zookeeper_cert": "pem"}, "zookeeper_cert", "goes together with zookeeper_key"),
     ({"zookeeper_tls": "1", "zookeeper_key": "pem"}, "zookeeper_cert", "goes together with zookeeper_key"),
     ({"zookeeper_tls": "1", "zookeeper_key_password": "p"}, "zookeeper_key_password", "which is not set"),
-    ({"zookeeper_tls": "1", "zookeeper_verify": "0", "zookeeper_ca": "pem"}, "zookeeper_verify", "of no use"),
+    ({"zookeeper_tls": "1", "zookeeper_verify": "0", "zookeeper_ca": "pem"}, "zookeeper_verify", "is not used"),
     ({"kafka_protocol": "SASL_SSL", "kafka_user": "u"}, "kafka_protocol", "needs kafka_mechanism, kafka_user and"),
     ({"kafka_user": "u"}, "kafka_user", "used with SASL only"),
     ({"kafka_mechanism": "PLAIN"}, "kafka_mechanism", "used with SASL only"),
