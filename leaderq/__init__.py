@@ -1,6 +1,6 @@
 """leaderq: leader-elected consumers that stay alone and available.
 
-The public names are loaded when first used, so that importing the package costs nothing.
+A public name is loaded when it is first used, so that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leaderq.career import ILeaderCareer, LeaderCareer
-    from leaderq.coalescing import AsyncQueueCoordinator, DistributedQueueCoordinator, QueueCoordinator
+    from leaderq.coalescing import (
+        AsyncQueueCoordinator,
+        DistributedQueueCoordinator,
+        QueueCoordinator,
+    )
     from leaderq.election import Candidate, Observer
     from leaderq.errors import Deposed, LeaderqError
     from leaderq.kafka import KafkaLeaderCareer
@@ -39,7 +43,7 @@ __all__ = [
     "connect",
 ]
 
-_ROOMS = {
+_LAZY_EXPORTS = {
     "AsyncQueueCoordinator": "coalescing",
     "BufferedProducer": "producing",
     "Candidate": "election",
@@ -60,6 +64,6 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _LAZY_EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LAZY_EXPORTS[name]}"), name)

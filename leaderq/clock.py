@@ -1,8 +1,8 @@
-"""The one clock that leadership is measured on.
+"""The clock that leadership is measured on.
 
-``CLOCK_BOOTTIME`` where the system has it, since ``CLOCK_MONOTONIC`` stands still while a host is suspended: a leader waking
-from suspension must find its lease over. Both are the same for all processes of a host, so the guardian and the worker may
-exchange readings.
+It is ``CLOCK_BOOTTIME`` where the system has it, because ``CLOCK_MONOTONIC`` stops while a host is
+suspended, and a leader that wakes up must find its lease over. Both are the same for all processes
+of a host, so the guardian and the worker can exchange readings.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now_s() -> float:
-    """Seconds since the host started; never goes back, and goes on through suspension where the system can tell."""
+    """Seconds since the host started; never goes back. Counts suspension where the system can."""
     return time.clock_gettime(_CLOCK)

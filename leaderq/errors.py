@@ -1,8 +1,8 @@
-"""Every error leaderq raises, under one root.
+"""Every error that leaderq raises, under one root.
 
-A class exists only where a caller would react differently; the rest is in the message, which names the value, the place it
-came from and what to do about it. Exceptions of kazoo and kafka-python never leave ``leaderq.zookeeper`` and ``leaderq.kafka``:
-they arrive here as the ``__cause__`` of one of these.
+A class exists only where a caller would react differently. The rest is in the message, which names
+the value, where it came from, and what to do about it. Exceptions of kazoo and kafka-python never
+leave ``leaderq.zookeeper`` and ``leaderq.kafka``: they are the ``__cause__`` of one of these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Reason(Enum):
-    """Why a term ends, as :class:`Deposed` and events tell it; the value is the word that stands in the ``term`` znode and in logs."""
+    """Why a term ends; the value is the word in the ``term`` znode and in logs."""
 
     SESSION = "session"
     LEASE = "lease"
@@ -32,7 +32,7 @@ class Reason(Enum):
 
     @property
     def deposes(self) -> bool:
-        """Whether leadership is already lost when this reason is known, so that nothing may be written any more."""
+        """Whether leadership is lost by the time this reason is known: nothing may be written."""
         return self in _DEPOSING
 
 
@@ -58,7 +58,7 @@ class LeaderqError(Exception):
 class ConfigurationError(LeaderqError):
     """Something the user wrote cannot be used: an address, a class name, an option, a file.
 
-    ``problems`` holds one sentence each; all problems found are reported at once.
+    ``problems`` has a sentence for each problem; all that were found are reported at once.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -67,7 +67,7 @@ class ConfigurationError(LeaderqError):
 
 
 class ServersUnreachable(LeaderqError):
-    """ZooKeeper or Kafka did not answer in time at the address given."""
+    """ZooKeeper or Kafka did not answer in time at ``address``."""
 
     def __init__(self, what: str, address: str, *, waited_s: float, remedy: str = "") -> None:
         self.what = what
@@ -78,11 +78,11 @@ class ServersUnreachable(LeaderqError):
 
 
 class AccessRefused(LeaderqError):
-    """A server answered, and refused these credentials or this operation."""
+    """A server answered, and refused the credentials or the operation."""
 
 
 class CareerFailed(LeaderqError):
-    """The user's career raised; the original exception is the ``__cause__``."""
+    """The user's career raised the exception that is the ``__cause__``."""
 
     def __init__(self, career: str, stage: str, error: BaseException) -> None:
         self.career = career
@@ -93,7 +93,7 @@ class CareerFailed(LeaderqError):
 class Deposed(LeaderqError):
     """Work was attempted on a term that is over.
 
-    ``reason`` is a :class:`Reason`; ``term`` is the number of the term that ended.
+    ``term`` is its number, ``reason`` a :class:`Reason`.
     """
 
     def __init__(self, *, term: int, reason: Reason) -> None:
@@ -105,7 +105,7 @@ class Deposed(LeaderqError):
 class ZooKeeperError(LeaderqError):
     """ZooKeeper refused or lost a request.
 
-    ``path`` is the znode meant; ``index`` is the position of the operation that failed when the request was a multi.
+    ``path`` is the znode meant; ``index`` is the position of the failed operation in a multi.
     """
 
     def __init__(self, message: str, *, path: str | None = None, index: int | None = None) -> None:
@@ -119,11 +119,11 @@ class NoNode(ZooKeeperError):
 
 
 class NodeExists(ZooKeeperError):
-    """The znode to create exists already."""
+    """The znode to create already exists."""
 
 
 class BadVersion(ZooKeeperError):
-    """The znode's data version is not the expected one: someone wrote first."""
+    """The data version of the znode is not the expected one: someone else wrote first."""
 
 
 class NotEmpty(ZooKeeperError):
@@ -135,11 +135,11 @@ class ConnectionLost(ZooKeeperError):
 
 
 class NotConnected(ConnectionLost):
-    """The request was not sent, for the session has no connection at the moment: nothing happened."""
+    """The request was not sent, because the session has no connection now: nothing happened."""
 
 
 class SessionExpired(ZooKeeperError):
-    """The session is over: its ephemeral znodes are gone, or will be, and none of its requests will be served."""
+    """The session is over: its ephemeral znodes are gone, or will be; no request is served."""
 
 
 class SessionClosed(ZooKeeperError):
@@ -163,15 +163,18 @@ class MessageTooLarge(KafkaError):
 
 
 class ServerFailed(LeaderqError):
-    """A server that ``leaderq.testing`` was to run did not start, or died; the message ends with its last log lines."""
+    """A server of ``leaderq.testing`` did not start, or died.
+
+    The message ends with its last log lines.
+    """
 
 
 class MissingPiece(LeaderqError):
-    """Something that must be installed is not there (an extra, a Java runtime); the message says how to get it."""
+    """An extra or a Java runtime is not installed; the message says how to get it."""
 
 
 class RequestRefused(LeaderqError):
-    """An operator's request cannot be carried out as things stand; the message says why not."""
+    """An operator's request cannot be carried out at present; the message says why."""
 
 
 class CorruptRecord(LeaderqError):
@@ -179,7 +182,7 @@ class CorruptRecord(LeaderqError):
 
 
 class NoPermission(ZooKeeperError, AccessRefused):
-    """The session's credentials do not allow this operation on this znode."""
+    """The credentials of the session do not allow this operation on this znode."""
 
 
 class TooLarge(ZooKeeperError):
@@ -191,45 +194,47 @@ class TooLarge(ZooKeeperError):
     def __init__(self, what: str, *, size: int, limit: int, path: str | None = None) -> None:
         self.size = size
         self.limit = limit
-        super().__init__(
-            f"{what} takes {size} bytes, and the server accepts {limit} (jute.maxbuffer); send less, or in several requests",
-            path=path,
-        )
+        sizes = f"{what} takes {size} bytes; the server accepts {limit} (jute.maxbuffer)"
+        super().__init__(f"{sizes}; send less, or several requests", path=path)
 
 
 class OffsetOutOfRange(KafkaError):
-    """The offset to read on from is not on the topic any more (deleted by retention, truncated, or the topic was made anew)."""
+    """The offset to go on from is not on the topic any more.
+
+    It was deleted by retention, or truncated, or the topic was created again.
+    """
 
 
 class AlreadyStored(LeaderqError):
-    """The results of these records are stored already, with their offsets; nothing was written.
+    """The results of these records are already stored, with their offsets; nothing was written.
 
-    A former try of the batch was committed although its answer was lost. ``stored`` is the offset stored for the partition named
-    in the message, ``first`` that of the first record that was to be stored.
+    An earlier attempt at the batch was committed, and only its answer was lost. ``stored`` is the
+    stored offset of the partition that the message names, ``first`` that of the first record of
+    the batch.
     """
 
     def __init__(self, where: object, *, stored: int, first: int) -> None:
         self.stored = stored
         self.first = first
         super().__init__(
-            f"{where}: the store has come to offset {stored} already, and a batch from {first} on was to be stored; "
-            "was its former try committed, and only the answer lost?"
+            f"{where}: the store is already at offset {stored}, the batch starts at {first}; "
+            "was an earlier attempt committed, and only its answer lost?"
         )
 
 
 class CorruptItem(CorruptRecord):
-    """A znode in a queue does not hold what Curator would have written there; it was left where it is, or set aside."""
+    """A znode of a queue does not hold what Curator would write; it was left, or set aside."""
 
 
 class ClaimLost(LeaderqError):
-    """The item is not this consumer's any more (its session ended, or somebody removed the item): nothing was acknowledged.
+    """The item is no longer this consumer's: its session ended, or someone removed the item.
 
-    It has been, or will be, given to another consumer.
+    Nothing was acknowledged. The item was delivered to another consumer, or will be.
     """
 
 
 class QueueEmpty(LeaderqError):
-    """An item was demanded of a queue that has none."""
+    """An item was requested from a queue that has none."""
 
 
 class QueueClosed(LeaderqError):
@@ -237,39 +242,51 @@ class QueueClosed(LeaderqError):
 
 
 class PutsFailed(LeaderqError):
-    """Of several items put, some were not stored, or nobody knows whether they were.
+    """Of several items, some were not stored, or it is not known whether they were.
 
-    ``stored`` is the number of those stored; ``failed`` of those not; ``failures`` are the first of the latter, each with its error:
-    ``ConnectionLost`` if the outcome is unknown, any other if it was certainly not stored.
+    ``stored`` and ``failed`` count the items. ``failures`` has the first of those that failed, each
+    with its error: ``ConnectionLost`` if the outcome is unknown, any other if it was not stored.
     """
 
-    def __init__(self, *, stored: int, failed: int, failures: Sequence[tuple[object, BaseException]]) -> None:
+    def __init__(
+        self,
+        *,
+        stored: int,
+        failed: int,
+        failures: Sequence[tuple[object, BaseException]],
+    ) -> None:
         self.stored = stored
         self.failed = failed
         self.failures = tuple(failures)
-        first = f"; the first: {type(failures[0][1]).__name__}: {failures[0][1]}" if failures else ""
-        super().__init__(f"{failed} items of {stored + failed} were not stored, or not certainly{first}")
+        first = failures[0][1] if failures else None
+        text = f"; the first: {type(first).__name__}: {first}" if first is not None else ""
+        share = f"{failed} of {stored + failed} items"
+        super().__init__(f"{share} were not stored, or it is not known{text}")
 
 
 class BufferFull(LeaderqError):
-    """A buffered producer has no room for the request, in memory or on disk; it was not taken."""
+    """A buffered producer has no room, in memory or on disk; the request was not accepted."""
 
 
 class ProducerClosed(LeaderqError):
-    """The buffered producer was closed, or belongs to the process that this one was forked from; the request was not taken."""
+    """The buffered producer was closed, or is that of a fork's parent; nothing was accepted."""
 
 
 class RequestTooLarge(LeaderqError):
-    """One request is larger than the whole buffer may be; it was not taken. ``size`` and ``limit`` are bytes."""
+    """One request exceeds the whole buffer; it was not accepted. Sizes are bytes."""
 
     def __init__(self, *, size: int, limit: int) -> None:
         self.size = size
         self.limit = limit
-        super().__init__(f"a request of {size} bytes does not fit into a buffer of {limit}; raise max_bytes, or send less")
+        sizes = f"a request of {size} bytes does not fit into a buffer of {limit}"
+        super().__init__(f"{sizes}; raise max_bytes, or send less")
 
 
 class RequestGivenUp(LeaderqError):
-    """A buffered producer has given up a request that it had accepted; ``reason`` says why, the ``__cause__`` what was raised."""
+    """A buffered producer gave up a request that it had accepted; ``reason`` says why.
+
+    The ``__cause__`` is what was raised, if anything was.
+    """
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -277,64 +294,67 @@ class RequestGivenUp(LeaderqError):
 
 
 class SinkAway(LeaderqError):
-    """A sink did not take a batch, or did not say so; the batch may be given to it again."""
+    """A sink did not accept a batch, or did not say so; the batch may be sent again."""
 
 
 class SinkBusy(SinkAway):
-    """A sink has taken a batch and keeps trying to store it; the same batch must be given again, to hear what became of it."""
+    """A sink accepted a batch and goes on trying to store it; send the same batch again."""
 
 
 class SinkBroken(LeaderqError):
-    """A sink will take nothing until somebody repairs something (access, a topic's name, a closed queue)."""
+    """A sink accepts nothing before it is repaired: access, a topic's name, a closed queue."""
 
 
 class QueueFull(LeaderqError):
-    """A bounded queue in this process had no room in time; the request was not taken. ``capacity`` counts requests."""
+    """A bounded queue in this process had no room in time for the request; it was not accepted.
+
+    ``capacity`` counts requests.
+    """
 
     def __init__(self, name: str, *, capacity: int, waited_s: float) -> None:
         self.capacity = capacity
         self.waited_s = waited_s
-        super().__init__(
-            f"queue {name!r} is full ({capacity} requests); no room within {waited_s:g} s, the request was not taken"
-        )
+        what = f"queue {name!r} is full ({capacity} requests); no room within {waited_s:g} s"
+        super().__init__(f"{what}, the request was not accepted")
 
 
 class DeadlineExceeded(LeaderqError):
-    """A request had not been begun when its deadline came, and will not be. ``late_s`` says by how much when that was noticed."""
+    """A request was not started by its deadline, and never will be; noticed ``late_s`` late."""
 
     def __init__(self, name: str, *, late_s: float) -> None:
         self.late_s = late_s
-        super().__init__(
-            f"the request was not begun in queue {name!r} by its deadline (noticed {late_s:.3f} s late); it will not be"
-        )
+        what = f"the request was not started in queue {name!r} by its deadline"
+        super().__init__(f"{what} (noticed {late_s:.3f} s late); it will not be")
 
 
 class RequestCancelled(LeaderqError):
-    """A request was accepted by a queue that was closed before the request was begun; it was not applied."""
+    """A request was accepted by a queue that was closed before the request was started."""
 
 
 class WouldDeadlock(LeaderqError):
-    """This thread was about to wait for something that only this thread can do; it did not wait."""
+    """This thread was about to wait for something that only it can do; it did not wait."""
 
 
 class CoordinatorClosed(LeaderqError):
-    """A queue coordinator was closed before the request could run, or before it was made; nobody runs in its stead."""
+    """A queue coordinator was closed before the request could run; nothing runs in its place."""
 
 
 class WaitTimedOut(LeaderqError):
-    """A request waited for its turn on a key, and gave up when its time was over; it did not run, and does not wait any more.
+    """A request waited for its turn on a key until its time-out; it did not run.
 
-    ``covers`` is the number of requests that were declined because this one waited, and that nobody covers now.
+    ``covers`` is the number of requests that were declined because this one waited; nothing
+    covers them now.
     """
 
     def __init__(self, key: object, *, waited_s: float, covers: int = 0) -> None:
         self.covers = covers
         others = f"; {covers} that relied on it are not covered any more" if covers else ""
-        super().__init__(f"key {key!r}: not this request's turn within {waited_s:g} s, it was given up{others}")
+        what = f"key {key!r}: no turn for this request within {waited_s:g} s, it was given up"
+        super().__init__(what + others)
 
 
 class TokenOver(LeaderqError):
-    """The right to work on a key is over; nothing was written. ``number`` is the fencing number of the token."""
+    """The right to work on a key is over; nothing was written. ``number`` is the fencing token."""
 
     def __init__(self, key: object, *, number: int, reason: str) -> None:
         self.key = key
@@ -344,25 +364,26 @@ class TokenOver(LeaderqError):
 
 
 class JournalLocked(LeaderqError):
-    """Another process, or another object of this one, has the journal's directory open; nothing was touched."""
+    """The journal's directory is open elsewhere, here or in another process."""
 
 
 class JournalClosed(LeaderqError):
-    """The journal was closed, or belongs to the process that this one was forked from; nothing was stored."""
+    """The journal was closed, or is that of a fork's parent; nothing was stored."""
 
 
 class JournalFull(LeaderqError):
-    """The journal may not, or cannot, grow at present: its cap, the reserve of free space, a full disk. Nothing was stored.
+    """The journal cannot grow now: its limit, the reserve of free space, a full disk.
 
-    It takes records again when there is room: acknowledged ones were deleted, or space was made on the disk.
+    Nothing was stored. It accepts records again when there is room: acknowledged ones were deleted,
+    or the disk has space again.
     """
 
 
 class JournalFailed(LeaderqError):
-    """The disk refused a write or a sync; the ``__cause__`` says how. What was to be stored is not accepted.
+    """The disk refused a write or a sync; the ``__cause__`` says how. The record is not accepted.
 
-    After a failed sync nobody knows what the disk holds: the record was cut off again, and if even that failed it may be there after the
-    next opening.
+    After a failed sync it is unknown what the disk holds: the record was cut off again; if that
+    failed too, it may be there after the next opening.
     """
 
 
@@ -371,11 +392,12 @@ class JournalSlow(LeaderqError):
 
 
 class JournalRecordTooLarge(LeaderqError):
-    """What was to be appended does not fit into one segment; it was not stored. ``size`` and ``limit`` are bytes."""
+    """What was to be appended exceeds one segment; nothing was stored. Sizes are bytes."""
 
     def __init__(self, *, size: int, limit: int) -> None:
         self.size = size
         self.limit = limit
         super().__init__(
-            f"{size} bytes were to be appended at once, and a segment takes {limit}; raise segment_bytes, or append in pieces"
+            f"{size} bytes were to be appended at once, but a segment takes {limit}; "
+            "raise segment_bytes, or append in pieces"
         )

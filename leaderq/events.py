@@ -1,8 +1,8 @@
 """What happens, as typed values; logs, metrics, traces and tests subscribe.
 
-The core publishes and never knows who listens. A listener runs on the thread that publishes and must be quick; one that raises
-is logged and never reaches the work. Every event carries ``career`` and ``candidate`` (the id given by ``--id``), so that one
-bus can serve several of each.
+The core publishes and does not know who listens. A listener runs on the thread that publishes and
+must be quick. If it raises, that is logged, and the work goes on. Every event carries ``career``
+and ``candidate`` (the id of ``--id``), so that one bus can serve several of each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Stage(str, Enum):
-    """Where a term stands; the value is the word in the ``term`` znode."""
+    """The stage of a term; the value is the word in the ``term`` znode."""
 
     INAUGURATION = "inauguration"
     EXECUTION = "execution"
@@ -37,20 +37,20 @@ class Event:
 
     @property
     def name(self) -> str:
-        """The event's word in logs: its class name in snake_case."""
+        """The word for the event in logs: its class name in snake_case."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower()
 
 
 @dataclass(frozen=True)
 class Standing(Event):
-    """The candidate has joined the queue for leadership, under ``node``."""
+    """The candidate has joined the line of candidates; its znode is ``node``."""
 
     node: str
 
 
 @dataclass(frozen=True)
 class TermBegan(Event):
-    """The candidate won; ``unclean`` says that the term before ended without a hand-over."""
+    """The candidate won; ``unclean``: the term before ended without a hand-over."""
 
     term: int
     unclean: bool
@@ -58,7 +58,7 @@ class TermBegan(Event):
 
 @dataclass(frozen=True)
 class StageBegan(Event):
-    """A term has entered ``stage``."""
+    """``stage`` of a term has begun."""
 
     term: int
     stage: Stage
@@ -66,7 +66,7 @@ class StageBegan(Event):
 
 @dataclass(frozen=True)
 class WorkPaused(Event):
-    """No new unit of work begins until :class:`WorkResumed`; ``why`` is a sentence."""
+    """No new unit of work starts until :class:`WorkResumed`; ``why`` is a sentence."""
 
     term: int
     why: str
@@ -74,14 +74,14 @@ class WorkPaused(Event):
 
 @dataclass(frozen=True)
 class WorkResumed(Event):
-    """Units of work begin again, in the same term."""
+    """Units of work start again, in the same term."""
 
     term: int
 
 
 @dataclass(frozen=True)
 class TermEnding(Event):
-    """The term must wind up, for ``reason``."""
+    """The term must wind up because of ``reason``."""
 
     term: int
     reason: Reason
@@ -89,7 +89,10 @@ class TermEnding(Event):
 
 @dataclass(frozen=True)
 class TermEnded(Event):
-    """The career's code has returned; ``clean`` says whether the end was recorded, so that the next leader need not wait."""
+    """The career's code has returned.
+
+    ``clean`` tells whether the end was recorded, so that the next leader need not wait.
+    """
 
     term: int
     reason: Reason
@@ -98,7 +101,7 @@ class TermEnded(Event):
 
 @dataclass(frozen=True)
 class CareerError(Event):
-    """The user's code raised ``error`` in ``stage``; what is done about it follows as other events."""
+    """The user's code raised ``error`` in ``stage``; other events tell what follows."""
 
     term: int
     stage: str
@@ -107,7 +110,7 @@ class CareerError(Event):
 
 @dataclass(frozen=True)
 class CoolingOff(Event):
-    """The candidate stands again only after ``seconds``; ``failures`` terms in a row have failed."""
+    """The candidate stands again after ``seconds``; ``failures`` terms in a row have failed."""
 
     seconds: float
     failures: int
@@ -137,14 +140,17 @@ class SessionChanged(Event):
 
 @dataclass(frozen=True)
 class GuardianLost(Event):
-    """The guardian process is gone: a crash now costs the session time-out."""
+    """The guardian process is gone: from now on a crash costs the session time-out."""
 
     pid: int
 
 
 @dataclass(frozen=True)
 class DrainStalled(Event):
-    """The Kafka consumer stood still although records wait, and was rebuilt; ``rebuilt`` counts how often in this process."""
+    """The Kafka consumer stood still although records were waiting, and was rebuilt.
+
+    ``rebuilt`` counts how often that has happened in this process.
+    """
 
     partition: str
     position: int
@@ -154,11 +160,11 @@ class DrainStalled(Event):
 
 @dataclass(frozen=True)
 class DrainProgress(Event):
-    """Every few seconds of a term that drains Kafka: what is left, and how fast it goes.
+    """How much is left to read from Kafka and how fast that changes; every few seconds of a term.
 
-    ``lag`` is the number of offsets between what is saved and the end, over all partitions; ``partitions`` has it for each, by
-    names such as ``clicks-0``. ``rate_per_s`` and ``arriving_per_s`` are offsets a second, smoothed
-    (``None`` at first).
+    ``lag`` is the number of offsets between the committed ones and the ends of all partitions;
+    ``partitions`` has it for each, by names such as ``clicks-0``. ``rate_per_s`` and
+    ``arriving_per_s`` are offsets a second, smoothed (``None`` at first).
     """
 
     term: int
@@ -170,7 +176,7 @@ class DrainProgress(Event):
 
 @dataclass(frozen=True)
 class RecordSkipped(Event):
-    """A record could not be handled in ``attempts`` attempts and is passed over, as the career's ``on_error`` says."""
+    """A record could not be handled in ``attempts`` attempts; ``on_error`` says to skip it."""
 
     partition: str
     offset: int
@@ -180,7 +186,10 @@ class RecordSkipped(Event):
 
 @dataclass(frozen=True)
 class RecordBuried(Event):
-    """A record could not be handled in ``attempts`` attempts and is set aside on ``topic``; may be told twice after a crash."""
+    """A record could not be handled in ``attempts`` attempts and was moved to ``topic``.
+
+    May be published twice after a crash.
+    """
 
     partition: str
     offset: int
@@ -194,14 +203,14 @@ Listener = Callable[[E], None]
 
 
 class EventBus:
-    """Hands each published event to the listeners of its class and of its base classes. Thread-safe."""
+    """Calls the listeners of an event's class and of its base classes. Thread-safe."""
 
     def __init__(self) -> None:
         self._listeners: list[tuple[type[Event], Callable[..., None]]] = []
         self._lock = threading.Lock()
 
     def subscribe(self, kind: type[E], listener: Listener[E]) -> Callable[[], None]:
-        """Call ``listener`` for every event of class ``kind``; gives a function that ends the subscription."""
+        """Call ``listener`` for every event of class ``kind``; return a function that ends it."""
         entry = (kind, listener)
         with self._lock:
             self._listeners = [*self._listeners, entry]
@@ -213,10 +222,10 @@ class EventBus:
         return unsubscribe
 
     def publish(self, event: Event) -> None:
-        """Tell every listener; never raises."""
+        """Call every listener; raises nothing that a listener raises."""
         for kind, listener in self._listeners:
             if isinstance(event, kind):
                 try:
                     listener(event)
                 except Exception:
-                    log.exception("listener %r failed on %s; the work goes on", listener, event.name)
+                    log.exception("listener failed listener=%r event=%s", listener, event.name)

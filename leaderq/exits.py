@@ -1,4 +1,4 @@
-"""What the exit code of every ``leaderq`` process means."""
+"""What the exit codes of ``leaderq`` processes mean."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """The career failed, or the servers would not do what was asked."""
+    """The career failed, or the servers refused what was asked."""
     USAGE = 2
-    """What the user wrote cannot be used: an option, a class, an address, a file, credentials."""
+    """An option, a class, an address, a file or credentials cannot be used."""
     UNREACHABLE = 3
     """ZooKeeper or Kafka did not answer in time."""
     HANDOVER_MISSED = 4
     """The hand-over took longer than its budget."""
     FORCED = 130
-    """The user would not wait: a second signal, or Ctrl-C where nothing can be handed over."""
+    """A second signal, or Ctrl-C where there is nothing to hand over."""

@@ -1,1 +1,1 @@
-"""Listeners of events: what makes them visible to people and to machines. Nothing depends on them."""
+"""Listeners of events, which show them to people and to machines; nothing depends on them."""

@@ -75,11 +75,11 @@ def test_ad_billing_does_what_its_readme_says(reader: Read, tmp_path: Path) -> N
 
     assert user.types(feed) == "fed 8000 records; clicks holds 8000\n"
     a = user.opens(run_a)
-    a.wait_for("execution begins")
+    a.wait_for("stage=execution")
     b = user.opens(run_b)
     b.wait_for("stands for election")
     user.types(kill)
-    b.wait_for("term 2: execution begins")
+    b.wait_for("term=2 stage=execution")
     assert a.ended() != 0
     user.types(feed_more)
     printed = eventually(lambda: user.types(audit), timeout_s=60, message="the audit finds everything billed")

@@ -152,7 +152,7 @@ def test_puts_in_the_background_into_a_full_queue_are_reported_at_the_close(stra
     queue.start()
     queue.put_many([b"a", b"b", b"c"])
     eventually(lambda: queue._putter.unsettled == 2)  # the first is stored, and known to be
-    with pytest.raises(Exception, match="2 items of 3"):
+    with pytest.raises(Exception, match="2 of 3 items"):
         queue.close()
     assert stored(straight) == [b"a"]
 

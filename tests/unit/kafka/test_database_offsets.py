@@ -123,7 +123,7 @@ def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
     store, term = a_store(), a_term(1)
     store.load(term)
     write(store, records(0, 4), term)
-    with pytest.raises(AlreadyStored, match=r"t-0: .* offset 4 .* from 0 on") as refused:
+    with pytest.raises(AlreadyStored, match=r"t-0: .* offset 4, .* starts at 0") as refused:
         write(store, records(0, 4), term)
     assert (refused.value.stored, refused.value.first) == (4, 0)
     write(store, records(7, 8), term)  # a gap is no repetition: compaction, or markers of transactions

@@ -1,4 +1,4 @@
-"""Every event becomes one sentence with its fields; JSON lines are JSON, one a line; user code's tracebacks begin with user code."""
+"""Every event becomes one phrase with its values; JSON lines are JSON, one a line; user code's tracebacks begin with user code."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import leaderq
 from leaderq import events
 from leaderq.errors import CareerFailed, Deposed
-from leaderq.events import CareerError, Event, EventBus, Stage, StageBegan, TermEnded
-from leaderq.observability.logging import configure, log_events, log_failure, sentence
+from leaderq.events import CareerError, Event, EventBus, Stage, StageBegan
+from leaderq.observability.logging import PHRASES, configure, log_events, log_failure, message
 from leaderq.term import Reason
 
 SAMPLES: dict[str, Any] = {
@@ -68,10 +68,11 @@ def logged(capsys: pytest.CaptureFixture[str], event: Event, form: str = "json",
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_event_has_a_sentence_of_its_own(kind):
-    _, said = sentence(sample(kind))
-    assert said.startswith("c/a ")
-    assert kind.__name__ not in said
+def test_every_event_has_a_phrase_of_its_own_with_career_and_candidate_behind_it(kind):
+    level, phrase = PHRASES[kind]
+    assert [one for _, one in PHRASES.values()].count(phrase) == 1
+    assert message(sample(kind))[0] == level
+    assert message(sample(kind))[1].startswith(f"{phrase} career=c id=a")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,7 +84,33 @@ def test_an_unknown_event_is_told_by_its_name():
     class SomethingNew(Event):
         pass
 
-    assert sentence(SomethingNew("c", "a")) == (logging.INFO, "c/a something new")
+    assert message(SomethingNew("c", "a")) == (logging.INFO, "something new career=c id=a")
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (
+            events.TermEnded("c", "a", 3, Reason.LEASE, False),
+            'term ended career=c id=a term=3 reason=lease why="the quorum was not heard from'
+            ' before the lease ran out" clean=false',
+        ),
+        (
+            events.RecordBuried("c", "a", "t-0", 17, ValueError("x"), 2, "t-dead"),
+            'record moved to the dead letters career=c id=a record=t-0@17 error="ValueError: x" attempts=2 topic=t-dead',
+        ),
+        (
+            events.DrainProgress("c", "a", 3, 4, 2.54321987, None, {"t-0": 4}),
+            "progress of the consumer career=c id=a term=3 lag=4 rate_per_s=2.54322",
+        ),
+        (
+            events.WorkPaused("c", "a=b", 1, 'two "lines"\nof it'),
+            'work is paused career=c id="a=b" term=1 why="two \\"lines\\"\\nof it"',
+        ),
+    ],
+)
+def test_the_values_stand_behind_the_phrase_so_that_they_can_be_told_apart(event, said):
+    assert message(event)[1] == said
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -105,13 +132,13 @@ def test_a_change_of_stage_carries_event_career_candidate_term_and_stage(capsys)
         "term": 3,
         "stage": "hand-over",
         "level": "info",
-        "message": "ad-billing/a term 3: hand-over begins",
+        "message": "stage began career=ad-billing id=a term=3 stage=hand-over",
     }
 
 
-def test_in_text_a_line_is_time_level_and_sentence(capsys):
-    line = logged(capsys, TermEnded("c", "a", 3, Reason.LEASE, False), "text")
-    assert line[13:] == "INFO    c/a term 3 ended uncleanly: the quorum was not heard from before the lease ran out\n"
+def test_in_text_a_line_is_time_level_and_message(capsys):
+    line = logged(capsys, StageBegan("c", "a", 3, Stage.EXECUTION), "text")
+    assert line[13:] == "INFO    stage began career=c id=a term=3 stage=execution\n"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -126,7 +153,7 @@ def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys,
         assert json.loads(said)["error"] == "ZeroDivisionError: division by zero"
     else:
         assert "/user/code.py" in said
-        assert "c/a term 1: execution raised ZeroDivisionError: division by zero" in said
+        assert 'term=1 stage=execution error="ZeroDivisionError: division by zero"' in said
 
 
 def test_frames_of_leaderq_before_those_of_the_user_are_left_out(capsys):

@@ -144,7 +144,7 @@ def test_many_failures_are_counted_and_the_first_are_kept():
         many.fail(number, ValueError(number))
     assert (many.stored, many.failed, len(many.failures)) == (1, 2 * KEPT_FAILURES + 1, KEPT_FAILURES)
     error = PutsFailed(stored=1, failed=2, failures=[("v", ValueError("why"))])
-    assert str(error) == "2 items of 3 were not stored, or not certainly; the first: ValueError: why"
+    assert str(error) == "2 of 3 items were not stored, or it is not known; the first: ValueError: why"
 
 
 def test_due_times_are_rounded_to_milliseconds_and_only_one_is_given():

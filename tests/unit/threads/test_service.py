@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import sys
 import threading
-from types import FrameType
-from typing import Any
 
 import pytest
 from start_stop_contract import StartStopContract, Subject, threads_named
 
 from leaderq.testing import eventually
+from leaderq.testing.waiting import patience
 from leaderq.threads import Service
 
 NAME = "leaderq-test-service"
@@ -107,18 +107,20 @@ def test_a_function_that_has_returned_is_not_called_again() -> None:
     assert service.error is None
 
 
-def test_a_stop_between_the_start_and_the_first_line_runs_nothing() -> None:
+def test_a_stop_between_the_start_and_the_first_line_runs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     work = Work()
     service = Service(NAME, work.run)
+    really_run = threading.Thread.run
 
-    def stop_first(_frame: FrameType, _event: str, _arg: Any) -> None:
-        service.stop(0)
+    def run(thread: threading.Thread) -> None:
+        if thread.name == NAME:
+            service.stop(0)
+        really_run(thread)
 
-    threading.settrace(stop_first)  # called by the new thread, before anything of it runs
-    try:
-        service.start()
-    finally:
-        threading.settrace(None)  # type: ignore[arg-type]
+    monkeypatch.setattr(threading.Thread, "run", run)
+    assert service.start()
     assert service.stop()
     assert work.runs == 0
 
@@ -268,29 +270,23 @@ def test_a_pause_is_ended_by_a_stop_but_not_by_a_wake_which_the_next_wait_gets()
     assert answers == [True, True, False]
 
 
-def test_starting_and_stopping_may_interrupt_each_other_on_one_thread() -> None:
-    """As a signal handler may at any line: none of them holds a lock."""
-    service = Service(NAME, Work().run)
-    inside = False
+def test_starting_and_stopping_may_interrupt_each_other_on_one_thread_at_any_line() -> None:
+    """As a signal handler may: none of them holds a lock. The traced process is one of its own."""
+    source = """
+import sys
+from leaderq.threads import Service
 
-    def interrupt(_frame: FrameType, _event: str, _arg: Any) -> Any:
-        nonlocal inside
-        if not inside:
-            inside = True
-            service.start()
-            service.wake()
-            service.stop(0)
-            inside = False
-        return interrupt
+def interrupt(frame, event, arg):
+    service.start()
+    service.wake()
+    service.stop(0)
+    return interrupt
 
-    def caller() -> None:
-        sys.settrace(interrupt)
-        service.start()
-        service.stop()
-        sys.settrace(None)
-
-    thread = threading.Thread(target=caller, daemon=True)
-    thread.start()
-    thread.join(30)
-    assert not thread.is_alive()
-    assert service.stop()
+service = Service("leaderq-test-service", lambda service: service.wait(60))
+sys.settrace(interrupt)
+service.start()
+service.stop()
+sys.settrace(None)
+assert service.stop()
+"""
+    subprocess.run([sys.executable, "-c", source], timeout=30 * patience(), check=True)

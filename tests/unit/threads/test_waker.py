@@ -3,10 +3,9 @@ from __future__ import annotations
 import math
 import os
 import signal
+import subprocess
 import sys
 import threading
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -52,23 +51,23 @@ def test_a_signal_handler_ends_the_wait_of_its_own_thread() -> None:
 
 def test_wake_may_interrupt_a_wake_or_a_wait_of_its_own_thread_at_any_line() -> None:
     """As signal handlers and finalizers do: it takes no lock that the interrupted code may hold."""
-    waker, answers = Waker(), list[bool]()
+    source = """
+import sys
+from leaderq.threads import Waker
 
-    def interrupt(_frame: FrameType, _event: str, _arg: Any) -> Any:
-        waker.wake()
-        return interrupt
+def interrupt(frame, event, arg):
+    waker.wake()
+    return interrupt
 
-    def caller() -> None:
-        sys.settrace(interrupt)
-        waker.wake()
-        answers.append(waker.wait(LONG_S))
-        waker.wake()
-        sys.settrace(None)
-
-    thread = threading.Thread(target=caller, daemon=True)
-    thread.start()
-    thread.join(30 * patience())
-    assert answers == [True]
+waker = Waker()
+sys.settrace(interrupt)
+waker.wake()
+answer = waker.wait(60)
+waker.wake()
+sys.settrace(None)
+assert answer
+"""
+    subprocess.run([sys.executable, "-c", source], timeout=30 * patience(), check=True)
 
 
 def test_ctrl_c_in_a_wait_leaves_it_usable() -> None:
