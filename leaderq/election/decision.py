@@ -11,8 +11,8 @@ nothing: a watch that fires late, an acknowledgement after the end.
 
 Leadership is held in LEADING, SUSPECT and ENDING, and in no other role. In ENDING the lease is kept
 up, so that nobody can lead before the career's code has returned; in OUSTED it is lost and only
-that code's return is awaited. The znode is given back in RELEASING, never before (spec: stop before
-release).
+that code's return is awaited. The znode is given back in RELEASING, never before, because the next
+leader must not start while this one's code runs (K8, bug 10).
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ _REASONS = {
 Decision = tuple[Role, tuple[Effect, ...]]
 
 _OUSTED_BY: dict[Input, Decision] = {
-    # The socket of a silent connection is shut: busy, kazoo would believe in it for ever (spec,
-    # fact 1).
+    # The socket of a silent connection is shut: busy, kazoo would believe in it for ever (K1 in
+    # docs/design/facts.md).
     Input.LEASE_OVER: (Role.OUSTED, (Effect.DEPOSE_LEASE, Effect.DROP_CONNECTION)),
     Input.LOST: (Role.OUSTED, (Effect.DEPOSE_SESSION,)),
     Input.FENCED: (Role.OUSTED, (Effect.DEPOSE_FENCED,)),

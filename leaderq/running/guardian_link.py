@@ -19,12 +19,13 @@ from __future__ import annotations
 import base64
 import json
 import os
-import selectors
+import select
 import socket
 import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -167,21 +168,23 @@ class GuardianLink:
 
         The guardian says nothing; only its end is of interest.
         """
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._link, selectors.EVENT_READ)
+        poller = select.poll()
+        with suppress(OSError, ValueError):  # reset or closed: the same end
+            poller.register(self._link, select.POLLIN)
             while True:
                 session = self._session
                 look_s = _LOOK_S if session is None else min(_LOOK_S, session.timeout_s / 12)
-                try:
-                    if selector.select(look_s) and not self._link.recv(64):
-                        return
-                except BlockingIOError:
-                    pass
-                except OSError:
-                    return  # reset: the same end
+                if poller.poll(look_s * 1000) and not self._has_guardian():
+                    return
                 self.report()
                 with self._lock:
                     self._send()
+
+    def _has_guardian(self) -> bool:
+        try:
+            return bool(self._link.recv(64))
+        except BlockingIOError:
+            return True
 
 
 class _HeldTerm:

@@ -185,7 +185,8 @@ class AbandonableUnit:
     def _leave(self) -> None:
         with self._lock:
             self._thread = None
-            _raise_in(threading.get_ident(), None)
+            if self._abandoned:  # perhaps raised and not delivered; CPython pays for every call
+                _raise_in(threading.get_ident(), None)
 
 
 def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
