@@ -1,4 +1,7 @@
-"""Which replies are lost, held or falsified. Pure; used by the proxy's thread only, except that all may read ``dropped``."""
+"""Which replies are lost, held or falsified. Pure.
+
+Used by the proxy's thread only, except that all threads may read ``dropped``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ ReplyId = tuple[object, bytes]  # the connection, and the bytes that the reply b
 
 
 class ReplyRules:
-    """At most one rule of each kind (lose, hold, answer from the past) for the replies of all connections.
+    """At most one rule of each kind (lose, hold, answer from the past), for all connections.
 
     A new rule takes the place of the old one of its kind.
     """
@@ -104,8 +107,8 @@ class ReplyRules:
     def _is_held(self, reply: ReplyId) -> bool:
         if reply in self._held:
             self._holding.add(reply[0])
-        # A ZooKeeper server answers in order, so what comes behind a held reply waits as well. Pings and watch events are
-        # no answers, and have negative numbers.
+        # A ZooKeeper server answers in order, so what comes behind a held reply waits as well.
+        # Pings and watch events are not answers, and have negative numbers.
         return reply[0] in self._holding and reply[1][0] < 0x80
 
     def _note_lag(self, reply: ReplyId) -> None:

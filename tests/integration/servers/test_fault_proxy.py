@@ -197,20 +197,6 @@ def test_the_replies_to_writes_are_held_while_others_are_answered(
     assert behind_it.get(timeout=30)[0] == b"1"
 
 
-def test_a_held_connection_is_kept_alive_by_pings(proxy: FaultProxy, briefly_behind: KazooClient, znode_root: str) -> None:
-    behind = briefly_behind
-    behind.create(znode_root, b"0")
-    proxy.hold_replies_to(is_set)
-    states: list[str] = []
-    behind.add_listener(states.append)
-    held = behind.set_async(znode_root, b"1")
-    with pytest.raises(behind.handler.timeout_exception):
-        held.get(timeout=12)  # longer than the session's time-out
-    proxy.heal()
-    assert held.get(timeout=30).version == 1
-    assert states == []
-
-
 def test_a_read_is_answered_from_the_past_once(
     proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
 ) -> None:
