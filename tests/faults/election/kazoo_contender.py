@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from typing import Any
 
 from kazoo.client import KazooClient
 
 
-def started(address: str, *, timeout_s: float) -> KazooClient:
+def started(address: str, *, timeout_s: float, **options: Any) -> KazooClient:
     """A plain client; only kazoo's pauses between attempts, which grow up to an hour, are cut."""
     again = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
-    client = KazooClient(address, timeout=timeout_s, connection_retry=again)
+    client = KazooClient(address, timeout=timeout_s, connection_retry=again, **options)
     client.start(timeout=30)
     return client
 
@@ -54,7 +55,8 @@ class KazooContender:
     def stand(self) -> KazooContender:
         """Begin ``Election.run``; may be called again when it is over."""
         self.outcome = None
-        threading.Thread(target=self._run, name="kazoo-election", daemon=True).start()
+        self.thread = threading.Thread(target=self._run, name="kazoo-election", daemon=True)
+        self.thread.start()
         return self
 
     def _run(self) -> None:
