@@ -40,9 +40,9 @@ class Electorate:
         self._candidates: list[Candidate] = []
         self._beside: Session | None = None
 
-    def session(self, *, timeout_s: float = 30.0, address: str | None = None, **options: Any) -> Session:
+    def session(self, *, timeout_s: float = 30.0, address: str = "", **more: Any) -> Session:
         """By default of a time-out that is longer than anything here may be without a processor."""
-        session = connect(address or self.address, timeout_s=timeout_s, **options)
+        session = connect(address or self.address, timeout_s=timeout_s, **more)
         self._sessions.append(session)
         return session
 
