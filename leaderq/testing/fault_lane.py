@@ -23,9 +23,11 @@ class Verdict(Enum):
     PASS = "pass"
     LOSE_AND_CUT = "lose and cut"
     LOSE = "lose"
+    HOLD = "hold"  # until :meth:`Lane.release`
 
 
-Judge = Callable[[bytes], Verdict]
+Judge = Callable[[bytes], Verdict | bytes]
+"""What becomes of a frame, given without its length; bytes take its place."""
 
 
 @dataclass
@@ -54,6 +56,7 @@ class Lane:
     _is_framed: bool = True
     _queue: deque[tuple[float, bytes]] = field(default_factory=deque)
     _queued: int = 0
+    _held_back: list[bytes] = field(default_factory=list)
 
     def feed(self, chunk: bytes, *, now: float) -> None:
         """Bytes have come in."""
@@ -88,6 +91,13 @@ class Lane:
             if count < len(piece):
                 self._queue.appendleft((when, piece[count:]))
             count -= min(count, len(piece))
+
+    def release(self) -> None:
+        """Let go what a rule has held, in its order."""
+        for frame in self._held_back:
+            self._queue.append((0.0, frame))
+            self._queued += len(frame)
+        self._held_back.clear()
 
     @property
     def next_due(self) -> float | None:
@@ -145,8 +155,13 @@ class Lane:
 
     def _pass_or_lose(self, frame: bytes, passed: list[bytes]) -> None:
         verdict = self.judge(frame[4:]) if self._is_framed and not self.must_cut else Verdict.PASS
+        if isinstance(verdict, bytes):
+            frame, verdict = len(verdict).to_bytes(4, "big") + verdict, Verdict.PASS
         if verdict is Verdict.PASS and not self.must_cut:
             passed.append(frame)
+            return
+        if verdict is Verdict.HOLD:
+            self._held_back.append(frame)
             return
         self.has_lost = True
         self.must_cut = self.must_cut or verdict is Verdict.LOSE_AND_CUT

@@ -102,6 +102,9 @@ class Link:
         """The fault is over: go on if no byte was lost, else end."""
         if any(lane.has_lost for lane in self._lanes) or self.client.is_gone:
             self.cut()
+            return
+        for lane in self._lanes:
+            lane.release()
 
     def _connect(self) -> None:
         to_server, to_client = self._lanes

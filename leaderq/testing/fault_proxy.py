@@ -130,13 +130,15 @@ class FaultProxy:
         """Lose the next reply of the server whole, then end that connection; see :meth:`drop_replies`."""
         self.drop_replies(1)
 
-    def drop_replies(self, which: int | Callable[[bytes], bool]) -> None:
+    def drop_replies(self, which: int | Callable[[bytes], bool], *, cut: bool = True) -> None:
         """Lose the next ``which`` replies, or the first one of which ``which(body)`` is true; then end that connection.
+
+        Without ``cut`` the connection goes on until ``heal``. Only a watch event can be lost unnoticed: a client misses a reply.
 
         A reply is a frame of ZooKeeper or Kafka without its length; the answer to a ping and a watch event are such too. What came
         before the lost reply arrives. The server has done its work, and the client cannot know.
         """
-        self._order(lambda: self._rules.drop(which))
+        self._order(lambda: self._rules.drop(which, cut=cut))
 
     def drop_reply_to(self, request: Callable[[bytes], bool], *, id_at: int = 0) -> None:
         """Lose the reply to the first request of which ``request(body)`` is true, then end that connection.
@@ -144,6 +146,21 @@ class FaultProxy:
         A reply is known by the four bytes it begins with, which stand at ``id_at`` in the request: 0 in ZooKeeper, 4 in Kafka.
         """
         self._order(lambda: self._rules.drop_reply_to(request, id_at))
+
+    def hold_replies_to(self, request: Callable[[bytes], bool]) -> None:
+        """Hold the replies to all requests of which ``request(body)`` is true, until ``heal`` delivers them. For ZooKeeper.
+
+        A server without its quorum does so to writes. It answers each connection in order: what comes behind a held reply is held
+        too, except pings and watch events. Other connections are answered.
+        """
+        self._order(lambda: self._rules.hold_replies_to(request))
+
+    def answer_from_the_past(self, request: Callable[[bytes], bool]) -> None:
+        """Give the second request of which ``request(body)`` is true the answer that the first one got. For ZooKeeper.
+
+        A server that lags behind the others answers reads so. The rule is over after that one answer.
+        """
+        self._order(lambda: self._rules.answer_from_the_past(request))
 
     def heal(self) -> None:
         """End all faults and forget all rules. Connections that lost bytes are reset, held bytes are delivered."""

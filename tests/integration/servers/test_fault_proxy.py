@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -13,7 +14,6 @@ from kazoo.exceptions import ConnectionLoss
 
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 
-_CREATES = (1, 15)  # opcodes of create and create2
 SESSION_S = 30.0
 """Longer than anything here may be without a processor: kazoo drops a connection that is silent for a third of it."""
 
@@ -55,8 +55,28 @@ def connected(address: str, session_s: float = SESSION_S) -> Iterator[KazooClien
         client.close()
 
 
+def opcode(request: bytes) -> int:
+    return int.from_bytes(request[4:8], "big")
+
+
 def is_create(request: bytes) -> bool:
-    return int.from_bytes(request[4:8], "big") in _CREATES
+    return opcode(request) in (1, 15)  # create and create2
+
+
+def is_get(request: bytes) -> bool:
+    return opcode(request) == 4
+
+
+def is_set(request: bytes) -> bool:
+    return opcode(request) == 5
+
+
+def is_listing(request: bytes) -> bool:
+    return opcode(request) in (8, 12)  # getChildren and getChildren2
+
+
+def is_watch_event(reply: bytes) -> bool:
+    return reply[:4] == b"\xff\xff\xff\xff"
 
 
 def test_without_a_fault_everything_passes(behind: KazooClient, znode_root: str) -> None:
@@ -153,6 +173,67 @@ def test_a_reply_is_chosen_by_its_content(proxy: FaultProxy, behind: KazooClient
     assert behind.get("/zookeeper")
     with pytest.raises(ConnectionLoss):
         behind.get(znode_root)
+
+
+def test_the_replies_to_writes_are_held_while_others_are_answered(
+    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
+) -> None:
+    behind.create(znode_root, b"0")
+    proxy.hold_replies_to(is_set)
+    assert behind.get(znode_root)[0] == b"0"  # reads are answered
+    noticed = threading.Event()
+    behind.exists(znode_root, watch=lambda _: noticed.set())
+    held = behind.set_async(znode_root, b"1")
+    assert noticed.wait(30)  # watch events are no answers
+    assert beside.get(znode_root)[0] == b"1"
+    behind_it = behind.get_async(znode_root)
+    with connected(proxy.address) as another:
+        assert another.get(znode_root)[0] == b"1"
+    assert not held.ready()
+    assert not behind_it.ready()  # a server answers in order
+    assert behind.state == KazooState.CONNECTED
+    proxy.heal()
+    assert held.get(timeout=30).version == 1
+    assert behind_it.get(timeout=30)[0] == b"1"
+
+
+def test_a_read_is_answered_from_the_past_once(
+    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
+) -> None:
+    behind.create(znode_root, b"old")
+    proxy.answer_from_the_past(is_get)
+    assert behind.get(znode_root)[0] == b"old"
+    beside.set(znode_root, b"new, and longer")
+    assert behind.exists(znode_root).version == 1
+    assert behind.get(znode_root)[0] == b"old"
+    assert behind.get(znode_root)[0] == b"new, and longer"
+
+
+def test_a_read_is_answered_from_the_past_on_the_connection_after_a_lost_reply(
+    proxy: FaultProxy, behind: KazooClient, znode_root: str
+) -> None:
+    behind.ensure_path(znode_root)
+    proxy.answer_from_the_past(is_listing)
+    proxy.drop_reply_to(is_create)
+    assert behind.get_children(znode_root) == []
+    with pytest.raises(ConnectionLoss):
+        behind.create(znode_root + "/child")
+    assert eventually(lambda: [behind.get_children(znode_root)], timeout_s=30) == [[]]
+    assert behind.get_children(znode_root) == ["child"]
+
+
+def test_a_watch_event_is_lost_and_the_connection_goes_on(
+    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
+) -> None:
+    behind.create(znode_root)
+    noticed: list[object] = []
+    behind.get(znode_root, watch=noticed.append)
+    proxy.drop_replies(is_watch_event, cut=False)
+    beside.set(znode_root, b"1")
+    assert behind.get(znode_root, watch=noticed.append)[0] == b"1"
+    assert (proxy.dropped, noticed, proxy.connections) == (1, [], 1)
+    beside.set(znode_root, b"2")
+    eventually(lambda: len(noticed) == 1)
 
 
 def test_held_requests_arrive_late_as_after_a_partition(

@@ -80,6 +80,38 @@ def test_several_replies_are_lost_and_the_cut_comes_with_the_last() -> None:
     assert one.must_cut
 
 
+def test_held_replies_come_at_the_release_and_pings_and_events_before() -> None:
+    rules = ReplyRules()
+    asks, answers = rules.for_connection()
+    one = Lane(Weather(), answers, lambda: rules.are_armed)
+    other = lane(rules)
+    rules.hold_replies_to(lambda body: body.endswith(b"write"))
+    for request in (b"\0\0\0\1read", b"\0\0\0\2write", b"\0\0\0\3read"):
+        assert asks(request) is Verdict.PASS
+    first, held, behind = (frame(b"\0\0\0" + number + b"ok") for number in (b"\1", b"\2", b"\3"))
+    ping = frame(b"\xff\xff\xff\xfe")
+    assert flow(one, first + held + ping + behind) == first + ping
+    assert flow(other, held) == held
+    assert not one.has_lost
+    rules.forget()
+    one.release()
+    assert flow(one, ping) == held + behind + ping
+
+
+def test_one_request_is_answered_from_the_past() -> None:
+    rules = ReplyRules()
+    asks, answers = rules.for_connection()
+    one = Lane(Weather(), answers, lambda: rules.are_armed)
+    rules.answer_from_the_past(lambda body: body.endswith(b"read"))
+    expected = [b"1111old", b"2222other", b"3333old", b"4444new"]
+    requests = (b"1111read", b"2222else", b"3333read", b"4444read")
+    replies = (b"1111old", b"2222other", b"3333much newer", b"4444new")
+    for request, reply, passed in zip(requests, replies, expected, strict=True):
+        asks(request)
+        assert flow(one, frame(reply)) == frame(passed)
+    assert not rules.are_armed
+
+
 def test_what_waits_for_a_rule_is_passed_when_the_rule_is_gone() -> None:
     rules = ReplyRules()
     one = lane(rules)

@@ -1,0 +1,87 @@
+"""Candidates of one election, each with a session of its own, on a real server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from leaderq import Candidate, Session, connect
+from leaderq.events import Event, EventBus
+from leaderq.term import OpenTerm, Reason
+
+
+def conclude_and_close(candidate: Candidate) -> None:
+    """As a runner does at its end; ``close`` alone would wait for the term to be concluded."""
+    tenure = candidate._campaign.tenure
+    if tenure is not None:
+        candidate.conclude(tenure.term, Reason.WITHDRAWN, timeout_s=1.0)
+    candidate.close(timeout_s=1.0)
+
+
+def term_of(candidate: Candidate) -> OpenTerm:
+    """The term that a candidate wins, which it must within 30 s."""
+    term = candidate.await_term(30.0)
+    assert term is not None, f"{candidate.id} has not won a term"
+    return term
+
+
+class Electorate:
+    """Makes candidates of the career ``c`` below a root of the test's own.
+
+    ``events`` are those of all candidates; ``buses`` holds the event bus of each by its id.
+    """
+
+    def __init__(self, address: str, root: str) -> None:
+        self.address = address
+        self.root = root
+        self.events: list[Event] = []
+        self.buses: dict[str, EventBus] = {}
+        self._sessions: list[Session] = []
+        self._candidates: list[Candidate] = []
+        self._beside: Session | None = None
+
+    def session(self, *, timeout_s: float = 30.0, address: str = "", **more: Any) -> Session:
+        """By default of a time-out that is longer than anything here may be without a processor."""
+        session = connect(address or self.address, timeout_s=timeout_s, **more)
+        self._sessions.append(session)
+        return session
+
+    def candidate(self, id: str, session: Session | None = None, **options: Any) -> Candidate:
+        """A candidate that does not stand yet; ``options`` are those of :meth:`session`."""
+        bus = self.buses.setdefault(id, EventBus())
+        bus.subscribe(Event, self.events.append)
+        session = session or self.session(**options)
+        candidate = Candidate(session, "c", id=id, root=self.root, events=bus)
+        self._candidates.append(candidate)
+        return candidate
+
+    def path(self, *names: str) -> str:
+        """A path below the career's folder."""
+        return "/".join([self.root, "c", *names])
+
+    @property
+    def beside(self) -> Session:
+        """A session that no fault touches."""
+        if self._beside is None:
+            self._beside = self.session()
+        return self._beside
+
+    def line(self) -> dict[str, int]:
+        """The znodes of the line, each with the session that owns it."""
+        folder = self.path("candidates")
+        if self.beside.exists(folder) is None:
+            return {}
+        names = self.beside.children(folder)
+        stats = {name: self.beside.exists(f"{folder}/{name}") for name in names}
+        return {name: stat.ephemeral_owner for name, stat in stats.items() if stat is not None}
+
+    def record(self) -> dict[str, Any]:
+        """The record of the newest term."""
+        return dict(json.loads(self.beside.get(self.path("term"))[0]))
+
+    def close(self) -> None:
+        """Conclude, close and end everything that was made here."""
+        for candidate in self._candidates:
+            conclude_and_close(candidate)
+        for session in self._sessions:
+            session.close(1.0)
