@@ -8,9 +8,8 @@ from __future__ import annotations
 from leaderq.zookeeper.batches import MultiBatcher
 from leaderq.zookeeper.ending import SessionEnder, end_session
 from leaderq.zookeeper.kazoo_clients import AnyClient, as_session
-from leaderq.zookeeper.owned import connect
 from leaderq.zookeeper.security import Credentials, Security
-from leaderq.zookeeper.session import Session, SessionState
+from leaderq.zookeeper.session import Session, SessionState, connect
 from leaderq.zookeeper.watching import Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.wire import Check, Create, Delete, GetChildren, GetData, Operation, Read, SetData, Stat
 

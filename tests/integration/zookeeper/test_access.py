@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from leaderq.errors import AccessRefused, NoPermission, ServersUnreachable
 from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.testing.zookeeper_server import Tls
 from leaderq.zookeeper import Create, Security, Session, SessionState, connect, end_session
 from leaderq.zookeeper.client import Client
 
 Connect = Callable[..., Session]
-JAAS = """
-Server {
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_alice="wonderland"
-    user_bob="builder";
-};
-"""
 ALICE = Security(user="alice", password="wonderland", mechanism="DIGEST-MD5")
 BOB = Security(user="bob", password="builder", mechanism="DIGEST-MD5")
-
-
-@pytest.fixture(scope="module")
-def sasl_server() -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(jaas=JAAS) as server:
-        yield server
 
 
 def test_znodes_made_with_credentials_are_closed_to_others(
@@ -145,29 +130,6 @@ def test_no_password_of_any_kind_is_logged(
     assert "hunter2" not in logged
     assert "wonderland" not in logged
     assert logging.getLogger("kazoo").level == logging.NOTSET  # nothing was switched off behind the user's back
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two self-signed certificates, of which one is the server's."""
-    folder, made = tmp_path_factory.mktemp("tls"), {}
-    for name in ("server", "other"):
-        key, certificate, both = (folder / f"{name}-{part}.pem" for part in ("key", "certificate", "both"))
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-        command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=60)
-        except FileNotFoundError:
-            pytest.skip("making a certificate needs the program openssl")
-        both.write_text(key.read_text() + certificate.read_text())
-        made |= {name: certificate, f"{name}-both": both}
-    return made
-
-
-@pytest.fixture(scope="module")
-def tls_server(certificates: dict[str, Path]) -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(tls=Tls(keystore=certificates["server-both"], truststore=certificates["server"])) as server:
-        yield server
 
 
 def test_a_session_over_tls_does_all_that_others_do(

@@ -15,7 +15,9 @@ from kazoo.protocol.serialization import Sync
 
 from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Session, SessionState, connect, end_session, owned
+from leaderq.zookeeper import Session, SessionState, connect, end_session
+from leaderq.zookeeper import client as client_module
+from leaderq.zookeeper.client import Client, ClientObservation, ClientSupervisor
 from leaderq.zookeeper.connection import ServerConnection
 from leaderq.zookeeper.private_api import server_socket
 
@@ -60,28 +62,28 @@ def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_bef
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The supervisor sleeps while all is well. What passed then is no time without an attempt to connect."""
-    may_go_on, sights, slept_s = threading.Event(), [], [0.0]
-    monkeypatch.setattr(owned, "monotonic", lambda: monotonic() + slept_s[0])
-    look_up, look = ServerConnection._expand_client_hosts, owned.ClientSupervisor._look
+    may_go_on, seen_so_far, slept_s = threading.Event(), [], [0.0]
+    monkeypatch.setattr(client_module, "monotonic", lambda: monotonic() + slept_s[0])
+    look_up, look = ServerConnection._expand_client_hosts, ClientSupervisor._look
 
     def look_up_slowly(connection: ServerConnection) -> list[tuple[str, str, int]]:
         may_go_on.wait(10)
         return look_up(connection)
 
-    def look_and_tell(watching: owned.ClientSupervisor, client: owned.SupervisedClient) -> owned.ClientObservation:
-        sights.append(look(watching, client))
-        return sights[-1]
+    def look_and_tell(watching: ClientSupervisor, watched: Client) -> ClientObservation:
+        seen_so_far.append(look(watching, watched))
+        return seen_so_far[-1]
 
-    monkeypatch.setattr(owned.ClientSupervisor, "_look", look_and_tell)
+    monkeypatch.setattr(ClientSupervisor, "_look", look_and_tell)
 
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address, timeout_s=30.0)
     heard, first = heard_by(session), session.id
-    eventually(lambda: any(sight.is_connected for sight in sights))
+    eventually(lambda: any(one.is_connected for one in seen_so_far))
     slept_s[0] = 24 * 3600.0  # on the supervisor's clock only: far more than a client may go without an attempt
     monkeypatch.setattr(ServerConnection, "_expand_client_hosts", look_up_slowly)
     proxy.cut()
-    eventually(lambda: any(not sight.is_connected for sight in sights))
+    eventually(lambda: any(not one.is_connected for one in seen_so_far))
     may_go_on.set()
     eventually(lambda: heard[-1:] == [CONNECTED])
     assert (heard, session.id) == ([SUSPENDED, CONNECTED], first)
@@ -177,7 +179,9 @@ def test_a_server_that_restarts_finds_the_session_back(
 def test_a_replaced_session_is_lost_its_znodes_go_and_a_new_one_begins(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned, "FAREWELL_S", 20.0)  # a busy server may need long to end the old one
+    monkeypatch.setattr(
+        "leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0
+    )  # a busy server may need long to end the old one
     heard, first = heard_by(session), session.id
     session.create("/e", ephemeral=True)
     session.replace("the test wants it")
@@ -189,7 +193,9 @@ def test_a_replaced_session_is_lost_its_znodes_go_and_a_new_one_begins(
 def test_a_connection_thread_that_dies_is_replaced(
     session: Session, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned, "FAREWELL_S", 20.0)  # a busy server may need long to end the old one
+    monkeypatch.setattr(
+        "leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0
+    )  # a busy server may need long to end the old one
     heard, first = heard_by(session), session.id
 
     class Poison(Sync):
@@ -209,10 +215,10 @@ def test_a_connection_thread_that_dies_is_replaced(
 def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leaderq.zookeeper.owned.STUCK_S", 0.5)
-    monkeypatch.setattr(type(session._own), "timeout_s", 0.2)
+    monkeypatch.setattr("leaderq.zookeeper.client.STUCK_S", 0.5)
+    monkeypatch.setattr(type(session._client), "timeout_s", 0.2)
     heard, first, go_on = heard_by(session), session.id, threading.Event()
-    session._own.add_listener(lambda state: go_on.wait(60) and None)
+    session._client.add_listener(lambda state: go_on.wait(60) and None)
     session.drop_connection()
     eventually(lambda: heard[-1:] == [CONNECTED] and session.id != first, timeout_s=20)
     assert LOST in heard
@@ -240,7 +246,7 @@ def test_closing_without_a_connection_ends_the_session_through_another_one(
     other = opened(zookeeper_server.address + znode_root)
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(f"{proxy.address},{zookeeper_server.address}{znode_root}", timeout_s=30.0)
-    while server_socket(session._own.connection).getpeername()[1] != int(proxy.address.rpartition(":")[2]):
+    while server_socket(session._client.connection).getpeername()[1] != int(proxy.address.rpartition(":")[2]):
         session.replace("it must be on the proxy")
         eventually(lambda: session.state is CONNECTED)
     session.create("/e", ephemeral=True)
