@@ -54,7 +54,7 @@ from leaderq.errors import (
 from leaderq.threads import Listeners
 from leaderq.zookeeper.client import Client, ClientSupervisor
 from leaderq.zookeeper.ending import SessionEnder
-from leaderq.zookeeper.paths import Address, parsed_address
+from leaderq.zookeeper.paths import Address, parent_of, parsed_address
 from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 from leaderq.zookeeper.translation import translated
@@ -271,7 +271,8 @@ class Session(Requests):
     def _create_chroot(self, deadline: float) -> None:
         chroot, self._chroot = self._chroot, ""
         try:
-            self.ensure_path(chroot, timeout_s=max(0.1, deadline - monotonic()))
+            left_s = max(0.1, deadline - monotonic())
+            self.ensure_path(chroot, shared=parent_of(chroot), timeout_s=left_s)
         except NoNode as exc:
             what = f"the chroot {chroot!r} of {self.address!r} could not be created"
             raise ZooKeeperError(f"{what}: someone deletes it", path=chroot) from exc
@@ -365,6 +366,8 @@ class Session(Requests):
                 credentials = self._credentials or self._former
                 left_s = max(0.0, deadline - monotonic())
                 self._is_over = self._end(self._client, credentials, left_s)
+            if credentials is not None and not self._is_over:
+                log.warning("ZooKeeper session not ended, it will expire id=%#x", credentials.session_id)
         finally:
             self._credentials = None
             self._closed.set()
@@ -375,16 +378,17 @@ class Session(Requests):
         deadline = monotonic() + timeout_s
         if client.finish(timeout_s=timeout_s / 2) or credentials is None:
             return True
-        if not client.auth_failed:
-            # Its connection is gone or silent. Another one may still reach a server, and spare
-            # everyone the wait until it expires.
-            self._ender.know(client.resolved)
-            left_s = max(0.0, deadline - monotonic())
-            session_s = client.timeout_s
-            if self._ender.end(credentials, timeout_s=left_s, session_timeout_s=session_s, patient=False):
-                return True
-        log.warning("ZooKeeper session not ended, it will expire %s", self._label(client))
-        return False
+        if client.auth_failed:
+            return False
+        # Its connection is gone or silent. Another one may still reach a server, and spare everyone
+        # the wait until it expires.
+        self._ender.know(client.resolved)
+        return self._ender.end(
+            credentials,
+            timeout_s=max(0.0, deadline - monotonic()),
+            session_timeout_s=client.timeout_s,
+            patient=False,
+        )
 
     # -- its client ---------------------------------------------------------------------------------
 
@@ -405,7 +409,19 @@ class Session(Requests):
         self._supervisor.wake()
 
     def _client_to_watch(self) -> Client | None:
+        if self._state is SessionState.CONNECTED and self._former is not None:
+            self._end_former()
         return None if self._state is SessionState.CLOSED else self._client
+
+    def _end_former(self) -> None:
+        """What could not be ended when its client was replaced; now a server answers again."""
+        with self._replacing:
+            former, self._former = self._former, None
+        if former is None:
+            return
+        timeout_s = REPLACE_TIMEOUT_S
+        if not self._ender.end(former, timeout_s=timeout_s, session_timeout_s=self.timeout_s):
+            log.warning("ZooKeeper session not ended, it will expire id=%#x", former.session_id)
 
     def _heard(self, client: Client, state: SessionState) -> None:
         """On the connection thread: note what a client said, unless it is one we have given up."""
@@ -483,7 +499,9 @@ def connect(
 
     ``timeout_s`` is the session time-out asked for; the servers may grant another
     (``session.timeout_s``). ``name`` appears in the names of threads. ``max_request_bytes`` is the
-    servers' ``jute.maxbuffer``. The chroot is created if it is missing.
+    servers' ``jute.maxbuffer``. The chroot is created if it is missing: with the ACL of these
+    credentials; the znodes above it, which belong to no one in particular, let any user list and
+    create children.
 
     *Guarantees:* returns or raises within ``connect_timeout_s`` and about a second; leaves no
     thread or socket behind when it raises.

@@ -44,6 +44,19 @@ def test_a_session_knows_what_was_granted(zookeeper_server: ZooKeeperServer, ope
     assert session.credentials.session_id == session.id
 
 
+def test_the_time_out_granted_at_a_reconnection_is_known_before_the_reconnection_is_told(opened: Connect) -> None:
+    with ZooKeeperServer() as server:
+        session, seen = opened(server.address, timeout_s=30.0), []
+        session.add_listener(lambda state: seen.append((state, session.timeout_s, session.id)))
+        for longest_ms in (20_000, 3_000, 6_000):
+            server._settings["maxSessionTimeout"] = str(longest_ms)
+            server.restart()
+            eventually(lambda: seen[-1:] and seen[-1][:2] == (CONNECTED, longest_ms / 1000), timeout_s=60)  # noqa: B023
+        told = [one[1] for one in seen if one[0] is CONNECTED]
+        assert told == [20.0, 3.0, 6.0]
+        assert session.resolved_servers == [("127.0.0.1", server.port)]
+
+
 def test_an_ended_session_is_lost_and_the_next_one_has_a_new_id(zookeeper_server: ZooKeeperServer, session: Session) -> None:
     heard, first = heard_by(session), session.id
     session.create("/e", ephemeral=True)
@@ -233,9 +246,9 @@ def test_closing_ends_the_session_at_once(
     other = opened(zookeeper_server.address + znode_root)
     heard = heard_by(session)
     session.create("/e", ephemeral=True)
-    session.close(timeout_s=30.0)
+    assert session.close(timeout_s=30.0)
     assert other.exists("/e") is None
-    session.close()
+    assert session.close()
     assert heard == [CLOSED]
     assert (session.state, session.id, session.credentials) == (CLOSED, None, None)
 
@@ -251,7 +264,7 @@ def test_closing_without_a_connection_ends_the_session_through_another_one(
         eventually(lambda: session.state is CONNECTED)
     session.create("/e", ephemeral=True)
     proxy.black_hole()
-    session.close(timeout_s=10.0)
+    assert session.close(timeout_s=10.0)
     assert other.exists("/e") is None
 
 
@@ -262,7 +275,8 @@ def test_closing_while_suspended_and_nobody_answers_returns(
     session = opened(proxy.address, timeout_s=4.0)
     proxy.refuse()
     eventually(lambda: session.state is SUSPENDED)
-    session.close(timeout_s=1.0)
+    assert not session.close(timeout_s=1.0)
+    assert not session.close()  # it may live on: asking again does not change that
     assert session.state is CLOSED
     assert isinstance(session.get_async("/").exception(0), SessionClosed)
 
@@ -276,8 +290,52 @@ def test_closing_a_black_holed_session_returns(
     pending.result(10)
     proxy.black_hole()
     pending = session.get_async("/")
-    session.close(timeout_s=1.0)
+    assert not session.close(timeout_s=1.0)
     assert isinstance(pending.exception(5), ConnectionLost)
+
+
+def test_closing_a_session_that_has_expired_is_no_failure_although_nobody_answers(
+    zookeeper_server: ZooKeeperServer, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session, lost = opened(proxy.address, timeout_s=30.0), threading.Event()
+
+    def on_state(state: SessionState) -> None:
+        if state is LOST:
+            proxy.refuse()
+            lost.set()
+
+    session.add_listener(on_state)
+    assert session.credentials is not None
+    assert end_session(zookeeper_server.address, session.credentials, timeout_s=30)
+    assert lost.wait(60)
+    assert session.close(timeout_s=1.0)
+
+
+def test_a_replaced_session_that_nobody_could_end_then_is_ended_when_a_server_answers_again(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    other = opened(zookeeper_server.address + znode_root)
+    proxy = fault_proxy(zookeeper_server.address)
+    session, at_loss = opened(proxy.address + znode_root, timeout_s=100.0), []
+    session.create("/e", ephemeral=True)
+    session.add_listener(lambda _: at_loss.append((session.timeout_s, session.resolved_servers)))
+    proxy.refuse()
+    session.replace("the test wants it")
+    host, _, port = proxy.address.rpartition(":")
+    assert set(map(repr, at_loss)) == {repr((60.0, [(host, int(port))]))}  # as last heard of
+    proxy.heal()
+    eventually(lambda: other.exists("/e") is None)
+
+
+def test_closing_after_a_replacement_that_reached_nobody_does_not_claim_the_old_session_over(
+    zookeeper_server: ZooKeeperServer, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=30.0)
+    proxy.refuse()
+    session.replace("the test wants it")
+    assert not session.close(timeout_s=1.0)
 
 
 @pytest.mark.parametrize("where", ["listener", "watch", "answer"])
@@ -304,14 +362,15 @@ def test_a_fork_must_not_use_its_parents_session(session: Session) -> None:
         try:
             session.get("/")
         except SessionClosed as exc:
-            os.write(writing, str(exc).encode())
-            session.close()
+            os.write(writing, f"{exc}, over: {session.close()}".encode())
         finally:
             os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)
     with os.fdopen(reading, "rb") as said:
-        assert b"after the fork" in said.read()
+        told = said.read()
+    assert b"after the fork" in told
+    assert b"over: False" in told
     assert session.exists("/") is not None
     assert session.state is CONNECTED
 
