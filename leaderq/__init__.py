@@ -5,65 +5,40 @@ A public name is loaded when it is first used, so that importing the package cos
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from leaderq.lazy import exported
 
 if TYPE_CHECKING:
-    from leaderq.career import ILeaderCareer, LeaderCareer
-    from leaderq.coalescing import (
-        AsyncQueueCoordinator,
-        DistributedQueueCoordinator,
-        QueueCoordinator,
-    )
-    from leaderq.election import Candidate, Observer
-    from leaderq.errors import Deposed, LeaderqError
-    from leaderq.kafka import KafkaLeaderCareer
-    from leaderq.producing import BufferedProducer
-    from leaderq.running import Runner
-    from leaderq.singular import SingularUpdateQueue
-    from leaderq.term import Term
-    from leaderq.zookeeper import Session, connect
+    from leaderq.career import ILeaderCareer as ILeaderCareer
+    from leaderq.career import LeaderCareer as LeaderCareer
+    from leaderq.coalescing import AsyncQueueCoordinator as AsyncQueueCoordinator
+    from leaderq.coalescing import DistributedQueueCoordinator as DistributedQueueCoordinator
+    from leaderq.coalescing import QueueCoordinator as QueueCoordinator
+    from leaderq.election import Candidate as Candidate
+    from leaderq.election import Observer as Observer
+    from leaderq.errors import Deposed as Deposed
+    from leaderq.errors import LeaderqError as LeaderqError
+    from leaderq.kafka import KafkaLeaderCareer as KafkaLeaderCareer
+    from leaderq.producing import BufferedProducer as BufferedProducer
+    from leaderq.running import Runner as Runner
+    from leaderq.singular import SingularUpdateQueue as SingularUpdateQueue
+    from leaderq.term import Term as Term
+    from leaderq.zookeeper import Session as Session
+    from leaderq.zookeeper import connect as connect
 
-__all__ = [
-    "AsyncQueueCoordinator",
-    "BufferedProducer",
-    "Candidate",
-    "Deposed",
-    "DistributedQueueCoordinator",
-    "ILeaderCareer",
-    "KafkaLeaderCareer",
-    "LeaderCareer",
-    "LeaderqError",
-    "Observer",
-    "QueueCoordinator",
-    "Runner",
-    "Session",
-    "SingularUpdateQueue",
-    "Term",
-    "connect",
-]
-
-_LAZY_EXPORTS = {
-    "AsyncQueueCoordinator": "coalescing",
-    "BufferedProducer": "producing",
-    "Candidate": "election",
-    "Deposed": "errors",
-    "DistributedQueueCoordinator": "coalescing",
-    "ILeaderCareer": "career",
-    "KafkaLeaderCareer": "kafka",
-    "LeaderCareer": "career",
-    "LeaderqError": "errors",
-    "Observer": "election",
-    "QueueCoordinator": "coalescing",
-    "Runner": "running",
-    "Session": "zookeeper",
-    "SingularUpdateQueue": "singular",
-    "Term": "term",
-    "connect": "zookeeper",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY_EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LAZY_EXPORTS[name]}"), name)
+__getattr__, __all__ = exported(
+    __name__,
+    {
+        "career": "ILeaderCareer LeaderCareer",
+        "coalescing": "AsyncQueueCoordinator DistributedQueueCoordinator QueueCoordinator",
+        "election": "Candidate Observer",
+        "errors": "Deposed LeaderqError",
+        "kafka": "KafkaLeaderCareer",
+        "producing": "BufferedProducer",
+        "running": "Runner",
+        "singular": "SingularUpdateQueue",
+        "term": "Term",
+        "zookeeper": "Session connect",
+    },
+)

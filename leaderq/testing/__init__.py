@@ -1,43 +1,32 @@
-"""Real servers on demand, injected faults, and a pytest plugin: for leaderq's own tests, the demo, and yours.
+"""Real servers on demand, injected faults, and a pytest plugin: for leaderq's own tests, the demo,
+and yours.
 
-Importing this package costs nothing: the names below are loaded when first used, and Java, jars and Docker are looked for only
-when a server is started.
+Importing this package costs nothing: the names below are loaded when first used, and Java, jars and
+Docker are looked for only when a server is started.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from leaderq.lazy import exported
 
 if TYPE_CHECKING:
-    from leaderq.testing.fault_proxy import FaultProxy
-    from leaderq.testing.kafka_server import KafkaBroker, KafkaCluster
-    from leaderq.testing.pair import ServerPair
-    from leaderq.testing.waiting import eventually
-    from leaderq.testing.zookeeper_server import ZooKeeperEnsemble, ZooKeeperServer
+    from leaderq.testing.fault_proxy import FaultProxy as FaultProxy
+    from leaderq.testing.kafka_server import KafkaBroker as KafkaBroker
+    from leaderq.testing.kafka_server import KafkaCluster as KafkaCluster
+    from leaderq.testing.pair import ServerPair as ServerPair
+    from leaderq.testing.waiting import eventually as eventually
+    from leaderq.testing.zookeeper_server import ZooKeeperEnsemble as ZooKeeperEnsemble
+    from leaderq.testing.zookeeper_server import ZooKeeperServer as ZooKeeperServer
 
-__all__ = [
-    "FaultProxy",
-    "KafkaBroker",
-    "KafkaCluster",
-    "ServerPair",
-    "ZooKeeperEnsemble",
-    "ZooKeeperServer",
-    "eventually",
-]
-
-_HOMES = {
-    "FaultProxy": "fault_proxy",
-    "KafkaBroker": "kafka_server",
-    "KafkaCluster": "kafka_server",
-    "ServerPair": "pair",
-    "ZooKeeperEnsemble": "zookeeper_server",
-    "ZooKeeperServer": "zookeeper_server",
-    "eventually": "waiting",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __all__ = exported(
+    __name__,
+    {
+        "fault_proxy": "FaultProxy",
+        "kafka_server": "KafkaBroker KafkaCluster",
+        "pair": "ServerPair",
+        "waiting": "eventually",
+        "zookeeper_server": "ZooKeeperEnsemble ZooKeeperServer",
+    },
+)

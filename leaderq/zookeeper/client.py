@@ -1,9 +1,11 @@
 """One kazoo client with one session after another, whose every wait is bounded; for ``Session``.
+And what looks after it.
 
 kazoo's ``stop`` may wait for ever, its ``restart`` may close the new session, and its ``_call``
 queues silently while there is no connection, and blocks when its wake-up pipe is full. None of the
 three is used: requests are accepted exactly while connected, and ``finish`` ends the client within
-its budget, leaving to the threads what they still hold.
+its budget, leaving to the threads what they still hold. kazoo also says "connected" before the
+servers have accepted the credentials; here nobody hears of it until they have.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -21,6 +24,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL
 
+from leaderq.threads import BackoffPolicy, Service
 from leaderq.zookeeper.connection import ServerConnection, Transport
 from leaderq.zookeeper.paths import Address
 from leaderq.zookeeper.private_api import (
@@ -34,6 +38,7 @@ from leaderq.zookeeper.security import Credentials, Security
 from leaderq.zookeeper.translation import NotSent
 from leaderq.zookeeper.wire import Request
 
+log = logging.getLogger(__name__)
 kazoo_log = logging.getLogger("leaderq.zookeeper.kazoo")
 _OPEN_STATES = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 
@@ -77,8 +82,12 @@ class KazooLog:
 
 
 class Client(KazooClient):
-    """See the module. ``on_state`` and ``on_event`` run on the connection thread, and must return
-    at once; ``on_end`` is called once, when that thread has ended for whatever reason."""
+    """See the module.
+
+    ``on_state`` and ``on_event`` run on the connection thread, and must return at once; ``on_end``
+    is called once, when that thread has ended for whatever reason. What the ``predecessor`` knew of
+    the servers holds until this client knows better.
+    """
 
     handler: Transport
 
@@ -93,12 +102,14 @@ class Client(KazooClient):
         on_event: Callable[[int, str], None],
         on_end: Callable[[Client], None],
         credentials: Credentials | None = None,
+        predecessor: Client | None = None,
     ) -> None:
         self.kazoo_log = KazooLog(label)
         self.auth_failed = False
         self.ended = threading.Event()
         self._accepting = threading.Lock()
         self._accepts_requests = False
+        self._open_state: str = KeeperState.CONNECTED
         # kazoo's own default doubles the pause between attempts up to an hour.
         retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=1)
         tls = security.ssl_context()
@@ -119,9 +130,13 @@ class Client(KazooClient):
             retry=retry.copy(),
             logger=self.kazoo_log,
             sasl_options=security.sasl_options(),
+            on_authenticated=self._has_authenticated,
             on_event=on_event,
             on_end=lambda: self._has_ended(on_end),
         )
+        if predecessor is not None:
+            self.connection.timeout_s = predecessor.connection.timeout_s
+            self.connection.resolved = predecessor.connection.resolved
         use_connection(self, self.connection)
         self.add_listener(lambda state: on_state(self, state))
 
@@ -138,6 +153,11 @@ class Client(KazooClient):
     def timeout_s(self) -> float:
         """The time-out granted at the newest connection; before the first one, the one asked for."""
         return self.connection.timeout_s
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the servers have said that the session is over, and no new one has begun."""
+        return self.client_state == KeeperState.EXPIRED_SESSION
 
     @property
     def attempts(self) -> int:
@@ -189,7 +209,7 @@ class Client(KazooClient):
         self.connection.drop()
 
     def open(self) -> threading.Event:
-        """Start connecting, for as long as it takes; the event is set while connected."""
+        """Start connecting, for as long as it takes; returns an event that is set while connected."""
         return self.start_async()
 
     def finish(self, *, timeout_s: float) -> bool:
@@ -227,6 +247,9 @@ class Client(KazooClient):
         self.submit(request, async_object)
 
     def _session_callback(self, state: str) -> None:
+        if state in _OPEN_STATES and self.connection.is_connecting:
+            self._open_state = state  # said before the credentials were sent
+            return
         # Requests are refused before kazoo answers what is queued, and accepted before anyone hears
         # of the connection: so nothing is left in the queue to be sent by surprise after a
         # reconnection, and no lock is held while listeners run.
@@ -238,6 +261,9 @@ class Client(KazooClient):
             # These never went out, which is more than kazoo's "connection loss" tells.
             _fail_all(request_queue(self), NotSent())
         super()._session_callback(state)
+
+    def _has_authenticated(self) -> None:
+        self._session_callback(self._open_state)
 
     def _fail_pending(self) -> None:
         """Answer all requests, from whatever thread; for a client whose own thread cannot."""
@@ -253,3 +279,130 @@ def _fail_all(waiting: deque[Any], exc: Exception) -> None:
             return
         if entry[1] is not None:
             entry[1].set_exception(exc)
+
+
+STUCK_S = 15.0
+"""How long a client may go without an attempt to connect; attempts follow each other within
+seconds, but name servers may be slow."""
+REPLACEMENTS = BackoffPolicy(first_s=0.5, most_s=30.0)
+CALM_S = 60.0
+"""Replacements that are longer ago do not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientObservation:
+    """A client at one moment. ``idle_s``: see :class:`TimeWithoutAttempt`."""
+
+    has_ended: bool
+    is_refused: bool
+    is_connected: bool
+    idle_s: float
+    stuck_after_s: float
+
+
+def replacement_reason(seen: ClientObservation) -> str | None:
+    """Why this client must be replaced, or ``None``; pure."""
+    if seen.has_ended:
+        return "credentials refused" if seen.is_refused else "connection thread ended"
+    if not seen.is_connected and seen.idle_s > seen.stuck_after_s:
+        return f"no attempt to connect for {seen.idle_s:.0f} s"
+    return None
+
+
+class TimeWithoutAttempt:
+    """How long a client has been without a connection and without an attempt to get one.
+
+    The supervisor sleeps while all is well, for hours: time in which nobody looked must not count.
+    """
+
+    def __init__(self) -> None:
+        self._attempt: tuple[object, int] = (None, -1)
+        self._was_connected = False
+        self._since_s = 0.0
+
+    def look(self, now_s: float, client: object, attempts: int, *, is_connected: bool) -> float:
+        """Return the seconds by now."""
+        attempt = (client, attempts)
+        if is_connected or self._was_connected or attempt != self._attempt:
+            self._since_s = now_s
+        self._attempt, self._was_connected = attempt, is_connected
+        return now_s - self._since_s
+
+    def has_tried(self, client: object, attempts: int) -> bool:
+        """Whether this client has made an attempt since the last look."""
+        return (client, attempts) != self._attempt
+
+
+class ClientSupervisor:
+    """Watches over a session's client, and has it replaced when it is beyond repair.
+
+    One thread, asleep while all is well; woken by every change of state. An outage, however long,
+    is not a reason: kazoo goes on connecting, and the session may still stand at the servers.
+    Reasons are: the connection thread has ended without our asking (an exception inside kazoo,
+    refused credentials); or there is no connection and no attempt to get one for a long time.
+    ``client`` returns the client to watch, or ``None`` when there is nothing to watch any more.
+    """
+
+    def __init__(self, name: str, *, client: Callable[[], Client | None], replace: Callable[[str], None]) -> None:
+        self._client = client
+        self._replace = replace
+        self._service = Service.repeating(f"leaderq-{name}-supervisor", self._step)
+        self._expects_attempt = False
+        self._idle = TimeWithoutAttempt()
+        self._replaced: list[float] = []
+        self._next_at = 0.0  # no replacement before
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._service.start()
+
+    def stop(self) -> None:
+        """Stop watching; does not wait, since it may be the supervisor itself that stops."""
+        self._service.stop(0)
+
+    def wake(self) -> None:
+        """Something changed. From any thread, also from a finalizer; returns at once."""
+        self._service.wake()
+
+    def expect_attempt(self) -> None:
+        """The connection was dropped: unless an attempt to connect follows, the client is stuck,
+        whatever its state says."""
+        self._expects_attempt = True
+        self._service.wake()
+
+    def _step(self) -> float | None:
+        client = self._client()
+        if client is None:
+            self.stop()
+            return None
+        reason = replacement_reason(self._look(client))
+        if reason is not None:
+            early_s = self._next_at - monotonic()
+            if early_s <= 0:
+                self._act(reason)
+            return max(0.0, early_s)
+        is_calm = client.connected and not self._expects_attempt
+        return None if is_calm else STUCK_S / 5
+
+    def _look(self, client: Client) -> ClientObservation:
+        attempts = client.attempts
+        if self._idle.has_tried(client, attempts):
+            self._expects_attempt = False
+        is_connected = client.connected and not self._expects_attempt
+        return ClientObservation(
+            has_ended=client.ended.is_set(),
+            is_refused=client.auth_failed,
+            is_connected=is_connected,
+            idle_s=self._idle.look(monotonic(), client, attempts, is_connected=is_connected),
+            stuck_after_s=max(STUCK_S, 2 * client.timeout_s),
+        )
+
+    def _act(self, reason: str) -> None:
+        now = monotonic()
+        self._replaced = [at for at in self._replaced if now - at < CALM_S] + [now]
+        self._next_at = now + REPLACEMENTS.delay_s(len(self._replaced))
+        self._expects_attempt = False
+        try:
+            self._replace(reason)
+        except Exception:
+            log.exception("ZooKeeper client not replaced, trying again reason=%s", reason)

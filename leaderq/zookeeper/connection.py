@@ -247,7 +247,7 @@ class ServerConnection(ConnectionHandler):
 
     ``attempts`` (grows with every attempt to connect), ``timeout_s`` (the time-out granted at the
     newest connection; before the first one, the one asked for), ``resolved`` (host, address, port
-    of each server) and ``is_session_closed`` may be read from any thread.
+    of each server), ``is_connecting`` (until the credentials are accepted) and ``is_session_closed`` may be read from any thread.
     """
 
     handler: Transport
@@ -260,6 +260,7 @@ class ServerConnection(ConnectionHandler):
         retry: Any,
         logger: Any,
         sasl_options: dict[str, Any] | None,
+        on_authenticated: Callable[[], None],
         on_event: Callable[[int, str], None],
         on_end: Callable[[], None],
     ) -> None:
@@ -267,11 +268,12 @@ class ServerConnection(ConnectionHandler):
         self.attempts = 0
         self.timeout_s = timeout_s
         self.resolved: list[tuple[str, str, int]] = []
+        self.is_connecting = True
         self.is_session_closed = False
+        self._on_authenticated = on_authenticated
         self._on_event = on_event
         self._on_end = on_end
         self._liveness = Liveness(timeout_s, monotonic())
-        self._is_connecting = True
         self._received = bytearray()
         self._last_xid = 0
         self._is_abandoned = threading.Event()
@@ -297,14 +299,15 @@ class ServerConnection(ConnectionHandler):
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self.attempts += 1
-        self._is_connecting = True
+        self.is_connecting = True
         self._received.clear()
         self._last_xid = 0
         # A request never waits for a connection (Client refuses it): a byte left over wakes nobody.
         self.handler.drain()
         limits: tuple[float, float] = super()._connect(host, hostip, port)
         self._liveness = Liveness(self.timeout_s, monotonic())
-        self._is_connecting = False
+        self.is_connecting = False
+        self._on_authenticated()
         if stop_flag(self.client).is_set():
             # Meanwhile; kazoo would serve this connection for ever, and the session would live on.
             self.close_session()
@@ -321,7 +324,7 @@ class ServerConnection(ConnectionHandler):
         return connect_limit_s(self.timeout_s, len(self.resolved) or len(self.client.hosts))
 
     def _capped(self, timeout: float) -> float:
-        return min(timeout, self.connect_limit() if self._is_connecting else self._liveness.limit_s)
+        return min(timeout, self.connect_limit() if self.is_connecting else self._liveness.limit_s)
 
     # -- bytes -------------------------------------------------------------------------------------
 

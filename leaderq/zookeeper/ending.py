@@ -1,13 +1,14 @@
-"""Ending a session from outside: what makes fail-over after a crash a matter of milliseconds instead of the session
-time-out.
+"""Ends a session from outside: fail-over after a crash takes milliseconds, not the session time-out.
 
-ZooKeeper keeps a session when its owner's socket dies. Whoever knows its id and password may take it up again and close
-it; its ephemeral znodes vanish then and there. This is done here with plain sockets in the calling thread: both requests
-go out together as soon as a server accepts, and the next server is tried beside the first one if that is slow. With TLS
-or SASL a kazoo client does the same, somewhat slower.
+ZooKeeper keeps a session when its owner's socket dies. Whoever knows its id and password may take it
+up again and close it; its ephemeral znodes vanish then and there. This is done here with plain
+sockets in the calling thread: both requests go out together as soon as a server accepts, and the
+next server is tried beside the first one if that is slow. With TLS or SASL a kazoo client does the
+same, somewhat slower; without them kazoo is not even loaded.
 
-On failure: an answer "no such session" is success (it is over already, or the password is wrong, which ZooKeeper does not
-tell apart); no answer from anyone in time is ``False``: the session then lives until it expires.
+On failure: an answer "no such session" is success (it is over already, or the password is wrong,
+which ZooKeeper does not tell apart). No answer from anyone in time is ``False``: the session then
+lives until it expires.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import logging
 import selectors
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from time import monotonic
 
-from leaderq.zookeeper.client import Client
 from leaderq.zookeeper.paths import Address, parsed_address
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 
@@ -30,7 +32,7 @@ log = logging.getLogger(__name__)
 HEDGE_S = 0.1
 """How long a server may be slow before the next is asked as well."""
 ROUND_S = 1.0
-"""How long all servers together may be silent before they are asked anew: one may have come back meanwhile."""
+"""How long all servers together may be silent before they are asked again: one may be back."""
 _CONNECT = struct.Struct("!iqiqi")
 _CONNECTED = struct.Struct("!ii")
 _INT = struct.Struct("!i")
@@ -45,7 +47,7 @@ class _Endpoint:
 
 
 class SessionEnder:
-    """Ends sessions at one address; made ahead of time, so that nothing is left to import, parse or resolve when it counts.
+    """Ends sessions at one address. Made ahead of time, so that little is left to do when it counts.
 
     :raises ConfigurationError: a malformed address, or unusable security.
     """
@@ -55,37 +57,63 @@ class SessionEnder:
         self._security = security or NO_SECURITY
         self._security.validate()
         self._endpoints: list[_Endpoint] = []
+        self._resolving: threading.Thread | None = None
 
     def prepare(self) -> None:
-        """Resolve the servers' names now; may take as long as the resolver takes. Optional."""
-        self._endpoints = list(_resolved(self._address)) or self._endpoints
+        """Import whatever :meth:`end` will need, and resolve the servers' names unless their
+        addresses are known; that may take as long as the resolver takes. Optional."""
+        if self._needs_kazoo:
+            import_module("leaderq.zookeeper.client")
+        if not self._endpoints:
+            self._resolve()
 
     def know(self, addresses: Iterable[tuple[str, int]]) -> None:
-        """Use these numeric addresses, which someone else has resolved; none at all changes nothing."""
+        """Use these numeric addresses, which someone else has resolved; none change nothing."""
         families = {True: socket.AF_INET6, False: socket.AF_INET}
-        self._endpoints = [_Endpoint(families[":" in ip], (ip, port)) for ip, port in addresses] or self._endpoints
+        known = [_Endpoint(families[":" in ip], (ip, port)) for ip, port in addresses]
+        self._endpoints = known or self._endpoints
 
     def end(
-        self, credentials: Credentials, *, timeout_s: float, session_timeout_s: float = 10.0, patient: bool = True
+        self,
+        credentials: Credentials,
+        *,
+        timeout_s: float,
+        session_timeout_s: float = 10.0,
+        patient: bool = True,
     ) -> bool:
-        """End the session; whether it is over for certain when this returns, within ``timeout_s``.
+        """End the session; returns whether it is over for certain, within ``timeout_s``, also if a
+        name server does not answer.
 
-        ``session_timeout_s`` is how long the session is to live on if it cannot be closed after having been taken up.
-        Without ``patient`` each server is asked once only.
+        ``session_timeout_s`` is how long the session is to live on if it cannot be closed after
+        having been taken up. Without ``patient`` each server is asked once only.
         """
         deadline = monotonic() + timeout_s
-        if self._security.uses_tls or self._security.uses_sasl:
+        if self._needs_kazoo:
             return self._end_through_kazoo(credentials, deadline, session_timeout_s, patient)
         frames = _frames(credentials, session_timeout_s)
         while True:
             if not self._endpoints:
-                self.prepare()
+                self._resolve_before(deadline)
             if _ask_all(self._endpoints, frames, min(deadline, monotonic() + ROUND_S)):
                 return True
             left_s = deadline - monotonic()
             if left_s <= 0 or not patient:
                 return False
             time.sleep(min(HEDGE_S / 2, left_s))
+
+    @property
+    def _needs_kazoo(self) -> bool:
+        return self._security.uses_tls or self._security.uses_sasl
+
+    def _resolve(self) -> None:
+        self._endpoints = list(_resolved(self._address)) or self._endpoints
+
+    def _resolve_before(self, deadline: float) -> None:
+        if self._resolving is None or not self._resolving.is_alive():
+            name = "leaderq-ender-resolver"
+            self._resolving = threading.Thread(target=self._resolve, name=name, daemon=True)
+            self._resolving.start()
+        self._resolving.join(max(0.0, deadline - monotonic()))
 
     def _end_through_kazoo(self, credentials: Credentials, deadline: float, session_timeout_s: float, patient: bool) -> bool:
         while True:
@@ -99,7 +127,9 @@ class SessionEnder:
     def _end_through_one_client(
         self, credentials: Credentials, deadline: float, session_timeout_s: float
     ) -> tuple[bool, bool]:
-        """Whether the session is over, and whether we were refused."""
+        """Returns whether the session is over, and whether we were refused."""
+        from leaderq.zookeeper.client import Client
+
         client = Client(
             self._address,
             timeout_s=session_timeout_s,
@@ -111,9 +141,10 @@ class SessionEnder:
             credentials=credentials,
         )
         client.open().wait(max(0.0, deadline - monotonic()))
-        resumed = client.credentials
-        # If the session was gone kazoo has begun another by now, which goes as well.
-        was_gone = client.connected and resumed is not None and resumed.session_id != credentials.session_id
+        found = client.credentials
+        # If the session was gone kazoo has begun another by now, which is closed as well.
+        is_another = found is not None and found.session_id != credentials.session_id
+        was_gone = client.connected and is_another
         is_over = client.finish(timeout_s=max(0.1, deadline - monotonic())) or was_gone
         return is_over, client.auth_failed
 
@@ -126,14 +157,15 @@ def end_session(
     security: Security | None = None,
     session_timeout_s: float = 10.0,
 ) -> bool:
-    """End a session of another process, dead or alive: its ephemeral znodes vanish within milliseconds.
+    """End a session of another process, dead or alive: its ephemeral znodes vanish within
+    milliseconds.
 
-    Returns whether the session is over for certain; ``False`` if no server answered in ``timeout_s``. A live owner's next
-    request fails. Use :class:`SessionEnder` to prepare ahead of time.
+    Returns whether the session is over for certain; ``False`` if no server answered in
+    ``timeout_s``. A live owner's next request fails. Use :class:`SessionEnder` to prepare ahead of
+    time.
     """
-    return SessionEnder(address, security=security).end(
-        credentials, timeout_s=timeout_s, session_timeout_s=session_timeout_s
-    )
+    ender = SessionEnder(address, security=security)
+    return ender.end(credentials, timeout_s=timeout_s, session_timeout_s=session_timeout_s)
 
 
 def _resolved(address: Address) -> Iterator[_Endpoint]:
@@ -141,14 +173,14 @@ def _resolved(address: Address) -> Iterator[_Endpoint]:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as exc:
-            log.warning("ZooKeeper server %s cannot be resolved: %s", host, exc)
+            log.warning("ZooKeeper server not resolved host=%s reason=%s", host, exc)
             continue
         yield from dict.fromkeys(_Endpoint(family, where) for family, _, _, _, where in found)
 
 
 def _frames(credentials: Credentials, session_timeout_s: float) -> bytes:
-    password = credentials.password
-    body = _CONNECT.pack(0, 0, int(session_timeout_s * 1000), credentials.session_id, len(password)) + password + b"\0"
+    password, timeout_ms = credentials.password, int(session_timeout_s * 1000)
+    body = _CONNECT.pack(0, 0, timeout_ms, credentials.session_id, len(password)) + password + b"\0"
     return _INT.pack(len(body)) + body + _CLOSE_FRAME
 
 
@@ -163,7 +195,7 @@ class _Attempt:
         try:
             self.sock.setblocking(False)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with suppress(BlockingIOError):  # the beginning of a connection, which the selector will announce
+            with suppress(BlockingIOError):  # the connection begins; the selector will announce it
                 self.sock.connect(endpoint.address)
         except BaseException:
             self.sock.close()
@@ -174,7 +206,10 @@ class _Attempt:
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
 
     def advance(self) -> bool:
-        """Do what can be done now; whether the session is over. Raises ``OSError`` when this server is of no use."""
+        """Do what can be done now; returns whether the session is over.
+
+        :raises OSError: this server is of no use.
+        """
         with suppress(BlockingIOError):
             if self._outbox:
                 self._outbox = self._outbox[self.sock.send(self._outbox) :]
@@ -230,7 +265,7 @@ def _begin(selector: selectors.BaseSelector, endpoint: _Endpoint, frames: bytes)
     try:
         attempt = _Attempt(endpoint, frames)
     except OSError as exc:
-        log.debug("ZooKeeper server %s is of no use: %s", endpoint.address, exc)
+        log.debug("ZooKeeper server of no use address=%s reason=%s", endpoint.address, exc)
         return
     selector.register(attempt.sock, attempt.events, attempt)
 
@@ -243,7 +278,7 @@ def _advance(selector: selectors.BaseSelector, timeout_s: float) -> bool:
                 return True
             selector.modify(attempt.sock, attempt.events, attempt)
         except OSError as exc:
-            log.debug("a ZooKeeper server is of no use: %s", exc)
+            log.debug("ZooKeeper server of no use reason=%s", exc)
             selector.unregister(attempt.sock)
             attempt.sock.close()
     return False

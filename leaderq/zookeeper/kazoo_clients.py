@@ -1,169 +1,215 @@
-"""A session carried by a kazoo client that the user has made, started and will stop."""
+"""A session of its own for every ``KazooClient`` that a user brings.
+
+The user's client is neither changed nor used: kazoo does not notice a dead connection in use, blocks
+callers, and tells nobody the granted time-out. leaderq reads from it where ZooKeeper is and who the
+user is, and opens one session beside it, once, however many objects are made on that client.
+
+============================  ======================================================================
+what happens                  what the client's session does
+============================  ======================================================================
+the client is not connected   goes on: it has a connection of its own
+the client's session expires  goes on
+the client is stopped         CLOSED, for good; its ephemeral znodes vanish
+the client is started again   the next ``as_session`` opens a new session
+nobody keeps the client       CLOSED as soon as Python has collected it; it must be stopped for that
+``close()`` by one user       nothing: others may be using it
+============================  ======================================================================
+"""
 
 from __future__ import annotations
 
-import sys
+import os
+import ssl
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Watch
-from kazoo.protocol.states import Callback, KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from leaderq.errors import ConfigurationError
-from leaderq.zookeeper.connection import ServerConnection
-from leaderq.zookeeper.security import Credentials
-from leaderq.zookeeper.session import Session, SessionState
-from leaderq.zookeeper.translation import NotSent
-from leaderq.zookeeper.wire import Request
+from leaderq.zookeeper.client import Client
+from leaderq.zookeeper.paths import Address
+from leaderq.zookeeper.private_api import asked_timeout_s, sasl_options, stop_flag
+from leaderq.zookeeper.security import Security
+from leaderq.zookeeper.session import CLOSE_TIMEOUT_S, DEFAULT_CONNECT_TIMEOUT_S, Session
 
 AnyClient: TypeAlias = Session | KazooClient
 """What everything that needs ZooKeeper takes."""
-
-_STATES = {
-    KazooState.CONNECTED: SessionState.CONNECTED,
-    KazooState.SUSPENDED: SessionState.SUSPENDED,
-    KazooState.LOST: SessionState.LOST,
-}
+STOP_S = 1.0
+"""How long the client's ``stop()`` may be held up while our session ends; milliseconds, usually."""
 
 
 def as_session(client: AnyClient) -> Session:
-    """``client`` itself if it is a ``Session``, else a session that uses the started ``KazooClient`` without owning it.
+    """Return ``client`` itself if it is a ``Session``, else the session of that ``KazooClient``.
 
-    *Not guaranteed* for a ``KazooClient``: that a silent connection in use is noticed (kazoo does not), and that a
-    request made at the very moment the connection breaks fails (kazoo may queue it until it is connected again).
-    ``close`` leaves the client running.
+    The first call with a client opens it, and may take as long as :func:`leaderq.connect`: with the
+    client's hosts, chroot, credentials (``auth_data`` and SASL), default ACL, TLS files and
+    requested time-out, as they are at that moment. Every later call returns the same session.
+
+    *Guarantees:* all that a :class:`Session` promises. It ends when the client is stopped, and
+    keeps neither the client nor the interpreter alive. ``close()`` does nothing before that, and
+    returns ``False``.
+    *Not guaranteed:* that what the client sees and what the session sees are of one moment, or that
+    they are connected at the same time: they are two sessions, with ephemeral znodes of their own.
 
     :raises ConfigurationError: the client is not started, or is not a threaded kazoo client.
+    :raises ServersUnreachable: no server answered in time.
+    :raises AccessRefused: a server refused the client's credentials.
     """
-    return client if isinstance(client, Session) else AdoptedSession(client)
+    if isinstance(client, Session):
+        return client
+    if not isinstance(getattr(client, "handler", None), SequentialThreadingHandler):
+        raise ConfigurationError(f"{client!r} is neither a leaderq Session nor a KazooClient with its threading handler")
+    with _lock:
+        place = _places.setdefault(client, _Place())
+    with place.lock:
+        if place.session is None or place.session.is_orphaned:
+            place.session = _OwnSession.beside(client)
+        return place.session
 
 
-class AdoptedSession(Session):
-    """See :func:`as_session`."""
+def _is_running(client: KazooClient) -> bool:
+    has_given_up = client.client_state == KeeperState.AUTH_FAILED
+    return not stop_flag(client).is_set() and not has_given_up
 
-    def __init__(self, client: KazooClient) -> None:
-        if not isinstance(getattr(client, "handler", None), SequentialThreadingHandler):
-            raise ConfigurationError(f"{client!r} is neither a leaderq Session nor a KazooClient with its threading handler")
-        if not client.connected:
-            raise ConfigurationError(
-                "the KazooClient given is not connected; call its start() first, or use leaderq.connect(address)"
-            )
-        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in client.hosts)
-        super().__init__(address=hosts + client.chroot, chroot=client.chroot)
-        self._lent = _LentLink(client, self._watches.route)
-        self._link = self._lent
-        client.add_listener(self._client_said)
-        self._client_said(client.state)
 
-    def _client_said(self, state: str) -> None:
-        link = self._lent
-        self._heard(link, _STATES[state])
+class _OwnSession(Session):
+    """The session of one ``KazooClient``. It does not keep the client alive."""
 
-    def _prepare_watches(self) -> None:
-        self._lent.teach_persistent_watches()
-
-    def replace(self, reason: str) -> None:
-        raise ConfigurationError(
-            "a session on a KazooClient given by its user cannot be replaced; use leaderq.connect(address) for that"
+    @classmethod
+    def beside(cls, client: KazooClient) -> _OwnSession:
+        """Open it, and let it follow the client's end."""
+        not_started = ConfigurationError(
+            "the KazooClient given is not started; call its start() first, or use leaderq.connect(address)"
         )
+        if not _is_running(client):
+            raise not_started
+        session = cls(
+            Address(tuple(client.hosts), client.chroot),
+            timeout_s=asked_timeout_s(client),
+            security=_security_of(client),
+            name="kazoo-client",
+        )
+        session._owner = weakref.ref(client, lambda _: session._supervisor.wake())
+        session._begin(DEFAULT_CONNECT_TIMEOUT_S)
+        client.add_listener(session._owner_said)
+        if not _is_running(client):  # stopped meanwhile, when nobody listened
+            session._close()
+            raise not_started
+        return session
 
-    def _finish(self, timeout_s: float) -> bool:
-        self._lent.client.remove_listener(self._client_said)
-        self._lent.forget_persistent_watches()
-        return False
-
-
-class _LentLink:
-    """The carrier of an adopted session."""
-
-    def __init__(self, client: KazooClient, on_event: Callable[[int, str], None]) -> None:
-        self.client = client
-        self._on_event = on_event
-        self._negotiated_s = _negotiated_s(client)
-        self._taught: Callable[[Any, int], None] | None = None
-
-    @property
-    def timeout_s(self) -> float:
-        return self._negotiated_s
+    _owner: weakref.ref[KazooClient]
 
     @property
+    def is_orphaned(self) -> bool:
+        """Whether the client has been stopped, or is gone."""
+        return self._is_orphaned or self._has_lost_owner()
+
+    _is_orphaned = False
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
+        """Does nothing while the client is running: the session belongs to the client, and others
+        may be using it. Returns whether it is over."""
+        return self._close(timeout_s) if self.is_orphaned else False
+
+    def _has_lost_owner(self) -> bool:
+        client = self._owner()
+        return client is None or not _is_running(client)
+
+    def _owner_said(self, state: str) -> bool:
+        """On the connection thread of the user's client. Returns whether kazoo may forget us."""
+        if state != KazooState.LOST or not self._has_lost_owner():
+            return False
+        self._is_orphaned = True
+        self._supervisor.wake()
+        # The client's stop() waits for this thread: when it returns, our znodes are gone as well.
+        self._closed.wait(STOP_S)
+        return True
+
+    def _client_to_watch(self) -> Client | None:
+        # On the supervisor's thread, at each change. The client's own listener hears nothing of a
+        # stop() after its session expired, nor of the end of a client that was collected.
+        if self.is_orphaned:
+            self._is_orphaned = True
+            self._close()
+        return super()._client_to_watch()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ClientSecurity(Security):
+    """What a ``KazooClient`` was given, which is more than :class:`Security` can say."""
+
+    schemes: tuple[tuple[str, str], ...] = field(repr=False)
+    sasl: Mapping[str, Any] | None = field(repr=False)
+    default_acl: tuple[ACL, ...]
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.sasl is not None
+
+    def auth_data(self) -> list[tuple[str, str]]:
+        return list(self.schemes)
+
+    def sasl_options(self) -> dict[str, Any] | None:
+        return None if self.sasl is None else dict(self.sasl)
+
     def acl(self) -> list[ACL]:
-        return list(self.client.default_acl or OPEN_ACL_UNSAFE)
+        return list(self.default_acl)
 
-    @property
-    def attempts(self) -> int:
-        return 0
+    def ssl_context(self) -> ssl.SSLContext | None:
+        context = super().ssl_context()
+        if context is not None:
+            # Which Python 3.13 asks for by default, and kazoo does not.
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        return context
 
-    @property
-    def credentials(self) -> Credentials | None:
-        session_id = self.client._session_id
-        return Credentials(session_id, bytes(self.client._session_passwd)) if session_id else None
-
-    def is_connection_thread(self) -> bool:
-        return threading.current_thread() is self.client._connection._connection_routine
-
-    def complete(self, job: Callable[[], object]) -> None:
-        if self.client.handler.running:
-            self.client.handler.completion_queue.put(job)
-        else:
-            job()
-
-    def watch(self, job: Callable[[], object]) -> None:
-        self.client.handler.dispatch_callback(Callback("watch", job, ()))
-
-    def submit(self, request: Request, reply: Any) -> None:
-        if not self.client.connected:
-            reply.set_exception(NotSent())
-            return
-        self.client._call(request, reply)
-
-    def drop(self) -> None:
-        ServerConnection.drop(self.client._connection)  # type: ignore[arg-type]
-
-    def open(self) -> None:
-        """It was started by its owner."""
-
-    def finish(self, *, timeout_s: float) -> bool:
-        return False
-
-    def teach_persistent_watches(self) -> None:
-        """Have events pass through here first; on this one client only, and undone by ``forget_persistent_watches``."""
-        connection = self.client._connection
-        if self._taught is not None:
-            return
-        below = connection._read_watch_event
-
-        def routed(buffer: bytes, offset: int) -> None:
-            event, _ = Watch.deserialize(buffer, offset)
-            if event.type in (1, 2, 3, 4):
-                self._on_event(event.type, event.path)
-            below(buffer, offset)
-
-        self._taught = routed
-        connection._read_watch_event = routed  # type: ignore[method-assign]
-
-    def forget_persistent_watches(self) -> None:
-        connection = self.client._connection
-        if self._taught is not None and connection.__dict__.get("_read_watch_event") is self._taught:
-            del connection.__dict__["_read_watch_event"]
+    def validate(self) -> None:
+        """The client is connected with it."""
 
 
-def _negotiated_s(client: KazooClient) -> float:
-    """The session time-out that the servers granted; kazoo keeps it in a local variable of its loop and nowhere else.
+def _security_of(client: KazooClient) -> _ClientSecurity:
+    sasl = sasl_options(client)
+    who = sasl or {}
+    has_certificate = client.use_ssl and client.certfile and client.keyfile
+    return _ClientSecurity(
+        user=who.get("username"),
+        principal=who.get("principal"),
+        mechanism=who.get("mechanism", "digest"),
+        tls=client.use_ssl,
+        ca=client.ca if client.use_ssl else None,
+        cert=client.certfile if has_certificate else None,
+        key=client.keyfile if has_certificate else None,
+        key_password=client.keyfile_password,
+        verify=client.verify_certs,
+        check_hostname=client.check_hostname,
+        schemes=tuple(client.auth_data),
+        sasl=sasl,
+        default_acl=tuple(client.default_acl or OPEN_ACL_UNSAFE),
+    )
 
-    A lease must not be computed from the time-out *asked for*, which the servers may have cut. So the loop's frame is
-    looked at, read-only; should kazoo change, the smaller of what was asked and 4 s (the least that default servers
-    grant) is assumed.
-    """
-    thread = client._connection._connection_routine
-    frame = sys._current_frames().get(thread.ident) if thread is not None and thread.ident is not None else None
-    while frame is not None:
-        if frame.f_code is ConnectionHandler._connect_attempt.__code__ and "read_timeout" in frame.f_locals:
-            return float(frame.f_locals["read_timeout"]) * 3 / 2
-        frame = frame.f_back
-    return min(client._session_timeout / 1000.0, 4.0)
+
+class _Place:
+    """Where the session of one client is kept; the lock lets one thread open it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.session: _OwnSession | None = None
+
+
+_lock = threading.Lock()
+_places: weakref.WeakKeyDictionary[KazooClient, _Place] = weakref.WeakKeyDictionary()
+
+
+def _forget_all() -> None:
+    """In a child after a fork: its parent's sessions are of no use to it, and the locks may be held
+    by threads that do not exist here."""
+    global _lock, _places
+    _lock, _places = threading.Lock(), weakref.WeakKeyDictionary()
+
+
+os.register_at_fork(after_in_child=_forget_all)

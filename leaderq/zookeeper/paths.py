@@ -65,6 +65,11 @@ def join(parent: str, *names: str) -> str:
     return "/".join(("" if parent == "/" else parent, *names))
 
 
+def is_at_or_below(path: str, other: str) -> bool:
+    """Whether ``path`` is ``other`` or a znode below it."""
+    return path == other or path.startswith(other.rstrip("/") + "/")
+
+
 def parent_of(path: str) -> str:
     """The path one level up; that of ``/`` is ``/``."""
     return path.rpartition("/")[0] or "/"

@@ -85,3 +85,13 @@ def stop_flag(client: KazooClient) -> threading.Event:
 def session_id_and_password(client: KazooClient) -> tuple[int | None, bytes]:
     """Of the session, connected or not; the public ``client_id`` tells them only while connected."""
     return client._session_id, bytes(client._session_passwd)
+
+
+def asked_timeout_s(client: KazooClient) -> float:
+    """The session time-out that a user's client asks for, in seconds."""
+    return client._session_timeout / 1000.0
+
+
+def sasl_options(client: KazooClient) -> dict[str, Any] | None:
+    """How a user's client authenticates by SASL, if it does; the client itself does not keep it."""
+    return client._connection.sasl_options

@@ -23,11 +23,11 @@ from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from kazoo.protocol import serialization as kazoo_wire
-from kazoo.security import ACL
+from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
-from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, TooLarge
+from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
 from leaderq.zookeeper.batches import MAX_BYTES, MAX_OPS, WINDOW, MultiBatcher
-from leaderq.zookeeper.paths import parent_of, validated_path
+from leaderq.zookeeper.paths import is_at_or_below, parent_of, validated_path
 from leaderq.zookeeper.translation import error_of, translated
 from leaderq.zookeeper.watching import OneShot, Watch
 from leaderq.zookeeper.wire import (
@@ -116,6 +116,7 @@ def finished_future(result: T) -> Future[T]:
 
 ReadResult = tuple[bytes, Stat] | list[str] | LeaderqError
 _EPHEMERAL, _SEQUENTIAL = 1, 2
+_SHARED = Permissions.READ | Permissions.CREATE
 
 
 class Requests(ABC):
@@ -258,9 +259,17 @@ class Requests(ABC):
         """See :meth:`multi_read_async`."""
         return self._wait(self.multi_read_async(reads), timeout_s, None)
 
-    def ensure_path(self, path: str, *, timeout_s: float | None = None) -> None:
-        """Create a persistent znode and its parents where they are missing; ``timeout_s`` bounds the whole."""
+    def ensure_path(self, path: str, *, shared: str = "", timeout_s: float | None = None) -> None:
+        """Create a persistent znode and its parents where they are missing; ``timeout_s`` bounds
+        the whole.
+
+        ``shared`` is ``path`` or one of its parents: it and what is above it, where created here,
+        get an ACL under which any user may also list and create children. What is below ``shared``
+        has the session's ACL.
+        """
         validated_path(path)
+        if shared and not is_at_or_below(path, validated_path(shared)):
+            raise ConfigurationError(f"shared path {shared!r} is not {path!r} or one of its parents")
         deadline = monotonic() + (self._default_wait_s() if timeout_s is None else timeout_s)
         missing: list[str] = []
         # From below upwards first: a user who may not touch the parents must still be able to use what is there.
@@ -268,8 +277,10 @@ class Requests(ABC):
             missing.append(path)
             path = parent_of(path)
         for one in reversed(missing):
+            acl = _shared_acl(self._acl()) if shared and is_at_or_below(shared, one) else self._acl()
+            request = kazoo_wire.Create(self._server_path(one), b"", acl, 0)
             try:
-                self.create(one, timeout_s=_left(deadline))
+                self._wait(self._send(request, _nothing, one), _left(deadline), one)
             except NodeExists:
                 continue
 
@@ -330,6 +341,12 @@ def _outcome(future: Future[list[Any]], limit_s: float) -> list[Any] | LeaderqEr
     if error is None:
         return future.result()
     return error if isinstance(error, LeaderqError) else translated(error)
+
+
+def _shared_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
+    if any(one.id == ANYONE_ID_UNSAFE and one.perms & _SHARED == _SHARED for one in acl):
+        return acl
+    return [*acl, ACL(_SHARED, ANYONE_ID_UNSAFE)]
 
 
 def _left(deadline: float) -> float:

@@ -1,16 +1,21 @@
-"""Who we are to ZooKeeper, and how the connection is kept private."""
+"""Who a session is to ZooKeeper, and how its connection is kept private.
+
+Loads neither kazoo nor ssl before they are used: the guardian, which may need neither, stays small.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+from typing import TYPE_CHECKING, Any
 
 from leaderq.errors import ConfigurationError, MissingPiece
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kazoo.security import ACL
 
 DIGEST = "digest"
 _SASL = ("DIGEST-MD5", "PLAIN", "CRAM-MD5", "GSSAPI")
@@ -18,9 +23,11 @@ _SASL = ("DIGEST-MD5", "PLAIN", "CRAM-MD5", "GSSAPI")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What another process needs to take up a session and end it (see :func:`~leaderq.zookeeper.end_session`).
+    """What another process needs to take up a session and end it (see
+    :func:`~leaderq.zookeeper.end_session`).
 
-    ``password`` is a secret: hand it over a pipe, never on a command line, in a log or on disk. It is not in the repr.
+    ``password`` is a secret: hand it over a pipe, never on a command line, in a log or on disk. It
+    is not in the repr.
     """
 
     session_id: int
@@ -31,14 +38,16 @@ class Credentials:
 class Security:
     """Credentials and encryption of a session. Passwords are not in the repr.
 
-    ``mechanism`` is ``"digest"`` (ZooKeeper's own ``addauth``, the default) or one of SASL's: ``DIGEST-MD5``, ``GSSAPI``,
-    ``PLAIN``, ``CRAM-MD5`` (extra ``leaderq[sasl]``). GSSAPI uses the ticket cache of the process and needs no password.
-    TLS is on with ``tls=True``, or when ``ca`` or ``cert`` is given (paths of PEM files); ``verify`` checks the server's
-    certificate, ``check_hostname`` its name too.
+    ``mechanism`` is ``"digest"`` (ZooKeeper's own ``addauth``, the default) or one of SASL's:
+    ``DIGEST-MD5``, ``GSSAPI``, ``PLAIN``, ``CRAM-MD5`` (extra ``leaderq[sasl]``). GSSAPI uses the
+    ticket cache of the process and needs no password. TLS is on with ``tls=True``, or when ``ca``
+    or ``cert`` is given (paths of PEM files); ``verify`` checks the server's certificate,
+    ``check_hostname`` its name too.
 
-    *Guarantees:* znodes made with credentials can be used by the same credentials only (ACL *creator all*), unless
-    ``open_acl``.
-    *Not guaranteed:* that a wrong ``digest`` password is refused at once: ZooKeeper accepts any, and then denies the znodes.
+    *Guarantees:* znodes created with credentials can be used by the same credentials only (ACL
+    *creator all*), unless ``open_acl``.
+    *Not guaranteed:* that a wrong ``digest`` password is refused at once: ZooKeeper accepts any,
+    and then denies the znodes.
     """
 
     user: str | None = None
@@ -72,10 +81,12 @@ class Security:
 
     def auth_data(self) -> list[tuple[str, str]]:
         """What kazoo sends as ``addauth``."""
-        return [] if self.uses_sasl or self.user is None else [(DIGEST, f"{self.user}:{self.password or ''}")]
+        if self.uses_sasl or self.user is None:
+            return []
+        return [(DIGEST, f"{self.user}:{self.password or ''}")]
 
     def sasl_options(self) -> dict[str, Any] | None:
-        """What kazoo hands to pure-sasl; a fresh dict each time, since kazoo adds to it."""
+        """What kazoo hands to pure-sasl; a new dict each time, because kazoo adds to it."""
         if not self.uses_sasl:
             return None
         options: dict[str, Any] = {"mechanism": self.mechanism, "service": self.service}
@@ -83,7 +94,9 @@ class Security:
         return options | {name: value for name, value in given.items() if value is not None}
 
     def acl(self) -> list[ACL]:
-        """The ACL of znodes made under these credentials."""
+        """The ACL of znodes created under these credentials."""
+        from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
         return list(CREATOR_ALL_ACL if self.has_credentials and not self.open_acl else OPEN_ACL_UNSAFE)
 
     def ssl_context(self) -> ssl.SSLContext | None:
@@ -93,6 +106,8 @@ class Security:
         """
         if not self.uses_tls:
             return None
+        import ssl
+
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
         context.check_hostname = self.verify and self.check_hostname
         context.verify_mode = ssl.CERT_REQUIRED if self.verify else ssl.CERT_NONE
@@ -102,9 +117,8 @@ class Security:
             if self.cert is not None:
                 context.load_cert_chain(self.cert, self.key, self.key_password)
         except (OSError, ValueError) as exc:
-            raise ConfigurationError(
-                f"TLS files ca={self.ca!r} cert={self.cert!r} key={self.key!r} cannot be used: {exc}"
-            ) from exc
+            files = f"ca={self.ca!r} cert={self.cert!r} key={self.key!r}"
+            raise ConfigurationError(f"TLS files {files} cannot be used: {exc}") from exc
         return context
 
     def validate(self) -> None:
@@ -113,22 +127,26 @@ class Security:
         :raises ConfigurationError: all problems at once.
         :raises MissingPiece: SASL is asked for and pure-sasl is not installed.
         """
-        problems = list(self._problems())
+        problems = self._problems()
         if problems:
             raise ConfigurationError(*problems)
         if self.uses_sasl and importlib.util.find_spec("puresasl") is None:
-            raise MissingPiece(f"SASL mechanism {self.mechanism} needs pure-sasl: pip install 'leaderq[sasl]'")
+            needed = f"SASL mechanism {self.mechanism} needs pure-sasl"
+            raise MissingPiece(f"{needed}: pip install 'leaderq[sasl]'")
 
     def _problems(self) -> list[str]:
         problems = []
+        mechanism = f"mechanism {self.mechanism!r}"
         if self.uses_sasl and self.mechanism not in _SASL:
-            problems.append(f"security mechanism {self.mechanism!r} is unknown; use 'digest' or one of {', '.join(_SASL)}")
+            known = ", ".join(_SASL)
+            problems.append(f"security {mechanism} is unknown; use 'digest' or one of {known}")
         if self.password is not None and self.user is None:
             problems.append("a ZooKeeper password is given without a user; give both")
-        if self.uses_sasl and self.mechanism != "GSSAPI" and (self.user is None or self.password is None):
-            problems.append(f"SASL mechanism {self.mechanism!r} needs a user and a password")
+        if self.uses_sasl and self.mechanism != "GSSAPI" and None in (self.user, self.password):
+            problems.append(f"SASL {mechanism} needs a user and a password")
         if self.mechanism == DIGEST and ":" in (self.user or ""):
-            problems.append(f"ZooKeeper user {self.user!r} contains ':', which separates it from the password")
+            problem = "contains ':', which separates it from the password"
+            problems.append(f"ZooKeeper user {self.user!r} {problem}")
         if self.key is not None and self.cert is None:
             problems.append("a TLS key is given without its certificate; give cert too")
         for name, path in (("ca", self.ca), ("cert", self.cert), ("key", self.key)):

@@ -1,21 +1,28 @@
 """A ZooKeeper session that can be trusted to say what it does not know.
 
-Contract. The servers are authoritative about the session; kazoo's connection thread is the only one that hears them; this
-class tells what was heard, in order. ``CONNECTED`` is hearsay of the past, ``SUSPENDED`` says nothing about the session,
-``LOST`` is certain. No wait is unbounded, no request waits for a connection, nothing is ever retried here: whether to
-repeat a request is for those to decide who know what it means.
+Contract. The servers are authoritative about the session; kazoo's connection thread is the only one
+that hears them; this class tells what was heard, in order. ``CONNECTED`` is about the past,
+``SUSPENDED`` says nothing about the session, ``LOST`` is certain. No wait is unbounded, no request
+waits for a connection, and nothing is ever retried here: whether to repeat a request is a decision
+for those who know what it means.
 
-============================  ==========================================================================================
-what happens                  what a session does
-============================  ==========================================================================================
-connection breaks             SUSPENDED; what was in flight fails with ConnectionLost, what was not sent with NotConnected
-a server answers again        CONNECTED, same id, persistent watches set again; or, if it expired: LOST, then CONNECTED, new id
-server silent for 2T/3        the connection is dropped, in use or idle (see ``Liveness``)
-client beyond repair          replaced (see ``ClientSupervisor``): LOST, then CONNECTED with a new id; the old session is ended if it can be
-long outage                   nothing but waiting: sessions outlive a loss of the quorum, and a new one would leave a ghost behind
-close                         the session is ended on the servers, through whichever answers, within the time given
-fork                          the child's copy refuses all use: two processes on one socket would corrupt each other's requests
-============================  ==========================================================================================
+=======================  ===========================================================================
+what happens             what a session does
+=======================  ===========================================================================
+connection breaks        SUSPENDED; what was in flight fails with ConnectionLost, what was not sent
+                         with NotConnected
+a server answers again   CONNECTED, same id, once it has accepted the credentials; persistent
+                         watches are set again. If the session expired: LOST, then CONNECTED, new id
+server silent for 2T/3   the connection is dropped, in use or idle (see ``connection.Liveness``)
+credentials refused      LOST; tried again, with growing pauses, until the servers accept them
+client beyond repair     replaced (see ``client.ClientSupervisor``): LOST, then CONNECTED with a new
+                         id; the old session is ended if that is possible
+long outage              nothing but waiting: sessions outlive a lost quorum, and a new one would
+                         leave the old one's ephemeral znodes behind
+close                    the session is ended on the servers, through whichever answers, in time
+fork                     the child's copy refuses all use: two processes on one socket would corrupt
+                         each other's requests
+=======================  ===========================================================================
 
 Each hazard of kazoo and its answer is listed in ``docs/design/zookeeper-session.md``.
 """
@@ -26,150 +33,115 @@ import enum
 import logging
 import os
 import threading
-from abc import abstractmethod
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from time import monotonic
+from typing import Any, TypeVar
 
+from kazoo.protocol.states import KazooState
 from kazoo.security import ACL
 
-from leaderq.errors import LeaderqError, SessionClosed
+from leaderq.errors import (
+    AccessRefused,
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    NoNode,
+    ServersUnreachable,
+    SessionClosed,
+    ZooKeeperError,
+)
+from leaderq.threads import Listeners
+from leaderq.zookeeper.client import Client, ClientSupervisor
+from leaderq.zookeeper.ending import SessionEnder
+from leaderq.zookeeper.paths import Address, parent_of, parsed_address
 from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
-from leaderq.zookeeper.security import Credentials
+from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 from leaderq.zookeeper.translation import translated
 from leaderq.zookeeper.watching import PersistentWatches, Subscription, Watch
 from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, Request, WatchMode
+
+log = logging.getLogger("leaderq.zookeeper")
+state_log = logging.getLogger(__name__)
+"""Changes of state only: the command line, which has events for them, turns it down."""
+T = TypeVar("T")
+DEFAULT_TIMEOUT_S = 10.0
+DEFAULT_CONNECT_TIMEOUT_S = 15.0
+CLOSE_TIMEOUT_S = 5.0
+REPLACE_TIMEOUT_S = 1.0
+"""How long a replaced client may take to close its session, itself and through another one."""
 
 
 class SessionState(enum.Enum):
     """Where a :class:`~leaderq.zookeeper.Session` stands.
 
-    ``CONNECTED`` proves only that a server answered once: it is not proof of leadership, nor that the next request arrives.
+    ``CONNECTED`` proves only that a server answered once: it proves neither leadership nor that the
+    next request arrives.
     """
 
     CONNECTED = "connected"
     """A server answers, or did until now."""
     SUSPENDED = "suspended"
-    """No connection. The session may live on at the servers: its ephemeral znodes stand until they expire it."""
+    """No connection. The session may live on at the servers: its ephemeral znodes stand until they
+    expire it."""
     LOST = "lost"
-    """This session id is over. The next ``CONNECTED`` is a new session with a new id and none of the old ephemerals."""
+    """This session id is over. The next ``CONNECTED`` is a new session with a new id and none of
+    the old ephemeral znodes."""
     CLOSED = "closed"
     """Closed by its owner, for good."""
 
 
-log = logging.getLogger(__name__)
 Listener = Callable[[SessionState], object]
-
-
-class Listeners:
-    """Announces states to listeners in the order they came, without a lock held while a listener runs.
-
-    States may be announced from any thread: whoever comes first delivers for those who come meanwhile.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._listeners: tuple[Listener, ...] = ()
-        self._waiting: deque[SessionState] = deque()
-        self._delivering = False
-
-    def add(self, listener: Listener) -> None:
-        """Tell ``listener`` of every change from now on; adding it twice tells it once."""
-        with self._lock:
-            if listener not in self._listeners:
-                self._listeners = (*self._listeners, listener)
-
-    def remove(self, listener: Listener) -> None:
-        """Tell it no more; unknown listeners are ignored."""
-        with self._lock:
-            self._listeners = tuple(one for one in self._listeners if one != listener)
-
-    def announce(self, state: SessionState) -> None:
-        """Tell everyone, now or right after the changes that are being told."""
-        self.put(state)
-        self.deliver()
-
-    def put(self, state: SessionState) -> None:
-        """Note a change to be told by the next :meth:`deliver`; calls nobody, so it may be done under the lock that orders the changes."""
-        with self._lock:
-            self._waiting.append(state)
-
-    def deliver(self) -> None:
-        """Tell what is noted, unless another thread is about it: then that one goes on with ours."""
-        with self._lock:
-            if self._delivering:
-                return
-            self._delivering = True
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._delivering = False
-                    return
-                state, listeners = self._waiting.popleft(), self._listeners
-            for listener in listeners:
-                try:
-                    listener(state)
-                except (Exception, SystemExit):
-                    log.exception("listener %r failed on %s; the session goes on", listener, state.name)
-
-
-class Link(Protocol):
-    """See the module. All of it may be used from any thread, and none of it blocks but ``finish``."""
-
-    @property
-    def timeout_s(self) -> float: ...
-
-    @property
-    def acl(self) -> list[ACL]: ...
-
-    @property
-    def attempts(self) -> int: ...
-
-    @property
-    def credentials(self) -> Credentials | None: ...
-
-    def is_connection_thread(self) -> bool: ...
-
-    def complete(self, job: Callable[[], object]) -> None: ...
-
-    def watch(self, job: Callable[[], object]) -> None: ...
-
-    def submit(self, request: Request, reply: Any) -> None: ...
-
-    def drop(self) -> None: ...
-
-    def open(self) -> object: ...
-
-    def finish(self, *, timeout_s: float) -> bool: ...
-
-
-T = TypeVar("T")
-CLOSE_TIMEOUT_S = 5.0
+_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+_LOG_LINES = {
+    SessionState.CONNECTED: (logging.INFO, "ZooKeeper session connected"),
+    SessionState.SUSPENDED: (logging.WARNING, "ZooKeeper connection lost, connecting again"),
+    SessionState.LOST: (logging.WARNING, "ZooKeeper session lost, a new one follows"),
+}
 
 
 class Session(Requests):
-    """A started ZooKeeper session; get one from :func:`leaderq.connect` or :func:`leaderq.zookeeper.as_session`.
+    """A started ZooKeeper session; get one from :func:`leaderq.connect`, or from
+    :func:`leaderq.zookeeper.as_session`.
 
-    *Guarantees:* every method returns in bounded time; states are announced in order; the password of the session appears
-    in no log.
-    *Not guaranteed:* that ``CONNECTED`` means what it says at the moment you read it.
+    *Guarantees:* every method returns in bounded time; states are announced in order; the password
+    of the session appears in no log.
+    *Not guaranteed:* that ``CONNECTED`` is still true at the moment you read it.
     """
 
-    def __init__(self, *, address: str, chroot: str, max_request_bytes: int = MAX_REQUEST_BYTES) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        timeout_s: float,
+        security: Security,
+        name: str = "",
+        max_request_bytes: int = MAX_REQUEST_BYTES,
+    ) -> None:
         self.max_request_bytes = max_request_bytes
-        self._address = address
-        self._chroot = chroot
+        self._servers = address
+        self._chroot = address.chroot
+        self._asked_timeout_s = timeout_s
+        self._security = security
+        self._name = name or "zookeeper"
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._replacing = threading.Lock()
         self._state = SessionState.SUSPENDED
         self._credentials: Credentials | None = None
-        self._former: Credentials | None = None  # of the session before LOST, which the servers may still hold
-        self._link: Link | None = None
+        self._former: Credentials | None = None
+        """Of a session that was lost with its client, and may live on at the servers."""
         self._closed = threading.Event()
-        self._is_ended = False
-        self._listeners = Listeners()
+        self._is_over = False
+        self._listeners: Listeners[SessionState] = Listeners()
         self._watches = PersistentWatches(send=self._send_watch, watch=self._run_watch, local_path=self._local_path)
+        self._ender = SessionEnder(address, security=security)
+        self._supervisor = ClientSupervisor(self._name, client=self._client_to_watch, replace=self.replace)
+        self._client = self._new_client()
 
     def __enter__(self) -> Session:
         return self
@@ -178,14 +150,14 @@ class Session(Requests):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Session({self._address!r}, {self._state.name}, id={self.id and hex(self.id)})"
+        return f"Session({self.address!r}, {self._state.name}, id={self.id and hex(self.id)})"
 
-    # -- what it is -----------------------------------------------------------------------------------------------------
+    # -- what it is ---------------------------------------------------------------------------------
 
     @property
     def address(self) -> str:
         """The servers and chroot, as ``connect`` takes them; holds no secret."""
-        return self._address
+        return str(self._servers)
 
     @property
     def chroot(self) -> str:
@@ -194,18 +166,29 @@ class Session(Requests):
 
     @property
     def timeout_s(self) -> float:
-        """The session time-out that the servers granted, in seconds: T."""
-        return self._usable_link().timeout_s
+        """The session time-out in seconds that the servers granted at the newest connection: T.
+
+        Servers may grant another one at each connection. The new value is here before ``CONNECTED``
+        is announced.
+        """
+        return self._client.timeout_s
+
+    @property
+    def resolved_servers(self) -> list[tuple[str, int]]:
+        """The numeric addresses of the servers and their ports, as last resolved."""
+        return self._client.resolved
 
     @property
     def id(self) -> int | None:
-        """The session's id, as in ``Stat.ephemeral_owner``; ``None`` once it is over and until the next begins."""
+        """The session's id, as in ``Stat.ephemeral_owner``; ``None`` from its end until the next
+        one begins."""
         credentials = self._credentials
         return None if credentials is None else credentials.session_id
 
     @property
     def credentials(self) -> Credentials | None:
-        """What ends this session from another process (the guardian's secret); ``None`` as for ``id``."""
+        """What ends this session from another process (the guardian's secret); ``None`` as for
+        ``id``."""
         return self._credentials
 
     @property
@@ -214,9 +197,11 @@ class Session(Requests):
         return self._state
 
     def add_listener(self, listener: Listener) -> None:
-        """Call ``listener(state)`` at every change of state, on a thread that must not be held up: set an event, and return.
+        """Call ``listener(state)`` at every change of state, on a thread that must not be held up:
+        set an event, and return.
 
-        No request may be waited for in there. A listener that raises is logged and called again next time.
+        No request may be waited for in there. A listener that raises is logged and called again
+        next time.
         """
         self._listeners.add(listener)
 
@@ -224,26 +209,26 @@ class Session(Requests):
         """Undo :meth:`add_listener`; a call under way may still finish."""
         self._listeners.remove(listener)
 
-    # -- persistent watches ---------------------------------------------------------------------------------------------
+    # -- persistent watches -------------------------------------------------------------------------
 
     def watch_tree(self, path: str, callback: Watch, *, timeout_s: float | None = None) -> Subscription:
-        """Call ``callback(WatchEvent)`` for every znode created, changed or deleted at or below ``path``, until closed.
+        """Call ``callback(WatchEvent)`` for every znode created, changed or deleted at or below
+        ``path``, until closed.
 
-        The znode need not exist. Runs on the thread of watches, in the order things happened; do not block it for long.
-        After a reconnection one ``SESSION`` event says: the watch stands again, events may be missing, read again. Needs
-        ZooKeeper 3.6 or newer.
+        The znode need not exist. Runs on the thread of watches, in the order things happened; do
+        not block it for long. After a reconnection one ``SESSION`` event says: the watch stands
+        again, events may be missing, read again. Needs ZooKeeper 3.6 or newer.
 
         :raises ConnectionLost: not connected, or no answer in ``timeout_s``; no watch is left.
         """
         return self._subscribe(path, WatchMode.TREE, callback, timeout_s)
 
     def watch_node(self, path: str, callback: Watch, *, timeout_s: float | None = None) -> Subscription:
-        """As :meth:`watch_tree`, for one znode: its creation, change, deletion, and children made or deleted
-        (``CHILDREN``)."""
+        """As :meth:`watch_tree`, for one znode: its creation, change, deletion, and children
+        created or deleted (``CHILDREN``)."""
         return self._subscribe(path, WatchMode.NODE, callback, timeout_s)
 
     def _subscribe(self, path: str, mode: int, callback: Watch, timeout_s: float | None) -> Subscription:
-        self._prepare_watches()
         subscription, answer = self._watches.add(path, self._server_path(path), mode, callback)
         try:
             self._wait(answer, timeout_s, path)
@@ -252,115 +237,239 @@ class Session(Requests):
             raise
         return subscription
 
-    def _prepare_watches(self) -> None:
-        """For sessions whose carrier must be taught persistent watches first."""
+    # -- its beginning ------------------------------------------------------------------------------
 
-    # -- its life -------------------------------------------------------------------------------------------------------
+    def _begin(self, timeout_s: float) -> None:
+        """Connect and create the chroot, or leave nothing behind. Raises as :func:`connect`."""
+        deadline = monotonic() + timeout_s
+        try:
+            self._await_connection(deadline, timeout_s)
+            self._ensure_chroot(deadline, timeout_s)
+            self._supervisor.start()
+        except BaseException:
+            self._close(timeout_s=1.0)
+            raise
+
+    def _await_connection(self, deadline: float, timeout_s: float) -> None:
+        client = self._client
+        connected = client.open()
+        while not (is_connected := connected.wait(0.02)) and monotonic() < deadline:
+            if client.ended.is_set():
+                break
+        if client.auth_failed:
+            raise self._refused()
+        if not is_connected:
+            raise self._unreachable(timeout_s)
+
+    def _ensure_chroot(self, deadline: float, timeout_s: float) -> None:
+        try:
+            if self.exists("/", timeout_s=max(0.1, deadline - monotonic())) is None and self.chroot:
+                self._create_chroot(deadline)
+        except ConnectionLost as exc:
+            raise self._unreachable(timeout_s) from exc
+
+    def _create_chroot(self, deadline: float) -> None:
+        chroot, self._chroot = self._chroot, ""
+        try:
+            left_s = max(0.1, deadline - monotonic())
+            self.ensure_path(chroot, shared=parent_of(chroot), timeout_s=left_s)
+        except NoNode as exc:
+            what = f"the chroot {chroot!r} of {self.address!r} could not be created"
+            raise ZooKeeperError(f"{what}: someone deletes it", path=chroot) from exc
+        finally:
+            self._chroot = chroot
+
+    def _refused(self) -> AccessRefused:
+        who = self._security.user or self._security.principal or "nobody"
+        trouble = self._client.kazoo_log.trouble or "no reason given"
+        return AccessRefused(
+            f"ZooKeeper at {self.address!r} refused user {who!r} ({self._security.mechanism}):"
+            f" {trouble}; check user, password and mechanism"
+        )
+
+    def _unreachable(self, waited_s: float) -> ServersUnreachable:
+        trouble = self._client.kazoo_log.trouble
+        question = "is ZooKeeper listening there, and may this host reach it?"
+        remedy = f"the last attempt said: {trouble}; {question}" if trouble else ""
+        return ServersUnreachable("ZooKeeper", self.address, waited_s=waited_s, remedy=remedy)
+
+    # -- its life -----------------------------------------------------------------------------------
 
     def drop_connection(self) -> None:
-        """Break the connection and connect again, with the same session: for a connection that seems dead but is not said
-        to be.
+        """Break the connection and connect again, with the same session: for a connection that
+        seems dead although nothing says so.
 
         Never blocks. Does nothing unless connected.
         """
         self._guard()
         if self._state is SessionState.CONNECTED:
-            self._usable_link().drop()
+            self._client.drop()
+            self._supervisor.expect_attempt()
 
-    @abstractmethod
     def replace(self, reason: str) -> None:
-        """Give up this session and its client, and begin a new one: listeners hear ``LOST``, then ``CONNECTED`` when it
-        stands.
+        """Give up this session and its client, and begin a new one: listeners hear ``LOST``, then
+        ``CONNECTED`` when the new one stands.
 
-        The old session is ended on the servers if that takes no longer than a second or two; else it expires after T.
+        The old session is ended on the servers if that takes no longer than a second or two; else
+        it expires after T.
         """
+        self._guard()
+        with self._replacing:
+            with self._lock:
+                if self._state is SessionState.CLOSED:
+                    return
+                # A client that died takes its connection along, not its session.
+                old, credentials = self._client, self._credentials or self._former
+                self._client = self._new_client(old)
+                if self._state is not SessionState.LOST:
+                    self._listeners.put(SessionState.LOST)
+                self._state, self._credentials = SessionState.LOST, None
+                self._former = credentials
+            log.warning("ZooKeeper client replaced %s reason=%s", self._label(old), reason)
+            self._listeners.deliver()
+            if self._end(old, credentials, REPLACE_TIMEOUT_S):
+                self._former = None
+            with self._lock:
+                is_wanted = self._state is not SessionState.CLOSED
+            if is_wanted:
+                self._client.open()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """End the session on the servers, so that its ephemeral znodes vanish now, and let go of threads and sockets.
+        """End the session on the servers, so that its ephemeral znodes vanish now, and let go of
+        threads and sockets.
 
-        Returns whether the session is over for certain; otherwise it expires after T.
+        Returns ``True`` when the servers have confirmed the end, or it was over already; ``False``
+        when it may live on until it expires, T after a server last heard of it.
 
-        Takes ``timeout_s`` at most, and a little more only if a callback blocks a thread. May be called again, from any
-        thread, in any state. What could not be told to any server in time expires after T.
+        Takes ``timeout_s`` at most, and a little more only if a callback blocks a thread. May be
+        called again, from any thread, in any state.
         """
+        return self._close(timeout_s)
+
+    def _close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
+        if os.getpid() != self._pid:
+            return False
         with self._lock:
-            if self._state is SessionState.CLOSED or os.getpid() != self._pid:
-                is_first = False
-            else:
-                is_first = True
-                self._state = SessionState.CLOSED
+            is_first = self._state is not SessionState.CLOSED
+            self._state = SessionState.CLOSED
         if not is_first:
-            if os.getpid() == self._pid:
-                self._closed.wait(timeout_s)
-            return self._is_ended
-        # Said before it is done: who trusts in an ephemeral znode of this session must stop doing so before that can vanish.
+            self._closed.wait(timeout_s)
+            return self._is_over
+        # Said before it is done: whoever trusts in an ephemeral znode of this session must stop
+        # doing so before that can vanish.
         self._listeners.announce(SessionState.CLOSED)
+        self._supervisor.stop()
+        deadline = monotonic() + timeout_s
         try:
-            self._is_ended = self._finish(timeout_s)
+            # A replacement under way is bounded, and must not open a client after this.
+            with self._replacing:
+                credentials = self._credentials or self._former
+                left_s = max(0.0, deadline - monotonic())
+                self._is_over = self._end(self._client, credentials, left_s)
+            if credentials is not None and not self._is_over:
+                log.warning("ZooKeeper session not ended, it will expire id=%#x", credentials.session_id)
         finally:
             self._credentials = None
             self._closed.set()
-        return self._is_ended
+        return self._is_over
 
-    @abstractmethod
-    def _finish(self, timeout_s: float) -> bool:
-        """Let go of the carrier; whether the servers have confirmed the end of the session."""
+    def _end(self, client: Client, credentials: Credentials | None, timeout_s: float) -> bool:
+        """Let go of ``client``; returns whether its session is over for certain."""
+        deadline = monotonic() + timeout_s
+        if client.finish(timeout_s=timeout_s / 2) or credentials is None:
+            return True
+        if client.auth_failed:
+            return False
+        # Its connection is gone or silent. Another one may still reach a server, and spare everyone
+        # the wait until it expires.
+        self._ender.know(client.resolved)
+        return self._ender.end(
+            credentials,
+            timeout_s=max(0.0, deadline - monotonic()),
+            session_timeout_s=client.timeout_s,
+            patient=False,
+        )
 
-    @property
-    def resolved_servers(self) -> list[tuple[str, int]]:
-        """The numeric addresses of the servers, as last resolved."""
-        return []
+    # -- its client ---------------------------------------------------------------------------------
 
-    # -- heard from the carrier -------------------------------------------------------------------------------------------
+    def _new_client(self, predecessor: Client | None = None) -> Client:
+        return Client(
+            self._servers,
+            timeout_s=self._asked_timeout_s,
+            security=self._security,
+            label=f"leaderq-{self._name}",
+            on_state=self._client_said,
+            on_event=self._watches.route,
+            on_end=lambda _: self._supervisor.wake(),
+            predecessor=predecessor,
+        )
 
-    def _heard(self, link: Link, state: SessionState) -> None:
-        """On the connection thread: note what a carrier said, unless it is one we have given up."""
+    def _client_said(self, client: Client, state: str) -> None:
+        self._heard(client, _STATES[state])
+        self._supervisor.wake()
+
+    def _client_to_watch(self) -> Client | None:
+        if self._state is SessionState.CONNECTED and self._former is not None:
+            self._end_former()
+        return None if self._state is SessionState.CLOSED else self._client
+
+    def _end_former(self) -> None:
+        """What could not be ended when its client was replaced; now a server answers again."""
+        with self._replacing:
+            former, self._former = self._former, None
+        if former is None:
+            return
+        timeout_s = REPLACE_TIMEOUT_S
+        if not self._ender.end(former, timeout_s=timeout_s, session_timeout_s=self.timeout_s):
+            log.warning("ZooKeeper session not ended, it will expire id=%#x", former.session_id)
+
+    def _heard(self, client: Client, state: SessionState) -> None:
+        """On the connection thread: note what a client said, unless it is one we have given up."""
         with self._lock:
-            if link is not self._link or self._state in (SessionState.CLOSED, state):
+            if client is not self._client or self._state in (SessionState.CLOSED, state):
                 return
             self._state = state
-            self._listeners.put(state)  # under the lock: no two threads may tell their changes in the wrong order
+            # Under the lock: no two threads may tell their changes in the wrong order.
+            self._listeners.put(state)
             if state is SessionState.CONNECTED:
-                self._credentials = link.credentials
+                self._credentials = client.credentials
             elif state is SessionState.LOST:
-                self._former, self._credentials = self._credentials, None
-        log.log(_LEVELS[state], "ZooKeeper session %s: %s", self._label(link), _SENTENCES[state])
+                self._former = None if client.has_expired else self._credentials
+                self._credentials = None
+        level, line = _LOG_LINES[state]
+        state_log.log(level, "%s %s", line, self._label(client))
         if state is SessionState.CONNECTED:
             self._watches.restore()
         self._listeners.deliver()
 
-    def _label(self, link: Link) -> str:
-        credentials = link.credentials
-        return f"{self._address} (id {credentials.session_id:#x})" if credentials else self._address
+    def _label(self, client: Client) -> str:
+        credentials = client.credentials
+        return f"address={self.address}" + (f" id={credentials.session_id:#x}" if credentials else "")
 
-    # -- sending --------------------------------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------
 
     def _send(self, request: Request, convert: Callable[[Any], T], path: str | None) -> Future[T]:
-        link = self._link
-        if self._state is SessionState.CLOSED or link is None or os.getpid() != self._pid:
+        client = self._client
+        if self._state is SessionState.CLOSED or os.getpid() != self._pid:
             return failed_future(self._unusable(path))
-        answer: Answer[T] = Answer(link.complete)
-        link.submit(request, Reply(answer, convert, lambda exc: translated(exc, path)))
+        answer: Answer[T] = Answer(client.complete)
+        client.submit(request, Reply(answer, convert, lambda exc: translated(exc, path)))
         return answer
 
     def _send_watch(self, request: Request, path: str) -> Future[Any]:
         return self._send(request, lambda raw: raw, path)
 
     def _run_watch(self, job: Callable[[], object]) -> None:
-        link = self._link
-        if link is not None:
-            link.watch(job)
+        self._client.watch(job)
 
     def _acl(self) -> Sequence[ACL]:
-        return self._usable_link().acl
+        return self._client.acl
 
     def _default_wait_s(self) -> float:
-        link = self._link
-        return 10.0 if link is None else min(10.0, 2 * link.timeout_s)
+        return min(10.0, 2 * self._client.timeout_s)
 
     def _refuse_connection_thread(self) -> None:
-        link = self._link
-        if link is not None and link.is_connection_thread():
+        if self._client.is_connection_thread():
             raise RuntimeError(
                 "a state listener must not wait for ZooKeeper: it runs on the thread that reads the answers; set an event"
             )
@@ -369,20 +478,53 @@ class Session(Requests):
         if self._state is SessionState.CLOSED or os.getpid() != self._pid:
             raise self._unusable(None)
 
-    def _usable_link(self) -> Link:
-        if self._link is None:
-            raise self._unusable(None)
-        return self._link
-
     def _unusable(self, path: str | None) -> LeaderqError:
         if os.getpid() != self._pid:
-            return SessionClosed(f"this session belongs to process {self._pid}; connect again after the fork", path=path)
+            what = f"this session belongs to process {self._pid}; connect again after the fork"
+            return SessionClosed(what, path=path)
         return SessionClosed("the session was closed by its owner", path=path)
 
 
-_LEVELS = {SessionState.CONNECTED: logging.INFO, SessionState.SUSPENDED: logging.WARNING, SessionState.LOST: logging.WARNING}
-_SENTENCES = {
-    SessionState.CONNECTED: "connected",
-    SessionState.SUSPENDED: "connection lost; connecting again",
-    SessionState.LOST: "over; its ephemeral znodes are gone, or will be",
-}
+def connect(
+    hosts: str,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    connect_timeout_s: float = DEFAULT_CONNECT_TIMEOUT_S,
+    security: Security | None = None,
+    name: str = "",
+    max_request_bytes: int = MAX_REQUEST_BYTES,
+) -> Session:
+    """Return a started session with the ZooKeeper servers at ``hosts``:
+    ``host:port,host:port/chroot`` (port 2181 unless given).
+
+    ``timeout_s`` is the session time-out asked for; the servers may grant another
+    (``session.timeout_s``). ``name`` appears in the names of threads. ``max_request_bytes`` is the
+    servers' ``jute.maxbuffer``. The chroot is created if it is missing: with the ACL of these
+    credentials; the znodes above it, which belong to no one in particular, let any user list and
+    create children.
+
+    *Guarantees:* returns or raises within ``connect_timeout_s`` and about a second; leaves no
+    thread or socket behind when it raises.
+
+    :raises ConfigurationError: the address, a time or the security cannot be used; every problem is
+        named.
+    :raises MissingPiece: SASL without the extra ``leaderq[sasl]``.
+    :raises ServersUnreachable: no server answered in time.
+    :raises AccessRefused: a server refused the credentials.
+    """
+    address = parsed_address(hosts)
+    security = security or NO_SECURITY
+    security.validate()
+    for what, seconds in (("session time-out", timeout_s), ("connect time-out", connect_timeout_s)):
+        if not 0 < seconds < 2**31 / 1000:
+            problem = f"{what} {seconds!r} s is out of range; give a positive number of seconds"
+            raise ConfigurationError(problem)
+    session = Session(
+        address,
+        timeout_s=timeout_s,
+        security=security,
+        name=name,
+        max_request_bytes=max_request_bytes,
+    )
+    session._begin(connect_timeout_s)
+    return session

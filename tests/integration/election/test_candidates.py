@@ -12,7 +12,7 @@ from leaderq.errors import BadVersion, LeaderqError, NoNode, RequestRefused
 from leaderq.events import Stage, Standing, TermBegan, TermEnded
 from leaderq.term import Reason
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, SessionState, SetData, end_session, owned
+from leaderq.zookeeper import Create, SessionState, SetData, end_session
 
 
 def waiting(candidate):
@@ -271,7 +271,7 @@ def test_two_candidates_may_share_one_session(electorate, won):
 
 @pytest.mark.parametrize("end", ["replace", "close"])
 def test_a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_vanishes(electorate, won, end, monkeypatch):
-    monkeypatch.setattr(owned, "FAREWELL_S", 20.0)  # a busy server may need long to end a session
+    monkeypatch.setattr("leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0)  # a busy server may need long to end a session
     session = electorate.session()
     a, b = electorate.candidate("a", session), electorate.candidate("b")
     a.stand()

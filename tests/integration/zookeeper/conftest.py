@@ -1,17 +1,27 @@
-"""Sessions on the real server, each test below a root of its own."""
+"""Sessions on the real server, each test below a root of its own; servers with SASL and TLS."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leaderq.testing import ZooKeeperServer
 from leaderq.testing.ports import lease_port
+from leaderq.testing.zookeeper_server import Tls
 from leaderq.zookeeper import Session, connect
 
 Connect = Callable[..., Session]
+JAAS = """
+Server {
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_alice="wonderland"
+    user_bob="builder";
+};
+"""
 
 
 @pytest.fixture
@@ -44,3 +54,32 @@ def closed_port() -> Iterator[str]:
     port = lease_port()
     yield port.address
     port.release()
+
+
+@pytest.fixture(scope="session")
+def sasl_server() -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(jaas=JAAS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two self-signed certificates, of which one is the server's."""
+    folder, made = tmp_path_factory.mktemp("tls"), {}
+    for name in ("server", "other"):
+        key, certificate, both = (folder / f"{name}-{part}.pem" for part in ("key", "certificate", "both"))
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+        command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
+        except FileNotFoundError:
+            pytest.skip("making a certificate needs the program openssl")
+        both.write_text(key.read_text() + certificate.read_text())
+        made |= {name: certificate, f"{name}-both": both}
+    return made
+
+
+@pytest.fixture(scope="session")
+def tls_server(certificates: dict[str, Path]) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(tls=Tls(keystore=certificates["server-both"], truststore=certificates["server"])) as server:
+        yield server

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from conftest import JAAS
 
-from leaderq.errors import AccessRefused, NoPermission, ServersUnreachable
+from leaderq.errors import AccessRefused, ConfigurationError, NoPermission, NotConnected, ServersUnreachable
 from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.testing.zookeeper_server import Tls
 from leaderq.zookeeper import Create, Security, Session, SessionState, connect, end_session
 from leaderq.zookeeper.client import Client
 
 Connect = Callable[..., Session]
-JAAS = """
-Server {
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_alice="wonderland"
-    user_bob="builder";
-};
-"""
 ALICE = Security(user="alice", password="wonderland", mechanism="DIGEST-MD5")
 BOB = Security(user="bob", password="builder", mechanism="DIGEST-MD5")
-
-
-@pytest.fixture(scope="module")
-def sasl_server() -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(jaas=JAAS) as server:
-        yield server
 
 
 def test_znodes_made_with_credentials_are_closed_to_others(
@@ -84,6 +71,34 @@ def test_sasl_refuses_a_wrong_password_at_once(sasl_server: ZooKeeperServer, cap
     with caplog.at_level(1), pytest.raises(AccessRefused, match="'alice'") as caught:
         connect(sasl_server.address, security=Security(user="alice", password="hunter2", mechanism="DIGEST-MD5"))
     assert "hunter2" not in caplog.text + str(caught.value)
+
+
+def test_a_login_refused_at_a_reconnection_is_tried_until_it_is_accepted(
+    znode_root: str, opened: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The servers' password is changed, and changed back."""
+    heard: list[SessionState] = []
+    requests: list[Future[object]] = []
+    with ZooKeeperServer(jaas=JAAS) as server:
+        session = opened(server.address + znode_root, timeout_s=60.0, security=ALICE)
+        session.add_listener(heard.append)
+        session.add_listener(lambda _: requests.append(session.get_async("/")))
+        session.create("/e", ephemeral=True)
+        first = session.id
+        server._jaas = JAAS.replace("wonderland", "looking glass")
+        server.restart()
+        eventually(lambda: "credentials refused" in caplog.text)
+        eventually(lambda: caplog.text.count("credentials refused") > 1)
+        assert SessionState.CONNECTED not in heard  # nobody is told to work before the login is accepted
+        requests.append(session.get_async("/"))
+        server._jaas = JAAS
+        server.restart()
+        eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=90)
+        assert heard == [SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED]
+        assert session.id not in (None, first)
+        assert {type(request.exception(30)) for request in requests} == {NotConnected, type(None)}
+        session.create("/again")
+        eventually(lambda: session.exists("/e") is None)  # long before the old session expires
 
 
 def test_a_session_with_sasl_can_be_ended_from_outside(
@@ -147,29 +162,6 @@ def test_no_password_of_any_kind_is_logged(
     assert logging.getLogger("kazoo").level == logging.NOTSET  # nothing was switched off behind the user's back
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two self-signed certificates, of which one is the server's."""
-    folder, made = tmp_path_factory.mktemp("tls"), {}
-    for name in ("server", "other"):
-        key, certificate, both = (folder / f"{name}-{part}.pem" for part in ("key", "certificate", "both"))
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-        command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=60)
-        except FileNotFoundError:
-            pytest.skip("making a certificate needs the program openssl")
-        both.write_text(key.read_text() + certificate.read_text())
-        made |= {name: certificate, f"{name}-both": both}
-    return made
-
-
-@pytest.fixture(scope="module")
-def tls_server(certificates: dict[str, Path]) -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(tls=Tls(keystore=certificates["server-both"], truststore=certificates["server"])) as server:
-        yield server
-
-
 def test_a_session_over_tls_does_all_that_others_do(
     tls_server: ZooKeeperServer, certificates: dict[str, Path], znode_root: str, opened: Connect
 ) -> None:
@@ -206,3 +198,52 @@ def test_a_server_with_an_unknown_certificate_is_not_trusted(
 
 def test_a_certificate_is_not_looked_at_if_so_wished(tls_server: ZooKeeperServer, opened: Connect) -> None:
     assert opened(tls_server.secure_address, security=Security(tls=True, verify=False)).exists("/") is not None
+
+
+def test_a_shared_parent_shuts_out_no_second_user_and_stays_its_creators(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
+) -> None:
+    root = f"{znode_root}/leaderq"
+    first = opened(zookeeper_server.address, security=Security(user="first", password="1"))
+    first.ensure_path(f"{root}/billing/candidates", shared=root)
+    second = opened(zookeeper_server.address, security=Security(user="second", password="2"))
+    second.ensure_path(f"{root}/mail/candidates", shared=root)
+    assert sorted(second.children(root)) == ["billing", "mail"]
+    for shared in (znode_root, root):
+        for refused in (second.set_async(shared, b"x"), second.delete_async(f"{shared}/{first.children(shared)[0]}")):
+            assert isinstance(refused.exception(10), NoPermission)
+    with pytest.raises(NoPermission):
+        second.get(f"{root}/billing")
+    with pytest.raises(NoPermission):
+        second.create(f"{root}/billing/candidates/x")
+    with pytest.raises(NoPermission):
+        first.get(f"{root}/mail/candidates")
+    first.set(root, b"the creator keeps all rights")
+
+
+def test_without_shared_a_path_is_its_creators_alone(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
+) -> None:
+    opened(zookeeper_server.address, security=Security(user="first", password="1")).ensure_path(f"{znode_root}/a")
+    with pytest.raises(NoPermission):
+        opened(zookeeper_server.address).create(f"{znode_root}/b")
+
+
+def test_a_shared_parent_must_be_one(session: Session) -> None:
+    for shared in ("/b", "/a/b/c", "/a/bc", "a"):
+        with pytest.raises(ConfigurationError, match="'a'" if shared == "a" else shared):
+            session.ensure_path("/a/b", shared=shared)
+    session.ensure_path("/a/b", shared="/")
+    session.ensure_path("/a/b/c", shared="/a/b/c")
+    assert session.children("/a/b") == ["c"]
+
+
+def test_what_is_above_a_chroot_is_shared_and_the_chroot_is_its_creators(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
+) -> None:
+    above = zookeeper_server.address + znode_root
+    opened(f"{above}/first", security=Security(user="first", password="1"))
+    second = opened(f"{above}/second", security=Security(user="second", password="2"))
+    second.create("/a")
+    with pytest.raises(NoPermission):
+        opened(f"{above}/first", security=Security(user="second", password="2")).create("/a")

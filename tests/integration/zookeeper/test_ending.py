@@ -10,6 +10,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Credentials, Session, SessionEnder, SessionState, end_session
 
@@ -140,3 +142,64 @@ def test_any_member_of_an_ensemble_can_end_a_session(zookeeper_ensemble: object,
         assert owner.credentials is not None
         assert end_session(member.address, owner.credentials, timeout_s=30)
         eventually(lambda: watcher.exists(f"/e{number}") is None)  # noqa: B023
+
+
+def modules_loaded(program: str, *arguments: str) -> set[str]:
+    """What ``program`` printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], check=True, capture_output=True, text=True, timeout=120
+    )
+    return set(done.stdout.split())
+
+
+PLAIN_ENDER = """
+import sys
+from leaderq.zookeeper import Credentials, Security, SessionEnder
+host, _, port = sys.argv[1].rpartition(":")
+ender = SessionEnder("a-name-nobody-knows.invalid:1", security=Security())
+ender.know([(host, int(port))])
+before = set(sys.modules)
+assert ender.end(Credentials(int(sys.argv[2]), bytes.fromhex(sys.argv[3])), timeout_s=30)
+print(*sys.modules, *("later:" + name for name in set(sys.modules) - before))
+"""
+
+
+def test_ending_needs_neither_kazoo_nor_ssl_nor_a_name_server(zookeeper_server: ZooKeeperServer, session: Session) -> None:
+    credentials = session.credentials
+    assert credentials is not None
+    loaded = modules_loaded(PLAIN_ENDER, zookeeper_server.address, str(credentials.session_id), credentials.password.hex())
+    assert "leaderq.zookeeper.ending" in loaded
+    assert {"kazoo", "ssl", "leaderq.zookeeper.session"} & loaded == set()
+    assert [name for name in loaded if name.startswith("later:")] == []
+
+
+SASL_ENDER = """
+import sys
+from leaderq.zookeeper import Credentials, Security, SessionEnder
+security = Security(user="alice", password="wonderland", mechanism="DIGEST-MD5")
+ender = SessionEnder(sys.argv[1], security=security)
+ender.prepare()
+before = set(sys.modules)
+assert ender.end(Credentials(int(sys.argv[2]), bytes.fromhex(sys.argv[3])), timeout_s=30)
+print("later:", *(set(sys.modules) - before))
+"""
+
+
+def test_what_an_ender_needs_is_loaded_ahead_of_time(sasl_server: ZooKeeperServer, znode_root: str, opened: Connect) -> None:
+    session = opened(sasl_server.address + znode_root, timeout_s=30.0)
+    credentials = session.credentials
+    assert credentials is not None
+    program_says = modules_loaded(SASL_ENDER, sasl_server.address, str(credentials.session_id), credentials.password.hex())
+    assert program_says == {"later:"}
+    eventually(lambda: session.id not in (None, credentials.session_id))
+
+
+def test_a_name_server_that_does_not_answer_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr("leaderq.zookeeper.ending.socket.getaddrinfo", lambda *_, **__: answered.wait(60) and [])
+    ender, before = SessionEnder("zookeeper.example"), threading.active_count()
+    for _ in range(3):
+        assert not ender.end(Credentials(1, b"x" * 16), timeout_s=0.1)
+    assert threading.active_count() == before + 1  # one waits for the answer, however often it is asked
+    answered.set()
+    eventually(lambda: threading.active_count() == before)

@@ -1,83 +1,269 @@
-"""Sessions on a KazooClient that the user made."""
+"""The session beside a KazooClient that the user made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hearing import without_resumptions
 from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+from kazoo.security import ACL, Id, make_digest_acl
 
-from leaderq.errors import ConfigurationError, NoNode, NotConnected, SessionClosed
-from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Create, GetData, Session, SessionState, WatchEvent, WatchKind, as_session, end_session
+from leaderq import Candidate, Observer
+from leaderq.clock import now_s
+from leaderq.errors import AccessRefused, ConfigurationError, NoNode, ServersUnreachable, SessionClosed
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.zookeeper import (
+    Create,
+    Credentials,
+    GetData,
+    Session,
+    SessionState,
+    WatchEvent,
+    WatchKind,
+    as_session,
+    end_session,
+)
+
+Connect = Callable[..., Session]
+MakeClient = Callable[..., KazooClient]
 
 
 @pytest.fixture
-def client(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[KazooClient]:
-    maker = KazooClient(zookeeper_server.address)
-    maker.start()
-    maker.ensure_path(znode_root)
-    maker.stop()
-    maker.close()
-    client = KazooClient(zookeeper_server.address + znode_root, timeout=100.0)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+def started() -> Iterator[MakeClient]:
+    """Makes clients that are started, and stopped after the test."""
+    made: list[KazooClient] = []
+
+    def make(hosts: str, timeout: float = 30.0, **options: object) -> KazooClient:
+        client = KazooClient(hosts, timeout=timeout, **options)  # type: ignore[arg-type]
+        client.start(timeout=60)
+        made.append(client)
+        return client
+
+    yield make
+    while made:
+        client = made.pop()
+        client.stop()
+        client.close()
+
+
+@pytest.fixture
+def client(zookeeper_server: ZooKeeperServer, session: Session, started: MakeClient) -> KazooClient:
+    return started(zookeeper_server.address + session.chroot, timeout=100.0)
+
+
+def our_threads() -> list[str]:
+    return sorted(one.name for one in threading.enumerate() if one.name.startswith("leaderq-kazoo"))
 
 
 def test_a_session_is_a_session_already(session: Session) -> None:
     assert as_session(session) is session
 
 
-def test_an_adopted_client_does_what_a_session_does(client: KazooClient) -> None:
+def test_a_client_gets_a_session_of_its_own_that_does_what_all_do(client: KazooClient) -> None:
     session = as_session(client)
     assert session.state is SessionState.CONNECTED
-    assert session.id == client.client_id[0]
+    assert session.id not in (None, client.client_id[0])
     assert session.create("/a", b"1") == "/a"
     assert session.multi([Create("/b-", sequential=True)]) == ["/b-0000000001"]
     assert session.multi_read([GetData("/a")])[0] == session.get("/a")
     with pytest.raises(NoNode):
         session.delete("/x")
-    assert sorted(session.children("/")) == ["a", "b-0000000001"]
+    assert sorted(client.get_children("/")) == ["a", "b-0000000001"]
+    session.replace("a session of its own can be replaced")
+    eventually(lambda: session.state is SessionState.CONNECTED)
+
+
+def test_all_users_of_a_client_share_its_session_and_another_client_has_another(
+    client: KazooClient, started: MakeClient, zookeeper_server: ZooKeeperServer
+) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        sessions = set(pool.map(lambda _: as_session(client), range(8)))
+    assert sessions == {as_session(client)}
+    assert as_session(started(zookeeper_server.address)) not in sessions
 
 
 def test_the_time_out_is_the_granted_one_and_not_the_one_asked_for(client: KazooClient) -> None:
-    assert as_session(client).timeout_s == pytest.approx(60.0)
+    assert as_session(client).timeout_s == 60.0
 
 
-def test_persistent_watches_work_on_an_adopted_client_and_leave_its_own_watches_alone(client: KazooClient) -> None:
+def test_the_credentials_and_the_acl_of_the_client_are_used(
+    zookeeper_server: ZooKeeperServer, session: Session, started: MakeClient
+) -> None:
+    where = zookeeper_server.address + session.chroot
+    bobs = [make_digest_acl("bob", "2", all=True)]
+    bob = started(where, auth_data=[("digest", "bob:2")], default_acl=bobs)
+    bob.create("/bobs", b"x")
+    both = as_session(started(where, auth_data=[("digest", "alice:1"), ("digest", "bob:2")], default_acl=bobs))
+    assert both.get("/bobs")[0] == b"x"
+    both.create("/also bobs")
+    assert bob.get_acls("/also bobs")[0] == bobs
+    with pytest.raises(AccessRefused):
+        as_session(started(where)).get("/also bobs")
+
+
+def test_a_client_with_sasl_gets_a_session_with_sasl(
+    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect, started: MakeClient
+) -> None:
+    opened(sasl_server.address + znode_root)
+    options = {"mechanism": "DIGEST-MD5", "username": "alice", "password": "wonderland"}
+    alices = [ACL(31, Id("sasl", "alice"))]
+    session = as_session(started(sasl_server.address + znode_root, sasl_options=options, default_acl=alices))
+    session.create("/hers", b"x")
+    assert session.get("/hers")[0] == b"x"
+    with pytest.raises(AccessRefused):
+        opened(sasl_server.address + znode_root).get("/hers")
+
+
+def test_a_client_with_tls_gets_a_session_with_tls(
+    tls_server: ZooKeeperServer, certificates: dict[str, Path], started: MakeClient
+) -> None:
+    ca = str(certificates["server"])
+    session = as_session(started(tls_server.secure_address, use_ssl=True, ca=ca, check_hostname=True))
+    assert session.exists("/") is not None
+    trusting = as_session(started(tls_server.secure_address, use_ssl=True, verify_certs=False))
+    assert trusting.exists("/") is not None
+
+
+def test_the_watches_of_both_are_their_own_and_the_client_is_not_changed(client: KazooClient) -> None:
+    attributes = dict(vars(client._connection))
     session, heard, theirs = as_session(client), [], []
     client.exists("/t/a", watch=theirs.append)
     with session.watch_tree("/t", heard.append):
         session.create("/t")
         session.create("/t/a")
-        eventually(
-            lambda: (
-                heard == [WatchEvent(WatchKind.CREATED, "/t"), WatchEvent(WatchKind.CREATED, "/t/a")] and len(theirs) == 1
-            )
-        )
+        eventually(lambda: len(heard) == 2 and len(theirs) == 1)
         session.drop_connection()
         eventually(lambda: heard[2:] == [WatchEvent(WatchKind.SESSION, "/t")])
         session.set("/t", b"x")
         eventually(lambda: heard[3:] == [WatchEvent(WatchKind.CHANGED, "/t")])
+    assert vars(client._connection).keys() == attributes.keys()
 
 
-def test_closing_leaves_the_client_to_its_owner(client: KazooClient) -> None:
-    session, heard = as_session(client), []
-    session.create("/e", ephemeral=True)
-    session.add_listener(heard.append)
-    session.watch_tree("/", heard.append)
-    session.close()
-    assert heard == [SessionState.CLOSED]
+def test_closing_by_one_user_deafens_no_other(client: KazooClient) -> None:
+    heard: list[object] = []
+    with as_session(client) as outer:
+        outer.create("/e", ephemeral=True)
+        with outer.watch_tree("/t", heard.append):
+            with as_session(client) as inner:
+                assert not inner.close()
+            outer.create("/t")
+            eventually(lambda: heard == [WatchEvent(WatchKind.CREATED, "/t")])
+    assert outer.state is SessionState.CONNECTED
     assert client.exists("/e") is not None
-    client.create("/later")
-    assert "_read_watch_event" not in client._connection.__dict__
-    with pytest.raises(SessionClosed):
-        session.get("/e")
-    assert as_session(client).exists("/later") is not None
+
+
+def test_fifty_observers_leave_nothing_behind(client: KazooClient, caplog: pytest.LogCaptureFixture) -> None:
+    def left_behind() -> tuple[int, int, int]:
+        descriptors = len(list(Path("/proc/self/fd").iterdir()))
+        return len(client.state_listeners), threading.active_count(), descriptors
+
+    Observer.careers(client)
+    gc.collect()
+    before = left_behind()
+    with caplog.at_level(logging.DEBUG, "leaderq"):
+        for _ in range(50):
+            assert Observer.careers(client) == []
+            Observer(client, "c").view()
+    assert caplog.records == []
+    gc.collect()
+    assert left_behind() == before
+    assert before[0] == 1
+
+
+def test_when_the_client_has_stopped_its_session_is_over(
+    client: KazooClient, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leaderq.zookeeper.kazoo_clients.STOP_S", 60.0)
+    own, heard = as_session(client), []
+    own.add_listener(heard.append)
+    own.add_listener(lambda _: threading.Event().wait(0.3))  # so that the end takes longer than the client's
+    own.create("/e", ephemeral=True)
+    client.stop()
+    assert session.exists("/e") is None
     assert heard == [SessionState.CLOSED]
+    assert own.close()
+    assert isinstance(own.get_async("/").exception(0), SessionClosed)
+    eventually(lambda: our_threads() == [])
+    assert len(client.state_listeners) == 0
+
+
+def test_a_client_that_is_started_again_gets_a_new_session(client: KazooClient) -> None:
+    first = as_session(client)
+    for _ in range(3):
+        client.restart()
+        second = as_session(client)
+        assert second is not first
+        assert (first.state, second.state) == (SessionState.CLOSED, SessionState.CONNECTED)
+        assert second.exists("/") is not None
+        first = second
+    assert len(client.state_listeners) == 1
+
+
+def test_a_client_whose_session_expires_keeps_ours(client: KazooClient, zookeeper_server: ZooKeeperServer) -> None:
+    session, heard, theirs = as_session(client), [], []
+    session.add_listener(heard.append)
+    client.add_listener(theirs.append)
+    assert end_session(zookeeper_server.address, Credentials(*client.client_id), timeout_s=30)
+    eventually(lambda: KazooState.LOST in theirs and theirs[-1] == KazooState.CONNECTED)
+    assert as_session(client) is session
+    assert heard == []
+
+
+def stopped_unheard(server: ZooKeeperServer, session: Session, proxy: FaultProxy) -> tuple[KazooClient, Session]:
+    """A client stopped between the loss of its session and the next one: kazoo tells no listener of that stop."""
+    client = KazooClient(server.address + session.chroot, timeout=30.0)
+    client.start(timeout=60)
+    own, lost = as_session(client), threading.Event()
+
+    def on_state(state: str) -> None:
+        if state == KazooState.LOST:
+            proxy.refuse()
+            lost.set()
+
+    client.add_listener(on_state)
+    client.set_hosts(proxy.address + session.chroot)  # for its next connection; our session's is direct
+    assert end_session(server.address, Credentials(*client.client_id), timeout_s=30)
+    assert lost.wait(60)
+    client.stop()
+    client.close()
+    assert own.state is SessionState.CONNECTED
+    return client, own
+
+
+def test_a_client_that_is_forgotten_ends_its_session_however_it_was_stopped(
+    zookeeper_server: ZooKeeperServer,
+    session: Session,
+    fault_proxy: Callable[[str], FaultProxy],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL, "kazoo.client")  # or the errors logged keep the client
+    client, own = stopped_unheard(zookeeper_server, session, fault_proxy(zookeeper_server.address))
+    own.create("/e", ephemeral=True)
+    del client
+    eventually(lambda: gc.collect() is not None and own.state is SessionState.CLOSED)
+    eventually(lambda: session.exists("/e") is None)
+    eventually(lambda: our_threads() == [])
+
+
+def test_a_stop_that_nobody_told_us_of_is_found_at_the_next_change(
+    zookeeper_server: ZooKeeperServer, session: Session, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    client, own = stopped_unheard(zookeeper_server, session, fault_proxy(zookeeper_server.address))
+    own.drop_connection()
+    eventually(lambda: own.state is SessionState.CLOSED)
+    assert own.close()
+    assert client.state == KazooState.LOST
 
 
 def test_changes_of_state_are_heard(client: KazooClient, zookeeper_server: ZooKeeperServer) -> None:
@@ -91,21 +277,114 @@ def test_changes_of_state_are_heard(client: KazooClient, zookeeper_server: ZooKe
     assert session.id not in (None, first)
 
 
-def test_a_stopped_client_refuses_at_once(client: KazooClient) -> None:
+def test_a_silent_server_is_noticed_in_use_and_the_lease_follows_the_time_out_of_our_own_session(
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    started: MakeClient,
+    fault_proxy: Callable[[str], FaultProxy],
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    client = started(proxy.address, timeout=0.01)  # less than the servers grant
     session = as_session(client)
-    client.stop()
-    assert session.state is SessionState.LOST
-    assert isinstance(session.get_async("/").exception(0), NotConnected)
-    session.close()
+    assert session.timeout_s == 1.0
+    candidate = Candidate(client, "c", id="a", root=znode_root)
+    candidate.stand()
+    term = candidate.await_term(60)
+    assert term is not None
+    proxy.black_hole()
+    cut_s = now_s()
+    with pytest.raises(Exception, match="term"):
+        while True:
+            client.exists_async("/")  # the client's own connection is in use, and notices nothing
+            term.term.check()
+            assert now_s() - cut_s < 30.0
+            threading.Event().wait(0.05)
+    eventually(lambda: session.state is SessionState.SUSPENDED)
+    proxy.heal()
+    candidate.close(timeout_s=1.0)
 
 
-def test_only_a_started_threaded_client_can_be_adopted(zookeeper_server: ZooKeeperServer) -> None:
+def test_only_a_started_threaded_client_will_do(closed_port: str, client: KazooClient) -> None:
     with pytest.raises(ConfigurationError, match=r"start\(\)"):
-        as_session(KazooClient(zookeeper_server.address))
+        as_session(KazooClient(closed_port))  # no connection is tried
+    client.stop()
+    with pytest.raises(ConfigurationError, match=r"start\(\)"):
+        as_session(client)
     with pytest.raises(ConfigurationError, match="neither"):
         as_session("localhost:2181")  # type: ignore[arg-type]
+    client.handler = SimpleNamespace(name="sequential_gevent_handler", stop=client.handler.stop)
+    with pytest.raises(ConfigurationError, match="threading handler"):
+        as_session(client)
 
 
-def test_an_adopted_client_is_never_replaced(client: KazooClient) -> None:
-    with pytest.raises(ConfigurationError, match=r"leaderq\.connect"):
-        as_session(client).replace("no")
+def test_a_session_that_cannot_be_opened_leaves_nothing_and_is_tried_again(
+    zookeeper_server: ZooKeeperServer,
+    started: MakeClient,
+    fault_proxy: Callable[[str], FaultProxy],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    client = started(proxy.address)
+    proxy.refuse()
+    with monkeypatch.context() as impatient:
+        impatient.setattr("leaderq.zookeeper.kazoo_clients.DEFAULT_CONNECT_TIMEOUT_S", 0.5)
+        with pytest.raises(ServersUnreachable):
+            as_session(client)
+    eventually(lambda: our_threads() == [])
+    assert len(client.state_listeners) == 0
+    proxy.heal()
+    assert as_session(client).exists("/") is not None
+
+
+def test_a_client_that_is_stopped_while_its_session_is_opened_gets_none(
+    client: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = Session._begin
+
+    def begin_and_stop(session: Session, timeout_s: float) -> None:
+        begin(session, timeout_s)
+        client.stop()
+
+    monkeypatch.setattr(Session, "_begin", begin_and_stop)
+    with pytest.raises(ConfigurationError, match=r"start\(\)"):
+        as_session(client)
+    eventually(lambda: our_threads() == [])
+
+
+ENDING = """
+import sys
+from kazoo.client import KazooClient
+from leaderq.zookeeper import as_session
+client = KazooClient(sys.argv[1], timeout=30.0)
+client.start(timeout=60)
+as_session(client).create("/e", ephemeral=True)
+if "stop" in sys.argv:
+    client.stop()
+"""
+
+
+@pytest.mark.parametrize("how", ["stop", "leave"])
+def test_the_session_does_not_keep_the_interpreter_alive(
+    zookeeper_server: ZooKeeperServer, session: Session, how: str
+) -> None:
+    command = [sys.executable, "-c", ENDING, zookeeper_server.address + session.chroot, how]
+    subprocess.run(command, check=True, timeout=120)
+    # A stop takes both sessions along, although the process ends right after it.
+    assert (session.exists("/e") is None) is (how == "stop")
+
+
+def test_a_fork_gets_a_session_of_its_own(client: KazooClient) -> None:
+    session = as_session(client)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            own = as_session(client)
+            os.write(writing, f"{own is not session} {own.exists('/') is not None} {session.state.name}".encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as said:
+        assert said.read() == b"True True CONNECTED"
+    os.waitpid(child, 0)
+    assert session.exists("/") is not None

@@ -15,7 +15,9 @@ from kazoo.protocol.serialization import Sync
 
 from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Session, SessionState, connect, end_session, owned
+from leaderq.zookeeper import Session, SessionState, connect, end_session
+from leaderq.zookeeper import client as client_module
+from leaderq.zookeeper.client import Client, ClientObservation, ClientSupervisor
 from leaderq.zookeeper.connection import ServerConnection
 from leaderq.zookeeper.private_api import server_socket
 
@@ -42,6 +44,19 @@ def test_a_session_knows_what_was_granted(zookeeper_server: ZooKeeperServer, ope
     assert session.credentials.session_id == session.id
 
 
+def test_the_time_out_granted_at_a_reconnection_is_known_before_the_reconnection_is_told(opened: Connect) -> None:
+    with ZooKeeperServer() as server:
+        session, seen = opened(server.address, timeout_s=30.0), []
+        session.add_listener(lambda state: seen.append((state, session.timeout_s, session.id)))
+        for longest_ms in (20_000, 3_000, 6_000):
+            server._settings["maxSessionTimeout"] = str(longest_ms)
+            server.restart()
+            eventually(lambda: seen[-1:] and seen[-1][:2] == (CONNECTED, longest_ms / 1000), timeout_s=60)  # noqa: B023
+        told = [one[1] for one in seen if one[0] is CONNECTED]
+        assert told == [20.0, 3.0, 6.0]
+        assert session.resolved_servers == [("127.0.0.1", server.port)]
+
+
 def test_an_ended_session_is_lost_and_the_next_one_has_a_new_id(zookeeper_server: ZooKeeperServer, session: Session) -> None:
     heard, first = heard_by(session), session.id
     session.create("/e", ephemeral=True)
@@ -60,28 +75,28 @@ def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_bef
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The supervisor sleeps while all is well. What passed then is no time without an attempt to connect."""
-    may_go_on, sights, slept_s = threading.Event(), [], [0.0]
-    monkeypatch.setattr(owned, "monotonic", lambda: monotonic() + slept_s[0])
-    look_up, look = ServerConnection._expand_client_hosts, owned.ClientSupervisor._look
+    may_go_on, seen_so_far, slept_s = threading.Event(), [], [0.0]
+    monkeypatch.setattr(client_module, "monotonic", lambda: monotonic() + slept_s[0])
+    look_up, look = ServerConnection._expand_client_hosts, ClientSupervisor._look
 
     def look_up_slowly(connection: ServerConnection) -> list[tuple[str, str, int]]:
         may_go_on.wait(10)
         return look_up(connection)
 
-    def look_and_tell(watching: owned.ClientSupervisor, client: owned.SupervisedClient) -> owned.ClientObservation:
-        sights.append(look(watching, client))
-        return sights[-1]
+    def look_and_tell(watching: ClientSupervisor, watched: Client) -> ClientObservation:
+        seen_so_far.append(look(watching, watched))
+        return seen_so_far[-1]
 
-    monkeypatch.setattr(owned.ClientSupervisor, "_look", look_and_tell)
+    monkeypatch.setattr(ClientSupervisor, "_look", look_and_tell)
 
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address, timeout_s=30.0)
     heard, first = heard_by(session), session.id
-    eventually(lambda: any(sight.is_connected for sight in sights))
+    eventually(lambda: any(one.is_connected for one in seen_so_far))
     slept_s[0] = 24 * 3600.0  # on the supervisor's clock only: far more than a client may go without an attempt
     monkeypatch.setattr(ServerConnection, "_expand_client_hosts", look_up_slowly)
     proxy.cut()
-    eventually(lambda: any(not sight.is_connected for sight in sights))
+    eventually(lambda: any(not one.is_connected for one in seen_so_far))
     may_go_on.set()
     eventually(lambda: heard[-1:] == [CONNECTED])
     assert (heard, session.id) == ([SUSPENDED, CONNECTED], first)
@@ -177,7 +192,9 @@ def test_a_server_that_restarts_finds_the_session_back(
 def test_a_replaced_session_is_lost_its_znodes_go_and_a_new_one_begins(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned, "FAREWELL_S", 20.0)  # a busy server may need long to end the old one
+    monkeypatch.setattr(
+        "leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0
+    )  # a busy server may need long to end the old one
     heard, first = heard_by(session), session.id
     session.create("/e", ephemeral=True)
     session.replace("the test wants it")
@@ -189,7 +206,9 @@ def test_a_replaced_session_is_lost_its_znodes_go_and_a_new_one_begins(
 def test_a_connection_thread_that_dies_is_replaced(
     session: Session, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned, "FAREWELL_S", 20.0)  # a busy server may need long to end the old one
+    monkeypatch.setattr(
+        "leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0
+    )  # a busy server may need long to end the old one
     heard, first = heard_by(session), session.id
 
     class Poison(Sync):
@@ -209,10 +228,10 @@ def test_a_connection_thread_that_dies_is_replaced(
 def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leaderq.zookeeper.owned.STUCK_S", 0.5)
-    monkeypatch.setattr(type(session._own), "timeout_s", 0.2)
+    monkeypatch.setattr("leaderq.zookeeper.client.STUCK_S", 0.5)
+    monkeypatch.setattr(type(session._client), "timeout_s", 0.2)
     heard, first, go_on = heard_by(session), session.id, threading.Event()
-    session._own.add_listener(lambda state: go_on.wait(60) and None)
+    session._client.add_listener(lambda state: go_on.wait(60) and None)
     session.drop_connection()
     eventually(lambda: heard[-1:] == [CONNECTED] and session.id != first, timeout_s=20)
     assert LOST in heard
@@ -227,9 +246,9 @@ def test_closing_ends_the_session_at_once(
     other = opened(zookeeper_server.address + znode_root)
     heard = heard_by(session)
     session.create("/e", ephemeral=True)
-    session.close(timeout_s=30.0)
+    assert session.close(timeout_s=30.0)
     assert other.exists("/e") is None
-    session.close()
+    assert session.close()
     assert heard == [CLOSED]
     assert (session.state, session.id, session.credentials) == (CLOSED, None, None)
 
@@ -240,12 +259,12 @@ def test_closing_without_a_connection_ends_the_session_through_another_one(
     other = opened(zookeeper_server.address + znode_root)
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(f"{proxy.address},{zookeeper_server.address}{znode_root}", timeout_s=30.0)
-    while server_socket(session._own.connection).getpeername()[1] != int(proxy.address.rpartition(":")[2]):
+    while server_socket(session._client.connection).getpeername()[1] != int(proxy.address.rpartition(":")[2]):
         session.replace("it must be on the proxy")
         eventually(lambda: session.state is CONNECTED)
     session.create("/e", ephemeral=True)
     proxy.black_hole()
-    session.close(timeout_s=10.0)
+    assert session.close(timeout_s=10.0)
     assert other.exists("/e") is None
 
 
@@ -256,7 +275,8 @@ def test_closing_while_suspended_and_nobody_answers_returns(
     session = opened(proxy.address, timeout_s=4.0)
     proxy.refuse()
     eventually(lambda: session.state is SUSPENDED)
-    session.close(timeout_s=1.0)
+    assert not session.close(timeout_s=1.0)
+    assert not session.close()  # it may live on: asking again does not change that
     assert session.state is CLOSED
     assert isinstance(session.get_async("/").exception(0), SessionClosed)
 
@@ -270,8 +290,52 @@ def test_closing_a_black_holed_session_returns(
     pending.result(10)
     proxy.black_hole()
     pending = session.get_async("/")
-    session.close(timeout_s=1.0)
+    assert not session.close(timeout_s=1.0)
     assert isinstance(pending.exception(5), ConnectionLost)
+
+
+def test_closing_a_session_that_has_expired_is_no_failure_although_nobody_answers(
+    zookeeper_server: ZooKeeperServer, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session, lost = opened(proxy.address, timeout_s=30.0), threading.Event()
+
+    def on_state(state: SessionState) -> None:
+        if state is LOST:
+            proxy.refuse()
+            lost.set()
+
+    session.add_listener(on_state)
+    assert session.credentials is not None
+    assert end_session(zookeeper_server.address, session.credentials, timeout_s=30)
+    assert lost.wait(60)
+    assert session.close(timeout_s=1.0)
+
+
+def test_a_replaced_session_that_nobody_could_end_then_is_ended_when_a_server_answers_again(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    other = opened(zookeeper_server.address + znode_root)
+    proxy = fault_proxy(zookeeper_server.address)
+    session, at_loss = opened(proxy.address + znode_root, timeout_s=100.0), []
+    session.create("/e", ephemeral=True)
+    session.add_listener(lambda _: at_loss.append((session.timeout_s, session.resolved_servers)))
+    proxy.refuse()
+    session.replace("the test wants it")
+    host, _, port = proxy.address.rpartition(":")
+    assert set(map(repr, at_loss)) == {repr((60.0, [(host, int(port))]))}  # as last heard of
+    proxy.heal()
+    eventually(lambda: other.exists("/e") is None)
+
+
+def test_closing_after_a_replacement_that_reached_nobody_does_not_claim_the_old_session_over(
+    zookeeper_server: ZooKeeperServer, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    session = opened(proxy.address, timeout_s=30.0)
+    proxy.refuse()
+    session.replace("the test wants it")
+    assert not session.close(timeout_s=1.0)
 
 
 @pytest.mark.parametrize("where", ["listener", "watch", "answer"])
@@ -298,14 +362,15 @@ def test_a_fork_must_not_use_its_parents_session(session: Session) -> None:
         try:
             session.get("/")
         except SessionClosed as exc:
-            os.write(writing, str(exc).encode())
-            session.close()
+            os.write(writing, f"{exc}, over: {session.close()}".encode())
         finally:
             os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)
     with os.fdopen(reading, "rb") as said:
-        assert b"after the fork" in said.read()
+        told = said.read()
+    assert b"after the fork" in told
+    assert b"over: False" in told
     assert session.exists("/") is not None
     assert session.state is CONNECTED
 

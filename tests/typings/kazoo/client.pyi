@@ -14,15 +14,20 @@ class KazooClient:
     state: str
     default_acl: Sequence[ACL] | None
     last_zxid: int
-    _conn_retry: KazooRetry
+    auth_data: set[tuple[str, str]]
+    use_ssl: bool
+    verify_certs: bool
+    check_hostname: bool
+    certfile: str | None
+    keyfile: str | None
+    keyfile_password: str | None
+    ca: str | None
     _connection: ConnectionHandler
-    _live: threading.Event
     _pending: deque[tuple[Any, Any, int]]
     _queue: deque[tuple[Any, Any]]
     _session_id: int | None
     _session_passwd: bytes
     _session_timeout: int
-    _state: str
     _stopped: threading.Event
     def __init__(
         self,
@@ -48,6 +53,8 @@ class KazooClient:
     ) -> None: ...
     @property
     def connected(self) -> bool: ...
+    @property
+    def client_state(self) -> str: ...
     @property
     def client_id(self) -> tuple[int, bytes] | None: ...
     def add_listener(self, listener: Callable[[str], object]) -> None: ...

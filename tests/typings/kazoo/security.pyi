@@ -8,5 +8,11 @@ class ACL(NamedTuple):
     perms: int
     id: Id
 
+ANYONE_ID_UNSAFE: Id
+
+class Permissions:
+    READ: int
+    CREATE: int
+
 CREATOR_ALL_ACL: list[ACL]
 OPEN_ACL_UNSAFE: list[ACL]

@@ -22,8 +22,6 @@ from leaderq.zookeeper.private_api import HOOKS, RELIED_ON
 PRODUCT = Path(leaderq.__file__).parent
 KAZOOS_FILES = (kazoo.client, kazoo.protocol.connection, kazoo.handlers.threading)
 OVERRIDING = {"Client": client.Client, "ServerConnection": connection.ServerConnection, "Transport": connection.Transport}
-NOT_YET = {"kazoo_clients.py"}
-"""Goes with the next change: a user's client gets a session of its own."""
 SEEN = {
     "KazooClient.__init__": "a3d01e3ae4982f8d",
     "KazooClient.start_async": "f91bcca6891cdef3",
@@ -113,7 +111,7 @@ def is_listed(use: str) -> bool:
 
 
 def test_no_other_file_of_the_product_touches_a_private_part_of_kazoo_but_for_the_listed_hooks() -> None:
-    files = [path for path in PRODUCT.rglob("*.py") if path.name not in {"private_api.py", *NOT_YET}]
+    files = [path for path in PRODUCT.rglob("*.py") if path.name != "private_api.py"]
     assert [use for path in files for use in uses_of_private_parts(path) if not is_listed(use)] == []
 
 

@@ -2,11 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.zookeeper.owned import BACKOFF_S, STUCK_S, ClientObservation, TimeWithoutAttempt, pause_s, replacement_reason
+from leaderq.zookeeper.client import (
+    STUCK_S,
+    ClientObservation,
+    TimeWithoutAttempt,
+    replacement_reason,
+)
 
 
 @pytest.mark.parametrize(
-    ("has_ended", "is_connected", "quiet_s", "is_complaint"),
+    ("has_ended", "is_connected", "idle_s", "must_go"),
     [
         (False, True, 0.0, False),
         (False, True, 1000.0, False),
@@ -17,34 +22,26 @@ from leaderq.zookeeper.owned import BACKOFF_S, STUCK_S, ClientObservation, TimeW
     ],
 )
 def test_a_client_is_replaced_only_if_it_ended_or_no_longer_tries(
-    has_ended: bool, is_connected: bool, quiet_s: float, is_complaint: bool
+    has_ended: bool, is_connected: bool, idle_s: float, must_go: bool
 ) -> None:
-    sight = ClientObservation(has_ended=has_ended, is_connected=is_connected, quiet_s=quiet_s, stuck_after_s=STUCK_S)
-    assert (replacement_reason(sight) is not None) is is_complaint
+    seen = ClientObservation(has_ended, False, is_connected, idle_s, STUCK_S)
+    assert (replacement_reason(seen) is not None) is must_go
 
 
-def test_the_first_replacement_is_immediate_and_the_pauses_grow_to_a_cap() -> None:
-    assert pause_s(0, 1.0) == 0.0
-    pauses = [pause_s(count, 1.0) for count in range(1, 40)]
-    assert pauses == sorted(pauses)
-    assert pauses[0] == BACKOFF_S[0]
-    assert pauses[-1] == BACKOFF_S[1]
+def test_a_client_that_ended_because_it_was_refused_is_replaced_for_that() -> None:
+    assert replacement_reason(ClientObservation(True, True, False, 0.0, STUCK_S)) == "credentials refused"
 
 
-def test_chance_spreads_a_pause_over_its_upper_half() -> None:
-    assert pause_s(3, 0.0) == pause_s(3, 1.0) / 2
+def test_a_connection_lost_after_hours_has_not_been_without_attempt_for_hours() -> None:
+    idle, client = TimeWithoutAttempt(), object()
+    idle.look(0.0, client, 1, is_connected=True)
+    assert idle.look(7200.0, client, 1, is_connected=False) == 0.0
+    assert idle.look(7203.0, client, 1, is_connected=False) == 3.0
+    assert idle.look(7204.0, client, 2, is_connected=False) == 0.0
+    assert idle.look(7209.0, client, 2, is_connected=False) == 5.0
 
 
-def test_a_connection_lost_after_hours_is_not_quiet_for_hours() -> None:
-    quiet, client = TimeWithoutAttempt(), object()
-    quiet.look(0.0, client, 1, is_connected=True)
-    assert quiet.look(7200.0, client, 1, is_connected=False) == 0.0
-    assert quiet.look(7203.0, client, 1, is_connected=False) == 3.0
-    assert quiet.look(7204.0, client, 2, is_connected=False) == 0.0
-    assert quiet.look(7209.0, client, 2, is_connected=False) == 5.0
-
-
-def test_a_new_client_begins_anew() -> None:
-    quiet, client, another = TimeWithoutAttempt(), object(), object()
-    quiet.look(0.0, client, 1, is_connected=False)
-    assert quiet.look(9.0, another, 1, is_connected=False) == 0.0
+def test_the_time_of_a_new_client_starts_at_zero() -> None:
+    idle, client, another = TimeWithoutAttempt(), object(), object()
+    idle.look(0.0, client, 1, is_connected=False)
+    assert idle.look(9.0, another, 1, is_connected=False) == 0.0

@@ -8,9 +8,6 @@ class SequentialThreadingHandler:
     timeout_exception: ClassVar[type[Exception]]
     callback_queue: Any
     completion_queue: Any
-    _running: bool
-    _state_change: threading.Lock
-    _workers: list[threading.Thread]
     def __init__(self) -> None: ...
     @property
     def running(self) -> bool: ...
