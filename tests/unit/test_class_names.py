@@ -9,7 +9,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2] / "leaderq"
 NOT_YET = {"cli", "coalescing", "kafka", "producing", "queues", "singular", "testing"}
 """Packages whose words still have to be chosen; each leaves this set when that is done."""
-STILL = {"Listeners"}  # zookeeper has one of its own, until it uses that of threads
 
 
 def test_no_public_class_name_is_defined_twice() -> None:
@@ -22,4 +21,4 @@ def test_no_public_class_name_is_defined_twice() -> None:
                     homes[node.name].append(str(where))
     assert "LeaderqError" in homes
     twice = {name: places for name, places in homes.items() if len(places) > 1}
-    assert {name: places for name, places in twice.items() if name not in STILL} == {}
+    assert twice == {}

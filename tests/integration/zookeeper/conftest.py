@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sasl_logins import JAAS
 
 from leaderq.testing import ZooKeeperServer
 from leaderq.testing.ports import lease_port
@@ -15,13 +16,6 @@ from leaderq.testing.zookeeper_server import Tls
 from leaderq.zookeeper import Session, connect
 
 Connect = Callable[..., Session]
-JAAS = """
-Server {
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_alice="wonderland"
-    user_bob="builder";
-};
-"""
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from conftest import JAAS
+from sasl_logins import ALICE, BOB, JAAS
 
 from leaderq.errors import AccessRefused, ConfigurationError, NoPermission, NotConnected, ServersUnreachable
 from leaderq.testing import ZooKeeperServer, eventually
@@ -16,8 +16,6 @@ from leaderq.zookeeper import Create, Security, Session, SessionState, connect, 
 from leaderq.zookeeper.client import Client
 
 Connect = Callable[..., Session]
-ALICE = Security(user="alice", password="wonderland", mechanism="DIGEST-MD5")
-BOB = Security(user="bob", password="builder", mechanism="DIGEST-MD5")
 
 
 def test_znodes_made_with_credentials_are_closed_to_others(
