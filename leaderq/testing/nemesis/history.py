@@ -1,0 +1,152 @@
+"""The one history that all processes of a run write, a JSON object a line; and its faults' names.
+
+Each line is one write to a file opened with ``O_APPEND``. The kernel puts the writes of all processes
+in order, so a line's place in the file is its place in time, whatever any clock says. ``at`` is
+:func:`leaderq.clock.now_s`, which is the same for all processes of the host, read just before the write.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from leaderq.clock import now_s
+from leaderq.errors import LeaderqError
+from leaderq.term import Term
+from leaderq.zookeeper import Create
+
+FOLDER: Final = "NEMESIS_FOLDER"
+WORKER: Final = "NEMESIS_WORKER"
+REGISTER: Final = "NEMESIS_REGISTER"
+
+
+class What(str, Enum):
+    """What a line of the history is about."""
+
+    INAUGURATED = "inaugurated"  # by the career: its term begins to act
+    UNIT = "unit"  # a unit of work begins
+    EFFECT = "effect"  # the career, or a child of it, acts on the world without a fence
+    BELIEVED = "believed"  # check() passed after ``at``
+    HANDED_OVER = "handed over"
+    ACCEPTED = "accepted"  # a fenced write stands in ZooKeeper, as number ``number``
+    LEADER = "leader"  # an observer sees one that executes
+    FAULT = "fault"  # a fault begins: written before
+    OVER = "over"  # it is healed: written after
+    PAUSED = "paused"  # an operator's pause stands
+    RESUMED = "resumed"  # it is about to be taken back
+    HEALED = "healed"  # every fault is over, everything runs
+    SAMPLE = "sample"  # what a process uses
+    STRAY = "stray"  # something is left over, or missing; ``why`` is a sentence
+
+
+class Kind(str, Enum):
+    """The kinds of fault. *Tree* is the worker with all that it has started."""
+
+    KILL_WORKER = "kill worker"
+    KILL_GUARDIAN = "kill guardian"
+    KILL_BOTH = "kill guardian and worker"
+    FREEZE_WORKER = "freeze worker alone"
+    FREEZE_TREE = "freeze worker's tree"
+    FREEZE_GUARDIAN = "freeze guardian"
+    FREEZE_BOTH = "freeze guardian and worker's tree"
+    HOLD_GIL = "hold GIL"
+    END_SESSION = "end session"
+    BLACK_HOLE = "black hole"
+    BLACK_HOLE_TO_SERVER = "black hole to servers"
+    BLACK_HOLE_TO_CLIENT = "black hole to client"
+    RESET = "reset connections"
+    LOSE_CREATE = "lose reply to create"
+    LOSE_CLAIM = "lose reply to claim"
+    LOSE_RELEASE = "lose reply to release"
+    LOSE_RENEWAL = "lose reply to renewal"
+    LOSE_READ = "lose reply to read"
+    KILL_SERVER = "kill server"
+    FREEZE_SERVER = "freeze server"
+    RESTART_SERVER = "restart server"
+    ROLLING_RESTART = "rolling restart"
+    LOSE_QUORUM = "lose quorum"
+    PAUSE = "pause"
+    STEP_DOWN = "step down"
+    TRANSFER = "transfer"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One event. ``pid`` is the worker's, also for what its child did or what was done to its guardian."""
+
+    at: float
+    what: What
+    who: str = ""
+    pid: int = 0
+    term: int = 0
+    child: bool = False
+    number: int = 0  # of a fault, of a fenced write
+    kind: Kind | None = None
+    why: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+class History:
+    """The file at ``path``, to append to. Thread-safe, and safe beside other processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def append(self, what: What, *, at: float | None = None, **values: Any) -> None:
+        """Add a line; ``values`` are fields of :class:`Line`."""
+        line = {"at": round(now_s() if at is None else at, 6), "what": what, **values}
+        os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def read(path: Path) -> Iterator[Line]:
+    """The lines of a history, in their order. A last line that was cut off is left out."""
+    with path.open(encoding="utf-8") as text:
+        for raw in text:
+            if raw.endswith("\n"):
+                values = json.loads(raw)
+                values["what"] = What(values["what"])
+                if "kind" in values:
+                    values["kind"] = Kind(values["kind"])
+                yield Line(**values)
+
+
+def effect(term: Term | int) -> None:
+    """Record that ``term`` acts on the world now. In a worker of a nemesis, or a child of one; else nothing."""
+    history = own_history()
+    if history is not None:
+        worker = int(os.environ.get(WORKER, "0"))
+        child = {"child": True} if worker != os.getpid() else {}
+        number = term if isinstance(term, int) else term.number
+        history.append(What.EFFECT, pid=worker, term=number, **child)
+
+
+def fenced_write(term: Term) -> None:
+    """Write the number of ``term`` to the register of the nemesis, fenced; refused once the term is over.
+
+    It goes around the look at the clock that ``term.write`` takes, so that ZooKeeper itself must refuse.
+    Does nothing outside of a nemesis; never raises a :class:`~leaderq.errors.LeaderqError`.
+    """
+    register = os.environ.get(REGISTER)
+    if register:
+        with suppress(LeaderqError):
+            # Sequential: all that was accepted can be read, also where its reply was lost.
+            term._write(term, [Create(f"{register}/w-", b"%d" % term.number, sequential=True)])
+
+
+@functools.cache
+def own_history() -> History | None:
+    """The history that this process was told to write."""
+    folder = os.environ.get(FOLDER)
+    return History(Path(folder) / "history.jsonl") if folder else None
