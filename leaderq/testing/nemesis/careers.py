@@ -64,7 +64,7 @@ class Rude(LeaderCareer):
 
     In every other term it has a child process as well, which acts on its own and ignores SIGTERM.
     One whose environment has ``NEMESIS_LASTING`` returns soon from every unit, so that its process
-    lasts: what leaks shows in it.
+    lasts and shows what leaks. It fails after a few seconds, so that others lead as well.
     """
 
     name = "nemesis"
@@ -77,10 +77,13 @@ class Rude(LeaderCareer):
         if self._dice.random() < 0.5:
             command = [sys.executable, "-c", _CHILD.format(term.number)]
             self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        self._fails_s = now_s() + self._dice.uniform(1, 4) if os.environ.get(LASTING) else None
         if self._manner is Manner.BELIEVING:
             threading.Thread(target=_believe, args=(term,), daemon=True).start()
 
     def execute(self, term: Term) -> None:
+        if self._fails_s is not None and now_s() > self._fails_s:
+            raise RuntimeError("the rude career fails now and then")
         if self._manner is Manner.HASTY:
             time.sleep(0.001)
         elif self._manner is Manner.LONG:

@@ -72,6 +72,7 @@ class Cluster:
         self.history = History(options.folder / "history.jsonl")
         self.proxies: dict[str, list[FaultProxy]] = {}
         self.candidates: dict[str, CandidateProcess] = {}
+        self._ended: list[CandidateProcess] = []
         self.view: View | None = None
         self._register = f"{options.root}/register"
         self._accepted = -1
@@ -142,7 +143,7 @@ class Cluster:
             cwd=options.cwd,
             session_timeout_s=options.session_timeout_s,
             arguments=[
-                *("--career", NAME, "--root", options.root, "--cool-off-s", "0.2"),
+                *("--career", NAME, "--root", options.root, "--cool-off-s", "0.2", "--yield-s", "1"),
                 *("--handover-budget-s", str(options.handover_budget_s)),
                 *("--connect-timeout-s", "60"),  # who is started without a quorum waits for one
                 *options.arguments,
@@ -155,20 +156,19 @@ class Cluster:
         while not self._stopping.wait(0.1):
             for who, candidate in list(self.candidates.items()):
                 if not candidate.alive and candidate.process.returncode != ExitCode.USAGE:
-                    candidate.wait()
-                    self._keep_log(who, candidate)
+                    self._ended.append(candidate)
                     self._start(who)
 
-    def _keep_log(self, who: str, candidate: CandidateProcess) -> None:
-        with (self.options.folder / f"{who}.log").open("a") as log:
+    def _keep_log(self, candidate: CandidateProcess) -> None:
+        with (self.options.folder / f"{candidate.id}.log").open("a") as log:
             for line in candidate.lines:
-                log.write(f"{line.get('time', '')} {candidate.pid} {line['message']}\n")
-                log.write(line.get("traceback", ""))
+                text = f"{line['message']} {line.get('traceback', '')}"
+                log.write(f"{line.get('time', '')} {candidate.pid} {text}\n")
 
     def _end_all(self) -> None:
         """Kill whatever still belongs to this run, and to nobody."""
-        for who, candidate in self.candidates.items():
-            self._keep_log(who, candidate)
+        for candidate in [*self._ended, *self.candidates.values()]:
+            self._keep_log(candidate)
         for pid in self.processes():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -185,20 +185,9 @@ class Cluster:
 
     # -- looking on ------------------------------------------------------------------------------------
 
-    def led(self, *, timeout_s: float) -> bool:
-        """Whether somebody leads, and executes, within ``timeout_s`` (times the patience)."""
-        return self._sees(lambda view: view.leader is not None and view.stage == "execution", timeout_s)
-
     def all_stand(self, *, timeout_s: float) -> bool:
         """Whether each candidate stands, once, within ``timeout_s`` (times the patience)."""
-        return self._sees(lambda view: sorted(view.candidates) == list(NAMES), timeout_s)
-
-    def _sees(self, fact: Callable[[View], bool], timeout_s: float) -> bool:
-        try:
-            eventually(lambda: fact(self.observer.view()), timeout_s=timeout_s, interval_s=0.1)
-        except AssertionError:
-            return False
-        return True
+        return held_within(lambda: sorted(self.observer.view().candidates) == list(NAMES), timeout_s)
 
     def _look_on(self) -> None:
         looks = 0
@@ -210,8 +199,9 @@ class Cluster:
                 self._sample()
 
     def _look(self) -> None:
-        view = self.view = self.observer.view()
-        if view.leader is not None and view.stage == "execution":
+        before, view = self.view, self.observer.view()
+        self.view = view
+        if view.leader is not None and (before is None or before.term != view.term):
             self.history.append(What.LEADER, who=view.leader, pid=view.pid or 0, term=view.term)
         self.read_register()
 
@@ -250,6 +240,15 @@ def own_ensemble() -> Iterator[ZooKeeperEnsemble]:
     """Three small servers for a nemesis alone. They need not survive the host: nothing is forced to disk."""
     with ZooKeeperEnsemble(3, settings={"forceSync": "no"}, name=NAME) as ensemble:
         yield ensemble
+
+
+def held_within(fact: Callable[[], object], timeout_s: float) -> bool:
+    """Whether ``fact`` becomes true within ``timeout_s`` (times the patience)."""
+    try:
+        eventually(fact, timeout_s=timeout_s, interval_s=0.1)
+    except AssertionError:
+        return False
+    return True
 
 
 def sent(pid: int, number: signal.Signals, *, group: bool = False) -> None:

@@ -18,16 +18,17 @@ from typing import Any, Final
 from leaderq.clock import now_s
 from leaderq.errors import LeaderqError, ServerFailed
 from leaderq.testing.nemesis.careers import HELD, gil_file, session_file
-from leaderq.testing.nemesis.checkers import Bounds, NemesisReport, check
+from leaderq.testing.nemesis.checkers import Bounds, NemesisReport, check, leads
 from leaderq.testing.nemesis.cluster import (
     LASTS,
     NAMES,
     Cluster,
     NemesisOptions,
+    held_within,
     own_ensemble,
     sent,
 )
-from leaderq.testing.nemesis.history import Kind, What
+from leaderq.testing.nemesis.history import Kind, What, read
 from leaderq.testing.server import all_at_once
 from leaderq.testing.waiting import eventually, patience
 from leaderq.testing.zookeeper_server import ZooKeeperEnsemble, ZooKeeperServer
@@ -49,7 +50,7 @@ _SERVERS: Final = frozenset(
     {Kind.KILL_SERVER, Kind.FREEZE_SERVER, Kind.RESTART_SERVER, Kind.ROLLING_RESTART, Kind.LOSE_QUORUM}
 )
 _OPERATOR: Final = frozenset({Kind.PAUSE, Kind.STEP_DOWN, Kind.TRANSFER})
-_DEPOSING: Final = (Kind.BLACK_HOLE, Kind.BLACK_HOLE, Kind.END_SESSION, Kind.STEP_DOWN, Kind.TRANSFER)
+_DEPOSING: Final = (Kind.BLACK_HOLE, Kind.BLACK_HOLE, Kind.BLACK_HOLE, Kind.END_SESSION, Kind.STEP_DOWN, Kind.TRANSFER)
 _MOMENTARY: Final = frozenset(
     {
         Kind.KILL_WORKER,
@@ -64,7 +65,7 @@ _MOMENTARY: Final = frozenset(
 )
 _PLACES: Final = {Kind.HOLD_GIL: 0, Kind.LOSE_RENEWAL: 0, Kind.LOSE_RELEASE: 0, Kind.LOSE_CLAIM: 1}
 """Faults that concern the leader only, or the next one."""
-_ROUND_T: Final = 5.0
+_ROUND_T: Final = 7.0
 """How long faults begin in one round, in session time-outs."""
 _AT_ONCE: Final = 3
 """How many faults candidates suffer at a time; those of servers and operators come on top."""
@@ -104,7 +105,7 @@ def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
             always_long = kind in (Kind.LOSE_QUORUM, Kind.PAUSE)
             share = long if always_long or dice.random() < 0.5 else brief
             lasts_s = 0.0 if kind in _MOMENTARY else share * timeout_s
-            place = _PLACES.get(kind, dice.choice((0, 0, 0, 0, 0, 0, 1, 2, 3, 4)))
+            place = _PLACES.get(kind, dice.choice((0, 0, 0, 0, 0, 0, 0, 1, 2, 3)))
             number += 1
             faults.append(Fault(number, kind, round(at_s, 2), round(lasts_s, 2), place))
         yield faults
@@ -139,15 +140,23 @@ class Nemesis:
         self.settle()
 
     def settle(self) -> None:
-        """Everything is healed: note it, and what does not come back."""
+        """Everything is healed: note it, and who does not come back."""
         self._cluster.ensemble.heal()
+        since = self._history.size
         self._history.append(What.HEALED)
-        if not self._cluster.led(timeout_s=6 * self._timeout_s):
+        if not held_within(lambda: self._is_led(since), 6 * self._timeout_s):
             self._stray("nobody leads although everything is healed")
         elif not self._cluster.all_stand(timeout_s=6 * self._timeout_s):
-            standing = self._cluster.observer.view().candidates
-            self._stray(f"not all candidates stand although everything is healed, only {', '.join(standing)}")
+            standing = ", ".join(self._cluster.observer.view().candidates)
+            self._stray(f"not all candidates stand once although everything is healed, but {standing}")
         time.sleep(_CALM_S)
+
+    def _is_led(self, since: int) -> bool:
+        lines = list(read(self._history.path, since=since))
+        healed = next(line for line in lines if line.what is What.HEALED)
+        bounds = Bounds(self._timeout_s)
+        newest = max((line.term for line in lines if line.what is What.INAUGURATED), default=0)
+        return any(leads(line, healed, newest, bounds) for line in lines)
 
     def _stray(self, why: str, **values: Any) -> None:
         self._history.append(What.STRAY, why=why, **values)
@@ -173,7 +182,7 @@ class Nemesis:
     def _take(self, fault: Fault, held: contextlib.ExitStack) -> str | None:
         """Whom the fault is for, kept from other faults until ``held`` is closed."""
         view = self._cluster.view
-        line = list(dict.fromkeys([*(view.candidates if view else ()), *NAMES]))
+        line = [who for who in dict.fromkeys([*(view.candidates if view else ()), *NAMES]) if who in NAMES]
         if fault.kind in _SERVERS:
             wanted = ["servers"]
         elif fault.kind in _OPERATOR:
@@ -181,7 +190,8 @@ class Nemesis:
         else:
             part = "process" if fault.kind in _PROCESS else "network"
             turn = [*line[fault.place :], *line[: fault.place]]
-            wanted = [f"{part} of {who}" for who in turn if who in NAMES and not (part == "process" and who == LASTS)]
+            able = [who for who in turn if self._cluster.worker(who) and not (part == "process" and who == LASTS)]
+            wanted = [f"{part} of {who}" for who in able]
         for part in wanted:
             if self._busy[part].acquire(blocking=False):
                 held.callback(self._busy[part].release)
@@ -231,11 +241,8 @@ class Nemesis:
     def _sees_leave(self, who: str, worker: int) -> None:
         """A worker whose guardian is gone finishes its unit, hands over and leaves."""
         within_s = self._options.handover_budget_s + 2 * self._timeout_s
-        try:
-            eventually(lambda: not _runs(worker), timeout_s=within_s, interval_s=0.1)
-        except AssertionError:
-            why = f"worker {worker} of {who} still runs {within_s * patience():.0f} s after its guardian was killed"
-            self._stray(why, who=who, pid=worker)
+        if not held_within(lambda: not _runs(worker), within_s):
+            self._stray(f"worker {worker} of {who} runs {within_s * patience():.0f} s after its guardian was killed")
         sent(worker, signal.SIGKILL, group=True)
 
     @contextmanager
@@ -364,8 +371,8 @@ def run(
     with contextlib.ExitStack() as stack:
         servers = ensemble or stack.enter_context(own_ensemble())
         cluster = stack.enter_context(Cluster(options, servers))
-        if not cluster.led(timeout_s=60):
-            raise ServerFailed(f"nobody leads {options.career}, although all is well\n{cluster.last_words()}")
+        if not cluster.all_stand(timeout_s=60):
+            raise ServerFailed(f"not all stand with {options.career}, although all is well\n{cluster.last_words()}")
         nemesis = Nemesis(cluster)
         nemesis.settle()
         began_s, faults_done = now_s(), 0

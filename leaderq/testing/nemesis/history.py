@@ -36,7 +36,7 @@ class What(str, Enum):
     BELIEVED = "believed"  # check() passed after ``at``
     HANDED_OVER = "handed over"
     ACCEPTED = "accepted"  # a fenced write stands in ZooKeeper, as number ``number``
-    LEADER = "leader"  # an observer sees one that executes
+    LEADER = "leader"  # an observer sees another one than before
     FAULT = "fault"  # a fault begins: written before
     OVER = "over"  # it is healed: written after
     PAUSED = "paused"  # an operator's pause stands
@@ -105,16 +105,22 @@ class History:
         line = {"at": round(now_s() if at is None else at, 6), "what": what, **values}
         os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return os.fstat(self._file).st_size
+
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
 
 
-def read(path: Path) -> Iterator[Line]:
-    """The lines of a history, in their order. A last line that was cut off is left out."""
-    with path.open(encoding="utf-8") as text:
+def read(path: Path, *, since: int = 0) -> Iterator[Line]:
+    """The lines of a history from byte ``since`` on, in their order. A last line that was cut off is left out."""
+    with path.open("rb") as text:
+        text.seek(since)
         for raw in text:
-            if raw.endswith("\n"):
+            if raw.endswith(b"\n"):
                 values = json.loads(raw)
                 values["what"] = What(values["what"])
                 if "kind" in values:
