@@ -1,7 +1,7 @@
 """What the workers of a nemesis run: the user's career, recorded; and rude ones of our own.
 
-A worker is ``leaderq run leaderq.testing.nemesis.careers:Recorded``. ``Recorded`` is made when it is
-looked for: a subclass of the career that the environment names, which writes the history around it.
+A worker is ``leaderq run leaderq.testing.nemesis.careers:Recorded``. ``Recorded`` is made when it
+is looked for: a subclass of the career that the environment names, which writes the history.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _c.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
 
 
 class Manner(Enum):
-    """How a rude leader behaves in one term. None of them looks at its term, except to believe in it."""
+    """How a rude leader behaves in one term, without a look at it."""
 
     HASTY = "units of a millisecond"
     LONG = "units that outlive the lease"
@@ -89,7 +89,8 @@ class Rude(LeaderCareer):
         elif self._manner is Manner.LONG:
             self._work_long(term)
         elif self._manner is Manner.DEAF:
-            before = _c.signal(signal.SIGTERM, 1)  # SIG_IGN; Python's own may be set on the main thread only
+            # SIG_IGN. Python's own handler may be set on the main thread only.
+            before = _c.signal(signal.SIGTERM, 1)
             self._work_long(term)
             _c.signal(signal.SIGTERM, before)
         else:
@@ -132,8 +133,10 @@ def _believe(term: Term) -> None:
 
 
 def recorded(career: type[ILeaderCareer]) -> type[ILeaderCareer]:
-    """``career`` with every stage written to the history, the GIL held when a nemesis asks for it, and its
-    session's credentials told to the nemesis, which ends it from outside."""
+    """``career``, writing every stage to the history.
+
+    It also holds the GIL when the nemesis asks for that, and tells it how its session is ended.
+    """
 
     class Recorded(career):  # type: ignore[misc, valid-type]
         def prepare(self) -> None:
@@ -166,12 +169,12 @@ def recorded(career: type[ILeaderCareer]) -> type[ILeaderCareer]:
 
 
 def session_file(folder: Path, who: str) -> Path:
-    """Where the worker of ``who`` says how its session can be ended. The folder is its user's only."""
+    """Where the worker of ``who`` says how its session is ended. The folder is its user's only."""
     return folder / f"session-{who}"
 
 
 def gil_file(folder: Path, who: str) -> Path:
-    """The wish that the worker of ``who`` holds the GIL in its next unit, for the seconds that it contains."""
+    """The wish that the worker of ``who`` holds the GIL in its next unit; contains for how long."""
     return folder / f"gil-{who}"
 
 
@@ -187,7 +190,7 @@ def _hold_gil_if_told(term: Term) -> None:
         held = wish.with_suffix(HELD)
         with suppress(FileNotFoundError):  # taken back at this moment
             wish.rename(held)
-            # A call through PyDLL keeps the GIL, and needs no processor here. No signal may cut it short.
+            # A call through PyDLL keeps the GIL. No signal may cut it short.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             ctypes.PyDLL(None).usleep(int(float(held.read_text()) * 1e6))
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

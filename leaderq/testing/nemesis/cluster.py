@@ -1,4 +1,4 @@
-"""What a nemesis does harm to: servers, proxies, candidates and who restarts them; and who looks on."""
+"""What a nemesis does harm to: servers, proxies, candidates, their supervisor; and who looks on."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from leaderq.election import Observer, Operator, View
-from leaderq.errors import LeaderqError
+from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.fault_proxy import FaultProxy
@@ -27,7 +27,7 @@ from leaderq.zookeeper import Delete, GetData, Session, connect
 NAME: Final = "nemesis"
 NAMES: Final = ("a", "b", "c", "d", "e")
 LASTS: Final = "e"
-"""The candidate that is neither killed nor frozen: what leaks shows in a process that lives long."""
+"""The candidate that is neither killed nor frozen: what leaks shows where a process lives long."""
 
 _TARGET: Final = "leaderq.testing.nemesis.careers:Recorded"
 _RUDE: Final = "leaderq.testing.nemesis.careers:Rude"
@@ -39,9 +39,10 @@ _SAMPLE_EVERY: Final = 8  # looks
 class NemesisOptions:
     """What to run, and for how long.
 
-    ``seed`` determines the schedule of faults. ``career`` is ``module:Class``, looked for in ``cwd``.
-    ``session_timeout_s`` is T. ``arguments`` are further options of ``leaderq run``, such as ``("--kafka",
-    "host:9092")``. ``folder`` gets the history and the logs; the default is a temporary one that stays.
+    ``seed`` determines the schedule of faults. ``career`` is ``module:Class``, looked for in
+    ``cwd``. ``session_timeout_s`` is T. ``arguments`` are further options of ``leaderq run``, such
+    as ``("--kafka", "host:9092")``. ``folder`` gets the history and the logs, and must not have
+    a history yet; the default is a temporary one that stays.
     """
 
     seed: int
@@ -51,7 +52,7 @@ class NemesisOptions:
     arguments: Sequence[str] = ()
     cwd: Path | str = "."
     root: str = "/nemesis"
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="leaderq-nemesis-")))
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix=f"leaderq-{NAME}-")))
 
     @property
     def handover_budget_s(self) -> float:
@@ -60,16 +61,19 @@ class NemesisOptions:
 
 
 class Cluster:
-    """Five candidates, each behind a proxy of its own for each server of ``ensemble``. A context manager.
+    """Five candidates, each behind a proxy of its own for each server of ``ensemble``.
 
-    ``history`` is where it writes what it sees; ``view`` is what it saw last.
+    A context manager. ``history`` is where it writes what it sees; ``view`` is what it saw last.
     """
 
     def __init__(self, options: NemesisOptions, ensemble: ZooKeeperEnsemble) -> None:
         self.options = options
         self.ensemble = ensemble
         options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.history = History(options.folder / "history.jsonl")
+        path = options.folder / "history.jsonl"
+        if path.exists():
+            raise ConfigurationError(f"there is a history already: {path}; name another folder")
+        self.history = History(path)
         self.proxies: dict[str, list[FaultProxy]] = {}
         self.candidates: dict[str, CandidateProcess] = {}
         self._ended: list[CandidateProcess] = []
@@ -82,14 +86,14 @@ class Cluster:
     def __enter__(self) -> Cluster:
         with contextlib.ExitStack() as starting:
             starting.callback(self._end_all)
-            self.session: Session = starting.enter_context(connect(self.ensemble.address, timeout_s=30))
+            session = connect(self.ensemble.address, timeout_s=30)
+            self.session: Session = starting.enter_context(session)
             self.session.ensure_path(self._register)
             self.observer = Observer(self.session, NAME, root=self.options.root)
             self.operator = Operator(self.session, NAME, root=self.options.root)
             for who in NAMES:
-                addresses = self.ensemble.address.split(",")
-                made = [starting.enter_context(FaultProxy(address)) for address in addresses]
-                self.proxies[who] = made
+                proxies = [FaultProxy(address) for address in self.ensemble.address.split(",")]
+                self.proxies[who] = [starting.enter_context(proxy) for proxy in proxies]
                 self._start(who)
             starting.callback(self._stopping.set)
             for task in (self._supervise, self._look_on):
@@ -105,7 +109,7 @@ class Cluster:
         all_at_once(CandidateProcess.stop, list(self.candidates.values()))
         self._cleanup.close()
 
-    # -- processes -------------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
     def guardian(self, who: str) -> int:
         """The process id of the guardian of ``who``."""
@@ -143,7 +147,8 @@ class Cluster:
             cwd=options.cwd,
             session_timeout_s=options.session_timeout_s,
             arguments=[
-                *("--career", NAME, "--root", options.root, "--cool-off-s", "0.2", "--yield-s", "1"),
+                *("--career", NAME, "--root", options.root),
+                *("--cool-off-s", "0.2", "--yield-s", "1"),
                 *("--handover-budget-s", str(options.handover_budget_s)),
                 *("--connect-timeout-s", "60"),  # who is started without a quorum waits for one
                 *options.arguments,
@@ -152,10 +157,10 @@ class Cluster:
         ).start()
 
     def _supervise(self) -> None:
-        """Start again who has ended, as systemd or Kubernetes do; but not for a career that cannot be."""
+        """Start again who has ended, as systemd or Kubernetes do; but not what cannot run."""
         while not self._stopping.wait(0.1):
             for who, candidate in list(self.candidates.items()):
-                if not candidate.alive and candidate.process.returncode != ExitCode.USAGE:
+                if candidate.process.poll() not in (None, ExitCode.USAGE):
                     self._ended.append(candidate)
                     self._start(who)
 
@@ -166,28 +171,24 @@ class Cluster:
                 log.write(f"{line.get('time', '')} {candidate.pid} {text}\n")
 
     def _end_all(self) -> None:
-        """Kill whatever still belongs to this run, and to nobody."""
+        """Keep the logs, and kill what is left: whatever was given our folder, so no stranger."""
         for candidate in [*self._ended, *self.candidates.values()]:
             self._keep_log(candidate)
-        for pid in self.processes():
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-
-    def processes(self) -> list[int]:
-        """Every process of this run: those that were given its folder. Known by nothing else, so no stranger is met."""
         mark = f"{FOLDER}={self.options.folder.resolve()}\0".encode()
-        found = []
-        for place in Path("/proc").glob("[0-9]*/environ"):
+        for environment in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
-                if mark in place.read_bytes():
-                    found.append(int(place.parent.name))
-        return [pid for pid in found if pid != os.getpid()]
+                pid = int(environment.parent.name)
+                if pid != os.getpid() and mark in environment.read_bytes():
+                    os.kill(pid, signal.SIGKILL)
 
-    # -- looking on ------------------------------------------------------------------------------------
+    # -- looking on --------------------------------------------------------------------------------
 
     def all_stand(self, *, timeout_s: float) -> bool:
         """Whether each candidate stands, once, within ``timeout_s`` (times the patience)."""
-        return held_within(lambda: sorted(self.observer.view().candidates) == list(NAMES), timeout_s)
+        return held_within(lambda: sorted(self._standing()) == list(NAMES), timeout_s)
+
+    def _standing(self) -> tuple[str, ...]:
+        return self.observer.view().candidates
 
     def _look_on(self) -> None:
         looks = 0
@@ -206,11 +207,12 @@ class Cluster:
         self.read_register()
 
     def read_register(self) -> None:
-        """Note the fenced writes that were accepted since the last time, in their order, and delete them."""
+        """Note the fenced writes accepted since the last time, in their order, and delete them."""
         names = sorted(self.session.children(self._register))
         for first in range(0, len(names), 100):
             paths = [f"{self._register}/{name}" for name in names[first : first + 100]]
-            for path, result in zip(paths, self.session.multi_read([GetData(path) for path in paths]), strict=True):
+            found = self.session.multi_read([GetData(path) for path in paths])
+            for path, result in zip(paths, found, strict=True):
                 number = int(path.rpartition("-")[2])
                 if isinstance(result, tuple) and number > self._accepted:
                     self._accepted = number
@@ -219,10 +221,10 @@ class Cluster:
 
     def _sample(self) -> None:
         for who in NAMES:
-            for role, pid in (("guardian", self.guardian(who)), ("worker", self.worker(who))):
-                with contextlib.suppress(OSError, KeyError, ValueError):
-                    if pid is not None:
-                        self.history.append(What.SAMPLE, who=who, pid=pid, why=role, sizes=_sizes(pid))
+            for role, pid in (("guardian", self.guardian(who)), ("worker", self.worker(who) or 0)):
+                with contextlib.suppress(OSError, KeyError):  # it has just ended, or there is none
+                    sizes = _sizes(pid)
+                    self.history.append(What.SAMPLE, who=who, pid=pid, why=role, sizes=sizes)
 
 
 def _sizes(pid: int) -> dict[str, int]:
@@ -233,13 +235,6 @@ def _sizes(pid: int) -> dict[str, int]:
         "descriptors": len(os.listdir(f"/proc/{pid}/fd")),  # noqa: PTH208  (a count, not paths)
         "memory_kb": int(values["VmRSS"].split()[0]),
     }
-
-
-@contextlib.contextmanager
-def own_ensemble() -> Iterator[ZooKeeperEnsemble]:
-    """Three small servers for a nemesis alone. They need not survive the host: nothing is forced to disk."""
-    with ZooKeeperEnsemble(3, settings={"forceSync": "no"}, name=NAME) as ensemble:
-        yield ensemble
 
 
 def held_within(fact: Callable[[], object], timeout_s: float) -> bool:

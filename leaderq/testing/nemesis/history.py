@@ -1,8 +1,9 @@
-"""The one history that all processes of a run write, a JSON object a line; and its faults' names.
+"""The one history that all processes of a run write, a JSON object a line; and its words.
 
-Each line is one write to a file opened with ``O_APPEND``. The kernel puts the writes of all processes
-in order, so a line's place in the file is its place in time, whatever any clock says. ``at`` is
-:func:`leaderq.clock.now_s`, which is the same for all processes of the host, read just before the write.
+Each line is one write to a file opened with ``O_APPEND``. The kernel puts the writes of all
+processes in order, so a line's place in the file is its place in time, whatever any clock says.
+``at`` is :func:`leaderq.clock.now_s`, the same clock for all processes of the host, read just
+before the write.
 """
 
 from __future__ import annotations
@@ -46,40 +47,64 @@ class What(str, Enum):
     STRAY = "stray"  # something is left over, or missing; ``why`` is a sentence
 
 
-class Kind(str, Enum):
-    """The kinds of fault. *Tree* is the worker with all that it has started."""
+class Part(Enum):
+    """What a fault strikes; one at a time does, and one at a time on each candidate."""
 
-    KILL_WORKER = "kill worker"
-    KILL_GUARDIAN = "kill guardian"
-    KILL_BOTH = "kill guardian and worker"
-    FREEZE_WORKER = "freeze worker alone"
-    FREEZE_TREE = "freeze worker's tree"
-    FREEZE_GUARDIAN = "freeze guardian"
-    FREEZE_BOTH = "freeze guardian and worker's tree"
-    HOLD_GIL = "hold GIL"
-    END_SESSION = "end session"
-    BLACK_HOLE = "black hole"
-    BLACK_HOLE_TO_SERVER = "black hole to servers"
-    BLACK_HOLE_TO_CLIENT = "black hole to client"
-    RESET = "reset connections"
-    LOSE_CREATE = "lose reply to create"
-    LOSE_CLAIM = "lose reply to claim"
-    LOSE_RELEASE = "lose reply to release"
-    LOSE_RENEWAL = "lose reply to renewal"
-    LOSE_READ = "lose reply to read"
-    KILL_SERVER = "kill server"
-    FREEZE_SERVER = "freeze server"
-    RESTART_SERVER = "restart server"
-    ROLLING_RESTART = "rolling restart"
-    LOSE_QUORUM = "lose quorum"
+    PROCESS = "process"
+    NETWORK = "network"
+    SERVERS = "servers"
     PAUSE = "pause"
-    STEP_DOWN = "step down"
-    TRANSFER = "transfer"
+    WISH = "wish"
+
+
+class Kind(str, Enum):
+    """The kinds of fault. A worker's *tree* is the worker with all that it has started.
+
+    ``part`` is what is struck; ``lasts`` says whether the fault goes on until it is healed.
+    """
+
+    KILL_WORKER = "kill worker", Part.PROCESS, False
+    KILL_GUARDIAN = "kill guardian", Part.PROCESS, False
+    KILL_BOTH = "kill guardian and worker", Part.PROCESS, True
+    FREEZE_WORKER = "freeze worker alone", Part.PROCESS, True
+    FREEZE_TREE = "freeze worker's tree", Part.PROCESS, True
+    FREEZE_GUARDIAN = "freeze guardian", Part.PROCESS, True
+    FREEZE_BOTH = "freeze guardian and worker's tree", Part.PROCESS, True
+    HOLD_GIL = "hold GIL", Part.PROCESS, True
+    END_SESSION = "end session", Part.NETWORK, False
+    BLACK_HOLE = "black hole", Part.NETWORK, True
+    BLACK_HOLE_TO_SERVER = "black hole to servers", Part.NETWORK, True
+    BLACK_HOLE_TO_CLIENT = "black hole to client", Part.NETWORK, True
+    RESET = "reset connections", Part.NETWORK, False
+    LOSE_CREATE = "lose reply to create", Part.NETWORK, True
+    LOSE_CLAIM = "lose reply to claim", Part.NETWORK, True
+    LOSE_RELEASE = "lose reply to release", Part.NETWORK, True
+    LOSE_RENEWAL = "lose reply to renewal", Part.NETWORK, True
+    LOSE_READ = "lose reply to read", Part.NETWORK, True
+    KILL_SERVER = "kill server", Part.SERVERS, True
+    FREEZE_SERVER = "freeze server", Part.SERVERS, True
+    RESTART_SERVER = "restart server", Part.SERVERS, False
+    ROLLING_RESTART = "rolling restart", Part.SERVERS, False
+    LOSE_QUORUM = "lose quorum", Part.SERVERS, True
+    PAUSE = "pause", Part.PAUSE, True
+    STEP_DOWN = "step down", Part.WISH, False
+    TRANSFER = "transfer", Part.WISH, False
+
+    part: Part
+    lasts: bool
+
+    def __new__(cls, value: str, part: Part, lasts: bool) -> Kind:
+        kind = str.__new__(cls, value)
+        kind._value_, kind.part, kind.lasts = value, part, lasts
+        return kind
+
+
+KINDS: Final = {kind.value: kind for kind in Kind}
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One event. ``pid`` is the worker's, also for what its child did or what was done to its guardian."""
+    """One event. ``pid`` is the worker's, also where its child or its guardian is concerned."""
 
     at: float
     what: What
@@ -116,7 +141,7 @@ class History:
 
 
 def read(path: Path, *, since: int = 0) -> Iterator[Line]:
-    """The lines of a history from byte ``since`` on, in their order. A last line that was cut off is left out."""
+    """The lines of a history from byte ``since`` on, in order, without one that was cut off."""
     with path.open("rb") as text:
         text.seek(since)
         for raw in text:
@@ -124,12 +149,15 @@ def read(path: Path, *, since: int = 0) -> Iterator[Line]:
                 values = json.loads(raw)
                 values["what"] = What(values["what"])
                 if "kind" in values:
-                    values["kind"] = Kind(values["kind"])
+                    values["kind"] = KINDS[values["kind"]]
                 yield Line(**values)
 
 
 def effect(term: Term | int) -> None:
-    """Record that ``term`` acts on the world now. In a worker of a nemesis, or a child of one; else nothing."""
+    """Record that ``term`` acts on the world now.
+
+    To be called in a worker or in a child of one; does nothing outside of a nemesis.
+    """
     history = own_history()
     if history is not None:
         worker = int(os.environ.get(WORKER, "0"))
@@ -139,10 +167,11 @@ def effect(term: Term | int) -> None:
 
 
 def fenced_write(term: Term) -> None:
-    """Write the number of ``term`` to the register of the nemesis, fenced; refused once the term is over.
+    """Write the number of ``term`` to the register of the nemesis, fenced.
 
-    It goes around the look at the clock that ``term.write`` takes, so that ZooKeeper itself must refuse.
-    Does nothing outside of a nemesis; never raises a :class:`~leaderq.errors.LeaderqError`.
+    It goes around the look at the clock that ``term.write`` takes, so that ZooKeeper itself must
+    refuse. Does nothing outside of a nemesis; never raises a
+    :class:`~leaderq.errors.LeaderqError`.
     """
     register = os.environ.get(REGISTER)
     if register:

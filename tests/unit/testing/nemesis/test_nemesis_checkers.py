@@ -334,6 +334,6 @@ def test_a_history_is_checked_and_counted_as_it_stands_in_its_file(tmp_path) -> 
     assert report.faults == {"black hole": 1}
     assert report.counts["inaugurated"] == 2
     assert report.counts["effect by a child"] == 1
-    assert report.counts["faults that could not be done"] == 1
+    assert report.counts["faults that failed"] == 1
     assert report.violations[0] in str(report)
     assert "seed=7" in str(report)

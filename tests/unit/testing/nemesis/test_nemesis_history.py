@@ -14,9 +14,10 @@ from leaderq.clock import now_s
 from leaderq.errors import Deposed
 from leaderq.term import Reason
 from leaderq.testing.nemesis import effect, fenced_write
+from leaderq.testing.nemesis import faults as nemesis_faults
 from leaderq.testing.nemesis import history as recording
 from leaderq.testing.nemesis.careers import recorded
-from leaderq.testing.nemesis.faults import _REQUESTS, schedule
+from leaderq.testing.nemesis.faults import schedule
 from leaderq.testing.nemesis.history import History, Kind, Line, What, own_history, read
 
 
@@ -163,4 +164,4 @@ REQUESTS = {
 
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_the_request_whose_reply_is_lost_is_known_by_its_content(kind) -> None:
-    assert [other for other, body in REQUESTS.items() if _REQUESTS[kind](body)] == [kind]
+    assert [other for other, body in REQUESTS.items() if nemesis_faults.REQUESTS[kind](body)] == [kind]
