@@ -32,7 +32,7 @@ from leaderq.testing.nemesis.cluster import (
 from leaderq.testing.nemesis.history import Kind, Part, What, read
 from leaderq.testing.server import all_at_once
 from leaderq.testing.waiting import eventually, patience
-from leaderq.testing.zookeeper_server import ZooKeeperEnsemble, ZooKeeperServer
+from leaderq.testing.zookeeper_server import ZooKeeperEnsemble
 from leaderq.zookeeper import Credentials, end_session
 
 _ROUND_T: Final = 7.0
@@ -263,13 +263,13 @@ class Nemesis:
             for member in members if kind is Kind.ROLLING_RESTART else struck:
                 member.restart()
         elif kind is Kind.FREEZE_SERVER or (kind is Kind.LOSE_QUORUM and fault.number % 2):
-            all_at_once(ZooKeeperServer.freeze, struck)
+            all_at_once(lambda member: member.freeze(), struck)
         else:
-            all_at_once(ZooKeeperServer.kill, struck)
+            all_at_once(lambda member: member.kill(), struck)
         try:
             yield
         finally:
-            all_at_once(ZooKeeperServer.heal, struck)
+            all_at_once(lambda member: member.heal(), struck)
 
     @contextmanager
     def _pause(self) -> Iterator[None]:
