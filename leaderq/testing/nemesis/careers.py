@@ -62,9 +62,10 @@ class Manner(Enum):
 class Rude(LeaderCareer):
     """A career of bad manners; the seed and the number of the term say which.
 
-    In every other term it has a child process as well, which acts on its own and ignores SIGTERM.
-    One whose environment has ``NEMESIS_LASTING`` returns soon from every unit, so that its process
-    lasts and shows what leaks. It fails after a few seconds, so that others lead as well.
+    In every other term it starts a process that acts on its own and ignores SIGTERM, now and then
+    in a session of its own, and leaves it to others to end that. Where ``NEMESIS_LASTING`` is set,
+    it returns soon from every unit, so that its own process lasts and shows what leaks; and it
+    fails after some seconds, so that others lead as well.
     """
 
     name = "nemesis"
@@ -73,10 +74,12 @@ class Rude(LeaderCareer):
         self._dice = random.Random(f"{os.environ[SEED]}-{term.number}")
         short = [Manner.HASTY, Manner.WRITING, Manner.BELIEVING]
         self._manner = self._dice.choice(short if os.environ.get(LASTING) else list(Manner))
-        self._child: subprocess.Popen[bytes] | None = None
         if self._dice.random() < 0.5:
-            command = [sys.executable, "-c", _CHILD.format(term.number)]
-            self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            self._child = subprocess.Popen(
+                [sys.executable, "-c", _CHILD.format(term.number)],
+                stdin=subprocess.DEVNULL,
+                start_new_session=self._dice.random() < 0.5,
+            )
         self._fails_s = now_s() + self._dice.uniform(1, 4) if os.environ.get(LASTING) else None
         if self._manner is Manner.BELIEVING:
             threading.Thread(target=_believe, args=(term,), daemon=True).start()
@@ -98,11 +101,6 @@ class Rude(LeaderCareer):
                 fenced_write(term)
             effect(term)
             time.sleep(0.01)
-
-    def handOver(self, term: Term) -> None:  # noqa: N802  (the user's name)
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
 
     def _work_long(self, term: Term) -> None:
         until_s = now_s() + self.session.timeout_s * self._dice.uniform(1.1, 1.6)

@@ -228,7 +228,8 @@ def check(path: Path, *, seed: int, bounds: Bounds) -> NemesisReport:
         elif line.what in _COUNTED:
             counts[f"{line.what.value} by a child" if line.child else line.what.value] += 1
     counts["faults"] = faults.total()
-    return NemesisReport(path, seed, violations, dict(sorted(counts.items())), faults)
+    ordered = [dict(sorted(each.items())) for each in (counts, faults)]
+    return NemesisReport(path, seed, violations, *ordered)
 
 
 @dataclass

@@ -244,9 +244,3 @@ def held_within(fact: Callable[[], object], timeout_s: float) -> bool:
     except AssertionError:
         return False
     return True
-
-
-def sent(pid: int, number: signal.Signals, *, group: bool = False) -> None:
-    """Send a signal to a process or its group; nothing if it is gone."""
-    with contextlib.suppress(ProcessLookupError):
-        (os.killpg if group else os.kill)(pid, number)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 from leaderq.clock import now_s
 from leaderq.errors import LeaderqError, ServerFailed
+from leaderq.running.descendants import descendants_of, kill
 from leaderq.testing.fault_proxy import Direction
 from leaderq.testing.nemesis.careers import HELD, gil_file, session_file
 from leaderq.testing.nemesis.checkers import FREEZES, Bounds, NemesisReport, check, leads
@@ -27,7 +29,6 @@ from leaderq.testing.nemesis.cluster import (
     Cluster,
     NemesisOptions,
     held_within,
-    sent,
 )
 from leaderq.testing.nemesis.history import Kind, Part, What, read
 from leaderq.testing.server import all_at_once
@@ -195,23 +196,26 @@ class Nemesis:
 
     @contextmanager
     def _to_process(self, kind: Kind, who: str, worker: int) -> Iterator[None]:
-        guardian = self._cluster.guardian(who)
-        # (process, with its group): the guardian first, so that it does not see the other struck.
-        targets = [(guardian, False)] if kind in _TO_GUARDIAN else []
+        # The guardian first, so that it does not see what is done to the worker.
+        struck = [self._cluster.guardian(who)] if kind in _TO_GUARDIAN else []
         if kind not in (Kind.KILL_GUARDIAN, Kind.FREEZE_GUARDIAN):
-            targets.append((worker, kind in (Kind.FREEZE_TREE, Kind.FREEZE_BOTH)))
+            struck.append(worker)
         is_freeze = kind in FREEZES or kind is Kind.FREEZE_GUARDIAN
-        for pid, group in targets:
-            sent(pid, signal.SIGSTOP if is_freeze else signal.SIGKILL, group=group)
+        started = descendants_of(worker)
+        _send(struck, signal.SIGSTOP if is_freeze else signal.SIGKILL)
+        if kind in (Kind.FREEZE_TREE, Kind.FREEZE_BOTH):
+            started = descendants_of(worker)  # it starts nothing more
+            struck += [one.pid for one in started]
+            _send(struck, signal.SIGSTOP)
         try:
             yield
         finally:
-            for pid, group in reversed(targets if is_freeze else []):  # the worker has a start
-                sent(pid, signal.SIGCONT, group=group)
-            if kind is Kind.KILL_GUARDIAN:
-                self._sees_leave(who, worker)
-            elif kind is Kind.KILL_BOTH:
-                sent(worker, signal.SIGKILL, group=True)  # what nobody promised to end
+            if is_freeze:
+                _send(reversed(struck), signal.SIGCONT)  # the guardian last
+            elif kind is not Kind.KILL_WORKER:
+                if kind is Kind.KILL_GUARDIAN:
+                    self._sees_leave(who, worker)
+                kill(started)  # which nobody promised to end
 
     def _sees_leave(self, who: str, worker: int) -> None:
         """A worker whose guardian is gone finishes its unit, hands over and leaves."""
@@ -219,7 +223,7 @@ class Nemesis:
         if not held_within(lambda: not _runs(worker), within_s):
             late_s = within_s * patience()
             self._stray(f"worker {worker} of {who} runs {late_s:.0f} s after its guardian died")
-        sent(worker, signal.SIGKILL, group=True)
+            _send([worker], signal.SIGKILL)
 
     @contextmanager
     def _hold_gil(self, who: str, worker: int, lasts_s: float) -> Iterator[None]:
@@ -297,6 +301,12 @@ def _is_of_candidate(fault: Fault) -> bool:
     return fault.kind.part in (Part.PROCESS, Part.NETWORK)
 
 
+def _send(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def _runs(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -354,7 +364,9 @@ def run(
             nemesis.round(faults)
             done += len(faults)
             term = cluster.view.term if cluster.view else 0
-            say(f"elapsed_s={now_s() - began_s:.0f} faults={done} terms={term}")
+            lost = sum(proxy.dropped for proxies in cluster.proxies.values() for proxy in proxies)
+            progress = f"faults={done} terms={term} replies_lost={lost}"
+            say(f"elapsed_s={now_s() - began_s:.0f} {progress}")
         cluster.session.sync()
         cluster.read_register()
     bounds = Bounds(timeout_s, patience())
