@@ -249,7 +249,8 @@ class _Excuses:
       alone were not frozen, and are not excused.
     * Without its guardian, killed or frozen: nobody stops a unit that runs, nor children. No unit
       may begin. A guardian that goes on has the time that it always has, T/3.
-    * Its session ended from outside: what the lease stands on is gone; it learns of it within T.
+    * Its session or its znode ended from outside: what the lease stands on is gone; it learns of
+      it within T.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -270,7 +271,7 @@ class _Excuses:
 
     def _excuses(self, harm: _Harm, line: Line) -> bool:
         kind, begins = harm.kind, line.what in _BEGINNINGS
-        if kind is Kind.END_SESSION:
+        if kind in (Kind.END_SESSION, Kind.DELETE_ZNODE):
             return line.at <= harm.over_s + self._bounds.timeout_s
         if line.what is What.BELIEVED:
             return False

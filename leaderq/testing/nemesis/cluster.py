@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from leaderq.election import Observer, Operator, View
+from leaderq.election.layout import Layout
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 from leaderq.testing.candidate_process import CandidateProcess
@@ -79,6 +80,7 @@ class Cluster:
         self._ended: list[CandidateProcess] = []
         self.view: View | None = None
         self._register = f"{options.root}/register"
+        self._layout = Layout(options.root, NAME)
         self._accepted = -1
         self._stopping = threading.Event()
         self._cleanup = contextlib.ExitStack()
@@ -218,6 +220,13 @@ class Cluster:
                     self._accepted = number
                     self.history.append(What.ACCEPTED, number=number, term=int(result[0]))
             self.session.multi([Delete(path) for path in paths])
+
+    def delete_znodes(self, who: str) -> None:
+        """Delete what stands for ``who`` in the line, as an operator's mistake would."""
+        for name in self.session.children(self._layout.candidates):
+            path = self._layout.candidate(name)
+            if self.session.get(path)[0].decode() == who:
+                self.session.delete(path)
 
     def _sample(self) -> None:
         for who in NAMES:

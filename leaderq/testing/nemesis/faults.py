@@ -188,6 +188,7 @@ class Nemesis:
         acts: dict[Part, Callable[[], AbstractContextManager[None]]] = {
             Part.PROCESS: lambda: self._to_process(fault.kind, who, worker),
             Part.NETWORK: lambda: self._to_network(fault.kind, who),
+            Part.SESSION: lambda: self._to_session(fault.kind, who),
             Part.SERVERS: lambda: self._to_servers(fault),
             Part.PAUSE: self._pause,
             Part.WISH: lambda: self._wish(fault),
@@ -246,17 +247,23 @@ class Nemesis:
                     proxy.swallow_direction(direction)
             elif kind is Kind.RESET:
                 proxy.cut()
-            elif kind is not Kind.END_SESSION:
+            else:
                 proxy.drop_reply_to(REQUESTS[kind])
-        if kind is Kind.END_SESSION:
-            told = json.loads(session_file(self._options.folder, who).read_text())
-            credentials = Credentials(told["id"], base64.b64decode(told["password"]))
-            end_session(self._cluster.ensemble.address, credentials, timeout_s=3)
         try:
             yield
         finally:
             for proxy in proxies:
                 proxy.heal()
+
+    @contextmanager
+    def _to_session(self, kind: Kind, who: str) -> Iterator[None]:
+        if kind is Kind.END_SESSION:
+            told = json.loads(session_file(self._options.folder, who).read_text())
+            credentials = Credentials(told["id"], base64.b64decode(told["password"]))
+            end_session(self._cluster.ensemble.address, credentials, timeout_s=3)
+        else:
+            self._cluster.delete_znodes(who)
+        yield
 
     @contextmanager
     def _to_servers(self, fault: Fault) -> Iterator[None]:
@@ -298,7 +305,7 @@ class Nemesis:
 
 
 def _is_of_candidate(fault: Fault) -> bool:
-    return fault.kind.part in (Part.PROCESS, Part.NETWORK)
+    return fault.kind.part in (Part.PROCESS, Part.NETWORK, Part.SESSION)
 
 
 def _send(pids: Iterable[int], number: signal.Signals) -> None:

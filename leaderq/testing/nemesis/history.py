@@ -52,6 +52,7 @@ class Part(Enum):
 
     PROCESS = "process"
     NETWORK = "network"
+    SESSION = "session"
     SERVERS = "servers"
     PAUSE = "pause"
     WISH = "wish"
@@ -71,7 +72,8 @@ class Kind(str, Enum):
     FREEZE_GUARDIAN = "freeze guardian", Part.PROCESS, True
     FREEZE_BOTH = "freeze guardian and worker's tree", Part.PROCESS, True
     HOLD_GIL = "hold GIL", Part.PROCESS, True
-    END_SESSION = "end session", Part.NETWORK, False
+    END_SESSION = "end session", Part.SESSION, False
+    DELETE_ZNODE = "delete candidate's znode", Part.SESSION, False
     BLACK_HOLE = "black hole", Part.NETWORK, True
     BLACK_HOLE_TO_SERVER = "black hole to servers", Part.NETWORK, True
     BLACK_HOLE_TO_CLIENT = "black hole to client", Part.NETWORK, True

@@ -205,8 +205,8 @@ def test_a_guardian_that_goes_on_ends_its_worker_within_a_third_of_the_time_out(
     assert nothing_after_its_term(frozen(kind, effect(11.1, 1, 1)), BOUNDS)
 
 
-def test_a_session_ended_from_outside_excuses_for_one_time_out() -> None:
-    kind = Kind.END_SESSION
+@pytest.mark.parametrize("kind", [Kind.END_SESSION, Kind.DELETE_ZNODE])
+def test_a_session_or_znode_ended_from_outside_excuses_for_one_time_out(kind: Kind) -> None:
     lines = [*CHANGE[:3], fault(4.9, kind), over(5, kind), *CHANGE[3:]]
     for late in (unit, effect, believed):
         assert nothing_after_its_term([*lines, late(10.9, 1, 1)], BOUNDS) == []
