@@ -4,8 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 WORKERS ?= 3
+MINUTES ?= 60
 
-.PHONY: demo test lint unit faults bench smoke servers clean
+.PHONY: demo test lint unit faults soak bench smoke servers clean
 
 demo: $(READY)
 	@$(BIN)/leaderq demo
@@ -27,6 +28,11 @@ unit: $(READY)
 # Each offset store under 30 mixed faults; the ordinary test run does fewer.
 faults: $(READY)
 	@LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest tests/faults
+
+# The nemesis against rude careers: make soak MINUTES=60 SEED=7. History and logs stay in logs/.
+soak: $(READY)
+	@$(BIN)/python -m leaderq.testing.nemesis --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
+	  --folder logs/nemesis-$$(date +%Y%m%d-%H%M%S)
 
 # The peers that some of them are measured beside come with the extra "bench".
 bench: $(READY)

@@ -114,6 +114,10 @@ class FaultProxy:
         """Hold the bytes of one direction; unlike in a black hole they are delivered, late, at ``heal``."""
         self._order(lambda: setattr(self._weather[direction], "is_held", True))
 
+    def swallow_direction(self, direction: Direction) -> None:
+        """Swallow the bytes of one direction, as :meth:`black_hole` does of both; the other one goes on."""
+        self._order(lambda: setattr(self._weather[direction], "is_swallowed", True))
+
     def delay(self, seconds: float) -> None:
         """Deliver the bytes of each direction ``seconds`` later than they came, in their order."""
         self._order(lambda: self._set_weather(delay_s=seconds))

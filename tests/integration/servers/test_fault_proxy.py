@@ -13,6 +13,7 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss
 
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.testing.fault_proxy import Direction
 
 SESSION_S = 30.0
 """Longer than anything here may be without a processor: kazoo drops a connection that is silent for a third of it."""
@@ -259,6 +260,24 @@ def test_held_replies_leave_the_server_ahead_of_the_client(
     assert not asked.ready()
     proxy.heal()
     assert asked.get(timeout=30).version == 1
+
+
+@pytest.mark.parametrize(("direction", "is_done"), [("to_server", False), ("to_client", True)])
+def test_what_one_direction_swallows_is_lost_and_the_other_direction_goes_on(
+    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str, direction: Direction, is_done: bool
+) -> None:
+    behind.create(znode_root, b"0")
+    proxy.swallow_direction(direction)
+    before = proxy.rounds
+    lost = behind.set_async(znode_root, b"1")
+    eventually(lambda: proxy.rounds > before, message="the proxy has seen the request")
+    if is_done:
+        eventually(lambda: beside.get(znode_root)[0] == b"1", message="the server has heard the request")
+    proxy.heal()
+    eventually(lost.ready, message="the connection that lost bytes is reset")
+    with pytest.raises(ConnectionLoss):
+        lost.get()
+    eventually(lambda: behind.get(znode_root)[0] == (b"1" if is_done else b"0"), timeout_s=30)
 
 
 def test_a_client_behind_a_proxy_of_a_dead_server_is_told(fault_proxy: Callable[[str], FaultProxy]) -> None:

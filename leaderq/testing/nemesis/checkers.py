@@ -1,0 +1,303 @@
+"""What must not be in a history. Pure: a checker reads lines and returns sentences, or none.
+
+A *dead* line is one of a term after which a later one was inaugurated before it, by the order of
+the file. Some dead lines are excused, because nobody promised that they cannot be: see
+:class:`_Excuses`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from leaderq.testing.nemesis.history import Kind, Line, What, read
+
+FREEZES: Final = frozenset({Kind.FREEZE_WORKER, Kind.FREEZE_TREE, Kind.FREEZE_BOTH})
+"""The faults that stop a worker."""
+_ALONE: Final = frozenset({Kind.KILL_GUARDIAN, Kind.KILL_BOTH, Kind.FREEZE_GUARDIAN})
+_BEGINNINGS: Final = frozenset({What.INAUGURATED, What.UNIT})
+_ACTS: Final = _BEGINNINGS | {What.EFFECT, What.BELIEVED}
+_COUNTED: Final = _ACTS | {What.HANDED_OVER, What.ACCEPTED, What.HEALED}
+_ENOUGH_SAMPLES: Final = 24
+_GROWTH: Final = 1.25
+_SLACK: Final = {"threads": 4, "descriptors": 8, "memory_kb": 12_288}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The times of the promises. ``patience`` stretches those that a slow host stretches."""
+
+    timeout_s: float
+    patience: float = 1.0
+
+    @property
+    def thaw_s(self) -> float:
+        """For how long a thawed process may go on."""
+        return 0.1 * self.patience
+
+    @property
+    def guardian_s(self) -> float:
+        """How long a guardian that was frozen itself may take to end an overdue worker."""
+        return self.timeout_s / 3 * self.patience
+
+    @property
+    def leader_s(self) -> float:
+        """Within what time after healing somebody leads."""
+        return (self.timeout_s + 2) * self.patience
+
+    @property
+    def newcomer_s(self) -> float:
+        """Whoever is inaugurated later than this after a pause has read of it before."""
+        return 1.0 * self.patience
+
+
+def register_never_falls_back(lines: Iterable[Line], bounds: Bounds) -> list[str]:
+    """Fenced writes that ZooKeeper accepted after one of a newer term."""
+    problems = []
+    newest = Line(0, What.ACCEPTED, number=-1)
+    for line in lines:
+        if line.what is What.ACCEPTED:
+            if line.number <= newest.number or line.term < newest.term:
+                problems.append(
+                    f"fenced write {line.number} of term {line.term} was accepted after "
+                    f"write {newest.number} of term {newest.term}"
+                )
+            newest = max(newest, line, key=lambda each: (each.term, each.number))
+    return problems
+
+
+def nothing_after_its_term(lines: Iterable[Line], bounds: Bounds) -> list[str]:
+    """Effects, units and beliefs of a term after the inauguration of a later one."""
+    inaugurated: list[Line] = []  # in the order of their numbers
+    excuses = _Excuses(bounds)
+    dead: dict[tuple[int, int, str], list[Line]] = defaultdict(list)
+    problems = []
+
+    def successor(term: int) -> Line:
+        return inaugurated[bisect([each.term for each in inaugurated], term)]
+
+    for line in lines:
+        excuses.hear(line)
+        newest = inaugurated[-1] if inaugurated else Line(0, What.INAUGURATED)
+        if line.what is What.INAUGURATED and line.term > newest.term:
+            inaugurated.append(line)
+        elif line.what is What.INAUGURATED and line.term == newest.term:
+            problems.append(f"{_named(line)} was inaugurated, although {_named(newest)} had been")
+        elif line.what in _ACTS and line.term < newest.term:
+            # What was believed was believed at the look at the clock, not when it was written.
+            in_time = line.what is What.BELIEVED and line.at <= successor(line.term).at
+            if not in_time and not excuses.excuse(line):
+                dead[line.term, line.pid, _what(line)].append(line)
+    for (term, _, what), found in dead.items():
+        later = successor(term)
+        problems.append(
+            f"{_named(found[0])}: {len(found)} {what} after {_named(later)} was inaugurated at "
+            f"{later.at:.3f}, the first {found[0].at - later.at:.3f} s after it, "
+            f"the last {found[-1].at - later.at:.3f} s after it"
+        )
+    return problems
+
+
+def led_again(lines: Iterable[Line], bounds: Bounds) -> list[str]:
+    """Healings after which nobody led within T + 2 s."""
+    problems = []
+    healed: Line | None = None
+    newest, line = 0, Line(0, What.HEALED)
+    for line in lines:
+        newest = max(newest, line.term if line.what is What.INAUGURATED else 0)
+        if healed is not None:
+            is_led = leads(line, healed, newest, bounds)
+            if is_led or line.what in (What.HEALED, What.FAULT):
+                problems += _unled(healed, line.at, bounds)
+                healed = None
+        healed = line if line.what is What.HEALED else healed
+    return problems + (_unled(healed, line.at, bounds) if healed is not None else [])
+
+
+def leads(line: Line, healed: Line, newest: int, bounds: Bounds) -> bool:
+    """Whether ``line`` proves a leader after ``healed``; ``newest`` is the newest term's number.
+
+    A unit that begins proves it. Effects do only later on: at first they may be those of a leader
+    whose lease is over, which its guardian is about to end. What an observer sees proves nothing:
+    it may be the znode of a dead process.
+    """
+    if line.term < newest or line.child:
+        return False
+    is_late = line.what is What.EFFECT and line.at > healed.at + bounds.timeout_s / 3
+    return is_late or line.what in _BEGINNINGS
+
+
+def paused_is_paused(lines: Iterable[Line], bounds: Bounds) -> list[str]:
+    """Units begun while an operator's pause stood.
+
+    The present leader hears of it within T: by then it has heard from ZooKeeper or has no lease.
+    """
+    problems = []
+    began: dict[int, float] = {}
+    excuses = _Excuses(bounds)
+    paused: Line | None = None
+    for line in lines:
+        excuses.hear(line)
+        if line.what is What.INAUGURATED:
+            began[line.term] = line.at
+        elif line.what in (What.PAUSED, What.RESUMED):
+            paused = line if line.what is What.PAUSED else None
+        elif line.what is What.UNIT and paused is not None:
+            is_new = began.get(line.term, 0.0) > paused.at + bounds.newcomer_s
+            is_late = is_new or line.at > paused.at + bounds.timeout_s
+            if is_late and not excuses.excuse(line):
+                leader = "inaugurated under it" if is_new else "which was there before it"
+                when = f"at {line.at:.3f}, {line.at - paused.at:.3f} s into a pause"
+                problems.append(f"{_named(line)}, {leader}, began a unit {when}")
+    return problems
+
+
+def nobody_left_behind(lines: Iterable[Line], bounds: Bounds) -> list[str]:
+    """What was left over, or did not come back."""
+    return [line.why for line in lines if line.what is What.STRAY]
+
+
+def flat(lines: Iterable[Line], bounds: Bounds) -> list[str]:
+    """Processes whose threads, descriptors or memory grew over their lives.
+
+    Compared are the medians of two quarters of a life: one early, and the last.
+    """
+    samples: dict[tuple[str, int, str], list[Mapping[str, int]]] = defaultdict(list)
+    for line in lines:
+        if line.what is What.SAMPLE:
+            samples[line.who, line.pid, line.why].append(line.sizes)
+    problems = []
+    for (who, pid, role), found in samples.items():
+        quarter = len(found) // 4
+        for what, slack in _SLACK.items() if len(found) >= _ENOUGH_SAMPLES else ():
+            # Not the very first: libraries are loaded, and buffers filled, when first used.
+            early = median(sizes[what] for sizes in found[quarter // 2 : quarter // 2 + quarter])
+            late = median(sizes[what] for sizes in found[-quarter:])
+            if late > early * _GROWTH + slack:
+                grew = f"grew from {early:.0f} to {late:.0f}"
+                problems.append(f"{what} of the {role} of {who} (process {pid}) {grew}")
+    return problems
+
+
+CHECKERS: Final[Sequence[Callable[[Iterable[Line], Bounds], list[str]]]] = (
+    register_never_falls_back,
+    nothing_after_its_term,
+    led_again,
+    paused_is_paused,
+    nobody_left_behind,
+    flat,
+)
+
+
+@dataclass(frozen=True)
+class NemesisReport:
+    """What a run has shown; as text, a closing table.
+
+    ``violations`` are sentences; there must be none. ``counts`` says how often what was recorded,
+    ``faults`` how often which fault was done.
+    """
+
+    history: Path
+    seed: int
+    violations: list[str]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    faults: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        counts = {**self.faults, "": "", **self.counts, "violations": len(self.violations)}
+        table = [f"{name:<34}{count:>10}".rstrip() for name, count in counts.items()]
+        closing = f"seed={self.seed} history={self.history}"
+        return "\n".join([*table, *self.violations, closing])
+
+
+def check(path: Path, *, seed: int, bounds: Bounds) -> NemesisReport:
+    """What the history at ``path`` shows."""
+    violations = [each for checker in CHECKERS for each in checker(read(path), bounds)]
+    counts: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    for line in read(path):
+        if line.what is What.FAULT and line.kind is not None:
+            faults[line.kind.value] += 1
+        elif line.what is What.OVER:
+            counts["faults that failed"] += bool(line.why)
+        elif line.what in _COUNTED:
+            counts[f"{line.what.value} by a child" if line.child else line.what.value] += 1
+    counts["faults"] = faults.total()
+    ordered = [dict(sorted(each.items())) for each in (counts, faults)]
+    return NemesisReport(path, seed, violations, *ordered)
+
+
+@dataclass
+class _Harm:
+    """What was done to one worker. ``used`` counts the beginnings that it has excused."""
+
+    kind: Kind
+    over_s: float = float("inf")
+    used: int = 0
+
+
+class _Excuses:
+    """Which dead lines nobody promised to prevent, by the faults that the worker has suffered.
+
+    * Frozen: until it goes on, and 100 ms more. What was about to be done when it froze cannot be
+      held back. Only one unit can have been about to begin. Children of a worker that was frozen
+      alone were not frozen, and are not excused.
+    * Without its guardian, killed or frozen: nobody stops a unit that runs, nor children. No unit
+      may begin. A guardian that goes on has the time that it always has, T/3.
+    * Its session or its znode ended from outside: what the lease stands on is gone; it learns of
+      it within T.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._harms: dict[int, dict[int, _Harm]] = defaultdict(dict)
+
+    def hear(self, line: Line) -> None:
+        """Take note of a fault, or of its end."""
+        if line.what is What.FAULT and line.kind is not None and line.pid:
+            self._harms[line.pid][line.number] = _Harm(line.kind)
+        elif line.what is What.OVER and (harm := self._harms[line.pid].get(line.number)):
+            harm.over_s = line.at
+
+    def excuse(self, line: Line) -> bool:
+        """Whether ``line`` is excused."""
+        harms = self._harms.get(line.pid, {})
+        return any(self._excuses(harm, line) for harm in reversed(harms.values()))
+
+    def _excuses(self, harm: _Harm, line: Line) -> bool:
+        kind, begins = harm.kind, line.what in _BEGINNINGS
+        if kind in (Kind.END_SESSION, Kind.DELETE_ZNODE):
+            return line.at <= harm.over_s + self._bounds.timeout_s
+        if line.what is What.BELIEVED:
+            return False
+        if kind in _ALONE:
+            is_back = kind is Kind.FREEZE_GUARDIAN
+            return not begins and not (is_back and line.at > harm.over_s + self._bounds.guardian_s)
+        if kind not in FREEZES or (line.child and kind is Kind.FREEZE_WORKER):
+            return False
+        harm.used += begins
+        return line.at <= harm.over_s + self._bounds.thaw_s and not (begins and harm.used > 1)
+
+
+def _named(line: Line) -> str:
+    whose = f" of {line.who}" if line.who else ""
+    return f"term {line.term}{whose} (process {line.pid})"
+
+
+def _what(line: Line) -> str:
+    words = {What.EFFECT: "effects", What.UNIT: "units begun", What.BELIEVED: "times believed in"}
+    return f"{words.get(line.what, 'inaugurations')}{' of a child' if line.child else ''}"
+
+
+def _unled(healed: Line, at: float, bounds: Bounds) -> list[str]:
+    if at <= healed.at + bounds.leader_s:
+        return []
+    return [
+        f"all was healed at {healed.at:.3f}, and nobody led for {at - healed.at:.1f} s; "
+        f"promised is a leader within {bounds.leader_s:.1f} s"
+    ]

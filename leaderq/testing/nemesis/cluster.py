@@ -1,0 +1,255 @@
+"""What a nemesis does harm to: servers, proxies, candidates, their supervisor; and who looks on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from leaderq.election import Observer, Operator, View
+from leaderq.election.layout import Layout
+from leaderq.errors import ConfigurationError, LeaderqError
+from leaderq.exits import ExitCode
+from leaderq.testing.candidate_process import CandidateProcess
+from leaderq.testing.fault_proxy import FaultProxy
+from leaderq.testing.nemesis.careers import CAREER, LASTING, SEED
+from leaderq.testing.nemesis.history import FOLDER, REGISTER, History, What
+from leaderq.testing.server import all_at_once
+from leaderq.testing.waiting import eventually
+from leaderq.testing.zookeeper_server import ZooKeeperEnsemble
+from leaderq.zookeeper import Delete, GetData, Session, connect
+
+NAME: Final = "nemesis"
+NAMES: Final = ("a", "b", "c", "d", "e")
+LASTS: Final = "e"
+"""The candidate that is neither killed nor frozen: what leaks shows where a process lives long."""
+
+_TARGET: Final = "leaderq.testing.nemesis.careers:Recorded"
+_RUDE: Final = "leaderq.testing.nemesis.careers:Rude"
+_LOOK_S: Final = 0.25
+_SAMPLE_EVERY: Final = 8  # looks
+
+
+@dataclass(frozen=True)
+class NemesisOptions:
+    """What to run, and for how long.
+
+    ``seed`` determines the schedule of faults. ``career`` is ``module:Class``, looked for in
+    ``cwd``. ``session_timeout_s`` is T. ``arguments`` are further options of ``leaderq run``, such
+    as ``("--kafka", "host:9092")``. ``folder`` gets the history and the logs, and must not have
+    a history yet; the default is a temporary one that stays.
+    """
+
+    seed: int
+    minutes: float = 3.0
+    career: str = _RUDE
+    session_timeout_s: float = 5.0
+    arguments: Sequence[str] = ()
+    cwd: Path | str = "."
+    root: str = "/nemesis"
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix=f"leaderq-{NAME}-")))
+
+    @property
+    def handover_budget_s(self) -> float:
+        """Long enough for most of the rude units, and not for all."""
+        return 1.5 * self.session_timeout_s
+
+
+class Cluster:
+    """Five candidates, each behind a proxy of its own for each server of ``ensemble``.
+
+    A context manager. ``history`` is where it writes what it sees; ``view`` is what it saw last.
+    """
+
+    def __init__(self, options: NemesisOptions, ensemble: ZooKeeperEnsemble) -> None:
+        self.options = options
+        self.ensemble = ensemble
+        options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = options.folder / "history.jsonl"
+        if path.exists():
+            raise ConfigurationError(f"there is a history already: {path}; name another folder")
+        self.history = History(path)
+        self.proxies: dict[str, list[FaultProxy]] = {}
+        self.candidates: dict[str, CandidateProcess] = {}
+        self._ended: list[CandidateProcess] = []
+        self.view: View | None = None
+        self._register = f"{options.root}/register"
+        self._layout = Layout(options.root, NAME)
+        self._accepted = -1
+        self._stopping = threading.Event()
+        self._cleanup = contextlib.ExitStack()
+
+    def __enter__(self) -> Cluster:
+        with contextlib.ExitStack() as starting:
+            starting.callback(self._end_all)
+            session = connect(self.ensemble.address, timeout_s=30)
+            self.session: Session = starting.enter_context(session)
+            self.session.ensure_path(self._register)
+            self.observer = Observer(self.session, NAME, root=self.options.root)
+            self.operator = Operator(self.session, NAME, root=self.options.root)
+            for who in NAMES:
+                proxies = [FaultProxy(address) for address in self.ensemble.address.split(",")]
+                self.proxies[who] = [starting.enter_context(proxy) for proxy in proxies]
+                self._start(who)
+            starting.callback(self._stopping.set)
+            for task in (self._supervise, self._look_on):
+                thread = threading.Thread(target=task, name=f"nemesis{task.__name__}", daemon=True)
+                thread.start()
+                starting.callback(thread.join)
+                starting.callback(self._stopping.set)
+            self._cleanup = starting.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        all_at_once(CandidateProcess.stop, list(self.candidates.values()))
+        self._cleanup.close()
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def guardian(self, who: str) -> int:
+        """The process id of the guardian of ``who``."""
+        return self.candidates[who].pid
+
+    def worker(self, who: str) -> int | None:
+        """The process id of the worker of ``who``, if there is one."""
+        try:
+            children = CandidateProcess.children_of(self.guardian(who))
+            return next((pid for pid in children if os.getpgid(pid) == pid), None)
+        except OSError:
+            return None
+
+    def last_words(self) -> str:
+        """The last lines of every candidate's log."""
+        return "\n".join(
+            f"{who}: {line.get('time', '')} {line['message']}"
+            for who, candidate in self.candidates.items()
+            for line in candidate.lines[-6:]
+        )
+
+    def _start(self, who: str) -> None:
+        options = self.options
+        environment = {
+            FOLDER: str(options.folder.resolve()),
+            CAREER: options.career,
+            SEED: str(options.seed),
+            REGISTER: self._register,
+            **({LASTING: "1"} if who == LASTS else {}),
+        }
+        self.candidates[who] = CandidateProcess(
+            _TARGET,
+            id=who,
+            zookeeper=",".join(proxy.address for proxy in self.proxies[who]),
+            cwd=options.cwd,
+            session_timeout_s=options.session_timeout_s,
+            arguments=[
+                *("--career", NAME, "--root", options.root),
+                *("--cool-off-s", "0.2", "--yield-s", "1"),
+                *("--handover-budget-s", str(options.handover_budget_s)),
+                *("--connect-timeout-s", "60"),  # who is started without a quorum waits for one
+                *options.arguments,
+            ],
+            environment=environment,
+        ).start()
+
+    def _supervise(self) -> None:
+        """Start again who has ended, as systemd or Kubernetes do; but not what cannot run."""
+        while not self._stopping.wait(0.1):
+            for who, candidate in list(self.candidates.items()):
+                if candidate.process.poll() not in (None, ExitCode.USAGE):
+                    self._ended.append(candidate)
+                    self._start(who)
+
+    def _keep_log(self, candidate: CandidateProcess) -> None:
+        with (self.options.folder / f"{candidate.id}.log").open("a") as log:
+            for line in candidate.lines:
+                text = f"{line['message']} {line.get('traceback', '')}"
+                log.write(f"{line.get('time', '')} {candidate.pid} {text}\n")
+
+    def _end_all(self) -> None:
+        """Keep the logs, and kill what is left: whatever was given our folder, so no stranger."""
+        for candidate in [*self._ended, *self.candidates.values()]:
+            self._keep_log(candidate)
+        mark = f"{FOLDER}={self.options.folder.resolve()}\0".encode()
+        for environment in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                pid = int(environment.parent.name)
+                if pid != os.getpid() and mark in environment.read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+
+    # -- looking on --------------------------------------------------------------------------------
+
+    def all_stand(self, *, timeout_s: float) -> bool:
+        """Whether each candidate stands, once, within ``timeout_s`` (times the patience)."""
+        return held_within(lambda: sorted(self._standing()) == list(NAMES), timeout_s)
+
+    def _standing(self) -> tuple[str, ...]:
+        return self.observer.view().candidates
+
+    def _look_on(self) -> None:
+        looks = 0
+        while not self._stopping.wait(_LOOK_S):
+            with contextlib.suppress(LeaderqError):  # there is no quorum, perhaps for long
+                self._look()
+            looks += 1
+            if looks % _SAMPLE_EVERY == 0:
+                self._sample()
+
+    def _look(self) -> None:
+        before, view = self.view, self.observer.view()
+        self.view = view
+        if view.leader is not None and (before is None or before.term != view.term):
+            self.history.append(What.LEADER, who=view.leader, pid=view.pid or 0, term=view.term)
+        self.read_register()
+
+    def read_register(self) -> None:
+        """Note the fenced writes accepted since the last time, in their order, and delete them."""
+        names = sorted(self.session.children(self._register))
+        for first in range(0, len(names), 100):
+            paths = [f"{self._register}/{name}" for name in names[first : first + 100]]
+            found = self.session.multi_read([GetData(path) for path in paths])
+            for path, result in zip(paths, found, strict=True):
+                number = int(path.rpartition("-")[2])
+                if isinstance(result, tuple) and number > self._accepted:
+                    self._accepted = number
+                    self.history.append(What.ACCEPTED, number=number, term=int(result[0]))
+            self.session.multi([Delete(path) for path in paths])
+
+    def delete_znodes(self, who: str) -> None:
+        """Delete what stands for ``who`` in the line, as an operator's mistake would."""
+        for name in self.session.children(self._layout.candidates):
+            path = self._layout.candidate(name)
+            if self.session.get(path)[0].decode() == who:
+                self.session.delete(path)
+
+    def _sample(self) -> None:
+        for who in NAMES:
+            for role, pid in (("guardian", self.guardian(who)), ("worker", self.worker(who) or 0)):
+                with contextlib.suppress(OSError, KeyError):  # it has just ended, or there is none
+                    sizes = _sizes(pid)
+                    self.history.append(What.SAMPLE, who=who, pid=pid, why=role, sizes=sizes)
+
+
+def _sizes(pid: int) -> dict[str, int]:
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    values = dict(line.split(":", 1) for line in status)
+    return {
+        "threads": int(values["Threads"]),
+        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),  # noqa: PTH208  (a count, not paths)
+        "memory_kb": int(values["VmRSS"].split()[0]),
+    }
+
+
+def held_within(fact: Callable[[], object], timeout_s: float) -> bool:
+    """Whether ``fact`` becomes true within ``timeout_s`` (times the patience)."""
+    try:
+        eventually(fact, timeout_s=timeout_s, interval_s=0.1)
+    except AssertionError:
+        return False
+    return True

@@ -1,0 +1,380 @@
+"""The schedule of faults, how each is done and healed, and the run of rounds."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from leaderq.clock import now_s
+from leaderq.errors import LeaderqError, ServerFailed
+from leaderq.running.descendants import descendants_of, kill
+from leaderq.testing.fault_proxy import Direction
+from leaderq.testing.nemesis.careers import HELD, gil_file, session_file
+from leaderq.testing.nemesis.checkers import FREEZES, Bounds, NemesisReport, check, leads
+from leaderq.testing.nemesis.cluster import (
+    LASTS,
+    NAME,
+    NAMES,
+    Cluster,
+    NemesisOptions,
+    held_within,
+)
+from leaderq.testing.nemesis.history import Kind, Part, What, read
+from leaderq.testing.server import all_at_once
+from leaderq.testing.waiting import eventually, patience
+from leaderq.testing.zookeeper_server import ZooKeeperEnsemble
+from leaderq.zookeeper import Credentials, end_session
+
+_ROUND_T: Final = 7.0
+"""For how long faults begin in one round, in session time-outs."""
+_AT_ONCE: Final = 3
+"""How many faults candidates suffer at a time; those of servers and operators come on top."""
+_CALM_S: Final = 1.5
+_DEPOSING: Final = [*[Kind.BLACK_HOLE] * 3, Kind.END_SESSION, Kind.STEP_DOWN, Kind.TRANSFER]
+_KINDS: Final = [*Kind, *_DEPOSING, *(kind for kind in Kind if kind.part is Part.PROCESS)]
+_PLACES: Final = {
+    **dict.fromkeys((Kind.HOLD_GIL, Kind.LOSE_RENEWAL, Kind.LOSE_RELEASE), 0),
+    Kind.LOSE_CLAIM: 1,
+}
+"""Faults that concern the leader only, or the next one."""
+_TO_GUARDIAN: Final = frozenset(kind for kind in Kind if "guardian" in kind.value)
+_HOLES: Final[dict[Kind, tuple[Direction, ...]]] = {
+    Kind.BLACK_HOLE: ("to_server", "to_client"),
+    Kind.BLACK_HOLE_TO_SERVER: ("to_server",),
+    Kind.BLACK_HOLE_TO_CLIENT: ("to_client",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault to come: ``at_s`` after its round began, for ``lasts_s``.
+
+    It strikes whoever has ``place`` in the line; 0 is the leader's.
+    """
+
+    number: int
+    kind: Kind
+    at_s: float
+    lasts_s: float
+    place: int
+
+
+def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
+    """Rounds of faults, without end (pure).
+
+    Every kind comes, those that change the leader more often than the others. Half of the faults
+    are over before a lease is, and half outlive a session. The quorum is always lost for longer
+    than a lease, and every pause outlives a session, so that new leaders find it.
+    """
+    dice = random.Random(seed)
+    kinds: list[Kind] = []
+    number = 0
+    while True:
+        at_s, faults = 0.0, []
+        while (at_s := at_s + dice.uniform(0.05, 0.35) * timeout_s) < _ROUND_T * timeout_s:
+            kinds = kinds or dice.sample(_KINDS, len(_KINDS))
+            kind = kinds.pop()
+            brief, long = dice.uniform(0.05, 0.5), dice.uniform(1.0, 1.7)
+            is_long = kind in (Kind.LOSE_QUORUM, Kind.PAUSE) or dice.random() < 0.5
+            lasts_s = (long if is_long else brief) * timeout_s * kind.lasts
+            place = _PLACES.get(kind, dice.choice((0, 0, 0, 0, 0, 0, 0, 1, 2, 3)))
+            number += 1
+            faults.append(Fault(number, kind, round(at_s, 2), round(lasts_s, 2), place))
+        yield faults
+
+
+class Nemesis:
+    """Does one fault after the other to ``cluster``, several at a time, and heals them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._options = cluster.options
+        self._timeout_s = cluster.options.session_timeout_s
+        self._history = cluster.history
+        # One fault at a time for each of these, so that healing one does not heal another.
+        self._busy = {(part, who): threading.Lock() for part in Part for who in ("", *NAMES)}
+        # Somebody must be able to succeed, or no two could ever act.
+        self._room = threading.Semaphore(_AT_ONCE)
+
+    def round(self, faults: list[Fault]) -> None:
+        """Do the faults of a round; returns when all are healed and, as it should be, all stand."""
+        began_s = now_s()
+        threads = []
+        for fault in faults:
+            time.sleep(max(0.0, began_s + fault.at_s - now_s()))
+            left_s = max(0.0, began_s + _ROUND_T * self._timeout_s - now_s())
+            if not _is_of_candidate(fault) or self._room.acquire(timeout=left_s):
+                threads.append(threading.Thread(target=self._suffer, args=(fault,), daemon=True))
+                threads[-1].start()
+        for thread in threads:
+            thread.join()
+        self.settle()
+
+    def settle(self) -> None:
+        """Everything is healed: note it, and who does not come back."""
+        self._cluster.ensemble.heal()
+        since = self._history.size
+        self._history.append(What.HEALED)
+        if not held_within(lambda: self._is_led(since), 6 * self._timeout_s):
+            self._stray("nobody leads although everything is healed")
+        elif not self._cluster.all_stand(timeout_s=6 * self._timeout_s):
+            line = ", ".join(self._cluster.observer.view().candidates)
+            self._stray(f"everything is healed, but each candidate does not stand once: {line}")
+        time.sleep(_CALM_S)
+
+    def _is_led(self, since: int) -> bool:
+        lines = list(read(self._history.path, since=since))
+        healed = next(line for line in lines if line.what is What.HEALED)
+        newest = max((line.term for line in lines if line.what is What.INAUGURATED), default=0)
+        return any(leads(line, healed, newest, Bounds(self._timeout_s)) for line in lines)
+
+    def _stray(self, why: str) -> None:
+        self._history.append(What.STRAY, why=why)
+
+    def _suffer(self, fault: Fault) -> None:
+        with contextlib.ExitStack() as held:
+            if _is_of_candidate(fault):
+                held.callback(self._room.release)
+            who = self._take(fault, held)
+            if who is None:
+                return
+            pid = self._cluster.worker(who) if who else 0
+            if pid is None:
+                return  # it has just ended
+            noted: dict[str, Any] = {"kind": fault.kind, "who": who, "pid": pid}
+            self._history.append(What.FAULT, number=fault.number, **noted)
+            try:
+                with self._act(fault, who, pid):
+                    time.sleep(fault.lasts_s)
+            except (LeaderqError, OSError, AssertionError) as exc:
+                noted["why"] = f"{type(exc).__name__}: {exc}"
+            self._history.append(What.OVER, number=fault.number, **noted)
+
+    def _take(self, fault: Fault, held: contextlib.ExitStack) -> str | None:
+        """The candidate to strike, kept from like faults until ``held`` is closed.
+
+        ``""``: the fault is not of a candidate. ``None``: others have it in hand.
+        """
+        part, view = fault.kind.part, self._cluster.view
+        able = [""]
+        if _is_of_candidate(fault):
+            standing = [who for who in view.candidates if who in NAMES] if view else []
+            line = list(dict.fromkeys([*standing, *NAMES]))
+            turns = [*line[fault.place :], *line[: fault.place]]
+            spared = LASTS if part is Part.PROCESS else ""
+            able = [who for who in turns if who != spared and self._cluster.worker(who)]
+        for who in able:
+            if self._busy[part, who].acquire(blocking=False):
+                held.callback(self._busy[part, who].release)
+                return who
+        return None
+
+    # -- how each is done --------------------------------------------------------------------------
+
+    def _act(self, fault: Fault, who: str, worker: int) -> AbstractContextManager[None]:
+        if fault.kind is Kind.HOLD_GIL:
+            return self._hold_gil(who, worker, fault.lasts_s)
+        acts: dict[Part, Callable[[], AbstractContextManager[None]]] = {
+            Part.PROCESS: lambda: self._to_process(fault.kind, who, worker),
+            Part.NETWORK: lambda: self._to_network(fault.kind, who),
+            Part.SESSION: lambda: self._to_session(fault.kind, who),
+            Part.SERVERS: lambda: self._to_servers(fault),
+            Part.PAUSE: self._pause,
+            Part.WISH: lambda: self._wish(fault),
+        }
+        return acts[fault.kind.part]()
+
+    @contextmanager
+    def _to_process(self, kind: Kind, who: str, worker: int) -> Iterator[None]:
+        # The guardian first, so that it does not see what is done to the worker.
+        struck = [self._cluster.guardian(who)] if kind in _TO_GUARDIAN else []
+        if kind not in (Kind.KILL_GUARDIAN, Kind.FREEZE_GUARDIAN):
+            struck.append(worker)
+        is_freeze = kind in FREEZES or kind is Kind.FREEZE_GUARDIAN
+        started = descendants_of(worker)
+        _send(struck, signal.SIGSTOP if is_freeze else signal.SIGKILL)
+        if kind in (Kind.FREEZE_TREE, Kind.FREEZE_BOTH):
+            started = descendants_of(worker)  # it starts nothing more
+            struck += [one.pid for one in started]
+            _send(struck, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            if is_freeze:
+                _send(reversed(struck), signal.SIGCONT)  # the guardian last
+            elif kind is not Kind.KILL_WORKER:
+                if kind is Kind.KILL_GUARDIAN:
+                    self._sees_leave(who, worker)
+                kill(started)  # which nobody promised to end
+
+    def _sees_leave(self, who: str, worker: int) -> None:
+        """A worker whose guardian is gone finishes its unit, hands over and leaves."""
+        within_s = self._options.handover_budget_s + 2 * self._timeout_s
+        if not held_within(lambda: not _runs(worker), within_s):
+            late_s = within_s * patience()
+            self._stray(f"worker {worker} of {who} runs {late_s:.0f} s after its guardian died")
+            _send([worker], signal.SIGKILL)
+
+    @contextmanager
+    def _hold_gil(self, who: str, worker: int, lasts_s: float) -> Iterator[None]:
+        wish = gil_file(self._options.folder, who)
+        wish.write_text(str(lasts_s))
+        try:
+            yield
+        finally:
+            wish.unlink(missing_ok=True)
+            held = wish.with_suffix(HELD)
+            eventually(lambda: not held.exists() or not _runs(worker), timeout_s=lasts_s + 60)
+            held.unlink(missing_ok=True)
+
+    @contextmanager
+    def _to_network(self, kind: Kind, who: str) -> Iterator[None]:
+        proxies = self._cluster.proxies[who]
+        for proxy in proxies:
+            if kind in _HOLES:
+                for direction in _HOLES[kind]:
+                    proxy.swallow_direction(direction)
+            elif kind is Kind.RESET:
+                proxy.cut()
+            else:
+                proxy.drop_reply_to(REQUESTS[kind])
+        try:
+            yield
+        finally:
+            for proxy in proxies:
+                proxy.heal()
+
+    @contextmanager
+    def _to_session(self, kind: Kind, who: str) -> Iterator[None]:
+        if kind is Kind.END_SESSION:
+            told = json.loads(session_file(self._options.folder, who).read_text())
+            credentials = Credentials(told["id"], base64.b64decode(told["password"]))
+            end_session(self._cluster.ensemble.address, credentials, timeout_s=3)
+        else:
+            self._cluster.delete_znodes(who)
+        yield
+
+    @contextmanager
+    def _to_servers(self, fault: Fault) -> Iterator[None]:
+        members, kind = self._cluster.ensemble.members, fault.kind
+        first = fault.number % len(members)
+        struck = [members[first], *([members[first - 1]] if kind is Kind.LOSE_QUORUM else [])]
+        if kind in (Kind.RESTART_SERVER, Kind.ROLLING_RESTART):
+            for member in members if kind is Kind.ROLLING_RESTART else struck:
+                member.restart()
+        elif kind is Kind.FREEZE_SERVER or (kind is Kind.LOSE_QUORUM and fault.number % 2):
+            all_at_once(lambda member: member.freeze(), struck)
+        else:
+            all_at_once(lambda member: member.kill(), struck)
+        try:
+            yield
+        finally:
+            all_at_once(lambda member: member.heal(), struck)
+
+    @contextmanager
+    def _pause(self) -> Iterator[None]:
+        operator = self._cluster.operator
+        try:
+            operator.pause()
+            self._history.append(What.PAUSED)
+            yield
+        finally:
+            self._history.append(What.RESUMED)
+            eventually(operator.resume, timeout_s=120, interval_s=0.2)
+
+    @contextmanager
+    def _wish(self, fault: Fault) -> Iterator[None]:
+        view = self._cluster.view
+        if view is None or view.leader is None or len(view.candidates) < 2:
+            raise ServerFailed("nobody leads now, or nobody else stands")
+        others = view.candidates[1:]
+        successor = others[fault.place % len(others)] if fault.kind is Kind.TRANSFER else None
+        self._cluster.operator.wish_for(successor=successor, term=view.term)
+        yield
+
+
+def _is_of_candidate(fault: Fault) -> bool:
+    return fault.kind.part in (Part.PROCESS, Part.NETWORK, Part.SESSION)
+
+
+def _send(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"  # whoever is to reap it
+
+
+def _operation(request: bytes) -> int:
+    return int.from_bytes(request[4:8], "big")
+
+
+def _is_multi(request: bytes) -> bool:
+    return _operation(request) == 14
+
+
+REQUESTS: Final[dict[Kind, Callable[[bytes], bool]]] = {
+    Kind.LOSE_CREATE: lambda request: _operation(request) in (1, 15) and b"-latch-" in request,
+    Kind.LOSE_CLAIM: lambda request: _is_multi(request) and b'"stage":"inauguration"' in request,
+    Kind.LOSE_RELEASE: lambda request: _is_multi(request) and b'"reason":"' in request,
+    Kind.LOSE_RENEWAL: lambda request: _is_multi(request) and b'"stage":' not in request,
+    Kind.LOSE_READ: lambda request: _operation(request) in (3, 4, 8, 12, 22),
+}
+"""Whose reply is lost: by ZooKeeper's operation codes, and by what the term's record holds."""
+
+
+def run(
+    options: NemesisOptions,
+    *,
+    ensemble: ZooKeeperEnsemble | None = None,
+    say: Callable[[str], None] = lambda _line: None,
+) -> NemesisReport:
+    """Let the career of ``options`` suffer; returns what that has shown.
+
+    ``ensemble``: three servers that run, to be done harm to; by default they are started. ``say``
+    is told a line of progress after each round. The history is kept in ``options.folder``.
+
+    :raises ConfigurationError: the folder holds a history already.
+    :raises ServerFailed: the candidates do not even stand when all is well; it says what they said.
+    """
+    timeout_s = options.session_timeout_s
+    with contextlib.ExitStack() as stack:
+        small = ZooKeeperEnsemble(3, settings={"forceSync": "no"}, name=NAME)
+        servers = ensemble or stack.enter_context(small)
+        cluster = stack.enter_context(Cluster(options, servers))
+        if not cluster.all_stand(timeout_s=60):
+            said = cluster.last_words()
+            raise ServerFailed(f"all is well, but not all candidates stand; they say:\n{said}")
+        nemesis = Nemesis(cluster)
+        nemesis.settle()
+        began_s, done = now_s(), 0
+        for faults in schedule(options.seed, timeout_s):
+            if now_s() - began_s > options.minutes * 60 - _ROUND_T * timeout_s / 2:
+                break
+            nemesis.round(faults)
+            done += len(faults)
+            term = cluster.view.term if cluster.view else 0
+            lost = sum(proxy.dropped for proxies in cluster.proxies.values() for proxy in proxies)
+            progress = f"faults={done} terms={term} replies_lost={lost}"
+            say(f"elapsed_s={now_s() - began_s:.0f} {progress}")
+        cluster.session.sync()
+        cluster.read_register()
+    bounds = Bounds(timeout_s, patience())
+    return check(cluster.history.path, seed=options.seed, bounds=bounds)

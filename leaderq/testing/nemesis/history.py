@@ -1,0 +1,189 @@
+"""The one history that all processes of a run write, a JSON object a line; and its words.
+
+Each line is one write to a file opened with ``O_APPEND``. The kernel puts the writes of all
+processes in order, so a line's place in the file is its place in time, whatever any clock says.
+``at`` is :func:`leaderq.clock.now_s`, the same clock for all processes of the host, read just
+before the write.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from leaderq.clock import now_s
+from leaderq.errors import LeaderqError
+from leaderq.term import Term
+from leaderq.zookeeper import Create
+
+FOLDER: Final = "NEMESIS_FOLDER"
+WORKER: Final = "NEMESIS_WORKER"
+REGISTER: Final = "NEMESIS_REGISTER"
+
+
+class What(str, Enum):
+    """What a line of the history is about."""
+
+    INAUGURATED = "inaugurated"  # by the career: its term begins to act
+    UNIT = "unit"  # a unit of work begins
+    EFFECT = "effect"  # the career, or a child of it, acts on the world without a fence
+    BELIEVED = "believed"  # check() passed after ``at``
+    HANDED_OVER = "handed over"
+    ACCEPTED = "accepted"  # a fenced write stands in ZooKeeper, as number ``number``
+    LEADER = "leader"  # an observer sees another one than before
+    FAULT = "fault"  # a fault begins: written before
+    OVER = "over"  # it is healed: written after
+    PAUSED = "paused"  # an operator's pause stands
+    RESUMED = "resumed"  # it is about to be taken back
+    HEALED = "healed"  # every fault is over, everything runs
+    SAMPLE = "sample"  # what a process uses
+    STRAY = "stray"  # something is left over, or missing; ``why`` is a sentence
+
+
+class Part(Enum):
+    """What a fault strikes; one at a time does, and one at a time on each candidate."""
+
+    PROCESS = "process"
+    NETWORK = "network"
+    SESSION = "session"
+    SERVERS = "servers"
+    PAUSE = "pause"
+    WISH = "wish"
+
+
+class Kind(str, Enum):
+    """The kinds of fault. A worker's *tree* is the worker with all that it has started.
+
+    ``part`` is what is struck; ``lasts`` says whether the fault goes on until it is healed.
+    """
+
+    KILL_WORKER = "kill worker", Part.PROCESS, False
+    KILL_GUARDIAN = "kill guardian", Part.PROCESS, False
+    KILL_BOTH = "kill guardian and worker", Part.PROCESS, True
+    FREEZE_WORKER = "freeze worker alone", Part.PROCESS, True
+    FREEZE_TREE = "freeze worker's tree", Part.PROCESS, True
+    FREEZE_GUARDIAN = "freeze guardian", Part.PROCESS, True
+    FREEZE_BOTH = "freeze guardian and worker's tree", Part.PROCESS, True
+    HOLD_GIL = "hold GIL", Part.PROCESS, True
+    END_SESSION = "end session", Part.SESSION, False
+    DELETE_ZNODE = "delete candidate's znode", Part.SESSION, False
+    BLACK_HOLE = "black hole", Part.NETWORK, True
+    BLACK_HOLE_TO_SERVER = "black hole to servers", Part.NETWORK, True
+    BLACK_HOLE_TO_CLIENT = "black hole to client", Part.NETWORK, True
+    RESET = "reset connections", Part.NETWORK, False
+    LOSE_CREATE = "lose reply to create", Part.NETWORK, True
+    LOSE_CLAIM = "lose reply to claim", Part.NETWORK, True
+    LOSE_RELEASE = "lose reply to release", Part.NETWORK, True
+    LOSE_RENEWAL = "lose reply to renewal", Part.NETWORK, True
+    LOSE_READ = "lose reply to read", Part.NETWORK, True
+    KILL_SERVER = "kill server", Part.SERVERS, True
+    FREEZE_SERVER = "freeze server", Part.SERVERS, True
+    RESTART_SERVER = "restart server", Part.SERVERS, False
+    ROLLING_RESTART = "rolling restart", Part.SERVERS, False
+    LOSE_QUORUM = "lose quorum", Part.SERVERS, True
+    PAUSE = "pause", Part.PAUSE, True
+    STEP_DOWN = "step down", Part.WISH, False
+    TRANSFER = "transfer", Part.WISH, False
+
+    part: Part
+    lasts: bool
+
+    def __new__(cls, value: str, part: Part, lasts: bool) -> Kind:
+        kind = str.__new__(cls, value)
+        kind._value_, kind.part, kind.lasts = value, part, lasts
+        return kind
+
+
+KINDS: Final = {kind.value: kind for kind in Kind}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One event. ``pid`` is the worker's, also where its child or its guardian is concerned."""
+
+    at: float
+    what: What
+    who: str = ""
+    pid: int = 0
+    term: int = 0
+    child: bool = False
+    number: int = 0  # of a fault, of a fenced write
+    kind: Kind | None = None
+    why: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+class History:
+    """The file at ``path``, to append to. Thread-safe, and safe beside other processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def append(self, what: What, *, at: float | None = None, **values: Any) -> None:
+        """Add a line; ``values`` are fields of :class:`Line`."""
+        line = {"at": round(now_s() if at is None else at, 6), "what": what, **values}
+        os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return os.fstat(self._file).st_size
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def read(path: Path, *, since: int = 0) -> Iterator[Line]:
+    """The lines of a history from byte ``since`` on, in order, without one that was cut off."""
+    with path.open("rb") as text:
+        text.seek(since)
+        for raw in text:
+            if raw.endswith(b"\n"):
+                values = json.loads(raw)
+                values["what"] = What(values["what"])
+                if "kind" in values:
+                    values["kind"] = KINDS[values["kind"]]
+                yield Line(**values)
+
+
+def effect(term: Term | int) -> None:
+    """Record that ``term`` acts on the world now.
+
+    To be called in a worker or in a child of one; does nothing outside of a nemesis.
+    """
+    history = own_history()
+    if history is not None:
+        worker = int(os.environ.get(WORKER, "0"))
+        child = {"child": True} if worker != os.getpid() else {}
+        number = term if isinstance(term, int) else term.number
+        history.append(What.EFFECT, pid=worker, term=number, **child)
+
+
+def fenced_write(term: Term) -> None:
+    """Write the number of ``term`` to the register of the nemesis, fenced.
+
+    It goes around the look at the clock that ``term.write`` takes, so that ZooKeeper itself must
+    refuse. Does nothing outside of a nemesis; never raises a
+    :class:`~leaderq.errors.LeaderqError`.
+    """
+    register = os.environ.get(REGISTER)
+    if register:
+        with suppress(LeaderqError):
+            # Sequential: all that was accepted can be read, also where its reply was lost.
+            term._write(term, [Create(f"{register}/w-", b"%d" % term.number, sequential=True)])
+
+
+@functools.cache
+def own_history() -> History | None:
+    """The history that this process was told to write."""
+    folder = os.environ.get(FOLDER)
+    return History(Path(folder) / "history.jsonl") if folder else None

@@ -1,0 +1,339 @@
+"""Each checker on histories made by hand: what must be found is found, what is excused is not.
+
+Times are seconds; T is 6 s, so a lease lasts 4 s and a guardian that was frozen has 2 s. Worker 1 is *a*, worker 2 *b*.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.testing.nemesis.checkers import (
+    Bounds,
+    check,
+    flat,
+    led_again,
+    nobody_left_behind,
+    nothing_after_its_term,
+    paused_is_paused,
+    register_never_falls_back,
+)
+from leaderq.testing.nemesis.history import History, Kind, Line, What
+
+BOUNDS = Bounds(timeout_s=6.0)
+
+
+def inaugurated(at: float, term: int, pid: int) -> Line:
+    return Line(at, What.INAUGURATED, who="ab"[pid - 1], pid=pid, term=term)
+
+
+def unit(at: float, term: int, pid: int) -> Line:
+    return Line(at, What.UNIT, who="ab"[pid - 1], pid=pid, term=term)
+
+
+def effect(at: float, term: int, pid: int, *, child: bool = False) -> Line:
+    return Line(at, What.EFFECT, pid=pid, term=term, child=child)
+
+
+def believed(at: float, term: int, pid: int) -> Line:
+    return Line(at, What.BELIEVED, pid=pid, term=term)
+
+
+def fault(at: float, kind: Kind, *, pid: int = 1, number: int = 1) -> Line:
+    return Line(at, What.FAULT, pid=pid, kind=kind, number=number)
+
+
+def over(at: float, kind: Kind, *, pid: int = 1, number: int = 1) -> Line:
+    return Line(at, What.OVER, pid=pid, kind=kind, number=number)
+
+
+def accepted(number: int, term: int) -> Line:
+    return Line(0, What.ACCEPTED, number=number, term=term)
+
+
+def happened(at: float, what: What) -> Line:
+    return Line(at, what)
+
+
+CHANGE = [inaugurated(1, 1, 1), unit(1.1, 1, 1), effect(1.2, 1, 1), inaugurated(5, 2, 2), unit(5.1, 2, 2)]
+"""A change of leadership as it should be."""
+
+
+# -- fenced writes -------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 9)))
+def test_fenced_writes_in_the_order_of_their_terms_pass_and_any_others_do_not(terms: list[int]) -> None:
+    lines = [accepted(number, term) for number, term in enumerate(terms)]
+    assert bool(register_never_falls_back(lines, BOUNDS)) == (terms != sorted(terms))
+
+
+def test_a_fenced_write_of_an_older_term_is_named_with_the_one_before() -> None:
+    (found,) = register_never_falls_back([accepted(4, 7), accepted(6, 8), accepted(9, 7)], BOUNDS)
+    assert found == "fenced write 9 of term 7 was accepted after write 6 of term 8"
+
+
+def test_fenced_writes_that_are_not_in_the_order_of_zookeeper_are_no_evidence() -> None:
+    assert register_never_falls_back([accepted(5, 1), accepted(5, 1)], BOUNDS)
+
+
+# -- nothing after the term ----------------------------------------------------------------------------
+
+
+def test_a_change_as_it_should_be_passes() -> None:
+    assert nothing_after_its_term(CHANGE, BOUNDS) == []
+
+
+@pytest.mark.parametrize(
+    "late", [unit(5.2, 1, 1), effect(5.2, 1, 1), effect(5.2, 1, 1, child=True), believed(5.2, 1, 1), inaugurated(5.2, 1, 1)]
+)
+def test_whatever_a_term_does_after_the_next_ones_inauguration_is_found(late: Line) -> None:
+    (found,) = nothing_after_its_term([*CHANGE, late], BOUNDS)
+    assert "(process 1)" in found
+    assert "after term 2 of b (process 2) was inaugurated" in found
+    assert "0.200 s after it" in found
+
+
+def test_the_place_in_the_file_decides_and_no_clock() -> None:
+    assert nothing_after_its_term([*CHANGE, effect(4.9, 1, 1)], BOUNDS)
+    assert nothing_after_its_term([*CHANGE[:3], effect(5.1, 1, 1), *CHANGE[3:]], BOUNDS) == []
+
+
+def test_a_belief_is_as_old_as_the_look_at_the_clock_before_it() -> None:
+    assert nothing_after_its_term([*CHANGE, believed(4.999, 1, 1)], BOUNDS) == []
+
+
+def test_a_term_that_was_inaugurated_twice_is_found() -> None:
+    assert nothing_after_its_term([inaugurated(1, 1, 1), inaugurated(2, 1, 2)], BOUNDS)
+
+
+def test_many_effects_of_one_term_are_one_sentence() -> None:
+    late = [effect(5 + step / 10, 1, 1) for step in range(1, 30)]
+    (found,) = nothing_after_its_term([*CHANGE, *late], BOUNDS)
+    assert "29 effects" in found
+    assert "the last 2.900 s after it" in found
+
+
+@given(terms=st.lists(st.integers(0, 4), min_size=2, max_size=6), place=st.integers(0, 99), who=st.integers(0, 99))
+def test_one_late_effect_anywhere_is_found(terms: list[int], place: int, who: int) -> None:
+    lines: list[Line] = []
+    for number, effects in enumerate(terms, 1):
+        lines.append(inaugurated(len(lines), number, 1 + number % 2))
+        lines += [effect(len(lines) + step, number, 1 + number % 2) for step in range(effects)]
+    assert nothing_after_its_term(lines, BOUNDS) == []
+    begins = [position for position, line in enumerate(lines) if line.what is What.INAUGURATED]
+    dead = 1 + who % (len(terms) - 1)  # any term that has a successor
+    first = begins[dead] + 1  # behind its successor's inauguration
+    position = first + place % (len(lines) + 1 - first)
+    lines.insert(position, effect(500, dead, 1 + dead % 2))
+    assert len(nothing_after_its_term(lines, BOUNDS)) == 1
+
+
+# -- what is excused, and what is not -----------------------------------------------------------------
+
+
+def frozen(kind: Kind, *late: Line, until: float = 9.0) -> list[Line]:
+    """Worker 1 frozen in its term, its successor inaugurated at 5, thawed at ``until``."""
+    before, after = [], []
+    for line in late:
+        (before if line.at <= until else after).append(line)
+    return [*CHANGE[:3], fault(2, kind), *CHANGE[3:], *before, over(until, kind), *after]
+
+
+FREEZES = [Kind.FREEZE_WORKER, Kind.FREEZE_TREE, Kind.FREEZE_BOTH]
+
+
+@pytest.mark.parametrize("kind", FREEZES)
+def test_a_thawed_worker_has_a_tenth_of_a_second(kind: Kind) -> None:
+    assert nothing_after_its_term(frozen(kind, effect(9.05, 1, 1), effect(9.099, 1, 1)), BOUNDS) == []
+    assert nothing_after_its_term(frozen(kind, effect(9.101, 1, 1)), BOUNDS)
+
+
+def test_patience_stretches_that_tenth() -> None:
+    assert nothing_after_its_term(frozen(Kind.FREEZE_BOTH, effect(9.25, 1, 1)), Bounds(6, patience=3)) == []
+
+
+@pytest.mark.parametrize("kind", FREEZES)
+def test_a_thawed_worker_may_begin_the_one_unit_that_it_was_about_to_begin(kind: Kind) -> None:
+    assert nothing_after_its_term(frozen(kind, unit(9.01, 1, 1)), BOUNDS) == []
+    assert nothing_after_its_term(frozen(kind, unit(9.01, 1, 1), unit(9.02, 1, 1)), BOUNDS)
+    assert nothing_after_its_term(frozen(kind, unit(9.11, 1, 1)), BOUNDS)
+
+
+def test_what_is_done_between_the_thaw_and_its_line_is_excused() -> None:
+    lines = [*CHANGE[:3], fault(2, Kind.FREEZE_BOTH), *CHANGE[3:], effect(9, 1, 1), over(9, Kind.FREEZE_BOTH)]
+    assert nothing_after_its_term(lines, BOUNDS) == []
+
+
+def test_the_thaw_of_somebody_else_excuses_nothing() -> None:
+    lines = [*CHANGE, fault(5.5, Kind.FREEZE_BOTH, pid=3), effect(5.6, 1, 1), over(5.7, Kind.FREEZE_BOTH, pid=3)]
+    assert nothing_after_its_term(lines, BOUNDS)
+
+
+def test_no_belief_is_excused_by_a_freeze() -> None:
+    assert nothing_after_its_term(frozen(Kind.FREEZE_BOTH, believed(9.01, 1, 1)), BOUNDS)
+
+
+def test_a_child_is_excused_only_if_it_was_frozen_too() -> None:
+    child = effect(9.05, 1, 1, child=True)
+    assert nothing_after_its_term(frozen(Kind.FREEZE_TREE, child), BOUNDS) == []
+    assert nothing_after_its_term(frozen(Kind.FREEZE_WORKER, child), BOUNDS)
+    assert nothing_after_its_term(frozen(Kind.FREEZE_WORKER, effect(7, 1, 1, child=True)), BOUNDS)
+    assert nothing_after_its_term(frozen(Kind.FREEZE_TREE, effect(9.2, 1, 1, child=True)), BOUNDS)
+
+
+@pytest.mark.parametrize("kind", [Kind.KILL_GUARDIAN, Kind.KILL_BOTH])
+@pytest.mark.parametrize("child", [False, True])
+def test_without_a_guardian_a_running_unit_and_children_are_excused_for_ever(kind: Kind, child: bool) -> None:
+    lines = [*CHANGE[:3], fault(2, kind), over(2, kind), *CHANGE[3:]]
+    assert nothing_after_its_term([*lines, effect(99, 1, 1, child=child)], BOUNDS) == []
+
+
+@pytest.mark.parametrize("kind", [Kind.KILL_GUARDIAN, Kind.FREEZE_GUARDIAN])
+def test_without_a_guardian_no_unit_may_begin_and_no_belief_is_excused(kind: Kind) -> None:
+    lines = [*CHANGE[:3], fault(2, kind), *CHANGE[3:]]
+    assert nothing_after_its_term([*lines, unit(5.2, 1, 1)], BOUNDS)
+    assert nothing_after_its_term([*lines, believed(5.2, 1, 1)], BOUNDS)
+
+
+def test_a_guardian_that_goes_on_ends_its_worker_within_a_third_of_the_time_out() -> None:
+    kind = Kind.FREEZE_GUARDIAN
+    assert nothing_after_its_term(frozen(kind, effect(7, 1, 1), effect(10.9, 1, 1)), BOUNDS) == []
+    assert nothing_after_its_term(frozen(kind, effect(11.1, 1, 1)), BOUNDS)
+
+
+@pytest.mark.parametrize("kind", [Kind.END_SESSION, Kind.DELETE_ZNODE])
+def test_a_session_or_znode_ended_from_outside_excuses_for_one_time_out(kind: Kind) -> None:
+    lines = [*CHANGE[:3], fault(4.9, kind), over(5, kind), *CHANGE[3:]]
+    for late in (unit, effect, believed):
+        assert nothing_after_its_term([*lines, late(10.9, 1, 1)], BOUNDS) == []
+        assert nothing_after_its_term([*lines, late(11.1, 1, 1)], BOUNDS)
+
+
+@pytest.mark.parametrize("kind", [Kind.KILL_WORKER, Kind.HOLD_GIL, Kind.BLACK_HOLE, Kind.LOSE_QUORUM])
+def test_no_other_fault_excuses_anything(kind: Kind) -> None:
+    assert nothing_after_its_term(frozen(kind, effect(6, 1, 1, child=True)), BOUNDS)
+
+
+# -- led again -----------------------------------------------------------------------------------------
+
+HEALED = [*CHANGE, happened(20, What.HEALED)]
+
+
+@pytest.mark.parametrize("sign", [unit(27.9, 2, 2), effect(27.9, 2, 2), inaugurated(27.9, 3, 1)])
+def test_whoever_works_in_time_leads_again(sign: Line) -> None:
+    assert led_again([*HEALED, sign, happened(99, What.LEADER)], BOUNDS) == []
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        unit(28.1, 2, 2),  # too late
+        unit(21, 1, 1),  # an older term
+        effect(27, 2, 2, child=True),  # a child proves nothing about its worker
+        effect(21.9, 2, 2),  # it may be about to be ended
+        happened(21, What.LEADER),  # what an observer sees may be the znode of a dead process
+    ],
+)
+def test_what_proves_no_leader_does_not_count(sign: Line) -> None:
+    (found,) = led_again([*HEALED, sign, happened(99, What.SAMPLE)], BOUNDS)
+    assert "all was healed at 20.000" in found
+
+
+def test_a_history_that_ends_too_early_proves_nothing() -> None:
+    assert led_again([*HEALED, happened(27.9, What.SAMPLE)], BOUNDS) == []
+    assert led_again([*HEALED, fault(27.9, Kind.BLACK_HOLE), happened(99, What.SAMPLE)], BOUNDS) == []
+
+
+def test_each_healing_is_looked_at() -> None:
+    assert led_again([*HEALED, unit(21, 2, 2), happened(50, What.HEALED), happened(60, What.SAMPLE)], BOUNDS)
+
+
+# -- paused --------------------------------------------------------------------------------------------
+
+PAUSED = [*CHANGE, happened(10, What.PAUSED)]
+
+
+def test_the_present_leader_has_heard_of_a_pause_within_a_time_out() -> None:
+    assert paused_is_paused([*PAUSED, unit(15.9, 2, 2)], BOUNDS) == []
+    (found,) = paused_is_paused([*PAUSED, unit(16.1, 2, 2)], BOUNDS)
+    assert "6.100 s into a pause" in found
+
+
+def test_a_new_leader_begins_nothing_under_a_pause() -> None:
+    assert paused_is_paused([*PAUSED, inaugurated(12, 3, 1), unit(12.01, 3, 1)], BOUNDS)
+
+
+def test_a_leader_that_won_in_the_moment_of_the_pause_counts_as_present() -> None:
+    assert paused_is_paused([*PAUSED, inaugurated(10.5, 3, 1), unit(10.51, 3, 1)], BOUNDS) == []
+
+
+def test_work_goes_on_when_the_pause_is_over() -> None:
+    lines = [*PAUSED, inaugurated(12, 3, 1), happened(17, What.RESUMED), unit(17.01, 3, 1)]
+    assert paused_is_paused(lines, BOUNDS) == []
+
+
+def test_a_unit_that_was_frozen_as_it_began_is_excused_from_a_pause_once() -> None:
+    kind = Kind.FREEZE_BOTH
+    lines = [*PAUSED, fault(10.1, kind, pid=2), over(17, kind, pid=2)]
+    assert paused_is_paused([*lines, unit(17.01, 2, 2)], BOUNDS) == []
+    assert paused_is_paused([*lines, unit(17.01, 2, 2), unit(17.02, 2, 2)], BOUNDS)
+
+
+# -- left behind, flat ---------------------------------------------------------------------------------
+
+
+def test_what_was_left_behind_is_said() -> None:
+    assert nobody_left_behind([Line(1, What.STRAY, why="worker 7 still runs")], BOUNDS) == ["worker 7 still runs"]
+    assert nobody_left_behind(CHANGE, BOUNDS) == []
+
+
+def samples(what: str, values: list[float], *, pid: int = 7) -> list[Line]:
+    flat_ones: dict[str, Any] = {"threads": 10, "descriptors": 20, "memory_kb": 50_000}
+    return [
+        Line(at, What.SAMPLE, who="a", pid=pid, why="worker", sizes={**flat_ones, what: value})
+        for at, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("what", "start", "leak"), [("threads", 10, 0.1), ("descriptors", 20, 0.2), ("memory_kb", 50_000, 400)]
+)
+def test_what_grows_steadily_is_found_and_what_is_level_is_not(what: str, start: float, leak: float) -> None:
+    level = [start * (1.1 if step % 2 else 0.9) for step in range(120)]
+    assert flat(samples(what, level), BOUNDS) == []
+    (found,) = flat(samples(what, [start + leak * 2 * step for step in range(120)]), BOUNDS)
+    assert found.startswith(f"{what} of the worker of a (process 7) grew from")
+
+
+def test_what_is_loaded_at_first_is_no_leak() -> None:
+    assert flat(samples("memory_kb", [20_000.0] * 10 + [60_000.0] * 110), BOUNDS) == []
+
+
+def test_processes_are_not_compared_with_each_other() -> None:
+    two = samples("threads", [10.0] * 60, pid=1) + samples("threads", [40.0] * 60, pid=2)
+    assert flat(two, BOUNDS) == []
+
+
+# -- all together --------------------------------------------------------------------------------------
+
+
+def test_a_history_is_checked_and_counted_as_it_stands_in_its_file(tmp_path) -> None:
+    history = History(tmp_path / "history.jsonl")
+    history.append(What.INAUGURATED, at=1, who="a", pid=1, term=1)
+    history.append(What.FAULT, at=2, number=1, kind=Kind.BLACK_HOLE, who="a", pid=1)
+    history.append(What.OVER, at=3, number=1, kind=Kind.BLACK_HOLE, who="a", pid=1, why="it did not work")
+    history.append(What.INAUGURATED, at=4, who="b", pid=2, term=2)
+    history.append(What.EFFECT, at=5, pid=1, term=1, child=True)
+    history.close()
+    report = check(history.path, seed=7, bounds=BOUNDS)
+    assert len(report.violations) == 1
+    assert report.faults == {"black hole": 1}
+    assert report.counts["inaugurated"] == 2
+    assert report.counts["effect by a child"] == 1
+    assert report.counts["faults that failed"] == 1
+    assert report.violations[0] in str(report)
+    assert "seed=7" in str(report)

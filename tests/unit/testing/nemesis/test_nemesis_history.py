@@ -1,0 +1,167 @@
+"""What is recorded by whom, and the schedule that a seed repeats."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from itertools import islice, pairwise
+
+import pytest
+
+from leaderq import ILeaderCareer, LeaderCareer, Term
+from leaderq.clock import now_s
+from leaderq.errors import Deposed
+from leaderq.term import Reason
+from leaderq.testing.nemesis import effect, fenced_write
+from leaderq.testing.nemesis import faults as nemesis_faults
+from leaderq.testing.nemesis import history as recording
+from leaderq.testing.nemesis.careers import recorded
+from leaderq.testing.nemesis.faults import schedule
+from leaderq.testing.nemesis.history import History, Kind, Line, What, own_history, read
+
+
+@pytest.fixture
+def term():
+    def write(term, ops):
+        written.append((term.number, *ops))
+        raise Deposed(term=term.number, reason=Reason.FENCED)
+
+    written = []
+    made = Term(number=7, id="x", career="c", candidate="a", deadline=now_s() + 60, write=write)
+    made.written = written
+    return made
+
+
+@pytest.fixture
+def history(tmp_path, monkeypatch):
+    """The history of a worker of a nemesis: this process."""
+    monkeypatch.setenv(recording.FOLDER, str(tmp_path))
+    monkeypatch.setenv(recording.WORKER, str(os.getpid()))
+    own_history.cache_clear()
+    yield lambda: list(read(tmp_path / "history.jsonl"))
+    own_history().close()
+    own_history.cache_clear()
+
+
+class Billing(LeaderCareer):
+    def __init__(self):
+        self.calls = []
+
+    def inaugurate(self, term):
+        self.calls.append("inaugurate")
+
+    def execute(self, term):
+        self.calls.append("execute")
+        effect(term)
+
+    def handOver(self, term):  # noqa: N802
+        self.calls.append("handOver")
+
+
+class Bare(ILeaderCareer):
+    inaugurate = Billing.inaugurate
+    execute = Billing.execute
+    handOver = Billing.handOver  # noqa: N815
+    __init__ = Billing.__init__
+
+
+@pytest.mark.parametrize("career", [Billing, Bare])
+def test_every_stage_of_a_users_career_is_recorded_before_it_acts(career, term, history) -> None:
+    watched = recorded(career)()
+    watched.inaugurate(term)
+    watched.execute(term)
+    term.ending.set()
+    watched.handOver(term)
+    assert watched.calls == ["inaugurate", "execute", "handOver"]
+    assert [line.what for line in history()] == [What.INAUGURATED, What.UNIT, What.EFFECT, What.HANDED_OVER]
+    assert {(line.term, line.pid) for line in history()} == {(7, os.getpid())}
+    assert type(watched).__name__ == career.__name__
+
+
+def test_a_childs_effect_counts_as_its_workers(term, history, monkeypatch) -> None:
+    monkeypatch.setenv(recording.WORKER, "1")
+    effect(7)
+    (line,) = history()
+    assert (line.child, line.pid) == (True, 1)
+
+
+def test_outside_of_a_nemesis_nothing_is_recorded_or_written(term, monkeypatch) -> None:
+    monkeypatch.delenv(recording.FOLDER, raising=False)
+    own_history.cache_clear()
+    effect(term)
+    fenced_write(term)
+    assert not term.written
+
+
+def test_a_fenced_write_goes_to_zookeeper_whatever_the_clock_says_and_its_refusal_is_no_error(term, monkeypatch) -> None:
+    monkeypatch.setenv(recording.REGISTER, "/register")
+    term._deadline = 0.0
+    fenced_write(term)
+    assert [(number, create.path, create.data) for number, create in term.written] == [(7, "/register/w-", b"7")]
+
+
+def test_lines_of_several_writers_are_whole_and_one_that_was_cut_off_is_left_out(tmp_path) -> None:
+    path = tmp_path / "history.jsonl"
+    one, two = History(path), History(path)
+    one.append(What.UNIT, at=1.0, pid=1, term=1)
+    two.append(What.FAULT, at=2.0, kind=Kind.PAUSE, number=3)
+    one.close()
+    two.close()
+    with path.open("a") as file:
+        file.write(json.dumps({"at": 3.0, "what": "unit"}))
+    assert list(read(path)) == [
+        Line(1.0, What.UNIT, pid=1, term=1),
+        Line(2.0, What.FAULT, kind=Kind.PAUSE, number=3),
+    ]
+
+
+# -- the schedule --------------------------------------------------------------------------------------
+
+
+def rounds(seed: int, count: int = 6):
+    return list(islice(schedule(seed, 5.0), count))
+
+
+def test_a_seed_repeats_its_schedule_and_another_one_does_not() -> None:
+    assert rounds(7) == rounds(7)
+    assert rounds(7) != rounds(8)
+
+
+def test_every_kind_of_fault_comes_and_lasts_as_long_as_it_should() -> None:
+    faults = [fault for faults in rounds(7, 40) for fault in faults]
+    counts = Counter(fault.kind for fault in faults)
+    assert set(counts) == set(Kind)
+    assert max(counts.values()) <= 5 * min(counts.values())
+    lease_s = 2 / 3 * 5.0
+    assert all(fault.lasts_s > lease_s for fault in faults if fault.kind is Kind.LOSE_QUORUM)
+    assert all(fault.lasts_s >= 5.0 for fault in faults if fault.kind is Kind.PAUSE)
+    freezes = [fault.lasts_s for fault in faults if fault.kind is Kind.FREEZE_BOTH]
+    assert min(freezes) < lease_s < 5.0 < max(freezes)
+
+
+def test_faults_of_a_round_are_in_order_and_many_overlap() -> None:
+    for faults in rounds(7):
+        assert [fault.at_s for fault in faults] == sorted(fault.at_s for fault in faults)
+        assert any(one.at_s + one.lasts_s > two.at_s for one, two in pairwise(faults))
+
+
+# -- whose reply is lost -------------------------------------------------------------------------------
+
+
+def request(operation: int, body: bytes) -> bytes:
+    return b"\0\0\0\1" + operation.to_bytes(4, "big") + body
+
+
+REQUESTS = {
+    Kind.LOSE_CREATE: request(1, b"/c/candidates/_c_123-latch-"),
+    Kind.LOSE_CLAIM: request(14, b'/c/term{"number":7,"stage":"inauguration","reason":null}'),
+    Kind.LOSE_RELEASE: request(14, b'/c/term{"number":7,"stage":"execution","reason":"step-down"}'),
+    Kind.LOSE_RENEWAL: request(14, b"/c/candidates/_c_123-latch-0000000001"),
+    Kind.LOSE_READ: request(22, b"/c/candidates"),
+}
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_the_request_whose_reply_is_lost_is_known_by_its_content(kind) -> None:
+    assert [other for other, body in REQUESTS.items() if nemesis_faults.REQUESTS[kind](body)] == [kind]
