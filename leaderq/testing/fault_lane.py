@@ -49,11 +49,11 @@ class Lane:
     weather: Weather
     judge: Judge
     is_judging: Callable[[], bool]
+    is_framed: bool = True
     must_cut: bool = False
     has_lost: bool = False
     _held_frame: bytearray = field(default_factory=bytearray)
     _rest: int = 0  # bytes of a frame begun before, whose start has been passed on already
-    _is_framed: bool = True
     _queue: deque[tuple[float, bytes]] = field(default_factory=deque)
     _queued: int = 0
     _held_back: list[bytes] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Lane:
 
         Without a rule bytes pass at once, and only the borders are tracked. With one, a frame waits until it is complete.
         """
-        if not self._is_framed:
+        if not self.is_framed:
             return [chunk]
         passed: list[bytes] = []
         data = memoryview(chunk)
@@ -145,7 +145,7 @@ class Lane:
             return b""
         size = self._frame_size()
         if size > _LONGEST_FRAME:
-            self._is_framed = False
+            self.is_framed = False
             size = len(self._held_frame)
         if len(self._held_frame) < size:
             return b""
@@ -154,7 +154,7 @@ class Lane:
         return frame
 
     def _pass_or_lose(self, frame: bytes, passed: list[bytes]) -> None:
-        verdict = self.judge(frame[4:]) if self._is_framed and not self.must_cut else Verdict.PASS
+        verdict = self.judge(frame[4:]) if self.is_framed and not self.must_cut else Verdict.PASS
         if isinstance(verdict, bytes):
             frame, verdict = len(verdict).to_bytes(4, "big") + verdict, Verdict.PASS
         if verdict is Verdict.PASS and not self.must_cut:

@@ -33,15 +33,17 @@ class FaultProxy:
     """Clients connect to ``address`` and reach ``upstream`` (``host:port``), until a fault is put in between.
 
     A context manager; ``start`` and ``stop`` may be called again. ``address`` stays the same until ``stop``; ``port`` fixes it, by
-    number or as a lease that the caller keeps.
+    number or as a lease that the caller keeps. ``framed`` is false for traffic that is not in the
+    frames of ZooKeeper's or Kafka's clients, such as that between servers: no rule finds a reply in it.
     """
 
-    def __init__(self, upstream: str, *, port: int | LeasedPort | None = None) -> None:
+    def __init__(self, upstream: str, *, port: int | LeasedPort | None = None, framed: bool = True) -> None:
         host, _, number = upstream.rpartition(":")
         if not host or "," in upstream or not number.isdigit():
             raise ConfigurationError(f"a fault proxy stands before one server, host:port; {upstream!r} is not that")
         self._upstream = (host, int(number))
         self._wanted_port = port
+        self._framed = framed
         self._port: LeasedPort | None = None
         self._listener: socket.socket | None = None
         self._links: list[Link] = []
@@ -259,7 +261,7 @@ class FaultProxy:
             client, _ = self._listener.accept()
             judges = self._rules.for_connection()
             lanes = [
-                Lane(self._weather[way], judge, lambda: self._rules.are_armed)
+                Lane(self._weather[way], judge, lambda: self._rules.are_armed, is_framed=self._framed)
                 for way, judge in zip(("to_server", "to_client"), judges, strict=True)
             ]
             self._links.append(Link(client, self._upstream, lanes[0], lanes[1]))

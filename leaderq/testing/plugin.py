@@ -132,6 +132,18 @@ def serve_kafka(config: pytest.Config) -> Iterator[Server]:
     before.release()
 
 
+def serve_ensemble(config: pytest.Config, **options: Any) -> Iterator[Server]:
+    """What ``zookeeper_ensemble`` does, for a fixture of another scope and with ``options``.
+
+    They are those of a :class:`~leaderq.testing.zookeeper_server.ZooKeeperEnsemble`, which must run from jars.
+    """
+    from leaderq.testing import provision
+
+    if not provision.runs_from_jars("ZooKeeper"):
+        pytest.skip("ZooKeeper is given or in containers; only servers from jars can be set up for this test")
+    yield from _for_the_session(config, "zookeeper_ensemble", **options)
+
+
 def _for_the_session(config: pytest.Config, kind: str, **options: Any) -> Iterator[Server]:
     from leaderq.testing import provision
 

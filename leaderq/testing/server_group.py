@@ -34,10 +34,15 @@ class ServerGroup(Server, Generic[M]):
     def prepare(self) -> None:
         """What must be settled for all before one can start."""
 
+    def waves(self) -> Sequence[Sequence[M]]:
+        """The members in the order in which they start; those of one wave start together."""
+        return [self.members]
+
     def start(self: G) -> G:
         self.prepare()
         try:
-            all_at_once(lambda member: member.start(), self.members)
+            for wave in self.waves():
+                all_at_once(lambda member: member.start(), wave)
         except BaseException:
             self.stop()
             raise

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from leaderq.testing.fault_proxy import FaultProxy
 from leaderq.testing.jars import Progress, to_stderr
 from leaderq.testing.java_server import JavaServer
 from leaderq.testing.ports import HOST
@@ -64,6 +65,7 @@ class ZooKeeperServer(JavaServer, AskedServer):
         self._jaas = jaas
         self._tls = tls
         self._members: Sequence[ZooKeeperServer] = ()
+        self._ways: dict[ZooKeeperServer, FaultProxy] = {}  # to other members; absent: directly
 
     @property
     def secure_address(self) -> str:
@@ -108,10 +110,14 @@ class ZooKeeperServer(JavaServer, AskedServer):
             return {}
         (data / "myid").write_text(f"{self._members.index(self) + 1}\n")
         peers = {
-            f"server.{number}": f"{HOST}:{member._port('peer').number}:{member._port('election').number}"
+            f"server.{number}": f"{self._way_to(member)}:{member._port('election').number}"
             for number, member in enumerate(self._members, start=1)
         }
         return {"initLimit": "20", "syncLimit": "10", **peers}
+
+    def _way_to(self, member: ZooKeeperServer) -> str:
+        way = self._ways.get(member)
+        return member._port("peer").address if way is None else way.address
 
     def _security(self) -> dict[str, str]:
         lines: dict[str, str] = {}
@@ -134,7 +140,11 @@ class ZooKeeperServer(JavaServer, AskedServer):
 
 
 class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
-    """``size`` ZooKeeper servers that elect a leader among them; serving when each of them opens sessions."""
+    """``size`` ZooKeeper servers that elect a leader among them; serving when each of them opens sessions.
+
+    ``isolable``: the first member is a follower, and fault proxies stand between it and the others,
+    so that :meth:`isolate` can cut it off while its clients still reach it.
+    """
 
     what = "a ZooKeeper ensemble"
 
@@ -146,6 +156,7 @@ class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
         settings: Mapping[str, str] | None = None,
         jaas: str | None = None,
         keep_data: bool = False,
+        isolable: bool = False,
         name: str = "zookeeper",
         progress: Progress = to_stderr,
     ) -> None:
@@ -162,9 +173,40 @@ class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
             for number in range(1, size + 1)
         ]
         super().__init__(name, members)
+        self._isolable = isolable
         for member in members:
             member._members = members
 
     def prepare(self) -> None:
         for member in self.members:
             member.lease_ports()
+        for other in self.members[1:] if self._isolable else []:
+            way = FaultProxy(other._port("peer").address, framed=False)
+            self.members[0]._ways.setdefault(other, way).start()
+
+    def waves(self) -> Sequence[Sequence[ZooKeeperServer]]:
+        # The one that starts last follows. It would disturb an election: its proxies accept
+        # connections before a leader does.
+        return [self.members[1:], self.members[:1]] if self._isolable else [self.members]
+
+    def isolate(self) -> ZooKeeperServer:
+        """Cut the first member off from the others until :meth:`heal`; returns it.
+
+        Only in an ``isolable`` ensemble. It goes on answering its clients' pings and reads until
+        ``syncLimit`` ticks have passed.
+        """
+        for way in self.members[0]._ways.values():
+            way.black_hole()
+        return self.members[0]
+
+    def heal(self) -> None:
+        for way in self.members[0]._ways.values():
+            way.heal()
+        super().heal()
+
+    def stop(self, *, keep_data: bool = False) -> None:
+        super().stop(keep_data=keep_data)
+        if not keep_data:
+            for way in self.members[0]._ways.values():
+                way.stop()
+            self.members[0]._ways.clear()

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster import PATIENCE_S, Cluster
 from feeding import Feeder
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from stores import HandledFiles, OutputTopic, Results
 from verdicts import exactly_once, repeated_at_changes_only, repetitions
 
@@ -108,7 +110,7 @@ def ends(feeder: Feeder) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_the_broker_refuses_a_zombies_commit(zombie, results_of, feeder, client) -> None:
+def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(zombie, results_of, feeder, client) -> None:
     needs(client)
     results: HandledFiles = results_of("kafka")
     one: Zombie = zombie(results, environment={"CLIENT": client})
@@ -118,6 +120,27 @@ def test_the_broker_refuses_a_zombies_commit(zombie, results_of, feeder, client)
     one.finish()
     assert repeated_at_changes_only(results.handled(), ends(feeder)) == []
     assert repetitions(results.handled()) > 0  # the zombie's batch was its successor's too
+
+
+def test_bug_22_a_plain_consumers_commit_is_accepted_after_its_successors(
+    kafka_broker: Any, feeder: Feeder, topic_name
+) -> None:
+    """The control: where partitions are assigned by hand, the broker takes an offset from anybody."""
+    where = TopicPartition(topic_name, 0)
+    with ExitStack() as cleanup:
+
+        def plain() -> KafkaConsumer:
+            consumer = KafkaConsumer(bootstrap_servers=kafka_broker.address, group_id=topic_name, enable_auto_commit=False)
+            cleanup.callback(consumer.close)
+            consumer.assign([where])
+            return consumer
+
+        zombie, successor = plain(), plain()
+        zombie.commit({where: OffsetAndMetadata(20, "", -1)})
+        assert successor.committed(where) == 20
+        successor.commit({where: OffsetAndMetadata(50, "", -1)})
+        zombie.commit({where: OffsetAndMetadata(70, "", -1)})
+        assert successor.committed(where) == 70  # whoever leads next skips 20 records
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])

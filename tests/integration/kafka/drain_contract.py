@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.structs import ConsumerGroupMetadata
 
 from leaderq.errors import Deposed, KafkaFenced, ServersUnreachable, UnknownTopic
@@ -333,7 +333,7 @@ class DrainContract:
             message="the position has passed what is not read",
         )
 
-    def test_offsets_of_an_open_transaction_are_waited_for(self, make_drain: Make, kafka_broker: Any) -> None:
+    def test_bug_23_offsets_of_an_open_transaction_are_waited_for(self, make_drain: Make, kafka_broker: Any) -> None:
         first = self.join(make_drain())
         where = min(first.assigned())
         commit(first, {where: 0})
@@ -346,6 +346,8 @@ class DrainContract:
             drain = make_warm(type(self).factory, kafka_broker.address, where.topic)
             with pytest.raises((KafkaAway, ServersUnreachable)):
                 drain.open()
+            with closing(KafkaConsumer(bootstrap_servers=kafka_broker.address, group_id=where.topic)) as plain:
+                assert plain.committed(TopicPartition(*where)) == 0  # a plain consumer has the bug
             producer.commit_transaction()
         finally:
             producer.close()

@@ -28,6 +28,13 @@ def test_without_a_rule_bytes_pass_at_once_even_in_mid_frame() -> None:
     assert flow(one, frame(b"hello")[6:]) == frame(b"hello")[6:]
 
 
+def test_a_stream_that_is_said_to_have_no_frames_passes_to_its_last_byte() -> None:
+    rules = ReplyRules()
+    one = Lane(Weather(), rules.for_connection()[1], lambda: rules.are_armed, is_framed=False)
+    stream = frame(b"hello") + b"\0\0"  # a length of which the rest never comes
+    assert flow(one, stream) == stream
+
+
 def test_the_next_reply_is_lost_whole_whatever_the_chunks() -> None:
     stream = frame(b"one") + frame(b"two") + frame(b"three")
     for cut in range(1, len(stream)):
