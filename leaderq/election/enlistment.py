@@ -118,7 +118,7 @@ class Enlistment:
     def enlist(self) -> Input:
         """Join the end of the line, or find the znode that an earlier try made."""
         try:
-            self._session.ensure_path(self._layout.candidates)
+            self._session.ensure_path(self._layout.candidates, shared=self._layout.shared)
             self._renew_mark_if_session_changed()
             names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
             self._sweep(names)
@@ -261,7 +261,7 @@ class Enlistment:
 
     def _read(self, read: Any, path: str) -> tuple[bytes, int]:
         if isinstance(read, NoNode):
-            self._session.ensure_path(path, timeout_s=self._patience_s)
+            self._session.ensure_path(path, shared=self._layout.shared, timeout_s=self._patience_s)
             read = self._session.get(path, timeout_s=self._patience_s)
         if isinstance(read, LeaderqError):
             raise read

@@ -38,6 +38,11 @@ class Layout:
     career: str
 
     @property
+    def shared(self) -> str:
+        """What several users' careers stand below: whoever makes it lets others create there."""
+        return self.root.rstrip("/") or "/"
+
+    @property
     def base(self) -> str:
         """The career's own folder."""
         return f"{self.root.rstrip('/')}/{self.career}"

@@ -112,7 +112,7 @@ class Observer:
         """Call ``callback``, on a ZooKeeper thread, whenever something below the career changes,
         until the ``with`` block ends.
         """
-        self._session.ensure_path(self._layout.base)
+        self._session.ensure_path(self._layout.base, shared=self._layout.shared)
         return self._session.watch_tree(self._layout.base, callback)
 
     @staticmethod
@@ -272,7 +272,7 @@ class Operator:
             except BadVersion:
                 known = None  # another operator wrote first; change what they left
             except NoNode:
-                self._session.ensure_path(path)
+                self._session.ensure_path(path, shared=self._layout.shared)
                 known = None
 
 

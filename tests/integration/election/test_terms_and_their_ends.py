@@ -6,15 +6,15 @@ import threading
 
 import pytest
 
-from leaderq import Deposed, Observer
+from leaderq import Candidate, Deposed, Observer, connect
 from leaderq.clock import now_s
 from leaderq.election import Operator
 from leaderq.election.decision import Role
-from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
+from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, NoPermission
 from leaderq.events import WorkPaused
 from leaderq.term import Reason
 from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import SessionState
+from leaderq.zookeeper import Security, SessionState
 from leaderq.zookeeper.session import Session
 
 
@@ -229,3 +229,19 @@ def test_two_candidates_under_one_id_are_warned_about_once(electorate, won, capl
     waiting(third)
     eventually(lambda: b._campaign._enlistment._doubles.is_due(now_s()), interval_s=0.001)
     assert len(warnings()) == 1
+
+
+def test_users_with_credentials_of_their_own_stand_below_one_root(zookeeper_server, znode_root, won):
+    alice, bob = (Security(user=user, password=user) for user in ("alice", "bob"))
+    with (
+        connect(zookeeper_server.address, security=alice) as hers,
+        connect(zookeeper_server.address, security=bob) as his,
+        Candidate(hers, "a", id="a", root=znode_root) as a,
+        Candidate(his, "b", id="b", root=znode_root) as b,
+    ):
+        a.stand()
+        won(a)
+        b.stand()
+        won(b)
+        with pytest.raises(NoPermission):  # what is hers stays hers
+            his.set(znode_root + "/a/term", b"{}")
