@@ -49,13 +49,13 @@ def run(ctx: click.Context, given: Given, target: str) -> int:
       LEADERQ_LOG_FORMAT=json leaderq run billing:AdBilling --no-guardian
     """
     signal.signal(signal.SIGTERM, stop_early)
-    from leaderq.running.guardian_link import GuardianLink  # not needed for --help
+    from leaderq.running.guardian import GUARDIAN_FD, watch_over  # not needed for --help
+
+    if GUARDIAN_FD not in os.environ and _wants_guardian(given, target):
+        return watch_over(ctx.find_root().obj)
+    from leaderq.running.guardian_link import GuardianLink
 
     link = GuardianLink.from_environment()
-    if link is None and _wants_guardian(given, target):
-        from leaderq.running.guardian import watch_over
-
-        return watch_over(ctx.find_root().obj)
     settings, career = _checked(given, target)
     configure(settings.log_format, settings.log_level)
     if link is not None:

@@ -1,6 +1,16 @@
-"""Running a career: the runner, its budgets and signals, and the guardian process."""
+"""Running a career: the runner, its budgets and signals, and the guardian process.
 
-from leaderq.running.runner import Runner
-from leaderq.running.stages import UnitAbandoned
+Names are loaded when first used: the guardian needs next to nothing of this.
+"""
 
-__all__ = ["Runner", "UnitAbandoned"]
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaderq.lazy import exported
+
+if TYPE_CHECKING:
+    from leaderq.running.runner import Runner as Runner
+    from leaderq.running.stages import UnitAbandoned as UnitAbandoned
+
+__getattr__, __all__ = exported(__name__, {"runner": "Runner", "stages": "UnitAbandoned"})

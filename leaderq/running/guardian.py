@@ -45,17 +45,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leaderq.clock import now_s
 from leaderq.exits import ExitCode
 from leaderq.running.descendants import Started, children_of, descendants_of, kill
-from leaderq.running.guardian_link import GUARDIAN_FD, SAME_REQUEST_S
 from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
-from leaderq.zookeeper import Credentials, Security, SessionEnder
+
+if TYPE_CHECKING:
+    from leaderq.zookeeper import Credentials, SessionEnder
 
 log = logging.getLogger(__name__)
 
+GUARDIAN_FD = "LEADERQ_GUARDIAN_FD"
+SAME_REQUEST_S = 0.3
+"""A second signal to stop within this time after the first is the same request: systemd sends one to
+every process of a service, and the guardian passes its own on.
+"""
 _ALWAYS_PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 _PASSED_ON_UNLESS_IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _PR_SET_CHILD_SUBREAPER = 36
@@ -293,6 +299,8 @@ class Guardian:
 
 
 def _session_ender(message: dict[str, Any]) -> SessionEnder:
+    from leaderq.zookeeper import Security, SessionEnder  # here, so that a worker can start meanwhile
+
     known = message["security"]
     return SessionEnder(message["zookeeper"], security=None if known is None else Security(**known))
 
@@ -300,6 +308,8 @@ def _session_ender(message: dict[str, Any]) -> SessionEnder:
 def _known_session(message: dict[str, Any]) -> KnownSession | None:
     if message["session"] is None:
         return None
+    from leaderq.zookeeper import Credentials
+
     credentials = Credentials(int(message["session"]), base64.b64decode(message["password"]))
     return KnownSession(credentials, float(message["timeout_s"]))
 

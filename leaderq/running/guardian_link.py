@@ -31,15 +31,11 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.events import EventBus, GuardianLost
+from leaderq.running.guardian import GUARDIAN_FD
 from leaderq.running.watchdog import LeaseReport
 from leaderq.term import Term
 from leaderq.zookeeper import Security, Session, SessionState
 
-GUARDIAN_FD = "LEADERQ_GUARDIAN_FD"
-SAME_REQUEST_S = 0.3
-"""A second signal to stop within this time after the first is the same request: systemd sends one to
-every process of a service, and the guardian passes its own on.
-"""
 _LOOK_S = 0.5
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of whoever made the socket pair
 

@@ -41,7 +41,8 @@ from leaderq.errors import CareerFailed, LeaderqError
 from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage, TermEnding
 from leaderq.exits import ExitCode
 from leaderq.running.descendants import StartedInTerm
-from leaderq.running.guardian_link import SAME_REQUEST_S, GuardianLink
+from leaderq.running.guardian import SAME_REQUEST_S
+from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Allowance, Budgets, CoolOff, CoolOffPolicy, HealthWatch, after_term, is_asked
 from leaderq.term import OpenTerm, Reason

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leaderq.clock import now_s
-from leaderq.running.guardian_link import SAME_REQUEST_S
+from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing import eventually
 
 RECORDER = "recorder:Recorder"
