@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 WORKERS ?= 3
 MINUTES ?= 60
+CHANGES ?= 100
 
-.PHONY: demo test lint unit faults soak bench smoke servers clean
+.PHONY: demo test lint unit faults soak rude bench smoke servers clean
 
 demo: $(READY)
 	@$(BIN)/leaderq demo
@@ -33,6 +34,11 @@ faults: $(READY)
 soak: $(READY)
 	@$(BIN)/python -m leaderq.testing.nemesis --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
 	  --folder logs/nemesis-$$(date +%Y%m%d-%H%M%S)
+
+# Changes of leader of careers that never look at their term, so many of each kind, and a table of
+# the effects that came after; the ordinary test run does two of each.
+rude: $(READY)
+	@LEADERQ_TEST_CHANGES=$(CHANGES) $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py
 
 # The peers that some of them are measured beside come with the extra "bench".
 bench: $(READY)

@@ -1,0 +1,196 @@
+"""Careers of a rude user: none calls ``check()`` or looks at its term.
+
+Whatever works for a term, children included, writes each effect as one JSON line, in one append, on
+the clock that all processes of a host share. All of them go on until their time is over, or until
+the file ``$HISTORY.over`` is there, so that a test can end what the program has left running.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import multiprocessing
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from leaderq import LeaderCareer, Term
+from leaderq.clock import now_s
+
+HISTORY = Path(os.environ["HISTORY"])
+OVER = Path(f"{HISTORY}.over")
+GO = Path(f"{HISTORY}.go")
+UNIT_S = 12.0
+LONG_S = 60.0
+STEP_S = 0.005
+SIG_IGN = 1
+FORK_TWICE = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)"
+
+_history = os.open(HISTORY, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+if "RUDE_PORT" in os.environ:
+    LISTENER = socket.create_server(("127.0.0.1", int(os.environ["RUDE_PORT"])))
+if "RUDE_IMPORT" in os.environ:
+    raise {"error": RuntimeError, "exit": SystemExit}[os.environ["RUDE_IMPORT"]]("no such table")
+
+
+def note(what: str, term: int, by: str = "unit", **more: Any) -> None:
+    line = {"at": now_s(), "what": what, "term": term, "by": by, "pid": os.getpid(), **more}
+    os.write(_history, json.dumps(line).encode() + b"\n")
+
+
+def work(by: str, term: int, seconds: float = UNIT_S) -> None:
+    """One effect every few milliseconds, whoever leads."""
+    end_s = now_s() + seconds
+    while now_s() < end_s and not OVER.exists():
+        note("effect", term, by)
+        time.sleep(STEP_S)
+
+
+def swallow(term: Term) -> None:
+    """The work of a unit, which nothing that is raised in it ends."""
+    end_s = now_s() + UNIT_S
+    while now_s() < end_s and not OVER.exists():
+        try:
+            work("unit", term.number, end_s - now_s())
+        except BaseException:
+            continue
+
+
+def program(by: str, term: int, *, first: str = "", seconds: float = UNIT_S) -> list[str]:
+    """A command that works for ``term`` in a process of its own."""
+    return [sys.executable, "-c", f"import rude\n{first}\nrude.work({by!r}, {term}, {seconds})"]
+
+
+class Rude(LeaderCareer):
+    """Says what it begins, and leaves the rest to its subclass."""
+
+    name = "rude"
+
+    def inaugurate(self, term: Term) -> None:
+        note("inaugurate", term.number, unclean=term.unclean)
+
+    def execute(self, term: Term) -> None:
+        note("begin", term.number)
+        self.unit(term)
+
+    def unit(self, term: Term) -> None:
+        work("unit", term.number)
+
+    def handOver(self, term: Term) -> None:  # noqa: N802
+        note("handOver", term.number, reason=term.reason.value if term.reason else None)
+
+
+class LongUnits(Rude):
+    """A unit takes 12 s."""
+
+
+class TinyUnits(Rude):
+    """A unit takes a millisecond, and is one effect."""
+
+    def unit(self, term: Term) -> None:
+        time.sleep(0.001)
+
+
+class Swallowing(Rude):
+    """Nothing that is raised in a unit ends it."""
+
+    atomic = True
+
+    def unit(self, term: Term) -> None:
+        swallow(term)
+
+
+class Deaf(Rude):
+    """The worker ignores SIGTERM, and so does its child."""
+
+    def prepare(self) -> None:
+        # From C: Python lets only the main thread set handlers; and after leaderq has set its own.
+        ctypes.CDLL(None).signal(signal.SIGTERM, ctypes.c_void_p(SIG_IGN))
+
+    def unit(self, term: Term) -> None:
+        ignoring = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+        child = subprocess.Popen(program("subprocess", term.number, first=ignoring))
+        work("unit", term.number)
+        child.wait()
+
+
+class Children(Rude):
+    """A unit is the work of two children, of ``subprocess`` and of ``multiprocessing``."""
+
+    def unit(self, term: Term) -> None:
+        forked = multiprocessing.Process(target=work, args=("multiprocessing", term.number))
+        forked.start()
+        self.children = [subprocess.Popen(program("subprocess", term.number))]
+        self.children[0].wait()
+        forked.join()
+
+
+class Daemonizing(Rude):
+    """A unit leaves a daemon behind: forked twice, with a session of its own."""
+
+    def unit(self, term: Term) -> None:
+        subprocess.run(program("daemon", term.number, first=FORK_TWICE), check=True)
+        time.sleep(UNIT_S)
+
+
+class GilHog(Rude):
+    """Once told to go, one call in C holds the GIL for a whole unit, while its child works."""
+
+    def unit(self, term: Term) -> None:
+        note("effect", term.number)
+        if GO.exists():
+            ctypes.PyDLL(None).system(shlex.join(program("system", term.number)).encode())
+            note("effect", term.number)
+        time.sleep(STEP_S)
+
+
+class NeverHandsOver(TinyUnits):
+    """The hand-over does not come back, whatever is raised in it."""
+
+    def handOver(self, term: Term) -> None:  # noqa: N802
+        super().handOver(term)
+        swallow(term)
+
+
+class LeavingChildren(TinyUnits):
+    """What was started when the term began is still there when the hand-over has returned."""
+
+    def inaugurate(self, term: Term) -> None:
+        super().inaugurate(term)
+        forked = ("multiprocessing", term.number, LONG_S)
+        multiprocessing.Process(target=work, args=forked).start()
+        self.child = subprocess.Popen(program("subprocess", term.number, seconds=LONG_S))
+        daemon = program("daemon", term.number, first=FORK_TWICE, seconds=LONG_S)
+        subprocess.run(daemon, check=True)
+
+
+class Believing(TinyUnits):
+    """A thread of it believes in the term for as long as ``check()`` passes, and says so."""
+
+    def inaugurate(self, term: Term) -> None:
+        super().inaugurate(term)
+        threading.Thread(target=self.believe, args=(term,), daemon=True).start()
+
+    def believe(self, term: Term) -> None:
+        while True:
+            term.check()
+            note("believed", term.number)
+            time.sleep(0.001)
+
+
+class Failing(Rude):
+    """Every unit raises until told to go."""
+
+    def unit(self, term: Term) -> None:
+        if not GO.exists():
+            raise RuntimeError("no ink in the pen")
+        note("effect", term.number)
+        time.sleep(STEP_S)

@@ -1,0 +1,202 @@
+"""The guardian as its user's shell, terminal and supervisor treat it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from leaderq.testing import eventually
+from leaderq.testing.ports import lease_port
+
+TINY = "rude:TinyUnits"
+TERMS = 150
+"""Each is several reports; a socket's buffer holds some 280."""
+
+
+def leading(candidate, **more):
+    return candidate.wait_for("stage_began", stage="execution", **more)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def works_on(history, **who) -> None:
+    """Whoever works has not been disturbed by what was done just now."""
+    before = len(history.lines("begin", **who))
+    eventually(lambda: len(history.lines("begin", **who)) > before + 200, interval_s=0.2)
+
+
+def test_a_port_bound_by_the_users_module_is_free_for_the_worker(start, zookeeper_server, history):
+    with_port = lease_port()
+    try:
+        a = start(
+            TINY,
+            id="a",
+            zookeeper=zookeeper_server.address,
+            environment={"RUDE_PORT": str(with_port.number)},
+        )
+        leading(a)
+        assert a.alive
+    finally:
+        with_port.release()
+
+
+@pytest.mark.parametrize("raised", ["error", "exit"])
+def test_what_the_users_module_raises_is_said_once_and_is_bad_usage(
+    start,
+    zookeeper_server,
+    raised,
+):
+    a = start(TINY, id="a", zookeeper=zookeeper_server.address, environment={"RUDE_IMPORT": raised})
+    assert a.wait() == 2
+    assert sum("no such table" in line["message"] for line in a.lines) == 1
+
+
+def test_under_nohup_a_hang_up_changes_nothing(start, zookeeper_server, history):
+    a = start(TINY, id="a", zookeeper=zookeeper_server.address, under=["nohup"])
+    leading(a)
+    for pid in (a.pid, a.worker_pid):
+        os.kill(pid, signal.SIGHUP)
+    works_on(history)
+    assert a.alive
+    assert not a.said("term_ending")
+
+
+def test_a_hang_up_is_a_request_to_stop(start, zookeeper_server, history):
+    # Whoever runs the tests may ignore SIGHUP, and what they start would, too.
+    under = ["env", "--default-signal=HUP"]
+    a = start(TINY, id="a", zookeeper=zookeeper_server.address, under=under)
+    leading(a)
+    b = start(TINY, id="b", zookeeper=zookeeper_server.address)
+    b.wait_for("standing")
+    os.kill(a.pid, signal.SIGHUP)
+    assert a.wait() == 0
+    assert history.lines("handOver", reason="withdrawn")
+    leading(b)
+    assert history.lines("inaugurate", term=2)[0]["unclean"] is False
+
+
+def test_a_guardian_that_reads_nothing_holds_up_neither_the_worker_nor_its_hand_over(
+    start,
+    zookeeper_server,
+    history,
+):
+    again = ["--cool-off-s", "0", "--max-failures", "1000"]
+    a = start("rude:Failing", id="a", zookeeper=zookeeper_server.address, arguments=again)
+    leading(a)
+    worker = a.worker_pid
+    os.kill(a.pid, signal.SIGSTOP)
+    try:
+        eventually(lambda: a.said("term_began")[-1]["term"] > TERMS, timeout_s=60)
+        history.path.with_name(f"{history.path.name}.go").touch()
+        works_on(history)
+        os.kill(worker, signal.SIGTERM)
+        eventually(lambda: is_gone(worker))
+    finally:
+        os.kill(a.pid, signal.SIGCONT)
+    assert a.wait() == 0
+    assert history.lines("handOver", reason="withdrawn")
+
+
+def test_a_log_that_nobody_reads_keeps_no_guardian_from_ending_its_worker(
+    start,
+    zookeeper_server,
+    fault_proxy,
+    history,
+    tmp_path,
+):
+    log = tmp_path / "log"
+    os.mkfifo(log)
+    reading = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    writing = os.open(log, os.O_WRONLY | os.O_NONBLOCK)
+    proxy = fault_proxy(zookeeper_server.address)
+    under = ["sh", "-c", 'exec "$@" 2>"$0"', str(log)]
+    try:
+        options = {"session_timeout_s": 4, "under": under}
+        a = start("rude:LongUnits", id="a", zookeeper=proxy.address, **options)
+        eventually(lambda: history.lines("begin"))
+        b = start(TINY, id="b", zookeeper=zookeeper_server.address, session_timeout_s=4)
+        b.wait_for("standing")
+        fill(writing)
+        proxy.black_hole()
+        leading(b)
+        (inaugurated,) = history.lines("inaugurate", term=2)
+        works_on(history, term=2)
+        late = [each for each in history.lines("effect", term=1) if each["at"] > inaugurated["at"]]
+        assert len(late) == 0
+        assert a.wait() == 1
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def fill(pipe: int) -> None:
+    for size in (4096, 1):
+        with suppress(BlockingIOError):
+            while True:
+                os.write(pipe, b"\n" * size)
+
+
+def test_a_supervisor_that_signals_every_process_of_a_service_asks_once(
+    start,
+    zookeeper_server,
+    history,
+):
+    """As systemd does by default."""
+    a = start(TINY, id="a", zookeeper=zookeeper_server.address)
+    leading(a)
+    for pid in (a.pid, a.worker_pid):
+        os.kill(pid, signal.SIGTERM)
+    assert a.wait() == 0
+    assert history.lines("handOver", reason="withdrawn")
+
+
+def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
+    start,
+    zookeeper_server,
+    fault_proxy,
+):
+    proxy = fault_proxy(zookeeper_server.address)
+    a = start(TINY, id="a", zookeeper=proxy.address, session_timeout_s=60)
+    leading(a)
+    b = start(TINY, id="b", zookeeper=zookeeper_server.address, session_timeout_s=60)
+    b.wait_for("standing")
+    worker = a.worker_pid
+    proxy.black_hole()
+    a.terminate()
+    eventually(lambda: is_gone(worker))
+    proxy.heal()
+    leading(b, timeout_s=15)  # a quarter of the session time-out
+    assert a.wait() == 0
+
+
+def test_a_worker_whose_guardian_was_killed_hands_over_and_leaves_and_its_replacement_is_no_double(
+    start,
+    zookeeper_server,
+    history,
+):
+    a = start(TINY, id="a", zookeeper=zookeeper_server.address, session_timeout_s=60)
+    leading(a)
+    worker = a.worker_pid
+    try:
+        a.process.kill()
+        replacement = start(TINY, id="a", zookeeper=zookeeper_server.address, session_timeout_s=60)
+        leading(replacement, timeout_s=20)
+        eventually(lambda: is_gone(worker))
+    finally:
+        if not is_gone(worker):
+            os.kill(worker, signal.SIGKILL)
+    (handed_over,) = history.lines("handOver", pid=worker)
+    (inaugurated,) = history.lines("inaugurate", term=2)
+    assert handed_over["at"] < inaugurated["at"]
+    assert inaugurated["unclean"] is False
+    assert history.lines("begin", term=1)[-1]["at"] < inaugurated["at"]
+    assert not history.lines("inaugurate", term=3)

@@ -1,0 +1,301 @@
+"""No effect of a term comes after its successor's inauguration, however rude the career.
+
+``LEADERQ_TEST_CHANGES`` says how often each kind of change is done: twice in the ordinary run,
+a hundred times in ``make rude CHANGES=100``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from changes import (
+    CHANGES,
+    SESSION_TIMEOUT_S,
+    Change,
+    Contender,
+    Contest,
+    Kind,
+    run_all,
+    shares,
+)
+
+from leaderq.election import Operator
+from leaderq.election.layout import Layout, in_line
+from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing.waiting import patience
+from leaderq.zookeeper import Credentials, connect, end_session
+
+THAW_S = 0.1 + 0.05 * patience()
+"""What is promised after a thaw, and what a busy machine takes to act."""
+AT_ONCE_S = SESSION_TIMEOUT_S / 3
+"""Where ZooKeeper lets the next one lead at once: a guardian's SIGKILL comes after T/6."""
+KILLED = (1,)
+PATIENT = 180 + 90 * CHANGES
+SOON = ("--handover-budget-s", "1")
+ALICE = ("--zookeeper-auth", "sasl", "--zookeeper-user", "alice")
+JAAS = """
+Server {{
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_alice="{}";
+}};
+"""
+
+
+@pytest.fixture(scope="module")
+def table(request: pytest.FixtureRequest) -> Iterator[list[Change]]:
+    """All changes of this run, printed at its end."""
+    changes: list[Change] = []
+    yield changes
+    terminal = request.config.pluginmanager.getplugin("terminalreporter")
+    if terminal is None or not changes:
+        return
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        terminal.write_line("\n" + "\n".join(rows(changes)))
+
+
+def rows(changes: list[Change]) -> Iterator[str]:
+    heads = ("kind", "changes", "effects after", "units begun", "latest effect", "violations")
+    yield "{:42} {:>7} {:>13} {:>11} {:>13} {:>10}".format(*heads)
+    for kind in dict.fromkeys(change.kind for change in changes):
+        found = [change for change in changes if change.kind is kind]
+        seen = [change.latest_s for change in found if change.latest_s is not None]
+        latest = f"{max(seen) * 1000:.0f} ms" if seen else "-"
+        effects, begun = sum(each.effects for each in found), sum(each.begun for each in found)
+        bad = sum(bool(each.complaints) for each in found)
+        yield f"{kind.name:42} {len(found):7} {effects:13} {begun:11} {latest:>13} {bad:10}"
+
+
+def verdict(changes: list[Change], table: list[Change]) -> None:
+    table += changes
+    bad = [change for change in changes if change.complaints]
+    if bad:
+        found = [f"{change.kind.name}: {'; '.join(change.complaints)}" for change in bad]
+        pytest.fail("\n".join(found), pytrace=False)
+
+
+# ---- what is done to a leader ---------------------------------------------------------------
+
+
+def cut_off(_contest: Contest, leader: Contender) -> None:
+    leader.proxy.black_hole()
+
+
+def cut_off_alone(contest: Contest, leader: Contender) -> None:
+    """While the guardian is stopped: the worker must leave by itself."""
+    leader.frozen = [leader.pid]
+    send(leader.frozen, signal.SIGSTOP)
+    cut_off(contest, leader)
+
+
+def hog(_contest: Contest, leader: Contender) -> None:
+    Path(f"{leader.path}.go").touch()
+
+
+def kill_worker(_contest: Contest, leader: Contender) -> None:
+    leader.signal_worker(signal.SIGKILL)
+
+
+def kill_guardian(_contest: Contest, leader: Contender) -> None:
+    os.kill(leader.pid, signal.SIGKILL)
+
+
+def ask_to_stop_and_cut_off(contest: Contest, leader: Contender) -> None:
+    ask_to_stop(contest, leader)
+    leader.wait_for("term_ending")
+    cut_off(contest, leader)
+
+
+def ask_to_stop(_contest: Contest, leader: Contender) -> None:
+    leader.terminate()
+
+
+def step_down(contest: Contest, _leader: Contender) -> None:
+    with connect(contest.server) as session:
+        Operator(session, "rude", root=contest.root).step_down(timeout_s=60 * patience())
+
+
+def freeze(_contest: Contest, leader: Contender) -> None:
+    leader.frozen = [leader.pid, leader.worker_pid, *leader.processes()]
+    send(leader.frozen, signal.SIGSTOP)
+
+
+def freeze_worker_and_children(_contest: Contest, leader: Contender) -> None:
+    leader.frozen = [leader.worker_pid, *leader.processes()]
+    send(leader.frozen, signal.SIGSTOP)
+
+
+def freeze_worker(_contest: Contest, leader: Contender) -> None:
+    leader.frozen = [leader.worker_pid]
+    send(leader.frozen, signal.SIGSTOP)
+
+
+def thaw(_contest: Contest, leader: Contender) -> None:
+    send(leader.frozen, signal.SIGCONT)
+
+
+def send(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def delete_znode(contest: Contest, _leader: Contender) -> None:
+    folder = Layout(contest.root, "rude").candidates
+    with connect(contest.server) as admin:
+        admin.delete(f"{folder}/{in_line(admin.children(folder))[0]}")
+
+
+def close_session(contest: Contest, leader: Contender) -> None:
+    """Close the session with what the server told its owner when that connected again."""
+    told: list[bytes] = []
+    leader.proxy.drop_replies(lambda reply: told.append(reply) and False)
+    leader.proxy.cut()
+    welcome = eventually(lambda: next(reply for reply in told if reply[16:20] == b"\0\0\0\x10"))
+    leader.proxy.heal()
+    credentials = Credentials(int.from_bytes(welcome[8:16], "big"), welcome[20:36])
+    assert end_session(contest.server, credentials, timeout_s=30)
+
+
+# ---- changes of leader ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def change_leaders(zookeeper_server, znode_root, tmp_path, table):
+    """Do changes of these kinds, and fail if one left what it must not."""
+
+    def change(*kinds: Kind) -> None:
+        server = zookeeper_server.address
+        verdict(run_all(kinds, server=server, root=znode_root, folder=tmp_path), table)
+
+    return change
+
+
+@pytest.mark.timeout(PATIENT)
+def test_a_leader_that_hears_nothing_or_runs_no_python_ends_before_its_successors_inauguration(
+    change_leaders,
+):
+    change_leaders(
+        Kind("black hole, a unit of 12 s", "LongUnits", cut_off, KILLED),
+        Kind("black hole, units of 1 ms", "TinyUnits", cut_off),
+        Kind("black hole, children", "Children", cut_off, KILLED),
+        Kind("black hole, a daemon", "Daemonizing", cut_off, KILLED),
+        Kind("black hole, SIGTERM ignored", "Deaf", cut_off, KILLED),
+        Kind("black hole, BaseException swallowed", "Swallowing", cut_off, KILLED),
+        Kind("black hole, children left behind", "LeavingChildren", cut_off),
+        # The worker leaves by itself (4) at the very moment at which it is killed (1).
+        Kind("black hole, a hand-over without end", "NeverHandsOver", cut_off, (1, 4)),
+        Kind("black hole, guardian stopped", "LongUnits", cut_off_alone, (4,), undo=thaw),
+        # Its supervisor's SIGTERM and its guardian's are not "leave at once", which would be 130.
+        Kind("SIGTERM, then black hole", "LongUnits", ask_to_stop_and_cut_off, KILLED),
+        Kind("GIL held, a child", "GilHog", hog, KILLED),
+    )
+
+
+@pytest.mark.timeout(PATIENT)
+def test_a_thawed_leader_begins_nothing_and_its_unit_ends_within_a_tenth_of_a_second(
+    change_leaders,
+):
+    thawed: Any = {"undo": thaw, "within_s": THAW_S}
+    # Children end while their worker is stopped, so its unit may return in time.
+    change_leaders(
+        Kind("freeze of all, a unit of 12 s", "LongUnits", freeze, KILLED, **thawed),
+        Kind("freeze of all, units of 1 ms", "TinyUnits", freeze, **thawed),
+        Kind("freeze of all, children", "Children", freeze, **thawed),
+        Kind("freeze of all, a daemon", "Daemonizing", freeze, KILLED, **thawed),
+        Kind("freeze of the worker, a unit of 12 s", "LongUnits", freeze_worker, KILLED, **thawed),
+        Kind("freeze of the worker, units of 1 ms", "TinyUnits", freeze_worker, **thawed),
+        Kind("freeze of the worker, children go on", "Children", freeze_worker, undo=thaw),
+        Kind("freeze of worker and children", "Children", freeze_worker_and_children, **thawed),
+    )
+
+
+@pytest.mark.timeout(PATIENT)
+def test_what_was_started_in_a_term_ends_before_the_next_inauguration(change_leaders):
+    at_once: Any = {"takes_s": 3.0}
+    budget: Any = {"takes_s": 3.0, "arguments": SOON}
+    # Where ZooKeeper lets the next one lead at once only a bound can be promised.
+    taken_away: Any = {"takes_s": 3.0, "within_s": AT_ONCE_S}
+    change_leaders(
+        Kind("kill -9 of the worker, a unit of 12 s", "LongUnits", kill_worker, KILLED, **at_once),
+        Kind("kill -9 of the worker, children", "Children", kill_worker, KILLED, **at_once),
+        Kind("kill -9 of the worker, a daemon", "Daemonizing", kill_worker, KILLED, **at_once),
+        Kind("SIGTERM, children", "Children", ask_to_stop, (4,), **budget),
+        Kind("SIGTERM, a daemon", "Daemonizing", ask_to_stop, (4,), **budget),
+        Kind("SIGTERM, a hand-over without end", "NeverHandsOver", ask_to_stop, (4,), **budget),
+        Kind("step-down, children left behind", "LeavingChildren", step_down, **at_once),
+        Kind("kill -9 of the guardian, a unit of 12 s", "LongUnits", kill_guardian, arguments=SOON),
+        Kind("kill -9 of the guardian, units of 1 ms", "TinyUnits", kill_guardian),
+        Kind("kill -9 of the guardian, children", "Children", kill_guardian, arguments=SOON),
+        Kind("znode deleted, a unit of 12 s", "LongUnits", delete_znode, KILLED, **taken_away),
+        Kind("znode deleted, children", "Children", delete_znode, KILLED, **taken_away),
+        Kind("session closed, a unit of 12 s", "LongUnits", close_session, KILLED, **taken_away),
+    )
+
+
+# ---- a login that is refused ----------------------------------------------------------------
+
+
+def nothing(_contest: Contest, _leader: Contender) -> None:
+    """The server is the same for all contests, and what is done is done to it."""
+
+
+@pytest.mark.timeout(PATIENT)
+def test_a_refused_login_ends_the_term_in_time_and_nobody_who_waits_breaks_down(
+    znode_root,
+    tmp_path,
+    table,
+):
+    """The password is changed, and changed back: both times those who know the right one lead."""
+    kinds = [
+        Kind("refused login, a unit of 12 s", "LongUnits", nothing, KILLED, arguments=ALICE),
+        Kind("refused login, units of 1 ms", "TinyUnits", nothing, arguments=ALICE),
+    ]
+    with (
+        ZooKeeperServer(jaas=JAAS.format("one")) as server,
+        ExitStack() as stack,
+        ThreadPoolExecutor() as pool,
+    ):
+        contests = []
+        for kind in kinds:
+            for number, _ in enumerate(shares()):
+                name = f"{kind.career}-{number}"
+                place: Any = {"root": f"{znode_root}-{name}", "folder": tmp_path / name}
+                contests.append(stack.enter_context(Contest(kind, server=server.address, **place)))
+
+        def start(password: str) -> list[Contender]:
+            environment = {"LEADERQ_ZOOKEEPER_PASSWORD": password}
+            return list(pool.map(lambda each: each.start(environment=environment), contests))
+
+        def change(password: str) -> None:
+            for contest, leader in zip(contests, leaders, strict=True):
+                contest.in_the_middle_of_a_unit(leader)
+            server.kill()
+            server._jaas = JAAS.format(password)
+            server.start()
+
+        def end(leaders: list[Contender], successors: list[Contender]) -> list[Contender]:
+            for successor in successors:
+                successor.await_execution()
+            for contest, leader, successor in zip(contests, leaders, successors, strict=True):
+                found.append(contest.look(leader, successor))
+            list(pool.map(Contender.clear_away, leaders))
+            return successors
+
+        found: list[Change] = []
+        leaders = start("one")
+        for _ in range(-(-max(shares()) // 2)):
+            waiting = start("one")
+            change("two")
+            leaders = end(leaders, start("two"))
+            change("one")
+            leaders = end(leaders, waiting)
+    verdict(found, table)
