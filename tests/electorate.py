@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 from leaderq import Candidate, Session, connect
-from leaderq.events import Event, EventBus
+from leaderq.election.decision import Role
+from leaderq.events import Event, EventBus, Standing
 from leaderq.term import OpenTerm, Reason
+from leaderq.testing import eventually
 
 
 def conclude_and_close(candidate: Candidate) -> None:
@@ -54,6 +56,17 @@ class Electorate:
         candidate = Candidate(session, "c", id=id, root=self.root, events=bus)
         self._candidates.append(candidate)
         return candidate
+
+    def told(self, kind: type[Event], id: str) -> list[Any]:
+        """The events of class ``kind`` that candidate ``id`` has published."""
+        return [one for one in self.events if isinstance(one, kind) and one.candidate == id]
+
+    def wait_in_line(self, candidate: Candidate) -> None:
+        """Let ``candidate`` stand, and return when it waits for another one, which it watches."""
+        before = len(self.told(Standing, candidate.id))
+        candidate.stand()
+        eventually(lambda: len(self.told(Standing, candidate.id)) > before)
+        assert candidate.role is Role.WAITING, f"{candidate.id} is {candidate.role.name}"
 
     def path(self, *names: str) -> str:
         """A path below the career's folder."""

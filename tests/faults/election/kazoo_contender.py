@@ -31,10 +31,23 @@ def stop_within(client: KazooClient, limit_s: float) -> bool:
     return not thread.is_alive()
 
 
+class _Sleep(threading.Event):
+    """An event that tells when somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.begun.set()
+        return super().wait(timeout)
+
+
 class KazooContender:
     """Runs ``client.Election(path, id)`` on a thread; its leader works until ``let_go`` is set.
 
-    ``leads`` is set when the leader's function begins; ``works`` is true while it runs.
+    ``waits`` is set when it has set its watch on the one in front, for the first time. ``leads`` is
+    set when the leader's function begins; ``works`` is true while it runs.
     ``outcome`` is what ``run`` raised, or ``"returned"``; ``None`` while it runs.
     """
 
@@ -42,6 +55,8 @@ class KazooContender:
         self.client = client
         self.path = path
         self.election = client.Election(path, id)
+        self.lock.wake_event = _Sleep()
+        self.waits = self.lock.wake_event.begun
         self.leads = threading.Event()
         self.works = False
         self.let_go = threading.Event()
