@@ -1,7 +1,7 @@
 """leaderq's ZooKeeper session: kazoo as the transport, every wait bounded, every outcome said.
 
 The only package that imports kazoo. Start with :func:`connect`; see :class:`Session` for what is
-promised. Names are loaded when first used: whoever only ends sessions never loads kazoo.
+promised. Names are loaded when first used: a process that only ends sessions never loads kazoo.
 """
 
 from __future__ import annotations

@@ -1,17 +1,20 @@
 """Many small independent transactions in few requests.
 
-A *group* is a few operations that belong together (all or none). Groups that wait are packed into multis bounded by count and bytes; a
-bounded number of multis is under way at a time, and while they are, the next groups gather: the slower the server, the larger the
-batches. No thread and no timer is used: packing happens where a group is submitted, or where an answer arrives.
+A *group* is a few operations that belong together (all or none). Groups that wait are packed into
+multis bounded by count and bytes; a bounded number of multis is under way at a time, and while they
+are, the next groups gather: the slower the server, the larger the batches. No thread and no timer
+is used: packing happens where a group is submitted, or where an answer arrives.
 
-ZooKeeper makes a multi all or none, so one bad group fails the others packed with it, although nothing is wrong with them. It is told its
-error, and the others are sent again, split at the place of the failure: what stood before it is known to be good, what comes after is
-halved when it has failed before, so many bad groups in one batch cost a logarithm of requests and not one each.
+ZooKeeper makes a multi all or none, so one bad group fails the others packed with it, although
+nothing is wrong with them. It is told its error, and the others are sent again, split at the place
+of the failure: what stood before it is known to be good, what comes after is halved when it has
+failed before, so many bad groups in one batch cost a logarithm of requests and not one each.
 
-*Guarantees:* every group's future is settled; a group is applied at most once; groups keep the order of their submission as long as none
-fails and the connection holds. *Not guaranteed:* order across a failure; anything about the groups in flight when the connection breaks:
-they fail with ``ConnectionLost``, outcome unknown, and are not sent again (whoever made them idempotent may do so). Those not yet sent
-fail with ``NotConnected``.
+*Guarantees:* every group's future is settled; a group is applied at most once; groups keep the
+order of their submission as long as none fails and the connection holds. *Not guaranteed:* order
+across a failure; anything about the groups in flight when the connection breaks: they fail with
+``ConnectionLost``, outcome unknown, and are not sent again (a caller that made them idempotent
+may). Those not yet sent fail with ``NotConnected``.
 """
 
 from __future__ import annotations
@@ -91,7 +94,8 @@ class MultiBatcher:
     def submit(self, operations: Sequence[Operation]) -> Future[list[Any]]:
         """Send these operations, all or none, at the next opportunity. Never blocks.
 
-        The future gives what ``Session.multi`` would, or fails as it would, with ``.index`` counted in this group.
+        The future returns what ``Session.multi`` would, or fails as it would, with ``.index`` counted
+        in this group.
 
         :raises ConfigurationError: a path that ZooKeeper cannot use.
         """
@@ -112,7 +116,7 @@ class MultiBatcher:
                 self._settled.wait(left_s)
         return True
 
-    # -- inside ---------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _submit_all(self, groups: Iterable[Sequence[Operation]]) -> list[Future[list[Any]]]:
         chroot_bytes = len(self._session.chroot.encode())
@@ -201,7 +205,7 @@ class MultiBatcher:
         for outcome in outcomes:
             try:
                 outcome()
-            except InvalidStateError:  # cancelled by whoever asked: the group was sent all the same
+            except InvalidStateError:  # cancelled by the caller: the group was sent all the same
                 continue
         with self._lock:
             self._retries.extend(retries)

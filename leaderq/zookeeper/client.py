@@ -1,7 +1,7 @@
 """One kazoo client with one session after another, whose every wait is bounded; for ``Session``.
 And what looks after it.
 
-kazoo's ``stop`` may wait for ever, its ``restart`` may close the new session, and its ``_call``
+kazoo's ``stop`` may wait forever, its ``restart`` may close the new session, and its ``_call``
 queues silently while there is no connection, and blocks when its wake-up pipe is full. None of the
 three is used: requests are accepted exactly while connected, and ``finish`` ends the client within
 its budget, leaving to the threads what they still hold. kazoo also says "connected" before the
@@ -14,7 +14,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -117,7 +116,7 @@ class Client(KazooClient):
             hosts=str(address),
             timeout=timeout_s,
             client_id=(credentials.session_id, credentials.password) if credentials else None,
-            handler=Transport(label, connect_limit=lambda: self.connection.connect_limit(), tls=tls),
+            handler=Transport(label, limit_s=lambda: self.connection.connect_limit_s(), tls=tls),
             default_acl=security.acl(),
             auth_data=security.auth_data(),
             connection_retry=retry,
@@ -147,11 +146,11 @@ class Client(KazooClient):
         self.ended.set()
         on_end(self)
 
-    # -- what a session asks ------------------------------------------------------------------------
+    # -- what a session asks -----------------------------------------------------------------------
 
     @property
     def timeout_s(self) -> float:
-        """The time-out granted at the newest connection; before the first one, the one asked for."""
+        """The time-out granted at the newest connection; before the first, the one asked for."""
         return self.connection.timeout_s
 
     @property
@@ -209,7 +208,7 @@ class Client(KazooClient):
         self.connection.drop()
 
     def open(self) -> threading.Event:
-        """Start connecting, for as long as it takes; returns an event that is set while connected."""
+        """Start connecting, for as long as it takes; returns an event, set while connected."""
         return self.start_async()
 
     def finish(self, *, timeout_s: float) -> bool:
@@ -241,7 +240,7 @@ class Client(KazooClient):
         self.handler.stop(timeout_s=max(0.1, deadline - monotonic()))
         self.connection.release_when_ended()
 
-    # -- kazoo's own ways, guarded ------------------------------------------------------------------
+    # -- kazoo's own ways, guarded -----------------------------------------------------------------
 
     def _call(self, request: Any, async_object: Any) -> None:
         self.submit(request, async_object)
@@ -289,23 +288,22 @@ CALM_S = 60.0
 """Replacements that are longer ago do not count."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientObservation:
-    """A client at one moment. ``idle_s``: see :class:`TimeWithoutAttempt`."""
+def replacement_reason(
+    *,
+    has_ended: bool,
+    is_refused: bool,
+    is_connected: bool,
+    idle_s: float,
+    stuck_after_s: float = STUCK_S,
+) -> str | None:
+    """Return why a client must be replaced, or ``None``; pure.
 
-    has_ended: bool
-    is_refused: bool
-    is_connected: bool
-    idle_s: float
-    stuck_after_s: float
-
-
-def replacement_reason(seen: ClientObservation) -> str | None:
-    """Why this client must be replaced, or ``None``; pure."""
-    if seen.has_ended:
-        return "credentials refused" if seen.is_refused else "connection thread ended"
-    if not seen.is_connected and seen.idle_s > seen.stuck_after_s:
-        return f"no attempt to connect for {seen.idle_s:.0f} s"
+    ``idle_s``: see :class:`TimeWithoutAttempt`.
+    """
+    if has_ended:
+        return "credentials refused" if is_refused else "connection thread ended"
+    if not is_connected and idle_s > stuck_after_s:
+        return f"no attempt to connect for {idle_s:.0f} s"
     return None
 
 
@@ -375,7 +373,7 @@ class ClientSupervisor:
         if client is None:
             self.stop()
             return None
-        reason = replacement_reason(self._look(client))
+        reason = self._complaint(client)
         if reason is not None:
             early_s = self._next_at - monotonic()
             if early_s <= 0:
@@ -384,12 +382,12 @@ class ClientSupervisor:
         is_calm = client.connected and not self._expects_attempt
         return None if is_calm else STUCK_S / 5
 
-    def _look(self, client: Client) -> ClientObservation:
+    def _complaint(self, client: Client) -> str | None:
         attempts = client.attempts
         if self._idle.has_tried(client, attempts):
             self._expects_attempt = False
         is_connected = client.connected and not self._expects_attempt
-        return ClientObservation(
+        return replacement_reason(
             has_ended=client.ended.is_set(),
             is_refused=client.auth_failed,
             is_connected=is_connected,

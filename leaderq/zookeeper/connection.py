@@ -5,9 +5,9 @@ A :class:`ServerConnection` runs on the connection thread only, except ``wake``,
 What it adds to kazoo's handler of a connection:
 
 * a connection in use is found dead too (see :class:`Liveness`);
-* connecting to one server takes at most T/(3 x addresses), so a dead one leaves time for the others;
+* connecting to one server takes at most T/(3 x addresses): a dead one leaves time for the others;
 * all that is queued goes out in one write, and all that has arrived is read in one go;
-* persistent watches are routed to whoever set them, beside kazoo's one-shot watches;
+* persistent watches are routed to their holders, beside kazoo's one-shot watches;
 * its end, for whatever reason, is reported once (``on_end``): a client never dies unseen.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import select
 import socket
 import ssl
 import struct
@@ -44,8 +43,6 @@ _INT = struct.Struct("!i")
 _HEAD = struct.Struct("!iii")  # length, xid, type
 _CHUNK = 1 << 16
 _MAX_XID = 2147483647
-_POLL_IN = select.POLLIN | select.POLLPRI | select.POLLHUP | select.POLLERR
-_POLL_OUT = select.POLLOUT | select.POLLHUP | select.POLLERR
 CONNECT_CEILING_S = 10.0
 """Most time one server gets to accept, however long the session time-out is."""
 CONNECT_FLOOR_S = 0.5
@@ -93,7 +90,7 @@ class Liveness:
 
     @property
     def limit_s(self) -> float:
-        """How long a server may be silent: T/3 is left to reach another before the session expires."""
+        """How long a server may be silent: T/3 is left to reach another before the session ends."""
         return self.timeout_s * 2 / 3
 
 
@@ -102,18 +99,17 @@ class Transport(SequentialThreadingHandler):
 
     What differs from kazoo's: ``stop`` joins for a bounded time, and nothing runs at exit of the
     process; threads carry the session's name; one server that does not accept costs
-    ``connect_limit()`` seconds instead of the session time-out; a wait on sockets is one ``poll``
-    instead of an epoll set made and closed each time; the wake-up pipe never blocks; TLS settings
-    are read once, and a failed handshake leaks no socket.
+    ``limit_s()`` seconds instead of the session time-out; the wake-up pipe never blocks; TLS
+    settings are read once, and a failed handshake leaks no socket.
     """
 
     name = "leaderq"
     queue_impl: ClassVar[type[Any]] = queue.SimpleQueue
 
-    def __init__(self, label: str, *, connect_limit: Callable[[], float], tls: ssl.SSLContext | None) -> None:
+    def __init__(self, label: str, *, limit_s: Callable[[], float], tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self._label = label
-        self._connect_limit = connect_limit
+        self._limit_s = limit_s
         self._tls = tls
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -127,8 +123,10 @@ class Transport(SequentialThreadingHandler):
         with self._lock:
             if self._threads:
                 return
-            for jobs, duty in ((self.completion_queue, "answers"), (self.callback_queue, "watches")):
-                self._threads.append(self._started(_run_jobs, (jobs,), duty))
+            self._threads = [
+                self._started(_run_jobs, (self.completion_queue,), "answers"),
+                self._started(_run_jobs, (self.callback_queue,), "watches"),
+            ]
 
     def spawn(self, func: Callable[..., object], *args: Any, **_: Any) -> threading.Thread:
         return self._started(func, args, "connection")
@@ -151,7 +149,7 @@ class Transport(SequentialThreadingHandler):
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
                 if thread.is_alive():
-                    log.warning("a callback holds up a thread; it is left behind thread=%s", thread.name)
+                    log.warning("thread held up by a callback, left behind name=%s", thread.name)
 
     def complete(self, job: Callable[[], object]) -> None:
         """Run ``job`` on the completion thread; at once, here, if that has ended."""
@@ -165,27 +163,8 @@ class Transport(SequentialThreadingHandler):
         """Run ``job`` on the watch thread; not at all once the client is stopped."""
         self.callback_queue.put(job)
 
-    def select(
-        self, rlist: list[Any], wlist: list[Any], xlist: list[Any], timeout: float | None = None
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        poller = select.poll()
-        readers = {sock.fileno(): sock for sock in rlist}
-        writers = {sock.fileno(): sock for sock in wlist}
-        if min((*readers, *writers), default=-1) < 0:
-            raise OSError("the socket is closed")  # of which kazoo makes a dropped connection
-        for fd in readers.keys() | writers.keys():
-            events = (_POLL_IN if fd in readers else 0) | (_POLL_OUT if fd in writers else 0)
-            poller.register(fd, events)
-        ready = dict(poller.poll(None if timeout is None else max(0.0, timeout) * 1000))
-        bad = select.POLLNVAL
-        return (
-            [sock for fd, sock in readers.items() if ready.get(fd, 0) & (_POLL_IN | bad)],
-            [sock for fd, sock in writers.items() if ready.get(fd, 0) & (_POLL_OUT | bad)],
-            [],
-        )
-
     def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
-        """The wake-up pipe, non-blocking: a full one says "wake" as well, and must hold up nobody."""
+        """The wake-up pipe. It never blocks: a full one says "wake" as well."""
         self._wake_up = ends = socket.socketpair()
         for end in ends:
             end.setblocking(False)
@@ -217,7 +196,7 @@ class Transport(SequentialThreadingHandler):
         timeout: float | None = None,
         **_: Any,
     ) -> socket.socket:
-        limit = self._connect_limit()
+        limit = self._limit_s()
         sock = socket.create_connection(address, limit if timeout is None else min(timeout, limit))
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -238,16 +217,17 @@ def _run_jobs(jobs: queue.SimpleQueue[Callable[[], object] | None]) -> None:
 def _contained(job: Callable[[], object]) -> None:
     try:
         job()
-    except (Exception, SystemExit):  # neither may end the thread, on which all other callbacks depend
+    except (Exception, SystemExit):  # neither may end the thread: all other callbacks need it
         log.exception("a callback raised; the session goes on")
 
 
 class ServerConnection(ConnectionHandler):
     """See the module.
 
-    ``attempts`` (grows with every attempt to connect), ``timeout_s`` (the time-out granted at the
-    newest connection; before the first one, the one asked for), ``resolved`` (host, address, port
-    of each server), ``is_connecting`` (until the credentials are accepted) and ``is_session_closed`` may be read from any thread.
+    May be read from any thread: ``attempts`` (grows with every attempt to connect), ``timeout_s``
+    (granted at the newest connection; before the first, the one asked for), ``resolved`` (host,
+    address, port of each server), ``is_connecting`` (until the credentials are accepted),
+    ``is_session_closed``.
     """
 
     handler: Transport
@@ -309,7 +289,7 @@ class ServerConnection(ConnectionHandler):
         self.is_connecting = False
         self._on_authenticated()
         if stop_flag(self.client).is_set():
-            # Meanwhile; kazoo would serve this connection for ever, and the session would live on.
+            # Meanwhile; kazoo would serve this connection forever, and the session would live on.
             self.close_session()
         return limits
 
@@ -319,12 +299,13 @@ class ServerConnection(ConnectionHandler):
             self.timeout_s = answer[0].time_out / 1000.0
         return answer
 
-    def connect_limit(self) -> float:
+    def connect_limit_s(self) -> float:
         """Seconds that one step of connecting may take."""
         return connect_limit_s(self.timeout_s, len(self.resolved) or len(self.client.hosts))
 
     def _capped(self, timeout: float) -> float:
-        return min(timeout, self.connect_limit() if self.is_connecting else self._liveness.limit_s)
+        limit_s = self.connect_limit_s() if self.is_connecting else self._liveness.limit_s
+        return min(timeout, limit_s)
 
     # -- bytes -------------------------------------------------------------------------------------
 
@@ -388,11 +369,11 @@ class ServerConnection(ConnectionHandler):
             request, reply = queue.popleft()
             try:
                 body = request.serialize()
-            except Exception as exc:  # noqa: BLE001 - it must reach whoever asked, not end this thread
+            except Exception as exc:  # noqa: BLE001 - for the caller, not for this thread
                 reply.set_exception(exc)
                 continue
             xid = AUTH_XID if request.type == Auth.type else self._next_xid()
-            # Before the write: if that fails the outcome is unknown, and whoever asked must hear so.
+            # Before the write: if that fails the outcome is unknown, and must be told as such.
             in_flight.append((request, reply, xid))
             frames += (_HEAD.pack(len(body) + 8, xid, request.type), body)
             size += len(body)
@@ -416,7 +397,7 @@ class ServerConnection(ConnectionHandler):
             return
         if not self.handler.select([server_socket(self)], [], [], 0)[0]:
             silent_s = self._liveness.limit_s
-            raise ConnectionDropped(f"no answer for more than {silent_s:.1f} s, with requests waiting")
+            raise ConnectionDropped(f"no answer for {silent_s:.1f} s, with requests waiting")
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(buffer, offset)

@@ -1,7 +1,7 @@
-"""Ends a session from outside: fail-over after a crash takes milliseconds, not the session time-out.
+"""Ends a session from outside: so fail-over after a crash takes milliseconds, not a time-out.
 
-ZooKeeper keeps a session when its owner's socket dies. Whoever knows its id and password may take it
-up again and close it; its ephemeral znodes vanish then and there. This is done here with plain
+ZooKeeper keeps a session when its owner's socket dies. Whoever knows its id and password may take
+it up again and close it; its ephemeral znodes vanish then and there. This is done here with plain
 sockets in the calling thread: both requests go out together as soon as a server accepts, and the
 next server is tried beside the first one if that is slow. With TLS or SASL a kazoo client does the
 same, somewhat slower; without them kazoo is not even loaded.
@@ -47,7 +47,7 @@ class _Endpoint:
 
 
 class SessionEnder:
-    """Ends sessions at one address. Made ahead of time, so that little is left to do when it counts.
+    """Ends sessions at one address. Made ahead of time, so that little is left to do later.
 
     :raises ConfigurationError: a malformed address, or unusable security.
     """
@@ -117,16 +117,14 @@ class SessionEnder:
 
     def _end_through_kazoo(self, credentials: Credentials, deadline: float, session_timeout_s: float, patient: bool) -> bool:
         while True:
-            is_over, is_refused = self._end_through_one_client(credentials, deadline, session_timeout_s)
+            is_over, is_refused = self._end_once(credentials, deadline, session_timeout_s)
             left_s = deadline - monotonic()
             if is_over or is_refused or left_s <= 0 or not patient:
                 return is_over
             # The session's owner, alive, took it back between our taking it up and our closing it.
             time.sleep(min(HEDGE_S / 2, left_s))
 
-    def _end_through_one_client(
-        self, credentials: Credentials, deadline: float, session_timeout_s: float
-    ) -> tuple[bool, bool]:
+    def _end_once(self, credentials: Credentials, deadline: float, session_timeout_s: float) -> tuple[bool, bool]:
         """Returns whether the session is over, and whether we were refused."""
         from leaderq.zookeeper.client import Client
 

@@ -1,8 +1,8 @@
 """A session of its own for every ``KazooClient`` that a user brings.
 
-The user's client is neither changed nor used: kazoo does not notice a dead connection in use, blocks
-callers, and tells nobody the granted time-out. leaderq reads from it where ZooKeeper is and who the
-user is, and opens one session beside it, once, however many objects are made on that client.
+The user's client is neither changed nor used: kazoo does not notice a dead connection in use, may
+block callers, and tells nobody the granted time-out. leaderq reads from it where ZooKeeper is and
+who the user is, and opens one session beside it, once, however many objects use that client.
 
 ============================  ======================================================================
 what happens                  what the client's session does
@@ -64,7 +64,8 @@ def as_session(client: AnyClient) -> Session:
     if isinstance(client, Session):
         return client
     if not isinstance(getattr(client, "handler", None), SequentialThreadingHandler):
-        raise ConfigurationError(f"{client!r} is neither a leaderq Session nor a KazooClient with its threading handler")
+        wanted = "neither a leaderq Session nor a KazooClient with its threading handler"
+        raise ConfigurationError(f"{client!r} is {wanted}")
     with _lock:
         place = _places.setdefault(client, _Place())
     with place.lock:
@@ -81,12 +82,14 @@ def _is_running(client: KazooClient) -> bool:
 class _OwnSession(Session):
     """The session of one ``KazooClient``. It does not keep the client alive."""
 
+    _owner: weakref.ref[KazooClient]
+    _is_orphaned = False  # once true, for good: the client may be started again
+
     @classmethod
     def beside(cls, client: KazooClient) -> _OwnSession:
         """Open it, and let it follow the client's end."""
-        not_started = ConfigurationError(
-            "the KazooClient given is not started; call its start() first, or use leaderq.connect(address)"
-        )
+        remedy = "call its start() first, or use leaderq.connect(address)"
+        not_started = ConfigurationError(f"the KazooClient given is not started; {remedy}")
         if not _is_running(client):
             raise not_started
         session = cls(
@@ -103,14 +106,10 @@ class _OwnSession(Session):
             raise not_started
         return session
 
-    _owner: weakref.ref[KazooClient]
-
     @property
     def is_orphaned(self) -> bool:
         """Whether the client has been stopped, or is gone."""
         return self._is_orphaned or self._has_lost_owner()
-
-    _is_orphaned = False
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """Does nothing while the client is running: the session belongs to the client, and others

@@ -23,7 +23,7 @@ from kazoo.retry import KazooRetry
 
 HOOKS: Final = MappingProxyType(
     {
-        "_call": "queues a request, whether connected or not, and may block; ours refuses or returns",
+        "_call": "queues a request, connected or not, and may block; ours refuses or returns",
         "_session_callback": "the only place where kazoo says a state before it acts on it",
         "_expand_client_hosts": "resolves names; says that an attempt begins",
         "_connect": "one attempt; says when connecting begins and has succeeded",
@@ -58,7 +58,7 @@ def use_connection(client: KazooClient, connection: ConnectionHandler) -> None:
 
 
 def connection_thread(connection: ConnectionHandler) -> threading.Thread | None:
-    """The thread that alone reads and writes; waiting for an answer on it would last for ever."""
+    """The thread that alone reads and writes; waiting for an answer on it would last forever."""
     return connection._connection_routine
 
 
@@ -78,12 +78,12 @@ def requests_in_flight(client: KazooClient) -> deque[tuple[Any, Any, int]]:
 
 
 def stop_flag(client: KazooClient) -> threading.Event:
-    """Set to end the connection thread: kazoo's ``stop()`` sets it too, but then waits unbounded."""
+    """Set to end the connection thread; kazoo's ``stop()`` sets it, but then waits unbounded."""
     return client._stopped
 
 
 def session_id_and_password(client: KazooClient) -> tuple[int | None, bytes]:
-    """Of the session, connected or not; the public ``client_id`` tells them only while connected."""
+    """Of the session, connected or not; the public ``client_id`` is there while connected."""
     return client._session_id, bytes(client._session_passwd)
 
 

@@ -1,14 +1,18 @@
-"""Every request a session can make, in two forms: ``..._async``, which gives a future, and the plain one, which waits.
+"""Every request a session can make, in two forms: ``..._async``, which returns a future, and the
+plain one, which waits.
 
 **Async forms** never block and never wait for a connection: without one they fail at once with
-:class:`~leaderq.errors.NotConnected` (nothing was sent). A future fails with :class:`~leaderq.errors.ConnectionLost` when
-the connection broke after sending: the outcome is unknown. Its callbacks run on the session's completion thread and must
-not block it. Cancelling a future takes nothing back.
+:class:`~leaderq.errors.NotConnected` (nothing was sent). A future fails with
+:class:`~leaderq.errors.ConnectionLost` when the connection broke after sending: the outcome is
+unknown. Its callbacks run on the session's completion thread and must not block it. Cancelling a
+future takes nothing back.
 
-**Sync forms** wait for at most ``timeout_s`` (default: 2T, 10 s at most), then raise ``ConnectionLost``. They must not be
-called from a state listener, which runs on the thread that reads the answers.
+**Sync forms** wait for at most ``timeout_s`` (default: 2T, 10 s at most), then raise
+``ConnectionLost``. They must not be called from a state listener, which runs on the thread that
+reads the answers.
 
-Wrong arguments raise :class:`~leaderq.errors.ConfigurationError` at the call, in both forms; all else is in the future.
+Wrong arguments raise :class:`~leaderq.errors.ConfigurationError` at the call, in both forms; all
+else is in the future.
 """
 
 from __future__ import annotations
@@ -31,8 +35,10 @@ from leaderq.zookeeper.paths import is_at_or_below, parent_of, validated_path
 from leaderq.zookeeper.translation import error_of, translated
 from leaderq.zookeeper.watching import OneShot, Watch
 from leaderq.zookeeper.wire import (
+    EPHEMERAL,
     HEADER_BYTES,
     MAX_REQUEST_BYTES,
+    SEQUENTIAL,
     Failed,
     Multi,
     MultiRead,
@@ -45,14 +51,17 @@ from leaderq.zookeeper.wire import (
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Dispatch = Callable[[Callable[[], object]], None]
+ReadResult = tuple[bytes, Stat] | list[str] | LeaderqError
+NamedResult = tuple[bytes, int, int] | LeaderqError
+_SHARED = Permissions.READ | Permissions.CREATE
 
 
 class Answer(Future[T]):
-    """A ``concurrent.futures.Future`` whose callbacks run on the completion thread of its session; they must not block
-    it."""
+    """A future whose result is set on kazoo's connection thread, so that a waiting caller wakes
+    without a detour. Its callbacks run on the completion thread, because they must never hold up
+    the connection."""
 
-    def __init__(self, dispatch: Dispatch) -> None:
+    def __init__(self, dispatch: Callable[[Callable[[], object]], None]) -> None:
         super().__init__()
         self._dispatch = dispatch
 
@@ -60,23 +69,30 @@ class Answer(Future[T]):
         super().add_done_callback(lambda done: self._dispatch(functools.partial(fn, done)))
 
     def cancel(self) -> bool:
-        """Stop caring about the answer. The request itself is not taken back: its outcome is unknown."""
+        """Stop caring about the answer. The request is not taken back: its outcome is unknown."""
         if self.cancelled():
             return True
         if not super().cancel():
             return False
-        self.set_running_or_notify_cancel()  # wakes concurrent.futures.wait(), which a mere cancel() does not
+        # Wakes concurrent.futures.wait(), which a mere cancel() does not.
+        self.set_running_or_notify_cancel()
         return True
 
 
 class Reply(Generic[T]):
-    """What kazoo holds while a request is in flight; it calls ``set`` or ``set_exception``. Neither ever raises:
-    an exception here would end kazoo's connection thread."""
+    """What kazoo holds while a request is in flight; it calls ``set`` or ``set_exception``.
+
+    Neither ever raises, because that would end kazoo's connection thread. Late, repeated and
+    cancelled replies are harmless.
+    """
 
     __slots__ = ("_convert", "_translate", "future")
 
     def __init__(
-        self, future: Future[T], convert: Callable[[Any], T], translate: Callable[[BaseException], LeaderqError]
+        self,
+        future: Future[T],
+        convert: Callable[[Any], T],
+        translate: Callable[[BaseException], LeaderqError],
     ) -> None:
         self.future = future
         self._convert = convert
@@ -85,7 +101,7 @@ class Reply(Generic[T]):
     def set(self, value: Any = None) -> None:
         try:
             result = self._convert(value)
-        except Exception as exc:  # noqa: BLE001 - handed on to whoever asked
+        except Exception as exc:  # noqa: BLE001 - handed on to the caller
             self.set_exception(exc)
             return
         try:
@@ -101,22 +117,10 @@ class Reply(Generic[T]):
 
 
 def failed_future(exc: BaseException) -> Future[Any]:
-    """A future that has failed already."""
+    """Return a future that has failed already."""
     future: Future[Any] = Future()
     future.set_exception(exc)
     return future
-
-
-def finished_future(result: T) -> Future[T]:
-    """A future that has succeeded already."""
-    future: Future[T] = Future()
-    future.set_result(result)
-    return future
-
-
-ReadResult = tuple[bytes, Stat] | list[str] | LeaderqError
-_EPHEMERAL, _SEQUENTIAL = 1, 2
-_SHARED = Permissions.READ | Permissions.CREATE
 
 
 class Requests(ABC):
@@ -138,82 +142,96 @@ class Requests(ABC):
 
     @abstractmethod
     def _refuse_connection_thread(self) -> None:
-        """Raise if waiting here would wait for ever."""
+        """Raise if waiting here would wait forever."""
 
     @property
     @abstractmethod
     def chroot(self) -> str:
         """The znode that all paths are below, ``""`` for the root."""
 
-    # -- async forms ----------------------------------------------------------------------------------------------------
+    # -- async forms -------------------------------------------------------------------------------
 
     def create_async(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> Future[str]:
-        """Create a znode; gives the path made, ten digits longer if ``sequential``. Fails: ``NodeExists``, ``NoNode`` (no
-        parent)."""
+        """Create a znode; returns the path created, ten digits longer if ``sequential``.
+
+        Fails: ``NodeExists``, ``NoNode`` (no parent).
+        """
         server_path = self._server_path(path, sequential)
-        flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
+        flags = (EPHEMERAL if ephemeral else 0) | (SEQUENTIAL if sequential else 0)
         request = kazoo_wire.Create(server_path, data, self._acl(), flags)
         return self._send_sized(request, len(data), self._local_path, path)
 
     def get_async(self, path: str, watch: Watch | None = None) -> Future[tuple[bytes, Stat]]:
-        """A znode's data. ``watch`` hears once of the next change or deletion. Fails: ``NoNode``."""
-        return self._send(kazoo_wire.GetData(self._server_path(path), _one_shot(watch, path)), _data_and_stat, path)
+        """A znode's data and metadata. ``watch`` hears once of the next change or deletion.
+
+        Fails: ``NoNode``.
+        """
+        request = kazoo_wire.GetData(self._server_path(path), _one_shot(watch, path))
+        return self._send(request, lambda raw: (raw[0] or b"", Stat(*raw[1])), path)
 
     def exists_async(self, path: str, watch: Watch | None = None) -> Future[Stat | None]:
-        """A znode's metadata or ``None``. ``watch`` hears once of its next creation, change or deletion."""
-        return self._send(kazoo_wire.Exists(self._server_path(path), _one_shot(watch, path)), _stat_or_none, path)
+        """A znode's metadata or ``None``. ``watch`` hears once of its next creation, change or
+        deletion."""
+        request = kazoo_wire.Exists(self._server_path(path), _one_shot(watch, path))
+        return self._send(request, lambda raw: None if raw is None else Stat(*raw), path)
 
     def children_async(self, path: str, watch: Watch | None = None) -> Future[list[str]]:
-        """The names of a znode's children, unordered. ``watch`` hears once of the next child made or deleted. Fails:
-        ``NoNode``."""
-        return self._send(kazoo_wire.GetChildren(self._server_path(path), _one_shot(watch, path)), list, path)
+        """The names of a znode's children, unordered. ``watch`` hears once of the next child
+        created or deleted.
+
+        Fails: ``NoNode``.
+        """
+        request = kazoo_wire.GetChildren(self._server_path(path), _one_shot(watch, path))
+        return self._send(request, list, path)
 
     def set_async(self, path: str, data: bytes, version: int = -1) -> Future[Stat]:
         """Replace a znode's data. Fails: ``NoNode``, ``BadVersion``."""
-        return self._send_sized(kazoo_wire.SetData(self._server_path(path), data, version), len(data), _stat, path)
+        request = kazoo_wire.SetData(self._server_path(path), data, version)
+        return self._send_sized(request, len(data), lambda raw: Stat(*raw), path)
 
     def delete_async(self, path: str, version: int = -1) -> Future[None]:
         """Delete a znode. Fails: ``NoNode``, ``BadVersion``, ``NotEmpty``."""
-        return self._send(kazoo_wire.Delete(self._server_path(path), version), _nothing, path)
+        request = kazoo_wire.Delete(self._server_path(path), version)
+        return self._send(request, _nothing, path)
 
     def sync_async(self, path: str = "/") -> Future[None]:
-        """Let this session's server catch up with what was written before. Not a quorum operation: only a write is a
-        barrier."""
+        """Let this session's server catch up with what was written before.
+
+        Not a quorum operation: only a write is a barrier.
+        """
         return self._send(kazoo_wire.Sync(self._server_path(path)), _nothing, path)
 
     def multi_async(self, operations: Sequence[Operation]) -> Future[list[Any]]:
-        """All operations or none; gives per operation a ``str`` (create), ``Stat`` (set) or ``None``.
+        """All operations or none; returns per operation a ``str`` (create), ``Stat`` (set) or
+        ``None``.
 
-        Fails with the error of the first operation that failed by itself: ``.path`` and ``.index`` say which. An oversized
-        request fails with :class:`~leaderq.errors.TooLarge` and is not sent.
+        Fails with the error of the first operation that failed by itself: ``.path`` and ``.index``
+        say which. An oversized request fails with :class:`~leaderq.errors.TooLarge` and is not
+        sent.
         """
         operations = tuple(operations)
-        if not operations:
-            return finished_future([])
         request = Multi(operations, self._server_path, self._acl())
-        return self._send_sized(request, self.max_request_bytes, lambda results: _multi_results(results, operations), None)
+        return self._send_packed(request, lambda results: _all_done(results, operations))
 
     def multi_read_async(self, reads: Sequence[Read]) -> Future[list[ReadResult]]:
-        """Many reads in one request; each gives its result or, in its place, its error (``NoNode``, ...)."""
+        """Many reads in one request; returns for each its result, or its error in its place."""
         reads = tuple(reads)
-        if not reads:
-            return finished_future([])
         request = MultiRead(reads, self._server_path)
-        return self._send_sized(request, self.max_request_bytes, lambda results: _read_results(results, reads), None)
+        return self._send_packed(request, lambda results: _each(results, lambda at: reads[at].path))
 
-    def read_named_async(self, parent: str, names: Sequence[str]) -> Future[list[tuple[bytes, int, int] | LeaderqError]]:
-        """Many children of one znode in one request, lean: each as ``(data, ctime_ms, version)`` or, in its place, its error.
+    def read_named_async(self, parent: str, names: Sequence[str]) -> Future[list[NamedResult]]:
+        """Many children of one znode in one request, lean: each as ``(data, ctime_ms, version)``,
+        or its error in its place.
 
         ``names`` are taken as they are: they come from a listing.
         """
         request = ReadNamed(self._server_path(parent), names)
-        return self._send_sized(
-            request, self.max_request_bytes, lambda results: _named_results(results, parent, names), None
-        )
+        path_at = lambda at: f"{parent}/{names[at]}"  # noqa: E731
+        return self._send_packed(request, lambda results: _each(results, path_at))
 
-    # -- sync forms -----------------------------------------------------------------------------------------------------
+    # -- sync forms --------------------------------------------------------------------------------
 
     def create(
         self,
@@ -225,7 +243,8 @@ class Requests(ABC):
         timeout_s: float | None = None,
     ) -> str:
         """See :meth:`create_async`."""
-        return self._wait(self.create_async(path, data, ephemeral=ephemeral, sequential=sequential), timeout_s, path)
+        future = self.create_async(path, data, ephemeral=ephemeral, sequential=sequential)
+        return self._wait(future, timeout_s, path)
 
     def get(self, path: str, watch: Watch | None = None, *, timeout_s: float | None = None) -> tuple[bytes, Stat]:
         """See :meth:`get_async`."""
@@ -269,15 +288,18 @@ class Requests(ABC):
         """
         validated_path(path)
         if shared and not is_at_or_below(path, validated_path(shared)):
-            raise ConfigurationError(f"shared path {shared!r} is not {path!r} or one of its parents")
+            problem = f"is not {path!r} or one of its parents"
+            raise ConfigurationError(f"shared path {shared!r} {problem}")
         deadline = monotonic() + (self._default_wait_s() if timeout_s is None else timeout_s)
         missing: list[str] = []
-        # From below upwards first: a user who may not touch the parents must still be able to use what is there.
+        # Upwards first: who may not touch the parents must still be able to use what is there.
         while path != "/" and self.exists(path, timeout_s=_left(deadline)) is None:
             missing.append(path)
             path = parent_of(path)
         for one in reversed(missing):
-            acl = _shared_acl(self._acl()) if shared and is_at_or_below(shared, one) else self._acl()
+            acl = self._acl()
+            if shared and is_at_or_below(shared, one):
+                acl = _shared_acl(acl)
             request = kazoo_wire.Create(self._server_path(one), b"", acl, 0)
             try:
                 self._wait(self._send(request, _nothing, one), _left(deadline), one)
@@ -293,9 +315,11 @@ class Requests(ABC):
         window: int = WINDOW,
         timeout_s: float | None = None,
     ) -> list[list[Any] | LeaderqError]:
-        """Many independent transactions, packed into few requests; gives per group its results, or its error in their place.
+        """Many independent transactions, packed into few requests; returns for each group its
+        results, or its error in their place.
 
-        See :mod:`leaderq.zookeeper.batches`. ``timeout_s`` bounds the whole; groups without an answer by then are ``ConnectionLost``.
+        See :mod:`leaderq.zookeeper.batches`. ``timeout_s`` bounds the whole; groups without an
+        answer by then are ``ConnectionLost``.
         """
         limit_s = self._default_wait_s() if timeout_s is None else timeout_s
         batcher = MultiBatcher(self, max_ops=max_ops, max_bytes=max_bytes, window=window)
@@ -303,7 +327,7 @@ class Requests(ABC):
         batcher.flush(limit_s)
         return [_outcome(future, limit_s) for future in futures]
 
-    # -- inside ---------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _wait(self, future: Future[T], timeout_s: float | None, path: str | None) -> T:
         limit_s = self._default_wait_s() if timeout_s is None else timeout_s
@@ -313,15 +337,25 @@ class Requests(ABC):
             return future.result(limit_s)
         except FutureTimeout:
             future.cancel()
-            place = "" if path is None else f" ({path})"
-            raise ConnectionLost(f"no answer within {limit_s:.1f} s: the outcome is unknown{place}", path=path) from None
+            raise _unanswered(limit_s, path) from None
+
+    def _send_packed(
+        self, request: Multi | MultiRead | ReadNamed, convert: Callable[[list[Any]], list[T]]
+    ) -> Future[list[T]]:
+        if request.count:
+            return self._send_sized(request, self.max_request_bytes, convert, None)
+        future: Future[list[T]] = Future()
+        future.set_result([])
+        return future
 
     def _send_sized(self, request: Any, hint: int, convert: Callable[[Any], T], path: str | None) -> Future[T]:
         if hint + 4096 > self.max_request_bytes:  # only then is the exact size worth its price
             size = len(request.serialize()) + HEADER_BYTES
-            if size > self.max_request_bytes:
-                what = f"a {type(request).__name__.lower()} request" + ("" if path is None else f" on {path}")
-                return failed_future(TooLarge(what, size=size, limit=self.max_request_bytes, path=path))
+            limit = self.max_request_bytes
+            if size > limit:
+                place = "" if path is None else f" on {path}"
+                what = f"a {type(request).__name__.lower()} request{place}"
+                return failed_future(TooLarge(what, size=size, limit=limit, path=path))
         return self._send(request, convert, path)
 
     def _server_path(self, path: str, open_ended: bool = False) -> str:
@@ -334,9 +368,15 @@ class Requests(ABC):
         return (server_path[len(self.chroot) :] or "/") if self.chroot else server_path
 
 
+def _unanswered(limit_s: float, path: str | None = None) -> ConnectionLost:
+    place = "" if path is None else f" ({path})"
+    what = f"no answer within {limit_s:.1f} s: the outcome is unknown{place}"
+    return ConnectionLost(what, path=path)
+
+
 def _outcome(future: Future[list[Any]], limit_s: float) -> list[Any] | LeaderqError:
     if not future.done():
-        return ConnectionLost(f"no answer within {limit_s:.1f} s: the outcome is unknown")
+        return _unanswered(limit_s)
     error = future.exception()
     if error is None:
         return future.result()
@@ -360,37 +400,20 @@ def _one_shot(watch: Watch | None, path: str) -> OneShot | None:
     return OneShot(watch, path)
 
 
-def _stat(raw: Any) -> Stat:
-    return Stat(*raw)
-
-
-def _stat_or_none(raw: Any) -> Stat | None:
-    return None if raw is None else Stat(*raw)
-
-
-def _data_and_stat(raw: Any) -> tuple[bytes, Stat]:
-    data, stat = raw
-    return data or b"", Stat(*stat)
-
-
-def _nothing(raw: Any) -> None:
+def _nothing(_: object) -> None:
     return None
 
 
-def _multi_results(results: list[Any], operations: Sequence[Operation]) -> list[Any]:
+def _all_done(results: list[Any], operations: Sequence[Operation]) -> list[Any]:
     failures = [(index, one) for index, one in enumerate(results) if isinstance(one, Failed)]
     if not failures:
-        return results  # kazoo has taken the chroot off the paths made
+        return results  # kazoo has taken the chroot off the paths created
     index, failed = next((pair for pair in failures if not pair[1].is_consequence), failures[0])
     raise error_of(failed, operations[index].path, index)
 
 
-def _named_results(results: list[Any], parent: str, names: Sequence[str]) -> list[tuple[bytes, int, int] | LeaderqError]:
+def _each(results: list[Any], path_at: Callable[[int], str]) -> list[Any]:
     for index, one in enumerate(results):
         if isinstance(one, Failed):
-            results[index] = error_of(one, f"{parent}/{names[index]}")
+            results[index] = error_of(one, path_at(index))
     return results
-
-
-def _read_results(results: list[Any], reads: Sequence[Read]) -> list[ReadResult]:
-    return [error_of(one, read.path) if isinstance(one, Failed) else one for one, read in zip(results, reads, strict=True)]

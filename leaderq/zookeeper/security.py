@@ -97,7 +97,8 @@ class Security:
         """The ACL of znodes created under these credentials."""
         from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-        return list(CREATOR_ALL_ACL if self.has_credentials and not self.open_acl else OPEN_ACL_UNSAFE)
+        is_closed = self.has_credentials and not self.open_acl
+        return list(CREATOR_ALL_ACL if is_closed else OPEN_ACL_UNSAFE)
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """The TLS settings, files read; ``None`` without TLS.

@@ -64,6 +64,7 @@ from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, Request, WatchMode
 log = logging.getLogger("leaderq.zookeeper")
 state_log = logging.getLogger(__name__)
 """Changes of state only: the command line, which has events for them, turns it down."""
+_NOT_ENDED = "ZooKeeper session not ended, it will expire id=%#x"
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 10.0
 DEFAULT_CONNECT_TIMEOUT_S = 15.0
@@ -138,9 +139,17 @@ class Session(Requests):
         self._closed = threading.Event()
         self._is_over = False
         self._listeners: Listeners[SessionState] = Listeners()
-        self._watches = PersistentWatches(send=self._send_watch, watch=self._run_watch, local_path=self._local_path)
+        self._watches = PersistentWatches(
+            send=self._send_watch,
+            watch=self._run_watch,
+            local_path=self._local_path,
+        )
         self._ender = SessionEnder(address, security=security)
-        self._supervisor = ClientSupervisor(self._name, client=self._client_to_watch, replace=self.replace)
+        self._supervisor = ClientSupervisor(
+            self._name,
+            client=self._client_to_watch,
+            replace=self.replace,
+        )
         self._client = self._new_client()
 
     def __enter__(self) -> Session:
@@ -152,7 +161,7 @@ class Session(Requests):
     def __repr__(self) -> str:
         return f"Session({self.address!r}, {self._state.name}, id={self.id and hex(self.id)})"
 
-    # -- what it is ---------------------------------------------------------------------------------
+    # -- what it is --------------------------------------------------------------------------------
 
     @property
     def address(self) -> str:
@@ -209,7 +218,7 @@ class Session(Requests):
         """Undo :meth:`add_listener`; a call under way may still finish."""
         self._listeners.remove(listener)
 
-    # -- persistent watches -------------------------------------------------------------------------
+    # -- persistent watches ------------------------------------------------------------------------
 
     def watch_tree(self, path: str, callback: Watch, *, timeout_s: float | None = None) -> Subscription:
         """Call ``callback(WatchEvent)`` for every znode created, changed or deleted at or below
@@ -237,7 +246,7 @@ class Session(Requests):
             raise
         return subscription
 
-    # -- its beginning ------------------------------------------------------------------------------
+    # -- its beginning -----------------------------------------------------------------------------
 
     def _begin(self, timeout_s: float) -> None:
         """Connect and create the chroot, or leave nothing behind. Raises as :func:`connect`."""
@@ -293,7 +302,7 @@ class Session(Requests):
         remedy = f"the last attempt said: {trouble}; {question}" if trouble else ""
         return ServersUnreachable("ZooKeeper", self.address, waited_s=waited_s, remedy=remedy)
 
-    # -- its life -----------------------------------------------------------------------------------
+    # -- its life ----------------------------------------------------------------------------------
 
     def drop_connection(self) -> None:
         """Break the connection and connect again, with the same session: for a connection that
@@ -355,7 +364,7 @@ class Session(Requests):
         if not is_first:
             self._closed.wait(timeout_s)
             return self._is_over
-        # Said before it is done: whoever trusts in an ephemeral znode of this session must stop
+        # Said before it is done: code that trusts in an ephemeral znode of this session must stop
         # doing so before that can vanish.
         self._listeners.announce(SessionState.CLOSED)
         self._supervisor.stop()
@@ -367,7 +376,7 @@ class Session(Requests):
                 left_s = max(0.0, deadline - monotonic())
                 self._is_over = self._end(self._client, credentials, left_s)
             if credentials is not None and not self._is_over:
-                log.warning("ZooKeeper session not ended, it will expire id=%#x", credentials.session_id)
+                log.warning(_NOT_ENDED, credentials.session_id)
         finally:
             self._credentials = None
             self._closed.set()
@@ -390,7 +399,7 @@ class Session(Requests):
             patient=False,
         )
 
-    # -- its client ---------------------------------------------------------------------------------
+    # -- its client --------------------------------------------------------------------------------
 
     def _new_client(self, predecessor: Client | None = None) -> Client:
         return Client(
@@ -421,7 +430,7 @@ class Session(Requests):
             return
         timeout_s = REPLACE_TIMEOUT_S
         if not self._ender.end(former, timeout_s=timeout_s, session_timeout_s=self.timeout_s):
-            log.warning("ZooKeeper session not ended, it will expire id=%#x", former.session_id)
+            log.warning(_NOT_ENDED, former.session_id)
 
     def _heard(self, client: Client, state: SessionState) -> None:
         """On the connection thread: note what a client said, unless it is one we have given up."""
@@ -444,9 +453,10 @@ class Session(Requests):
 
     def _label(self, client: Client) -> str:
         credentials = client.credentials
-        return f"address={self.address}" + (f" id={credentials.session_id:#x}" if credentials else "")
+        id = "" if credentials is None else f" id={credentials.session_id:#x}"
+        return f"address={self.address}{id}"
 
-    # -- sending ------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def _send(self, request: Request, convert: Callable[[Any], T], path: str | None) -> Future[T]:
         client = self._client
@@ -471,7 +481,8 @@ class Session(Requests):
     def _refuse_connection_thread(self) -> None:
         if self._client.is_connection_thread():
             raise RuntimeError(
-                "a state listener must not wait for ZooKeeper: it runs on the thread that reads the answers; set an event"
+                "a state listener must not wait for ZooKeeper: it runs on the thread that reads"
+                " the answers; set an event instead"
             )
 
     def _guard(self) -> None:

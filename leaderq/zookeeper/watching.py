@@ -1,9 +1,10 @@
 """Watches: one-shot ones that come with a read, and persistent ones that stay until closed.
 
-One-shot watches are kept by kazoo, keyed by path, and popped when they fire. Persistent ones live here, since kazoo knows
-none: they are routed from the connection thread to the thread of watches, and set again after every reconnection, for the
-server forgets them with the connection. A holder then gets a ``SESSION`` event, *after* the watch stands again, and reads
-anew: so nothing that happened while the connection was away is missed.
+One-shot watches are kept by kazoo, keyed by path, and removed when they fire. Persistent ones are
+kept here, because kazoo does not know them: their events are routed from the connection thread to
+the thread of watches, and they are set again after every reconnection, because the server forgets
+them with the connection. A holder then gets a ``SESSION`` event, *after* the watch stands again,
+and reads again: so nothing that happened while the connection was away is missed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leaderq.errors import ConnectionLost, ZooKeeperError
+from leaderq.zookeeper.paths import is_at_or_below
 from leaderq.zookeeper.wire import AddWatch, RemoveWatches, WatchMode
 
 log = logging.getLogger(__name__)
@@ -31,8 +33,8 @@ class WatchKind(enum.Enum):
     CHANGED = 3
     CHILDREN = 4
     SESSION = -1
-    """Nothing of the znode: a one-shot watch ended with the connection or the session, so set it again; a persistent one
-    was away and stands again, so read again what it is about."""
+    """Nothing of the znode: a one-shot watch ended with the connection or the session, so set it
+    again; a persistent one was away and stands again, so read again what it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class OneShot:
-    """What kazoo keeps of a one-shot watch. Equal for equal callables: asking twice on one path fires once, and does not
-    pile up."""
+    """What kazoo keeps of a one-shot watch. Equal for equal callables: asking twice on one path
+    fires once, and does not pile up."""
 
     callback: Watch
     path: str
@@ -66,8 +68,8 @@ class OneShot:
 
 
 class Subscription:
-    """A persistent watch. ``close()`` ends it, as does leaving its ``with`` block; an event under way may still arrive
-    once."""
+    """A persistent watch. ``close()`` ends it, as does leaving its ``with`` block; an event under
+    way may still arrive once."""
 
     __slots__ = ("_watches", "callback", "mode", "path", "server_path")
 
@@ -92,16 +94,19 @@ class Subscription:
         self._watches.remove(self)
 
     def covers(self, kind: WatchKind, server_path: str) -> bool:
-        """Whether this event is one of ours; the server sends one event, whatever number of watches it is for."""
+        """Whether this event is one of ours; the server sends one event for all watches."""
         if self.mode == WatchMode.NODE:
             return server_path == self.server_path
-        if kind is WatchKind.CHILDREN:  # meant for a one-shot watch: in a tree the child itself is told of
+        if kind is WatchKind.CHILDREN:  # for a one-shot watch: a tree hears of the child itself
             return False
-        return server_path == self.server_path or self.server_path == "/" or server_path.startswith(self.server_path + "/")
+        return is_at_or_below(server_path, self.server_path)
 
 
 class PersistentWatches:
-    """The persistent watches of one session. ``send`` sends a request, ``watch`` runs a job on the thread of watches."""
+    """The persistent watches of one session.
+
+    ``send`` sends a request, ``watch`` runs a job on the thread of watches.
+    """
 
     def __init__(
         self,
@@ -120,7 +125,10 @@ class PersistentWatches:
         return len(self._all)
 
     def add(self, path: str, server_path: str, mode: int, callback: Watch) -> tuple[Subscription, Future[Any]]:
-        """The subscription, and the server's answer to it. It is known before the answer, so no event falls between."""
+        """Return the subscription, and the server's answer to it.
+
+        The subscription is known before the answer, so no event falls between.
+        """
         subscription = Subscription(self, path, server_path, mode, callback)
         with self._lock:
             self._all = (*self._all, subscription)
@@ -128,20 +136,22 @@ class PersistentWatches:
 
     def remove(self, subscription: Subscription) -> None:
         """Forget it, and tell the server if it was the last of its kind at its path."""
+        path, mode = subscription.server_path, subscription.mode
         with self._lock:
-            if not any(one is subscription for one in self._all):
+            if not self._has(subscription):
                 return
             self._all = tuple(one for one in self._all if one is not subscription)
-            if any(one.server_path == subscription.server_path and one.mode == subscription.mode for one in self._all):
+            if any(one.server_path == path and one.mode == mode for one in self._all):
                 return
-        request = RemoveWatches(subscription.server_path, WatchMode.REMOVE[subscription.mode])
-        self._send(request, subscription.path).add_done_callback(lambda done: self._removed(done, subscription))
+        answer = self._send(RemoveWatches(path, WatchMode.REMOVE[mode]), subscription.path)
+        answer.add_done_callback(lambda done: self._removed(done, subscription))
 
     def _removed(self, done: Future[Any], subscription: Subscription) -> None:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, ZooKeeperError) and not isinstance(error, ConnectionLost):
-            # A server before 3.9 has no type for persistent watches. Events of a watch that stays are dropped by route().
-            log.debug("the server kept the watch on %s: %s", subscription.path, error)
+            # A server before 3.9 has no type for persistent watches. route() drops the events of a
+            # watch that stays.
+            log.debug("watch kept by the server path=%s reason=%s", subscription.path, error)
 
     def route(self, kind: int, server_path: str) -> None:
         """Hand an event to whom it concerns. On the connection thread: queues, and returns."""
@@ -151,7 +161,10 @@ class PersistentWatches:
                 self._deliver(subscription, event)
 
     def restore(self) -> None:
-        """Set all watches again on a new connection. Never blocks; a failure waits for the next connection."""
+        """Set all watches again on a new connection.
+
+        Never blocks; a failure waits for the next connection.
+        """
         wanted: dict[tuple[str, int], list[Subscription]] = {}
         for one in self._all:
             wanted.setdefault((one.server_path, one.mode), []).append(one)
@@ -164,7 +177,7 @@ class PersistentWatches:
         if isinstance(error, ConnectionLost):
             return
         if error is not None:
-            log.error("the watch on %s could not be set again: %s", subscriptions[0].path, error)
+            log.error("watch not set again path=%s reason=%s", subscriptions[0].path, error)
         for one in subscriptions:
             self._deliver(one, WatchEvent(WatchKind.SESSION, one.path))
 
@@ -172,5 +185,8 @@ class PersistentWatches:
         self._watch(lambda: self._call(subscription, event))
 
     def _call(self, subscription: Subscription, event: WatchEvent) -> None:
-        if any(one is subscription for one in self._all):
+        if self._has(subscription):
             subscription.callback(event)
+
+    def _has(self, subscription: Subscription) -> bool:
+        return any(one is subscription for one in self._all)

@@ -17,7 +17,7 @@ from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, SessionState, connect, end_session
 from leaderq.zookeeper import client as client_module
-from leaderq.zookeeper.client import Client, ClientObservation, ClientSupervisor
+from leaderq.zookeeper.client import TimeWithoutAttempt
 from leaderq.zookeeper.connection import ServerConnection
 from leaderq.zookeeper.private_api import server_socket
 
@@ -77,26 +77,26 @@ def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_bef
     """The supervisor sleeps while all is well. What passed then is no time without an attempt to connect."""
     may_go_on, seen_so_far, slept_s = threading.Event(), [], [0.0]
     monkeypatch.setattr(client_module, "monotonic", lambda: monotonic() + slept_s[0])
-    look_up, look = ServerConnection._expand_client_hosts, ClientSupervisor._look
+    look_up, look = ServerConnection._expand_client_hosts, TimeWithoutAttempt.look
 
     def look_up_slowly(connection: ServerConnection) -> list[tuple[str, str, int]]:
         may_go_on.wait(10)
         return look_up(connection)
 
-    def look_and_tell(watching: ClientSupervisor, watched: Client) -> ClientObservation:
-        seen_so_far.append(look(watching, watched))
-        return seen_so_far[-1]
+    def look_and_tell(idle: TimeWithoutAttempt, now_s: float, *about: object, is_connected: bool) -> float:
+        seen_so_far.append(is_connected)
+        return look(idle, now_s, *about, is_connected=is_connected)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ClientSupervisor, "_look", look_and_tell)
+    monkeypatch.setattr(TimeWithoutAttempt, "look", look_and_tell)
 
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address, timeout_s=30.0)
     heard, first = heard_by(session), session.id
-    eventually(lambda: any(one.is_connected for one in seen_so_far))
+    eventually(lambda: True in seen_so_far)
     slept_s[0] = 24 * 3600.0  # on the supervisor's clock only: far more than a client may go without an attempt
     monkeypatch.setattr(ServerConnection, "_expand_client_hosts", look_up_slowly)
     proxy.cut()
-    eventually(lambda: any(not one.is_connected for one in seen_so_far))
+    eventually(lambda: False in seen_so_far)
     may_go_on.set()
     eventually(lambda: heard[-1:] == [CONNECTED])
     assert (heard, session.id) == ([SUSPENDED, CONNECTED], first)

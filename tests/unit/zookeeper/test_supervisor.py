@@ -2,12 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.zookeeper.client import (
-    STUCK_S,
-    ClientObservation,
-    TimeWithoutAttempt,
-    replacement_reason,
-)
+from leaderq.zookeeper.client import STUCK_S, TimeWithoutAttempt, replacement_reason
 
 
 @pytest.mark.parametrize(
@@ -24,12 +19,13 @@ from leaderq.zookeeper.client import (
 def test_a_client_is_replaced_only_if_it_ended_or_no_longer_tries(
     has_ended: bool, is_connected: bool, idle_s: float, must_go: bool
 ) -> None:
-    seen = ClientObservation(has_ended, False, is_connected, idle_s, STUCK_S)
-    assert (replacement_reason(seen) is not None) is must_go
+    reason = replacement_reason(has_ended=has_ended, is_refused=False, is_connected=is_connected, idle_s=idle_s)
+    assert (reason is not None) is must_go
 
 
 def test_a_client_that_ended_because_it_was_refused_is_replaced_for_that() -> None:
-    assert replacement_reason(ClientObservation(True, True, False, 0.0, STUCK_S)) == "credentials refused"
+    reason = replacement_reason(has_ended=True, is_refused=True, is_connected=False, idle_s=0.0)
+    assert reason == "credentials refused"
 
 
 def test_a_connection_lost_after_hours_has_not_been_without_attempt_for_hours() -> None:

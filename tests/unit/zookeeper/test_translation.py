@@ -44,6 +44,11 @@ def test_nothing_sent_is_also_a_lost_connection() -> None:
     assert issubclass(errors.NotConnected, errors.ConnectionLost)
 
 
+def test_a_server_that_is_too_old_is_told_the_version_that_is_needed() -> None:
+    """Persistent watches and multiRead came with 3.6."""
+    assert "3.6 or newer" in str(translated(theirs.UnimplementedError()))
+
+
 def test_our_own_errors_pass_unchanged() -> None:
     error = errors.NoNode("x")
     assert translated(error) is error
