@@ -2,40 +2,26 @@
 
 The last one wins: defaults, ``leaderq.toml``, its table ``[careers.NAME]``, ``LEADERQ_*``
 variables, flags. What is absent never overrides; an empty variable counts as absent. Each value
-remembers its source. All problems are reported at once.
+remembers its source. All problems are reported at once. The resolver is loaded when it is first
+used: --help and library users do without it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from leaderq.config.settings import TABLE, KafkaSecurity, Row, Section, Settings, new_candidate_id
+from leaderq.lazy import exported
 
 if TYPE_CHECKING:
-    from leaderq.config.loading import Configuration, load
-    from leaderq.config.resolution import DEFAULT
+    from leaderq.config.loading import Configuration as Configuration
+    from leaderq.config.loading import load as load
+    from leaderq.config.settings import DEFAULT as DEFAULT
+    from leaderq.config.settings import TABLE as TABLE
+    from leaderq.config.settings import KafkaSecurity as KafkaSecurity
+    from leaderq.config.settings import Row as Row
+    from leaderq.config.settings import Section as Section
+    from leaderq.config.settings import Settings as Settings
+    from leaderq.config.settings import new_candidate_id as new_candidate_id
 
-__all__ = [
-    "DEFAULT",
-    "TABLE",
-    "Configuration",
-    "KafkaSecurity",
-    "Row",
-    "Section",
-    "Settings",
-    "load",
-    "new_candidate_id",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Load the resolver when it is first used: --help and library users do without it."""
-    if name in {"Configuration", "load"}:
-        from leaderq.config import loading
-
-        return getattr(loading, name)
-    if name == "DEFAULT":
-        from leaderq.config.resolution import DEFAULT
-
-        return DEFAULT
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_SETTINGS = "DEFAULT TABLE KafkaSecurity Row Section Settings new_candidate_id"
+__getattr__, __all__ = exported(__name__, {"loading": "Configuration load", "settings": _SETTINGS})

@@ -18,7 +18,8 @@ _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})
 _LONGEST_NAME = 200
 _SECONDS = "write seconds as a plain number, like 10 or 0.5"
-_HOST_PORT = "write host:port, like 127.0.0.1:{port}, several separated by commas"
+_NOT_A_NUMBER = ("is not a number", _SECONDS)
+_NOT_WHOLE = ("is not a whole number", "write digits only, like 3")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\]")
 _HIGHEST_PORT = 65535
@@ -38,31 +39,35 @@ class InvalidValue(ValueError):
 
 @dataclass(frozen=True)
 class ValueKind:
-    """``metavar`` stands for the value in help; ``unit`` is what a number counts."""
+    """``metavar`` stands for the value in help; a switch has none."""
 
     metavar: str
     check: Callable[[Any], Any]
     from_text: Callable[[str], Any] = str
-    unit: str = ""
 
 
 def seconds(least: float, most: float) -> ValueKind:
     """A number of seconds from ``least`` to ``most``."""
 
-    def check(value: Any) -> Any:
-        return _within(_number(value), least, most, "seconds")
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidValue(*_NOT_A_NUMBER)
+        if not math.isfinite(value):
+            raise InvalidValue("is not a finite number", _SECONDS)
+        return float(_within(value, least, most, " seconds"))
 
-    return ValueKind("SECONDS", check, _number_from_text, "s")
+    return ValueKind("SECONDS", check, lambda text: _converted(text, float, _NOT_A_NUMBER))
 
 
 def count(least: int, most: int) -> ValueKind:
     """A whole number from ``least`` to ``most``."""
-    return ValueKind("N", lambda value: _within(_whole(value), least, most, ""), _whole_from_text)
 
+    def check(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidValue(*_NOT_WHOLE)
+        return _within(value, least, most)
 
-def switch() -> ValueKind:
-    """On or off."""
-    return ValueKind("", _check_switch, _switch_from_text)
+    return ValueKind("N", check, lambda text: _converted(text, int, _NOT_WHOLE))
 
 
 def choice(*words: str) -> ValueKind:
@@ -83,36 +88,23 @@ def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
 
     ``chroot``: a znode path may follow the last one.
     """
+    remedy = f"write host:port, like 127.0.0.1:{default_port}, several separated by commas"
 
     def check(value: Any) -> str:
-        return normal_addresses(_text(value), default_port, chroot=chroot)
+        text = _text(value)
+        if "://" in text:
+            raise InvalidValue("is a URL", remedy)
+        hosts, slash, path = text.partition("/")
+        if slash and not chroot:
+            raise InvalidValue("has a path behind the address", remedy)
+        _check_chroot(slash + path)
+        parts = [part.strip() for part in hosts.split(",")]
+        if not all(parts):
+            raise InvalidValue("has an empty address in it", remedy)
+        normal = ",".join(_normal_address(part, default_port, remedy) for part in parts)
+        return normal + (slash + path if path else "")
 
     return ValueKind("HOST:PORT[,...]", check)
-
-
-def znode_path() -> ValueKind:
-    """An absolute znode path other than ``/``."""
-    return ValueKind("PATH", lambda value: _znode_path(_text(value)))
-
-
-def name() -> ValueKind:
-    """A name that can be one element of a znode path."""
-    return ValueKind("NAME", lambda value: _name(_text(value)))
-
-
-def word() -> ValueKind:
-    """One line of printable text, not empty."""
-    return ValueKind("TEXT", lambda value: _printable(_text(value)))
-
-
-def secret() -> ValueKind:
-    """Text that is never shown."""
-    return ValueKind("SECRET", lambda value: _not_empty(_text(value)))
-
-
-def file() -> ValueKind:
-    """The path of a file. Loading the settings checks whether it can be read."""
-    return ValueKind("FILE", _path)
 
 
 def _text(value: Any) -> str:
@@ -121,30 +113,30 @@ def _text(value: Any) -> str:
     return value
 
 
-def _not_empty(value: str) -> str:
-    if not value:
+def _not_empty(value: Any) -> str:
+    if not _text(value):
         raise InvalidValue("is empty", "leave the setting out to have its default")
-    return value
+    return str(value)
 
 
-def _printable(value: str) -> str:
-    if value != value.strip() or not _not_empty(value).isprintable():
+def _printable(value: Any) -> str:
+    if _text(value) != value.strip() or not _not_empty(value).isprintable():
         why = "has a control character, or white space around it"
         raise InvalidValue(why, "write one line of plain text")
     if len(value.encode()) > _LONGEST_NAME:
         raise InvalidValue(f"is longer than {_LONGEST_NAME} bytes", "shorten it")
-    return value
+    return str(value)
 
 
-def _name(value: str) -> str:
+def _name(value: Any) -> str:
     if _printable(value) in {".", ".."} or "/" in value:
         remedy = "write a name without '/', like ad-billing"
         raise InvalidValue("cannot be part of a znode path", remedy)
-    return value
+    return str(value)
 
 
-def _znode_path(value: str) -> str:
-    elements = value.split("/")
+def _znode_path(value: Any) -> str:
+    elements = _text(value).split("/")
     if elements[0] or len(elements) < 2:
         raise InvalidValue("is not an absolute znode path", "begin it with '/', like /leaderq")
     if any(element in {"", ".", ".."} or not element.isprintable() for element in elements[1:]):
@@ -153,83 +145,39 @@ def _znode_path(value: str) -> str:
     if elements[1] == "zookeeper":
         why = "is in the tree that ZooKeeper keeps for itself"
         raise InvalidValue(why, "choose another, like /leaderq")
-    return value
+    return str(value)
 
 
 def _path(value: Any) -> Path:
-    if isinstance(value, Path):
-        return value
-    if "\0" in _not_empty(_text(value)):
+    if not isinstance(value, Path) and "\0" in _not_empty(value):
         raise InvalidValue("is not a file name", "write the path of a file")
     return Path(value)
 
 
-def _check_switch(value: Any) -> bool:
+def _switch(value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue("is neither on nor off", "write true or false, without quotes")
     return value
 
 
 def _switch_from_text(text: str) -> bool:
-    word = text.strip().lower()
-    if word not in _ON | _OFF:
+    if (word := text.strip().lower()) not in _ON | _OFF:
         remedy = "write one of 1, true, yes, on, 0, false, no, off"
         raise InvalidValue("is neither on nor off", remedy)
     return word in _ON
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidValue("is not a number", _SECONDS)
-    if not math.isfinite(value):
-        raise InvalidValue("is not a finite number", _SECONDS)
-    return float(value)
-
-
-def _number_from_text(text: str) -> float:
+def _converted(text: str, convert: Callable[[str], Any], refusal: tuple[str, str]) -> Any:
     try:
-        return float(text)
+        return convert(text)
     except ValueError:
-        raise InvalidValue("is not a number", _SECONDS) from None
+        raise InvalidValue(*refusal) from None
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidValue("is not a whole number", "write digits only, like 3")
-    return value
-
-
-def _whole_from_text(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidValue("is not a whole number", "write digits only, like 3") from None
-
-
-def _within(value: Any, least: float, most: float, unit: str) -> Any:
+def _within(value: Any, least: float, most: float, unit: str = "") -> Any:
     if not least <= value <= most:
-        bounds = f"from {least:g} to {most:g} {unit}".rstrip()
-        raise InvalidValue("is out of range", f"choose {bounds}")
+        raise InvalidValue("is out of range", f"choose from {least:g} to {most:g}{unit}")
     return value
-
-
-def normal_addresses(text: str, default_port: int, *, chroot: bool) -> str:
-    """Return ``text`` without blanks, each address with its port.
-
-    :raises InvalidValue: names the part that is wrong.
-    """
-    remedy = _HOST_PORT.format(port=default_port)
-    if "://" in text:
-        raise InvalidValue("is a URL", remedy)
-    hosts, slash, path = text.partition("/")
-    if slash and not chroot:
-        raise InvalidValue("has a path behind the address", remedy)
-    _check_chroot(slash + path)
-    parts = [part.strip() for part in hosts.split(",")]
-    if not all(parts):
-        raise InvalidValue("has an empty address in it", remedy)
-    normal = ",".join(_normal_address(part, default_port, remedy) for part in parts)
-    return normal + (slash + path if path else "")
 
 
 def _normal_address(part: str, default_port: int, remedy: str) -> str:
@@ -255,10 +203,16 @@ def _normal_address(part: str, default_port: int, remedy: str) -> str:
 
 def _check_chroot(path: str) -> None:
     if "," in path:
-        raise InvalidValue(
-            "has a path before the last address",
-            "write the chroot once, behind the last address: host1:2181,host2:2181/path",
-        )
+        remedy = "write the chroot once, behind the last address: host1:2181,host2:2181/path"
+        raise InvalidValue("has a path before the last address", remedy)
     if path not in {"", "/"} and {"", ".", ".."} & set(path[1:].split("/")):
         remedy = "write names separated by single '/', like /production"
         raise InvalidValue(f"has no usable chroot in {path!r}", remedy)
+
+
+SWITCH = ValueKind("", _switch, _switch_from_text)
+ZNODE_PATH = ValueKind("PATH", _znode_path)  # absolute, and not the root
+NAME = ValueKind("NAME", _name)  # can be one element of a znode path
+TEXT = ValueKind("TEXT", _printable)  # one line of printable text, not empty
+SECRET = ValueKind("SECRET", _not_empty)  # text that is never shown
+FILE = ValueKind("FILE", _path)  # loading the settings checks whether it can be read

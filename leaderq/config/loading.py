@@ -10,17 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leaderq.config import resolution
 from leaderq.config.kinds import InvalidValue
-from leaderq.config.resolution import (
-    DEFAULT,
-    Layer,
-    from_environment,
-    from_file,
-    from_flags,
-    problems_within,
-    resolve,
-)
-from leaderq.config.settings import TABLE, Row, Settings
+from leaderq.config.resolution import Layer, from_file
+from leaderq.config.settings import DEFAULT, TABLE, Row, Settings
 from leaderq.errors import ConfigurationError
 
 CONFIG_VARIABLE = "LEADERQ_CONFIG"
@@ -57,22 +50,23 @@ def load(
     """Return the settings, and where each comes from.
 
     The last one wins: defaults, the file, its table ``[careers.NAME]``, ``LEADERQ_*`` variables,
-    ``flags`` by setting name.
-
-    The file is ``config``, else the one that ``LEADERQ_CONFIG`` names, else ``leaderq.toml`` in
-    ``folder`` (default: the current one). ``career`` is the name of the career unless a setting
-    names another; it chooses the table.
+    ``flags`` by setting name. The file is ``config``, else the one that ``LEADERQ_CONFIG`` names,
+    else ``leaderq.toml`` in ``folder`` (default: the current one). ``career`` is the name of the
+    career unless a setting names another; it chooses the table.
 
     :raises ConfigurationError: with every problem found.
     """
     environ = os.environ if environ is None else environ
     folder = folder or Path.cwd()
     chosen = config or environ.get(CONFIG_VARIABLE)
-    path = folder / Path(chosen).expanduser() if chosen else _find_file(folder)
-    own = [from_environment(environ, folder), from_flags(flags or {}, folder)]
-    document, problems = _document(path)
+    path: Path | None = folder / Path(chosen or FILE_NAME).expanduser()
+    if not chosen and not path.exists():
+        path = None
+    variables = resolution.from_environment(environ, folder)
+    own = [variables, resolution.from_flags(flags or {}, folder)]
+    document, problems = _read_toml(path)
     layers = [*_file_layers(path, document, _career(document, own, career), problems), *own]
-    found = resolve(layers, _read_secret)
+    found = resolution.resolve(layers, _read_secret)
     problems += found.problems
     for name, value in found.values.items():
         if isinstance(value, Path) and (reason := _why_unreadable(value)):
@@ -83,15 +77,6 @@ def load(
     if career is not None and "career" not in found.values:
         found.values["career"], found.sources["career"] = career, "the class"
     return Configuration(Settings(**found.values), found.sources, path)
-
-
-def _document(path: Path | None) -> tuple[dict[str, Any], list[str]]:
-    if path is None:
-        return {}, []
-    try:
-        return _read_toml(path), []
-    except ConfigurationError as error:
-        return {}, list(error.problems)
 
 
 def _career(document: Mapping[str, Any], own: list[Layer], fallback: str | None) -> str | None:
@@ -111,7 +96,10 @@ def _file_layers(
         return
     careers = document.pop(_CAREERS, {})
     for table in [key for key, value in document.items() if isinstance(value, dict)]:
-        problems.append(f"[{table}] of {path} is not a table of leaderq; {_table_remedy(table)}")
+        remedy = f"write settings at the top of the file, or in [{_CAREERS}.NAME] for one career"
+        if difflib.get_close_matches(table, [_CAREERS], n=1) or table == "career":
+            remedy = f"did you mean [{_CAREERS}.NAME]?"
+        problems.append(f"[{table}] of {path} is not a table of leaderq; {remedy}")
         del document[table]
     yield from_file(document, path)
     tables = careers.values() if isinstance(careers, dict) else [careers]
@@ -124,38 +112,27 @@ def _file_layers(
             what = f"career in [{_CAREERS}.{name}] of {path}"
             problems.append(f"{what} would rename what the table is chosen by; remove it")
         if name != career:
-            problems += problems_within(from_file(table, path, f"{_CAREERS}.{name}"))
+            problems += resolution.problems_within(from_file(table, path, f"{_CAREERS}.{name}"))
     yield from_file(careers.get(career, {}), path, f"{_CAREERS}.{career}")
 
 
-def _table_remedy(table: str) -> str:
-    if difflib.get_close_matches(table, [_CAREERS], n=1) or table == "career":
-        return f"did you mean [{_CAREERS}.NAME]?"
-    return f"write settings at the top of the file, or in [{_CAREERS}.NAME] for one career"
-
-
-def _find_file(folder: Path) -> Path | None:
-    path = folder / FILE_NAME
-    return path if path.exists() else None
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    """:raises ConfigurationError: names file, line and column, or why it cannot be read."""
+def _read_toml(path: Path | None) -> tuple[dict[str, Any], list[str]]:
+    """Return the tables of the file; the problem has its line and column, or why it is unread."""
+    if path is None:
+        return {}, []
     if sys.version_info >= (3, 11):
         import tomllib  # here: loading a parser costs every start, and most have no file
     else:
         import tomli as tomllib
-    what = f"configuration file {str(path)!r}"
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        return tomllib.loads(path.read_bytes().decode()), []
     except OSError as exc:
-        why = f"{what} cannot be read: {_reason(exc)}"
-        raise ConfigurationError(f"{why}; name another with --config") from exc
+        why = f"cannot be read: {_reason(exc)}; name another with --config"
     except UnicodeDecodeError as exc:
-        why = f"{what} is not UTF-8 text (byte {exc.start})"
-        raise ConfigurationError(f"{why}; save it as UTF-8") from exc
+        why = f"is not UTF-8 text (byte {exc.start}); save it as UTF-8"
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigurationError(f"{what} is not TOML: {exc}; correct that line") from exc
+        why = f"is not TOML: {exc}; correct that line"
+    return {}, [f"configuration file {str(path)!r} {why}"]
 
 
 def _read_secret(path: Path) -> str:

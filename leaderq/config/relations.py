@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Values = Mapping[str, Any]
+Uses = Callable[[Any], bool]
 
 
 @dataclass(frozen=True)
@@ -26,52 +27,40 @@ def _logs_in(protocol: str) -> bool:
     return protocol.startswith("SASL")
 
 
-def _encrypts(protocol: str) -> bool:
-    return protocol.endswith("SSL")
+def _unused(names: str, other: str, uses: Uses, sentence: str) -> Iterator[Relation]:
+    """Each of ``names`` may be set only if ``uses`` says so of the value of ``other``."""
+    for name in names.split():
+        yield Relation((name, other), lambda own, use: own is not None and not uses(use), sentence)
 
 
-def _one_of_two(first: Any, second: Any) -> bool:
-    return (first is None) != (second is None)
+def _key_pair(server: str) -> Iterator[Relation]:
+    cert, key, password = f"{server}_cert", f"{server}_key", f"{server}_key_password"
+    sentence = f"goes together with {key}; set both or neither"
+    yield Relation((cert, key), lambda *both: both.count(None) == 1, sentence)
+    sentence = f"is the password of {key}, which is not set; set it too"
+    yield from _unused(password, key, lambda path: path is not None, sentence)
 
 
 RELATIONS = (
     Relation(
         ("zookeeper_auth", "zookeeper_user", "zookeeper_password"),
-        lambda auth, user, password: auth != "none" and (user is None or password is None),
+        lambda auth, *login: auth != "none" and None in login,
         "needs zookeeper_user and zookeeper_password; set both",
     ),
-    *(
-        Relation(
-            (name, "zookeeper_auth"),
-            lambda value, auth: value is not None and auth == "none",
-            "is not used while zookeeper_auth is 'none'; set zookeeper_auth to digest or sasl",
-        )
-        for name in ("zookeeper_user", "zookeeper_password")
+    *_unused(
+        "zookeeper_user zookeeper_password",
+        "zookeeper_auth",
+        lambda auth: auth != "none",
+        "is not used while zookeeper_auth is 'none'; set zookeeper_auth to digest or sasl",
     ),
-    *(
-        Relation(
-            (name, "zookeeper_tls"),
-            lambda value, tls: value is not None and not tls,
-            "is not used while zookeeper_tls is off; turn zookeeper_tls on",
-        )
-        for name in ("zookeeper_ca", "zookeeper_cert", "zookeeper_key", "zookeeper_key_password")
+    *_unused(
+        "zookeeper_ca zookeeper_cert zookeeper_key zookeeper_key_password",
+        "zookeeper_tls",
+        bool,
+        "is not used while zookeeper_tls is off; turn zookeeper_tls on",
     ),
-    *(
-        Relation(
-            (f"{server}_cert", f"{server}_key"),
-            _one_of_two,
-            f"goes together with {server}_key; set both or neither",
-        )
-        for server in ("zookeeper", "kafka")
-    ),
-    *(
-        Relation(
-            (f"{server}_key_password", f"{server}_key"),
-            lambda password, key: password is not None and key is None,
-            f"is the password of {server}_key, which is not set; set it too",
-        )
-        for server in ("zookeeper", "kafka")
-    ),
+    *_key_pair("zookeeper"),
+    *_key_pair("kafka"),
     Relation(
         ("zookeeper_verify", "zookeeper_ca"),
         lambda verify, ca: not verify and ca is not None,
@@ -82,21 +71,17 @@ RELATIONS = (
         lambda protocol, *login: _logs_in(protocol) and None in login,
         "needs kafka_mechanism, kafka_user and kafka_password; set all three",
     ),
-    *(
-        Relation(
-            (name, "kafka_protocol"),
-            lambda value, protocol: value is not None and not _logs_in(protocol),
-            "is used with SASL only; set kafka_protocol to SASL_SSL (or SASL_PLAINTEXT)",
-        )
-        for name in ("kafka_mechanism", "kafka_user", "kafka_password")
+    *_unused(
+        "kafka_mechanism kafka_user kafka_password",
+        "kafka_protocol",
+        _logs_in,
+        "is used with SASL only; set kafka_protocol to SASL_SSL (or SASL_PLAINTEXT)",
     ),
-    *(
-        Relation(
-            (name, "kafka_protocol"),
-            lambda value, protocol: value is not None and not _encrypts(protocol),
-            "is used with encryption only; set kafka_protocol to SSL or SASL_SSL",
-        )
-        for name in ("kafka_ca", "kafka_cert", "kafka_key", "kafka_key_password")
+    *_unused(
+        "kafka_ca kafka_cert kafka_key kafka_key_password",
+        "kafka_protocol",
+        lambda protocol: str(protocol).endswith("SSL"),
+        "is used with encryption only; set kafka_protocol to SSL or SASL_SSL",
     ),
     Relation(
         ("yield_s", "cool_off_s"),
@@ -109,7 +94,6 @@ RELATIONS = (
 def broken_relations(values: Values, invalid: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the setting to name and the sentence, for each relation that ``values`` break."""
     for relation in RELATIONS:
-        if any(name in invalid for name in relation.names):
-            continue
-        if relation.broken(*(values[name] for name in relation.names)):
+        mine = [values[name] for name in relation.names if name not in invalid]
+        if len(mine) == len(relation.names) and relation.broken(*mine):
             yield relation.names[0], relation.sentence

@@ -17,25 +17,13 @@ from leaderq.config.kinds import InvalidValue
 from leaderq.config.relations import broken_relations
 from leaderq.config.settings import BY_NAME, PREFIX, SECRET_FILE, TABLE, Row
 
-DEFAULT = "default"
 ReadText = Callable[[Path], str]
 
-_OTHERS = [
-    "CACHE",
-    "CONFIG",
-    "DEBUG",
-    "INPUT",
-    "JAVA",
-    "JSON",
-    "QUICK",
-    "SERVERS",
-    "TIMEOUT_S",
-    "TO",
-]
-_FAMILIES = ["ANALYZE", "BENCH", "DEAD", "DEMO", "GUARDIAN", "JOURNAL", "QUEUE", "SERVERS", "TEST"]
-FOREIGN_VARIABLES = frozenset(PREFIX + name for name in _OTHERS)
+_OTHERS = "CACHE CONFIG DEBUG INPUT JAVA JSON QUICK SERVERS TIMEOUT_S TO"
+_FAMILIES = "ANALYZE BENCH DEAD DEMO GUARDIAN JOURNAL QUEUE SERVERS TEST"
+FOREIGN_VARIABLES = frozenset(PREFIX + name for name in _OTHERS.split())
 """Variables of other parts of leaderq, or of one verb; none of them is a setting."""
-_FOREIGN_FAMILIES = tuple(f"{PREFIX}{name}_" for name in _FAMILIES)
+_FOREIGN_FAMILIES = tuple(f"{PREFIX}{name}_" for name in _FAMILIES.split())
 # Kubernetes sets variables named after each service of the namespace, also after one "leaderq".
 _KUBERNETES = re.compile(
     r"LEADERQ_(.*_)?"
@@ -60,7 +48,11 @@ class Layer:
 
 def known_keys() -> list[str]:
     """Every key of a layer: the settings, and for each secret the file that holds it."""
-    return [row.name for row in TABLE] + [row.name + SECRET_FILE for row in TABLE if row.secret]
+    return [key for row in TABLE for key in _keys(row)]
+
+
+def _keys(row: Row) -> tuple[str, ...]:
+    return (row.name, row.name + SECRET_FILE) if row.secret else (row.name,)
 
 
 def from_environment(environ: Mapping[str, str], folder: Path) -> Layer:
@@ -89,9 +81,8 @@ def from_file(values: Mapping[str, Any], path: Path, table: str = "") -> Layer:
 def _is_foreign(variable: str) -> bool:
     if variable[len(PREFIX) :].lower() in known_keys():
         return False
-    if variable in FOREIGN_VARIABLES or variable.startswith(_FOREIGN_FAMILIES):
-        return True
-    return _KUBERNETES.fullmatch(variable) is not None
+    foreign = variable in FOREIGN_VARIABLES or variable.startswith(_FOREIGN_FAMILIES)
+    return foreign or _KUBERNETES.fullmatch(variable) is not None
 
 
 def _variable(key: str) -> str:
@@ -99,8 +90,7 @@ def _variable(key: str) -> str:
 
 
 def _flag(key: str) -> str:
-    row = BY_NAME.get(key)
-    return (row and row.flag) or "--" + key.replace("_", "-")
+    return "--" + key.replace("_", "-")
 
 
 @dataclass
@@ -125,7 +115,10 @@ def resolve(layers: Sequence[Layer], read_secret: ReadText) -> Resolution:
         found.problems += _unknown_keys(layer)
     for row in TABLE:
         _resolve_row(row, layers, found, read_secret)
-    _check_relations(found)
+    values = {row.name: found.values.get(row.name, row.default) for row in TABLE}
+    for name, sentence in broken_relations(values, found.invalid):
+        shown = _quoted(BY_NAME[name].shown(values[name]))
+        found.problems.append(f"{found.place(name)}: {shown} {sentence}")
     return found
 
 
@@ -137,68 +130,44 @@ def problems_within(layer: Layer) -> list[str]:
     return alone.problems
 
 
-@dataclass(frozen=True)
-class _Raw:
-    value: Any
-    layer: Layer
-    key: str
-
-
-def _resolve_row(
-    row: Row,
-    layers: Sequence[Layer],
-    found: Resolution,
-    read_secret: ReadText,
-) -> None:
-    chosen: _Raw | None = None
+def _resolve_row(row: Row, layers: Sequence[Layer], found: Resolution, read: ReadText) -> None:
+    chosen: tuple[Layer, str] | None = None
     for layer in layers:
-        chosen = _raw(row, layer, found) or chosen
+        keys = [key for key in _keys(row) if key in layer.values]
+        if len(keys) > 1:
+            both = " and ".join(layer.place(key) for key in keys)
+            found.problems.append(f"{both} are both set; keep one of them")
+            found.invalid.add(row.name)
+        chosen = (layer, keys[0]) if keys else chosen
     if chosen is None:
         return
-    place = found.places[row.name] = chosen.layer.place(chosen.key)
-    found.sources[row.name] = chosen.layer.source(chosen.key)
+    layer, key = chosen
+    place = found.places[row.name] = layer.place(key)
+    found.sources[row.name] = layer.source(key)
     try:
-        found.values[row.name] = _value(row, chosen, read_secret)
+        found.values[row.name] = _value(row, layer, key, read)
     except InvalidValue as error:
         found.invalid.add(row.name)
-        shown = row.shown(chosen.value) if chosen.key == row.name else chosen.value
-        found.problems.append(f"{place}: {_quoted(shown)} {error.why}; {error.remedy}")
+        raw = layer.values[key]
+        shown = _quoted(row.shown(raw) if key == row.name else raw)
+        found.problems.append(f"{place}: {shown} {error.why}; {error.remedy}")
 
 
-def _raw(row: Row, layer: Layer, found: Resolution) -> _Raw | None:
-    names = (row.name, row.name + SECRET_FILE) if row.secret else (row.name,)
-    keys = [key for key in names if key in layer.values]
-    if len(keys) > 1:
-        both = " and ".join(layer.place(key) for key in keys)
-        found.problems.append(f"{both} are both set; keep one of them")
-        found.invalid.add(row.name)
-    return _Raw(layer.values[keys[0]], layer, keys[0]) if keys else None
-
-
-def _value(row: Row, raw: _Raw, read_secret: ReadText) -> Any:
-    folder = raw.layer.folder
-    if raw.key != row.name:
-        if not isinstance(raw.value, str):
+def _value(row: Row, layer: Layer, key: str, read_secret: ReadText) -> Any:
+    raw = layer.values[key]
+    if key != row.name:
+        if not isinstance(raw, str):
             raise InvalidValue("is not the path of a file", "write it in quotes")
-        return row.kind.check(read_secret(folder / Path(raw.value).expanduser()))
-    is_text = raw.layer.as_text and isinstance(raw.value, str)
-    value = row.kind.check(row.kind.from_text(raw.value) if is_text else raw.value)
-    return folder / value.expanduser() if isinstance(value, Path) else value
-
-
-def _check_relations(found: Resolution) -> None:
-    values = {row.name: found.values.get(row.name, row.default) for row in TABLE}
-    for name, sentence in broken_relations(values, found.invalid):
-        shown = _quoted(BY_NAME[name].shown(values[name]))
-        found.problems.append(f"{found.place(name)}: {shown} {sentence}")
+        return row.kind.check(read_secret(layer.folder / Path(raw).expanduser()))
+    is_text = layer.as_text and isinstance(raw, str)
+    value = row.kind.check(row.kind.from_text(raw) if is_text else raw)
+    return layer.folder / value.expanduser() if isinstance(value, Path) else value
 
 
 def _unknown_keys(layer: Layer) -> list[str]:
     known = known_keys()
     problems = []
-    for key in layer.values:
-        if key in known:
-            continue
+    for key in (key for key in layer.values if key not in known):
         hint = "remove it"
         for near in difflib.get_close_matches(key, known, n=1):
             hint = f"did you mean {layer.source(near) if layer.as_text else near}?"

@@ -23,6 +23,7 @@ from leaderq.errors import ConfigurationError
 T = TypeVar("T")
 PREFIX = "LEADERQ_"
 MASK = "****"
+DEFAULT = "default"  # the source of a value that nobody has set
 SECRET_FILE = "_file"  # behind the name of a secret: the file that holds it
 
 
@@ -108,15 +109,9 @@ def setting(
     make: Callable[[], T] | None = None,
 ) -> T:
     """A field of :class:`Settings`; if ``make`` returns the default, ``default`` describes it."""
-    metadata = {
-        "kind": kind,
-        "section": section,
-        "help": help,
-        "secret": secret,
-        "default": default,
-    }
+    row = {"default": default, "kind": kind, "section": section, "help": help, "secret": secret}
     spec: Any = {"default_factory": make} if make else {"default": default}
-    made: T = field(repr=not secret, metadata=metadata, **spec)
+    made: T = field(repr=not secret, metadata=row, **spec)
     return made
 
 
@@ -134,119 +129,85 @@ class Settings:
     # fmt: off
     zookeeper: str = setting(
         "127.0.0.1:2181", kinds.addresses(2181, chroot=True), _CONNECTION,
-        "ZooKeeper servers; a chroot may follow the last one",
-    )
+        "ZooKeeper servers; a chroot may follow the last one")
     root: str = setting(
-        "/leaderq", kinds.znode_path(), _CONNECTION, "znode under which careers are kept",
-    )
+        "/leaderq", kinds.ZNODE_PATH, _CONNECTION, "znode under which careers are kept")
     session_timeout_s: float = setting(
         10.0, kinds.seconds(0.2, 600), _CONNECTION,
-        "session time-out to ask ZooKeeper for; after it the leadership of a dead host is free",
-    )
+        "session time-out to ask ZooKeeper for; after it the leadership of a dead host is free")
     connect_timeout_s: float = setting(
         10.0, kinds.seconds(0.1, 600), _CONNECTION,
-        "how long to wait for the first answer of a server",
-    )
+        "how long to wait for the first answer of a server")
     zookeeper_auth: str = setting(
         "none", kinds.choice("none", "digest", "sasl"), _SECURITY,
-        "how to log in to ZooKeeper; sasl is DIGEST-MD5",
-    )
-    zookeeper_user: str | None = setting(None, kinds.word(), _SECURITY, "user for ZooKeeper")
+        "how to log in to ZooKeeper; sasl is DIGEST-MD5")
+    zookeeper_user: str | None = setting(None, kinds.TEXT, _SECURITY, "user for ZooKeeper")
     zookeeper_password: str | None = setting(
-        None, kinds.secret(), _SECURITY, "password for ZooKeeper", secret=True,
-    )
+        None, kinds.SECRET, _SECURITY, "password for ZooKeeper", secret=True)
     zookeeper_tls: bool = setting(
-        False, kinds.switch(), _SECURITY, "encrypt the connection to ZooKeeper",
-    )
+        False, kinds.SWITCH, _SECURITY, "encrypt the connection to ZooKeeper")
     zookeeper_ca: Path | None = setting(
-        None, kinds.file(), _SECURITY,
-        "PEM file of the authorities that sign ZooKeeper's certificate",
-    )
+        None, kinds.FILE, _SECURITY,
+        "PEM file of the authorities that sign ZooKeeper's certificate")
     zookeeper_cert: Path | None = setting(
-        None, kinds.file(), _SECURITY, "PEM file of this client's certificate",
-    )
+        None, kinds.FILE, _SECURITY, "PEM file of this client's certificate")
     zookeeper_key: Path | None = setting(
-        None, kinds.file(), _SECURITY, "PEM file of this client's private key",
-    )
+        None, kinds.FILE, _SECURITY, "PEM file of this client's private key")
     zookeeper_key_password: str | None = setting(
-        None, kinds.secret(), _SECURITY, "password of this client's private key", secret=True,
-    )
+        None, kinds.SECRET, _SECURITY, "password of this client's private key", secret=True)
     zookeeper_verify: bool = setting(
-        True, kinds.switch(), _SECURITY, "check ZooKeeper's certificate",
-    )
+        True, kinds.SWITCH, _SECURITY, "check ZooKeeper's certificate")
     zookeeper_check_hostname: bool = setting(
-        True, kinds.switch(), _SECURITY, "check that ZooKeeper's certificate names its host",
-    )
+        True, kinds.SWITCH, _SECURITY, "check that ZooKeeper's certificate names its host")
     kafka: str = setting(
-        "127.0.0.1:9092", kinds.addresses(9092), _KAFKA, "Kafka brokers to connect to first",
-    )
+        "127.0.0.1:9092", kinds.addresses(9092), _KAFKA, "Kafka brokers to connect to first")
     kafka_protocol: str = setting(
         "PLAINTEXT", kinds.choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), _KAFKA,
-        "transport to Kafka",
-    )
+        "transport to Kafka")
     kafka_mechanism: str | None = setting(
         None, kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), _KAFKA,
-        "how to log in to Kafka with a SASL protocol",
-    )
-    kafka_user: str | None = setting(None, kinds.word(), _KAFKA, "user for Kafka")
+        "how to log in to Kafka with a SASL protocol")
+    kafka_user: str | None = setting(None, kinds.TEXT, _KAFKA, "user for Kafka")
     kafka_password: str | None = setting(
-        None, kinds.secret(), _KAFKA, "password for Kafka", secret=True,
-    )
+        None, kinds.SECRET, _KAFKA, "password for Kafka", secret=True)
     kafka_ca: Path | None = setting(
-        None, kinds.file(), _KAFKA,
-        "PEM file of the authorities that sign the brokers' certificates",
-    )
+        None, kinds.FILE, _KAFKA, "PEM file of the authorities that sign the brokers' certificates")
     kafka_cert: Path | None = setting(
-        None, kinds.file(), _KAFKA, "PEM file of this client's certificate",
-    )
+        None, kinds.FILE, _KAFKA, "PEM file of this client's certificate")
     kafka_key: Path | None = setting(
-        None, kinds.file(), _KAFKA, "PEM file of this client's private key",
-    )
+        None, kinds.FILE, _KAFKA, "PEM file of this client's private key")
     kafka_key_password: str | None = setting(
-        None, kinds.secret(), _KAFKA, "password of this client's private key", secret=True,
-    )
+        None, kinds.SECRET, _KAFKA, "password of this client's private key", secret=True)
     kafka_check_hostname: bool = setting(
-        True, kinds.switch(), _KAFKA, "check that a broker's certificate names its host",
-    )
+        True, kinds.SWITCH, _KAFKA, "check that a broker's certificate names its host")
     career: str | None = setting(
-        None, kinds.name(), _CAREER, "name of the career, instead of that of the class",
-    )
+        None, kinds.NAME, _CAREER, "name of the career, instead of that of the class")
     id: str = setting(
-        "<host>-<pid>-<random>", kinds.word(), _CANDIDATE,
-        "name of this candidate", make=new_candidate_id,
-    )
+        "<host>-<pid>-<random>", kinds.TEXT, _CANDIDATE,
+        "name of this candidate", make=new_candidate_id)
     inaugurate_budget_s: float = setting(
-        30.0, kinds.seconds(0.01, 86400), _TERM, "how long inaugurate may take",
-    )
+        30.0, kinds.seconds(0.01, 86400), _TERM, "how long inaugurate may take")
     handover_budget_s: float = setting(
         10.0, kinds.seconds(0.01, 86400), _TERM,
-        "how long the current unit of work and handOver may take at the end of a term",
-    )
+        "how long the current unit of work and handOver may take at the end of a term")
     settle_s: float = setting(
         0.0, kinds.seconds(0, 86400), _TERM,
-        "pause before leading after a term that ended uncleanly",
-    )
+        "pause before leading after a term that ended uncleanly")
     cool_off_s: float = setting(
-        1.0, kinds.seconds(0, 86400), _TERM, "pause before standing again after a failed term",
-    )
+        1.0, kinds.seconds(0, 86400), _TERM, "pause before standing again after a failed term")
     max_failures: int = setting(
         3, kinds.count(1, 1_000_000), _TERM,
-        "failed terms in a row after which to yield to other candidates",
-    )
+        "failed terms in a row after which to yield to other candidates")
     yield_s: float = setting(
-        30.0, kinds.seconds(0, 86400), _TERM, "pause before standing again after those failures",
-    )
+        30.0, kinds.seconds(0, 86400), _TERM, "pause before standing again after those failures")
     guardian: bool = setting(
-        True, kinds.switch(), _PROCESS,
-        "keep a parent process that frees leadership at once after a crash",
-    )
+        True, kinds.SWITCH, _PROCESS,
+        "keep a parent process that frees leadership at once after a crash")
     log_format: str = setting(
-        "text", kinds.choice("text", "json"), _PROCESS, "format of the log on standard error",
-    )
+        "text", kinds.choice("text", "json"), _PROCESS, "format of the log on standard error")
     log_level: str = setting(
         "info", kinds.choice("debug", "info", "warning", "error"), _PROCESS,
-        "lowest level of log lines to write",
-    )
+        "lowest level of log lines to write")
     # fmt: on
 
     def __post_init__(self) -> None:
@@ -264,21 +225,9 @@ class Settings:
     @property
     def kafka_security(self) -> KafkaSecurity:
         """What the Kafka client needs besides the address."""
-        return KafkaSecurity(
-            protocol=self.kafka_protocol,
-            mechanism=self.kafka_mechanism,
-            user=self.kafka_user,
-            password=self.kafka_password,
-            ca=_text(self.kafka_ca),
-            cert=_text(self.kafka_cert),
-            key=_text(self.kafka_key),
-            key_password=self.kafka_key_password,
-            check_hostname=self.kafka_check_hostname,
-        )
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+        values = {spec.name: getattr(self, f"kafka_{spec.name}") for spec in fields(KafkaSecurity)}
+        files = {name: str(value) for name, value in values.items() if isinstance(value, Path)}
+        return KafkaSecurity(**values | files)
 
 
 TABLE: tuple[Row, ...] = tuple(Row(name=spec.name, **spec.metadata) for spec in fields(Settings))
