@@ -59,9 +59,8 @@ def load(
     environ = os.environ if environ is None else environ
     folder = folder or Path.cwd()
     chosen = config or environ.get(CONFIG_VARIABLE)
-    path: Path | None = folder / Path(chosen or FILE_NAME).expanduser()
-    if not chosen and not path.exists():
-        path = None
+    file = folder / Path(chosen or FILE_NAME).expanduser()
+    path = file if chosen or file.exists() else None
     variables = resolution.from_environment(environ, folder)
     own = [variables, resolution.from_flags(flags or {}, folder)]
     document, problems = _read_toml(path)

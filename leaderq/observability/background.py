@@ -16,8 +16,7 @@ from typing import TextIO
 from leaderq.clock import now_s
 from leaderq.threads.service import Service
 
-MOST_LINES = 10_000
-"""Lines that may wait; later ones are dropped and counted."""
+MOST_LINES = 10_000  # that may wait; later ones are dropped and counted
 FLUSH_S = 1.0
 
 
@@ -31,17 +30,15 @@ class BackgroundHandler(logging.Handler):
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
-        self._lines: deque[str] = deque()
         self._dropped = 0
         self._is_writing = False
-        self._pid = 0
         self._begin()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Put the line of ``record`` in the queue."""
         try:
             line = self.format(record)
-        except Exception:  # noqa: BLE001  (as logging has it: a wrong log call must not stop the work)
+        except Exception:  # noqa: BLE001 - a wrong log call must not stop the work
             self.handleError(record)
             return
         if self._pid != os.getpid():
@@ -66,7 +63,7 @@ class BackgroundHandler(logging.Handler):
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._lines = deque()
+        self._lines: deque[str] = deque()
         self._service = Service.repeating("leaderq-log", self._write)
         self._service.start()
 

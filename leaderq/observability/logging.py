@@ -1,9 +1,8 @@
 """Logs: every event as one record on standard error, as text for people or as JSON, one a line.
 
-The message is a fixed phrase with the values of the event behind it, as in ``stage began career=c
-id=a term=7 stage=execution``. A record also carries ``event`` (the name of the event), ``career``,
-``candidate`` and the event's own fields (``term``, ``stage``, ``reason``...) as attributes, so that
-any handler can use them.
+The message is a fixed phrase with the values behind it, as in ``stage began career=c id=a term=7
+stage=execution``. For other handlers a record carries, as attributes, ``event`` (its name),
+``career``, ``candidate`` and the event's own fields (``term``, ``stage``, ``reason``...).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from leaderq.events import CareerError, Event, EventBus
 from leaderq.observability.background import BackgroundHandler
 
 log = logging.getLogger("leaderq.events")
-
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _OURS = str(Path(__file__).parents[1])
 PHRASES: dict[type[Event], tuple[int, str]] = {
@@ -66,9 +65,8 @@ def log_failure(error: CareerFailed) -> None:
 def configure(form: str, level: str) -> None:
     """Write the logs of this process on standard error as ``form`` (*text* or *json*).
 
-    Changes of state of a ZooKeeper session are logged as events only. Of the logs of the client
-    libraries, kazoo's appear from *warning* on at most, kafka-python's with *debug* only. Warnings
-    of Python are logged too.
+    Changes of state of a ZooKeeper session are logged as events only, kazoo's logs from *warning*
+    on at most, kafka-python's with *debug* only. Warnings of Python are logged too.
     """
     handler = BackgroundHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
@@ -82,8 +80,7 @@ def configure(form: str, level: str) -> None:
     # SessionChanged says the same, with career and candidate.
     logging.getLogger("leaderq.zookeeper.session").setLevel(max(ERROR, root.level))
     # It calls every failed attempt an error, many times a second.
-    kafka = logging.getLogger("kafka")
-    kafka.setLevel(WARNING if root.level <= DEBUG else logging.CRITICAL)
+    logging.getLogger("kafka").setLevel(WARNING if root.level <= DEBUG else logging.CRITICAL)
     logging.captureWarnings(True)
 
 
@@ -91,7 +88,7 @@ class TextFormatter(logging.Formatter):
     """``12:30:01.250 INFO    message``; records of other libraries name their logger."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, followed by the traceback of an error."""
+        """Return one line, followed by the traceback of an error."""
         moment = time.strftime("%H:%M:%S", time.localtime(record.created))
         origin = "" if record.name.startswith("leaderq") else f"{record.name}: "
         head = f"{moment}.{int(record.msecs):03d} {record.levelname:<7}"
@@ -99,24 +96,17 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line.
-
-    Its keys: ``time`` (ISO 8601, UTC), ``level``, ``message``, ``logger``, and the record's own.
-    """
+    """``time`` (ISO 8601, UTC), ``level``, ``message``, ``logger``, and the record's own keys."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return one JSON object on one line."""
         moment = datetime.fromtimestamp(record.created, timezone.utc)
-        line: dict[str, Any] = {
-            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-            "logger": record.name,
-        }
-        own = {key: value for key, value in vars(record).items() if key not in _STANDARD}
-        line = own | line
-        attachments = _attachments(self, record)
-        if attachments:
+        line = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        line["time"] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line["level"] = record.levelname.lower()
+        line["message"] = record.getMessage()
+        line["logger"] = record.name
+        if attachments := _attachments(self, record):
             line["traceback"] = "\n".join(attachments)
         return json.dumps(line, default=str, ensure_ascii=False)
 
@@ -162,21 +152,14 @@ def _log_event(event: Event) -> None:
     level, text = message(event)
     error = event.error if isinstance(event, CareerError) else None
     info = None if isinstance(error, Deposed) else _from_user_code(error)
-    log.log(level, "%s", text, extra=_extra(event), exc_info=info)
-
-
-def _extra(event: Event) -> dict[str, Any]:
     values = {each.name: _plain(getattr(event, each.name)) for each in fields(event)}
-    return {"event": event.name} | values
+    log.log(level, "%s", text, extra={"event": event.name} | values, exc_info=info)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
     return value.value if isinstance(value, Enum) else value
-
-
-_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 def _from_user_code(error: BaseException | None) -> _ExcInfo | None:

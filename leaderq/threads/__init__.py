@@ -1,7 +1,6 @@
 """What background threads stand on: start and stop, waking, room, back-off, listeners.
 
-Nothing in here knows what it is used for. It imports nothing of leaderq above ``errors`` and
-``clock``.
+Nothing in here knows what it is used for, or imports what is above ``errors`` and ``clock``.
 """
 
 from leaderq.threads.backoff import Backoff, BackoffPolicy

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class BackoffPolicy:
     """``first_s`` seconds after the first failure, ``factor`` times more after each, at most
-    ``most_s``.
-
-    ``jitter`` (0 to 1) is the share of each delay that chance may cut, so that those who failed
+    ``most_s``. Chance may cut the share ``jitter`` (0 to 1) of each delay, so that those who failed
     together do not come back together.
     """
 
@@ -52,5 +50,5 @@ class Backoff:
         return self.policy.delay_s(self.failures, chance)
 
     def reset(self) -> None:
-        """An attempt succeeded: the next failure is the first again."""
+        """Make the next failure the first again, because an attempt succeeded."""
         self.failures = 0

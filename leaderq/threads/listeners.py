@@ -15,12 +15,11 @@ T = TypeVar("T")
 class Listeners(Generic[T]):
     """Calls each listener with each value, in the order in which the values were put.
 
-    Guarantees: one call at a time, without a lock held; a thread that announces while another one
-    delivers leaves its value to that one and goes on. A listener that raises is logged, and the
+    Guarantees: one call at a time, without a lock held. A listener that raises is logged, and the
     others are told. A ``KeyboardInterrupt`` (or another exception that is neither an ``Exception``
     nor a ``SystemExit``) is raised to the delivering thread after all values have been delivered.
-    Not guaranteed: that ``announce`` has told everybody when it returns; another thread, or an
-    outer call of this one, may be about to.
+    Not guaranteed: that ``announce`` has told everybody when it returns; it leaves its value to
+    another thread, or to an outer call of this one, that is delivering.
     """
 
     def __init__(self) -> None:
@@ -47,9 +46,8 @@ class Listeners(Generic[T]):
         self.deliver()
 
     def put(self, value: T) -> None:
-        """Note a value for the next :meth:`deliver`.
-
-        Calls nobody, so it may be called under the lock that orders the changes.
+        """Note a value for the next :meth:`deliver`. Calls nobody, so it may be called under the
+        lock that orders the changes.
         """
         with self._lock:
             self._values.append(value)
@@ -60,26 +58,22 @@ class Listeners(Generic[T]):
             if self._delivering:
                 return
             self._delivering = True
+        interruption: BaseException | None = None
         try:
-            interruption = self._deliver_all()
+            while (call := self._next()) is not None:
+                listener, value = call
+                try:
+                    listener(value)
+                except (Exception, SystemExit):
+                    log.exception("listener failed listener=%r value=%s", listener, value)
+                except BaseException as error:  # noqa: BLE001 - raised after the rest
+                    interruption = error
         except BaseException:  # an interrupt between two calls: the next deliver goes on from here
             with self._lock:
                 self._delivering = False
             raise
         if interruption is not None:
             raise interruption
-
-    def _deliver_all(self) -> BaseException | None:
-        interruption: BaseException | None = None
-        while (call := self._next()) is not None:
-            listener, value = call
-            try:
-                listener(value)
-            except (Exception, SystemExit):
-                log.exception("listener failed listener=%r value=%s", listener, value)
-            except BaseException as error:  # noqa: BLE001 - raised by deliver, after the rest
-                interruption = error
-        return interruption
 
     def _next(self) -> tuple[Callable[[T], object], T] | None:
         with self._lock:

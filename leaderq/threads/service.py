@@ -1,14 +1,8 @@
 """One background thread that can be started, woken and stopped in any order.
 
-A service runs once. States: not started -> running -> ended; stopped at any time, which is final.
-
-* ``start`` on a service that was started, or stopped, does nothing and returns ``False``.
-* ``stop`` before ``start``: the function is never called, whenever ``start`` comes.
-* ``stop`` sets a flag and wakes the thread. The function has to look at the flag: it ends when
-  :meth:`Service.wait` returns ``False``, or :attr:`Service.is_stopping` is true.
-* The function returns, or raises: the service has ended. Make a new one to run it again.
-
-No method holds a lock, so each may be called by a signal handler, in whatever it interrupts.
+States: not started -> running -> ended; stopped at any time, which is final. A service runs once:
+when its function has returned or raised, make a new one to run it again. No method holds a lock,
+so each may be called by a signal handler, in whatever it interrupts.
 """
 
 from __future__ import annotations
@@ -21,6 +15,9 @@ from leaderq.clock import now_s
 from leaderq.threads.waker import Waker, bounded_s
 
 log = logging.getLogger(__name__)
+Run = Callable[["Service"], object]
+Step = Callable[[], float | None]
+OnFailure = Callable[[BaseException], object] | None
 
 
 class Service:
@@ -32,31 +29,19 @@ class Service:
     Not guaranteed: that ``run`` ends, if it looks neither at ``wait`` nor at ``is_stopping``.
     """
 
-    def __init__(
-        self,
-        name: str,
-        run: Callable[[Service], object],
-        *,
-        on_failure: Callable[[BaseException], object] | None = None,
-    ) -> None:
+    def __init__(self, name: str, run: Run, *, on_failure: OnFailure = None) -> None:
         self.name = name
         self.error: BaseException | None = None
-        """What ``run`` raised, if it did."""
+        self.is_stopping = False
+        """Whether ``stop`` was called."""
         self._run = run
         self._on_failure = on_failure
         self._waker = Waker()
         self._unclaimed = threading.Lock()  # taken by the one call that starts the thread, for good
         self._thread: threading.Thread | None = None
-        self._is_stopping = False
 
     @classmethod
-    def repeating(
-        cls,
-        name: str,
-        step: Callable[[], float | None],
-        *,
-        on_failure: Callable[[BaseException], object] | None = None,
-    ) -> Service:
+    def repeating(cls, name: str, step: Step, *, on_failure: OnFailure = None) -> Service:
         """A service that calls ``step`` at once and again and again, until it is stopped.
 
         ``step`` returns the seconds until the next call, which ``wake`` cuts short; ``None`` waits
@@ -70,11 +55,6 @@ class Service:
         return cls(name, run, on_failure=on_failure)
 
     @property
-    def is_stopping(self) -> bool:
-        """Whether ``stop`` was called."""
-        return self._is_stopping
-
-    @property
     def is_running(self) -> bool:
         """Whether the thread was started and has not ended."""
         thread = self._thread
@@ -86,11 +66,11 @@ class Service:
         return self._thread is threading.current_thread()
 
     def start(self) -> bool:
-        """Start the thread; return whether this call did.
+        """Start the thread, unless it was started or stopped before; return whether this call did.
 
         :raises RuntimeError: the system has no thread left; ``start`` may be called again.
         """
-        if self._is_stopping or not self._unclaimed.acquire(blocking=False):
+        if self.is_stopping or not self._unclaimed.acquire(blocking=False):
             return False
         self._thread = thread = threading.Thread(target=self._serve, name=self.name, daemon=True)
         try:
@@ -106,12 +86,12 @@ class Service:
         self._waker.wake()
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Tell the service to end, and wait for that; return whether it has ended.
+        """Tell the service to end, or never to begin; return whether it has ended.
 
-        ``timeout_s``: seconds to wait for it at most; 0 returns at once, ``None`` waits until it
-        has ended. The service's own thread does not wait, and gets ``False``.
+        Waits for that at most ``timeout_s`` seconds, ``None`` without end. The service's own thread
+        does not wait, and gets ``False``.
         """
-        self._is_stopping = True
+        self.is_stopping = True
         self._waker.wake()
         thread = self._thread
         if thread is None:
@@ -126,9 +106,9 @@ class Service:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """For ``run``: sleep until ``wake``, ``stop`` or the time-out; return whether to go on."""
-        if not self._is_stopping:
+        if not self.is_stopping:
             self._waker.wait(timeout_s)
-        return not self._is_stopping
+        return not self.is_stopping
 
     def pause(self, seconds: float) -> bool:
         """For ``run``: sleep until ``stop``, or for ``seconds``; return whether to go on.
@@ -137,25 +117,22 @@ class Service:
         """
         until_s = now_s() + seconds
         woken = False
-        while not self._is_stopping and (left_s := until_s - now_s()) > 0:
+        while not self.is_stopping and (left_s := until_s - now_s()) > 0:
             woken = self._waker.wait(left_s) or woken
         if woken:
             self._waker.wake()
-        return not self._is_stopping
+        return not self.is_stopping
 
     def _serve(self) -> None:
-        if self._is_stopping:
+        if self.is_stopping:
             return
         try:
             self._run(self)
         except BaseException as error:  # whatever ends this thread has to be known
             self.error = error
             log.exception("background thread failed name=%s", self.name)
-            self._tell(error)
-
-    def _tell(self, error: BaseException) -> None:
-        try:
-            if self._on_failure is not None:
-                self._on_failure(error)
-        except BaseException:
-            log.exception("failure callback of a background thread failed name=%s", self.name)
+            try:
+                if self._on_failure is not None:
+                    self._on_failure(error)
+            except BaseException:
+                log.exception("failure callback of a background thread failed name=%s", self.name)
