@@ -97,12 +97,18 @@ def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
         hosts, slash, path = text.partition("/")
         if slash and not chroot:
             raise InvalidValue("has a path behind the address", remedy)
-        _check_chroot(slash + path)
+        path = slash + path
+        if "," in path:
+            behind = "write the chroot once, behind the last address: host1:2181,host2:2181/path"
+            raise InvalidValue("has a path before the last address", behind)
+        if path not in {"", "/"} and {"", ".", ".."} & set(path[1:].split("/")):
+            elements = "write names separated by single '/', like /production"
+            raise InvalidValue(f"has no usable chroot in {path!r}", elements)
         parts = [part.strip() for part in hosts.split(",")]
         if not all(parts):
             raise InvalidValue("has an empty address in it", remedy)
         normal = ",".join(_normal_address(part, default_port, remedy) for part in parts)
-        return normal + (slash + path if path else "")
+        return normal if path == "/" else normal + path
 
     return ValueKind("HOST:PORT[,...]", check)
 
@@ -199,15 +205,6 @@ def _normal_address(part: str, default_port: int, remedy: str) -> str:
         bounds = f"a port is a number from 1 to {_HIGHEST_PORT}"
         raise InvalidValue(f"has no usable port in {part!r}", f"{bounds}; {remedy}")
     return f"{host}:{int(port)}"
-
-
-def _check_chroot(path: str) -> None:
-    if "," in path:
-        remedy = "write the chroot once, behind the last address: host1:2181,host2:2181/path"
-        raise InvalidValue("has a path before the last address", remedy)
-    if path not in {"", "/"} and {"", ".", ".."} & set(path[1:].split("/")):
-        remedy = "write names separated by single '/', like /production"
-        raise InvalidValue(f"has no usable chroot in {path!r}", remedy)
 
 
 SWITCH = ValueKind("", _switch, _switch_from_text)

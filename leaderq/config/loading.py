@@ -64,7 +64,9 @@ def load(
     variables = resolution.from_environment(environ, folder)
     own = [variables, resolution.from_flags(flags or {}, folder)]
     document, problems = _read_toml(path)
-    layers = [*_file_layers(path, document, _career(document, own, career), problems), *own]
+    names = [one.get("career") for one in (own[1].values, own[0].values, document)]
+    name = next((name for name in names if isinstance(name, str)), career)
+    layers = [*_file_layers(path, document, name, problems), *own]
     found = resolution.resolve(layers, _read_secret)
     problems += found.problems
     for name, value in found.values.items():
@@ -76,13 +78,6 @@ def load(
     if career is not None and "career" not in found.values:
         found.values["career"], found.sources["career"] = career, "the class"
     return Configuration(Settings(**found.values), found.sources, path)
-
-
-def _career(document: Mapping[str, Any], own: list[Layer], fallback: str | None) -> str | None:
-    for values in (own[1].values, own[0].values, document):
-        if isinstance(values.get("career"), str):
-            return str(values["career"])
-    return fallback
 
 
 def _file_layers(
