@@ -29,15 +29,11 @@ class ILeaderCareer(ABC):
 
     @abstractmethod
     def execute(self, term: Term) -> None:
-        """Do one unit of work; called again and again while the term lasts. Use ``term.wait(s)``
-        where there is nothing to do.
-        """
+        """Do one unit of work, again and again; ``term.wait(s)`` where there is nothing to do."""
 
     @abstractmethod
     def handOver(self, term: Term) -> None:  # noqa: N802  (the user's name)
-        """Leave office: give back what ``inaugurate`` took. The next leader waits for this, within
-        ``handover_budget_s``.
-        """
+        """Give back what ``inaugurate`` took; the next leader waits ``handover_budget_s`` for it."""
 
 
 class LeaderCareer(ILeaderCareer):
@@ -61,8 +57,7 @@ class LeaderCareer(ILeaderCareer):
     candidate_id: str
 
     def prepare(self) -> None:
-        """Open, before standing for election, what would be slow to open after winning
-        (connections, caches).
+        """Open, before standing for election, what would be slow to open after winning.
 
         Called once in the life of the process. What it raises ends the process with an error.
         """
@@ -74,34 +69,25 @@ class LeaderCareer(ILeaderCareer):
         """Do nothing; override it to give back what :meth:`inaugurate` took."""
 
     def healthy(self) -> bool:
-        """Return whether this process should go on leading. Asked every third of the session
-        time-out, on a thread of its own.
-
-        ``False``, an exception, or no answer within a third of the session time-out ends the term
-        (reason *health*).
+        """Return whether to go on leading. Asked on a thread of its own, every third of the session
+        time-out; ``False``, an exception, or no answer in that time ends the term (*health*).
         """
         return True
 
     def _begin(self, term: Term) -> None:
-        """For leaderq's own careers: what must precede ``inaugurate`` even where a user overrides
-        that without ``super()``.
-        """
+        """For leaderq's own careers: runs before ``inaugurate``, even an overridden one."""
 
     def _finish(self, term: Term) -> None:
-        """For leaderq's own careers: what must follow ``handOver``, likewise."""
+        """For leaderq's own careers: runs after ``handOver``, likewise."""
 
     def retire(self) -> None:
-        """Close what :meth:`prepare` opened; called once, when the process stops standing for
-        election.
-        """
+        """Close what :meth:`prepare` opened; called once, when the process stops standing."""
 
 
 def career_name(career: ILeaderCareer | type[ILeaderCareer]) -> str:
     """The name under which a career stands: its ``name``, else its class name in kebab-case."""
-    declared = getattr(career, "name", None)
-    if declared:
-        return str(declared)
-    return kebab_case((career if isinstance(career, type) else type(career)).__name__)
+    kind = career if isinstance(career, type) else type(career)
+    return str(getattr(career, "name", None) or kebab_case(kind.__name__))
 
 
 def kebab_case(class_name: str) -> str:

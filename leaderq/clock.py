@@ -5,8 +5,6 @@ suspended, and a leader that wakes up must find its lease over. Both are the sam
 of a host, so the guardian and the worker can exchange readings.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Final
 

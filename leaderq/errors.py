@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+Failures = Sequence[tuple[object, BaseException]]
+
 
 class Reason(Enum):
     """Why a term ends; the value is the word in the ``term`` znode and in logs."""
@@ -91,10 +93,7 @@ class CareerFailed(LeaderqError):
 
 
 class Deposed(LeaderqError):
-    """Work was attempted on a term that is over.
-
-    ``term`` is its number, ``reason`` a :class:`Reason`.
-    """
+    """Work was attempted on a term that is over; ``term`` is its number."""
 
     def __init__(self, *, term: int, reason: Reason) -> None:
         self.term = term
@@ -103,10 +102,7 @@ class Deposed(LeaderqError):
 
 
 class ZooKeeperError(LeaderqError):
-    """ZooKeeper refused or lost a request.
-
-    ``path`` is the znode meant; ``index`` is the position of the failed operation in a multi.
-    """
+    """ZooKeeper refused or lost a request for ``path``; ``index``: which operation of a multi."""
 
     def __init__(self, message: str, *, path: str | None = None, index: int | None = None) -> None:
         self.path = path
@@ -163,10 +159,7 @@ class MessageTooLarge(KafkaError):
 
 
 class ServerFailed(LeaderqError):
-    """A server of ``leaderq.testing`` did not start, or died.
-
-    The message ends with its last log lines.
-    """
+    """A server of ``leaderq.testing`` did not start, or died. The message ends with its log."""
 
 
 class MissingPiece(LeaderqError):
@@ -186,10 +179,7 @@ class NoPermission(ZooKeeperError, AccessRefused):
 
 
 class TooLarge(ZooKeeperError):
-    """The request is larger than the server accepts; it was not sent.
-
-    ``size`` and ``limit`` are bytes of the whole request.
-    """
+    """The whole request is larger (in bytes) than the server accepts; it was not sent."""
 
     def __init__(self, what: str, *, size: int, limit: int, path: str | None = None) -> None:
         self.size = size
@@ -199,27 +189,21 @@ class TooLarge(ZooKeeperError):
 
 
 class OffsetOutOfRange(KafkaError):
-    """The offset to go on from is not on the topic any more.
-
-    It was deleted by retention, or truncated, or the topic was created again.
-    """
+    """The offset to go on from is gone: deleted, truncated, or the topic was created again."""
 
 
 class AlreadyStored(LeaderqError):
     """The results of these records are already stored, with their offsets; nothing was written.
 
-    An earlier attempt at the batch was committed, and only its answer was lost. ``stored`` is the
-    stored offset of the partition that the message names, ``first`` that of the first record of
-    the batch.
+    An earlier attempt was committed, and only its answer was lost. ``stored`` is the stored offset
+    of the partition that the message names, ``first`` that of the first record of the batch.
     """
 
     def __init__(self, where: object, *, stored: int, first: int) -> None:
         self.stored = stored
         self.first = first
-        super().__init__(
-            f"{where}: the store is already at offset {stored}, the batch starts at {first}; "
-            "was an earlier attempt committed, and only its answer lost?"
-        )
+        what = f"{where}: the store is already at offset {stored}, the batch starts at {first}"
+        super().__init__(f"{what}; was an earlier attempt committed, and only its answer lost?")
 
 
 class CorruptItem(CorruptRecord):
@@ -248,13 +232,7 @@ class PutsFailed(LeaderqError):
     with its error: ``ConnectionLost`` if the outcome is unknown, any other if it was not stored.
     """
 
-    def __init__(
-        self,
-        *,
-        stored: int,
-        failed: int,
-        failures: Sequence[tuple[object, BaseException]],
-    ) -> None:
+    def __init__(self, *, stored: int, failed: int, failures: Failures) -> None:
         self.stored = stored
         self.failed = failed
         self.failures = tuple(failures)
@@ -283,10 +261,7 @@ class RequestTooLarge(LeaderqError):
 
 
 class RequestGivenUp(LeaderqError):
-    """A buffered producer gave up a request that it had accepted; ``reason`` says why.
-
-    The ``__cause__`` is what was raised, if anything was.
-    """
+    """A buffered producer gave up an accepted request: ``reason``, and ``__cause__`` if any."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -306,10 +281,7 @@ class SinkBroken(LeaderqError):
 
 
 class QueueFull(LeaderqError):
-    """A bounded queue in this process had no room in time for the request; it was not accepted.
-
-    ``capacity`` counts requests.
-    """
+    """A queue of ``capacity`` requests, in this process, had no room in time for one more."""
 
     def __init__(self, name: str, *, capacity: int, waited_s: float) -> None:
         self.capacity = capacity
@@ -340,10 +312,8 @@ class CoordinatorClosed(LeaderqError):
 
 
 class WaitTimedOut(LeaderqError):
-    """A request waited for its turn on a key until its time-out; it did not run.
-
-    ``covers`` is the number of requests that were declined because this one waited; nothing
-    covers them now.
+    """A request waited for its turn on a key until its time-out; it did not run. ``covers`` others
+    were declined because it waited; nothing covers them now.
     """
 
     def __init__(self, key: object, *, waited_s: float, covers: int = 0) -> None:
@@ -372,18 +342,16 @@ class JournalClosed(LeaderqError):
 
 
 class JournalFull(LeaderqError):
-    """The journal cannot grow now: its limit, the reserve of free space, a full disk.
-
-    Nothing was stored. It accepts records again when there is room: acknowledged ones were deleted,
-    or the disk has space again.
+    """The journal cannot grow now: its limit, the reserve of free space, a full disk. Nothing was
+    stored. It accepts records again when acknowledged ones were deleted, or the disk has space.
     """
 
 
 class JournalFailed(LeaderqError):
-    """The disk refused a write or a sync; the ``__cause__`` says how. The record is not accepted.
+    """The disk refused a write or a sync (see ``__cause__``): the record is not accepted.
 
-    After a failed sync it is unknown what the disk holds: the record was cut off again; if that
-    failed too, it may be there after the next opening.
+    After a failed sync the record was cut off again; if that failed too, it may be there after the
+    next opening.
     """
 
 
@@ -397,7 +365,5 @@ class JournalRecordTooLarge(LeaderqError):
     def __init__(self, *, size: int, limit: int) -> None:
         self.size = size
         self.limit = limit
-        super().__init__(
-            f"{size} bytes were to be appended at once, but a segment takes {limit}; "
-            "raise segment_bytes, or append in pieces"
-        )
+        sizes = f"{size} bytes were to be appended at once, but a segment takes {limit}"
+        super().__init__(f"{sizes}; raise segment_bytes, or append in pieces")

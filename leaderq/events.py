@@ -89,10 +89,7 @@ class TermEnding(Event):
 
 @dataclass(frozen=True)
 class TermEnded(Event):
-    """The career's code has returned.
-
-    ``clean`` tells whether the end was recorded, so that the next leader need not wait.
-    """
+    """The career's code has returned; ``clean``: recorded, so that the next need not wait."""
 
     term: int
     reason: Reason
@@ -147,9 +144,8 @@ class GuardianLost(Event):
 
 @dataclass(frozen=True)
 class DrainStalled(Event):
-    """The Kafka consumer stood still although records were waiting, and was rebuilt.
-
-    ``rebuilt`` counts how often that has happened in this process.
+    """The Kafka consumer stood still, though records waited, and was rebuilt; ``rebuilt`` counts
+    how often in this process.
     """
 
     partition: str
@@ -186,9 +182,8 @@ class RecordSkipped(Event):
 
 @dataclass(frozen=True)
 class RecordBuried(Event):
-    """A record could not be handled in ``attempts`` attempts and was moved to ``topic``.
-
-    May be published twice after a crash.
+    """A record could not be handled in ``attempts`` attempts and was moved to ``topic``; may be
+    published twice after a crash.
     """
 
     partition: str
@@ -199,7 +194,6 @@ class RecordBuried(Event):
 
 
 E = TypeVar("E", bound=Event)
-Listener = Callable[[E], None]
 
 
 class EventBus:
@@ -209,7 +203,7 @@ class EventBus:
         self._listeners: list[tuple[type[Event], Callable[..., None]]] = []
         self._lock = threading.Lock()
 
-    def subscribe(self, kind: type[E], listener: Listener[E]) -> Callable[[], None]:
+    def subscribe(self, kind: type[E], listener: Callable[[E], None]) -> Callable[[], None]:
         """Call ``listener`` for every event of class ``kind``; return a function that ends it."""
         entry = (kind, listener)
         with self._lock:

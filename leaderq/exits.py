@@ -1,7 +1,5 @@
 """What the exit codes of ``leaderq`` processes mean."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

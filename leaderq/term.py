@@ -32,7 +32,6 @@ from leaderq.errors import Deposed, Reason
 if TYPE_CHECKING:
     from leaderq.zookeeper.wire import Operation
 
-
 __all__ = ["FencedWrite", "OpenTerm", "Reason", "Term"]
 
 FencedWrite = Callable[["Term", Sequence["Operation"]], list[Any]]
@@ -78,9 +77,7 @@ class Term:
 
     @property
     def deadline(self) -> float:
-        """The instant, on :func:`leaderq.clock.now_s`, until which this leadership may be trusted
-        unheard (seconds).
-        """
+        """Seconds on :func:`leaderq.clock.now_s` until which leadership may be trusted unheard."""
         return self._deadline
 
     def remaining_s(self) -> float:
@@ -89,9 +86,7 @@ class Term:
 
     @property
     def paused(self) -> bool:
-        """True while no new unit of work may begin: ZooKeeper is silent, or an operator paused the
-        career.
-        """
+        """Whether no new unit may begin: ZooKeeper is silent, or an operator paused the career."""
         return self._paused
 
     @property
@@ -100,9 +95,9 @@ class Term:
         return self._reason
 
     def check(self) -> None:
-        """Return if this leadership may be trusted now.
+        """Return if this leadership may be trusted now; raise :class:`Deposed` once it may not.
 
-        Raises :class:`Deposed` once it may not; cheap enough for every record (no lock, no I/O).
+        Cheap enough for every record: no lock, no I/O.
         """
         if not self._over and now_s() < self._deadline:
             return
@@ -110,8 +105,7 @@ class Term:
         raise Deposed(term=self.number, reason=self._reason or Reason.LEASE)
 
     def write(self, ops: Iterable[Operation]) -> list[Any]:
-        """Carry out ZooKeeper operations in one multi that fails if this leader is no longer the
-        leader.
+        """Carry out ZooKeeper operations in one multi that fails if leadership is lost.
 
         ``ops`` are :class:`~leaderq.zookeeper.Create`, ``SetData``, ``Delete`` and ``Check``
         values; returns one result for each. Raises :class:`Deposed` when fenced, the
@@ -126,8 +120,7 @@ class Term:
         """Sleep, waking early when the term should wind up; returns whether it is still on."""
         end = now_s() + seconds
         while not self.ending.is_set():
-            # Never past the deadline: a candidate thread starved by the work would not wake us
-            # then.
+            # Never past the deadline: a candidate thread starved by the work would not wake us.
             left = min(end, self._deadline) - now_s()
             if left <= 0:
                 break
@@ -143,27 +136,23 @@ class Term:
         self.ending.set()
 
     def __repr__(self) -> str:
-        state = "over" if self._over else "ending" if self.ending.is_set() else "paused" if self._paused else "on"
+        state = "ending" if self.ending.is_set() else "paused" if self._paused else "on"
+        state = "over" if self._over else state
         return f"<Term {self.number} of {self.career!r} by {self.candidate!r}, {state}>"
 
 
 class OpenTerm(Term):
-    """A term in the hands of its candidate, which alone prolongs, pauses and ends it. Thread-safe."""
+    """A term as its candidate holds it, which alone prolongs, pauses and ends it. Thread-safe."""
 
     def prolong(self, deadline: float) -> None:
-        """Trust the leadership until ``deadline``; an earlier one than before, or one after the
-        end, is ignored.
-        """
+        """Trust it until ``deadline``; an earlier one, or any after the end, is ignored."""
         with self._lock:
-            # A deadline already passed is final: somebody may have acted on it (bug 9 in
-            # docs/design/facts.md).
+            # A passed deadline is final: somebody may have acted on it (facts.md, bug 9).
             if not self._over and now_s() < self._deadline:
                 self._deadline = max(self._deadline, deadline)
 
     def shorten(self, deadline: float) -> None:
-        """Trust the leadership no longer than until ``deadline``; a later one than before is
-        ignored.
-        """
+        """Trust the leadership no longer than until ``deadline``; a later one is ignored."""
         with self._lock:
             self._deadline = min(self._deadline, deadline)
 
