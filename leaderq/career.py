@@ -33,7 +33,7 @@ class ILeaderCareer(ABC):
 
     @abstractmethod
     def handOver(self, term: Term) -> None:  # noqa: N802  (the user's name)
-        """Give back what ``inaugurate`` took; the next leader waits ``handover_budget_s`` for it."""
+        """Give back what ``inaugurate`` took. The next leader waits ``handover_budget_s``."""
 
 
 class LeaderCareer(ILeaderCareer):
