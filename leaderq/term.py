@@ -69,7 +69,7 @@ class Term:
         self.candidate = candidate
         self.ending = threading.Event()
         self._deadline = deadline
-        self._write = write
+        self._fenced_write = write
         self._paused = False
         self._reason: Reason | None = None
         self._over = False
@@ -114,7 +114,7 @@ class Term:
         :class:`~leaderq.errors.ConnectionLost` is raised; read back before repeating.
         """
         self.check()
-        return self._write(self, tuple(ops))
+        return self._fenced_write(self, tuple(ops))
 
     def wait(self, seconds: float) -> bool:
         """Sleep, waking early when the term should wind up; returns whether it is still on."""

@@ -144,10 +144,12 @@ def _read_secret(path: Path) -> str:
 
 
 def _why_unreadable(path: Path) -> str:
-    if path.is_dir():
-        return "Is a directory"
-    if not path.exists():
-        return "No such file or directory"
+    try:
+        if path.is_dir():
+            return "Is a directory"
+        path.stat()
+    except OSError as exc:  # such as a name that is too long
+        return _reason(exc)
     return "" if os.access(path, os.R_OK) else "Permission denied"
 
 

@@ -58,6 +58,7 @@ class BackgroundHandler(logging.Handler):
     def close(self) -> None:
         """Flush, and write no more."""
         self.flush()
+        self._lines.clear()
         self._service.stop(timeout_s=0.0)
         super().close()
 

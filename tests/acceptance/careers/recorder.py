@@ -43,7 +43,7 @@ class Recorder(LeaderCareer):
     def try_to_write(self, term: Term) -> None:
         """Around the local check, as a zombie's bug would: ZooKeeper itself must refuse."""
         try:
-            term._write(term, (SetData("/zombie", b"%d" % term.number),))
+            term._fenced_write(term, (SetData("/zombie", b"%d" % term.number),))
             self.note("write passed", term)
         except LeaderqError as refused:
             self.note("write refused", term, error=type(refused).__name__)

@@ -100,7 +100,7 @@ def test_a_zombies_write_is_refused_by_the_server_when_its_znode_is_gone(elector
     term = won(a)
     electorate.session().delete(electorate.path("candidates", term.id))
     with pytest.raises(Deposed):
-        term._write(term, (SetData(electorate.path("control"), b"zombie"),))  # around the local check
+        term._fenced_write(term, (SetData(electorate.path("control"), b"zombie"),))  # around the local check
     assert electorate.session().get(electorate.path("control"))[0] != b"zombie"
 
 
