@@ -7,7 +7,7 @@ WORKERS ?= 3
 MINUTES ?= 60
 CHANGES ?= 100
 
-.PHONY: demo test lint unit faults soak rude bench smoke servers clean
+.PHONY: demo test lint unit faults soak rude mutants bench smoke servers clean
 
 demo: $(READY)
 	@$(BIN)/leaderq demo

@@ -225,10 +225,14 @@ class Guardian:
             return  # it has been asked to leave already
         self._has_asked = True
         how = signal.SIGKILL if is_last else signal.SIGTERM
-        self._signal(worker, how)  # before the log line, which nothing may wait for
+        # Before the log line, which nothing may wait for.
         if is_last:
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, how)  # one call for nearly all; then those that left the group
             kill(descendants_of(os.getpid()))
             self._watchdog = self._watchdog.heard(None)
+        else:
+            self._signal(worker, how)
         log.error(
             "worker is overdue: pid=%d term=%d overdue_s=%.2f sent=%s",
             worker.pid,
