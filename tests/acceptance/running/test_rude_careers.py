@@ -32,7 +32,7 @@ from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Credentials, connect, end_session
 
-THAW_S = 0.1 + 0.05 * patience()
+THAW_S = 0.1 + 0.1 * patience()
 """What is promised after a thaw, and what a busy machine takes to act."""
 AT_ONCE_S = SESSION_TIMEOUT_S / 3
 """Where ZooKeeper lets the next one lead at once: a guardian's SIGKILL comes after T/6."""
