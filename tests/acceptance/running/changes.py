@@ -44,6 +44,7 @@ class Contender(CandidateProcess):
     def __init__(self, target: str, *, server: str, path: Path, **options: Any) -> None:
         self.proxy = FaultProxy(server).start()
         self.path = path
+        self.worker = 0
         self.frozen: list[int] = []
         self._history: list[dict[str, Any]] = []
         self._offset = 0
@@ -69,13 +70,13 @@ class Contender(CandidateProcess):
     def processes(self) -> list[int]:
         """All that have written for it and still run, stopped ones included; never a stranger."""
         pids = dict.fromkeys(line["pid"] for line in self.history())
-        return [pid for pid in pids if self._is_ours(pid)]
+        return [pid for pid in pids if self.is_ours(pid)]
 
-    def clear_away(self) -> None:
+    def clear_away(self, *, politely: bool = True) -> None:
         """End every process of it, and its proxy."""
         Path(f"{self.path}.over").touch()
         with suppress(OSError):
-            if self.alive and not self.said("worker_overdue"):
+            if politely and self.alive and not self.said("worker_overdue"):
                 os.kill(self.pid, signal.SIGCONT)
                 self.signal_worker(signal.SIGCONT)
                 self.proxy.heal()
@@ -90,7 +91,8 @@ class Contender(CandidateProcess):
         self._history.clear()
         self.proxy.stop()
 
-    def _is_ours(self, pid: int) -> bool:
+    def is_ours(self, pid: int) -> bool:
+        """Whether this process is there, and was started by this contender."""
         with suppress(OSError):
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
             environment = Path(f"/proc/{pid}/environ").read_bytes()
@@ -159,6 +161,7 @@ class Contest:
     def in_the_middle_of_a_unit(self, leader: Contender) -> None:
         """Wait until all that is to work for the term does, in a unit that has just begun."""
         leader.await_execution()
+        leader.worker = leader.worker_pid
 
         def is_fresh() -> bool:
             begun_s = leader.history("begin")[-1]["at"]
@@ -209,13 +212,16 @@ class Contest:
             contender.clear_away()
 
     def _await_end(self, leader: Contender, change: Change) -> None:
+        def has_ended() -> bool:
+            return bool(leader.said("term_ended")) or not leader.is_ours(leader.worker)
+
         try:
-            eventually(
-                lambda: not leader.alive or leader.said("term_ended"),
-                timeout_s=3 * SESSION_TIMEOUT_S,
-            )
+            eventually(has_ended, timeout_s=3 * SESSION_TIMEOUT_S)
         except AssertionError:
             change.complaints.append(f"the term of {leader.id} did not end")
+        leader.proxy.heal()  # the guardian is about to close the session
+        with suppress(AssertionError):
+            eventually(lambda: not leader.alive or leader.said("term_ended"), timeout_s=10)
         code = leader.process.poll()
         if self.kind.exit_codes and code not in self.kind.exit_codes:
             change.complaints.append(f"exit code {code}, not {self.kind.exit_codes[0]}")

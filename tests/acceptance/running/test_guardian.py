@@ -132,6 +132,7 @@ def test_a_log_that_nobody_reads_keeps_no_guardian_from_ending_its_worker(
         works_on(history, term=2)
         late = [each for each in history.lines("effect", term=1) if each["at"] > inaugurated["at"]]
         assert len(late) == 0
+        proxy.heal()  # the guardian is about to close the session
         assert a.wait() == 1
     finally:
         os.close(reading)

@@ -150,6 +150,6 @@ def test_a_term_that_is_given_back_is_believed_in_no_longer_though_no_reply_come
 
 
 def test_two_candidates_under_one_id_are_warned_about(start, zookeeper_server):
-    options = {"id": "twin-7", "zookeeper": zookeeper_server.address, "session_timeout_s": 4}
+    options = {"id": "twin-7", "zookeeper": zookeeper_server.address, "session_timeout_s": 3}
     one, two = start(TINY, **options), start(TINY, **options)
     eventually(lambda: warnings_of(one, "twin-7") or warnings_of(two, "twin-7"))
