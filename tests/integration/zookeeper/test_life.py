@@ -225,13 +225,19 @@ def test_a_connection_thread_that_dies_is_replaced(
     assert "the connection thread failed" in caplog.text
 
 
+@pytest.mark.parametrize("where", ["listener", "answer"])
 def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: Session, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     monkeypatch.setattr("leaderq.zookeeper.client.STUCK_S", 0.5)
     monkeypatch.setattr(type(session._client), "timeout_s", 0.2)
     heard, first, go_on = heard_by(session), session.id, threading.Event()
-    session._client.add_listener(lambda state: go_on.wait(60) and None)
+    if where == "listener":
+        session._client.add_listener(lambda state: go_on.wait(60) and None)
+    else:  # where it cannot even say that the connection is gone
+        stuck = threading.Event()
+        session._send(Sync("/"), lambda _: stuck.set() or go_on.wait(60), None)
+        assert stuck.wait(60)
     session.drop_connection()
     eventually(lambda: heard[-1:] == [CONNECTED] and session.id != first, timeout_s=20)
     assert LOST in heard

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+import threading
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from leaderq.zookeeper.client import STUCK_S, TimeWithoutAttempt, replacement_reason
+from leaderq.testing import eventually
+from leaderq.zookeeper.client import STUCK_S, ClientSupervisor, TimeWithoutAttempt, replacement_reason
 
 
 @pytest.mark.parametrize(
@@ -41,3 +47,16 @@ def test_the_time_of_a_new_client_starts_at_zero() -> None:
     idle, client, another = TimeWithoutAttempt(), object(), object()
     idle.look(0.0, client, 1, is_connected=False)
     assert idle.look(9.0, another, 1, is_connected=False) == 0.0
+
+
+def test_a_client_that_ends_again_and_again_is_replaced_at_growing_intervals_however_often_it_is_woken() -> None:
+    ended = threading.Event()
+    ended.set()
+    dead: Any = SimpleNamespace(ended=ended, auth_failed=False, connected=False, attempts=0, timeout_s=1.0)
+    replaced: list[float] = []
+    supervisor = ClientSupervisor("t", client=lambda: dead, replace=lambda _: replaced.append(monotonic()))
+    began = monotonic()
+    supervisor.start()
+    eventually(lambda: supervisor.wake() or len(replaced) > 3, interval_s=0.01)
+    supervisor.stop()
+    assert replaced[3] - began >= 0.25 + 0.5 + 1.0  # half of each pause, which is what chance may leave
