@@ -227,9 +227,11 @@ class Guardian:
         how = signal.SIGKILL if is_last else signal.SIGTERM
         # Before the log line, which nothing may wait for.
         if is_last:
+            # Listed before anything dies: orphans move in the midst of a listing and are missed.
+            started = descendants_of(os.getpid())
             with suppress(ProcessLookupError):
                 os.killpg(worker.pid, how)  # one call for nearly all; then those that left the group
-            kill(descendants_of(os.getpid()))
+            kill(started)
             self._watchdog = self._watchdog.heard(None)
         else:
             self._signal(worker, how)
