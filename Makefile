@@ -36,9 +36,9 @@ soak: $(READY)
 	  --folder logs/nemesis-$$(date +%Y%m%d-%H%M%S)
 
 # Changes of leader of careers that never look at their term, so many of each kind, and a table of
-# the effects that came after; the ordinary test run does two of each.
+# the effects that came after; the ordinary test run does two of each. KINDS is a regular expression.
 rude: $(READY)
-	@LEADERQ_TEST_CHANGES=$(CHANGES) $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py
+	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py
 
 # The peers that some of them are measured beside come with the extra "bench".
 bench: $(READY)

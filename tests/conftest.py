@@ -46,6 +46,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         "LEADERQ_SERVERS",
         "LEADERQ_TEST_CHANGES",
         "LEADERQ_TEST_FAULTS",
+        "LEADERQ_TEST_KINDS",
         "LEADERQ_TEST_PATIENCE",
         "LEADERQ_TEST_SEED",
     }

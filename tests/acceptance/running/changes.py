@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,8 @@ from leaderq.testing import FaultProxy, eventually
 from leaderq.testing.candidate_process import CandidateProcess
 
 CAREERS = Path(__file__).parents[1] / "careers"
+KINDS = os.environ.get("LEADERQ_TEST_KINDS", "")
+"""A regular expression; kinds of changes of other names are left out."""
 CHANGES = int(os.environ.get("LEADERQ_TEST_CHANGES", "2"))
 AT_A_TIME = 12 if CHANGES < 10 else 6
 """Contests side by side: few where they go on for long, so that others find a processor, too."""
@@ -256,8 +259,9 @@ class Contest:
 
 
 def run_all(kinds: Sequence[Kind], *, server: str, root: str, folder: Path) -> list[Change]:
-    """``CHANGES`` changes of each kind, contests side by side."""
-    contests = [(kind, share) for kind in kinds for share in shares()]
+    """``CHANGES`` changes of each kind that is wanted, contests side by side."""
+    wanted = [kind for kind in kinds if re.search(KINDS, kind.name)]
+    contests = [(kind, share) for kind in wanted for share in shares()]
 
     def one(number: int, kind: Kind, changes: int) -> list[Change]:
         place: Any = {"root": f"{root}-{number}", "folder": folder / str(number)}
