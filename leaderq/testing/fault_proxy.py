@@ -153,6 +153,14 @@ class FaultProxy:
         """
         self._order(lambda: self._rules.drop_reply_to(request, id_at))
 
+    def drop_requests(self, request: Callable[[bytes], bool]) -> None:
+        """Lose every request of which ``request(body)`` is true, and end its connection, until ``heal``.
+
+        The server never hears of them. The first frame of a connection counts as one: in ZooKeeper it
+        opens a session, or takes one up.
+        """
+        self._order(lambda: self._rules.drop_requests(request))
+
     def hold_replies_to(self, request: Callable[[bytes], bool]) -> None:
         """Hold the replies to all requests of which ``request(body)`` is true, until ``heal`` delivers them. For ZooKeeper.
 

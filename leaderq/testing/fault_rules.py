@@ -1,4 +1,4 @@
-"""Which replies are lost, held or falsified. Pure.
+"""Which requests are lost, and which replies lost, held or falsified. Pure.
 
 Used by the proxy's thread only, except that all threads may read ``dropped``.
 """
@@ -14,7 +14,7 @@ ReplyId = tuple[object, bytes]  # the connection, and the bytes that the reply b
 
 
 class ReplyRules:
-    """At most one rule of each kind (lose, hold, answer from the past), for all connections.
+    """At most one rule of each kind, for all connections.
 
     A new rule takes the place of the old one of its kind.
     """
@@ -27,11 +27,12 @@ class ReplyRules:
     def are_armed(self) -> bool:
         """Whether frames must be looked at."""
         losing = self._left > 0 or any((self._wanted, self._request, self._awaiting))
-        return losing or any((self._hold, self._lag, self._stale))
+        return losing or any((self._unheard, self._hold, self._lag, self._stale))
 
     def forget(self) -> None:
         """Lose, hold and falsify nothing any more."""
         self._forget_losses()
+        self._unheard: Request | None = None
         self._hold: Request | None = None
         self._held: set[ReplyId] = set()
         self._holding: set[object] = set()  # connections of which a reply is held
@@ -62,6 +63,10 @@ class ReplyRules:
         self._forget_losses()
         self._request, self._id_at = request, id_at
 
+    def drop_requests(self, request: Request) -> None:
+        """Lose all requests that ``request`` is true of."""
+        self._unheard = request
+
     def hold_replies_to(self, request: Request) -> None:
         """Hold the replies to all requests that ``request`` is true of, and those behind them."""
         self._hold = request
@@ -75,6 +80,8 @@ class ReplyRules:
         connection = object()
 
         def judge_request(body: bytes) -> Verdict:
+            if self._unheard is not None and self._unheard(body):
+                return Verdict.LOSE_AND_CUT
             if self._request is not None and self._request(body):
                 self._awaiting = (connection, body[self._id_at : self._id_at + 4])
                 self._request = None

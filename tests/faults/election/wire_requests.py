@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+_CLOSE = (-11).to_bytes(4, "big", signed=True)
 _CREATES, _LISTINGS, _MULTI = (1, 15), (8, 12), 14
 _DELETE_HEADER = bytes.fromhex("00000002 00 ffffffff")  # of one operation inside a multi
 _SET_HEADER = bytes.fromhex("00000005 00 ffffffff")
@@ -50,6 +53,20 @@ def is_release(request: bytes) -> bool:
 def is_renewal(request: bytes) -> bool:
     """A leader renews its lease: a transaction that changes nothing."""
     return is_multi(request) and _DELETE_HEADER not in request and _SET_HEADER not in request
+
+
+def ends(session: int) -> Callable[[bytes], bool]:
+    """Whether a request takes ``session`` up or ends any session.
+
+    Whoever drops these lets the server keep ``session`` until it expires, whatever its owner does.
+    """
+
+    def does(request: bytes) -> bool:
+        if request[:4] == bytes(4):  # the first frame of a connection
+            return request[16:24] == session.to_bytes(8, "big", signed=True)
+        return request[4:8] == _CLOSE
+
+    return does
 
 
 def is_watch_event(reply: bytes) -> bool:

@@ -161,6 +161,19 @@ def test_the_reply_to_a_create_is_lost_and_the_node_is_there(
     eventually(lambda: behind.exists(znode_root), timeout_s=30)
 
 
+def test_a_request_is_lost_and_the_server_never_hears_of_it(
+    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
+) -> None:
+    proxy.drop_requests(is_create)
+    for _ in range(2):
+        with pytest.raises(ConnectionLoss):
+            behind.create(znode_root)
+        eventually(lambda: behind.get("/zookeeper"), timeout_s=30)
+    assert beside.exists(znode_root) is None
+    proxy.heal()
+    eventually(lambda: behind.create(znode_root), timeout_s=30)
+
+
 def test_the_next_reply_is_lost_and_the_connection_cut(proxy: FaultProxy, behind: KazooClient) -> None:
     proxy.drop_next_reply()
     with pytest.raises(ConnectionLoss):
