@@ -60,7 +60,7 @@ _HOLES: Final[dict[Kind, tuple[Direction, ...]]] = {
 class Fault:
     """One fault to come: ``at_s`` after its round began, for ``lasts_s``.
 
-    It strikes whoever has ``place`` in the line; 0 is the leader's.
+    It strikes whoever has ``place`` in the line. 0 is the leader's: it waits for one, for up to T.
     """
 
     number: int
@@ -88,7 +88,7 @@ def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
             brief, long = dice.uniform(0.05, 0.5), dice.uniform(1.0, 1.7)
             is_long = kind in (Kind.LOSE_QUORUM, Kind.PAUSE) or dice.random() < 0.5
             lasts_s = (long if is_long else brief) * timeout_s * kind.lasts
-            place = _PLACES.get(kind, dice.choice((0, 0, 0, 0, 0, 0, 0, 1, 2, 3)))
+            place = _PLACES.get(kind, dice.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, 2)))
             number += 1
             faults.append(Fault(number, kind, round(at_s, 2), round(lasts_s, 2), place))
         yield faults
@@ -166,19 +166,29 @@ class Nemesis:
 
         ``""``: the fault is not of a candidate. ``None``: others have it in hand.
         """
-        part, view = fault.kind.part, self._cluster.view
-        able = [""]
-        if _is_of_candidate(fault):
-            standing = [who for who in view.candidates if who in NAMES] if view else []
-            line = list(dict.fromkeys([*standing, *NAMES]))
-            turns = [*line[fault.place :], *line[: fault.place]]
-            spared = LASTS if part is Part.PROCESS else ""
-            able = [who for who in turns if who != spared and self._cluster.worker(who)]
-        for who in able:
-            if self._busy[part, who].acquire(blocking=False):
-                held.callback(self._busy[part, who].release)
-                return who
-        return None
+        until_s = now_s() + self._timeout_s
+        while True:
+            for who in self._able(fault, patiently=now_s() < until_s):
+                lock = self._busy[fault.kind.part, who]
+                if lock.acquire(blocking=False):
+                    held.callback(lock.release)
+                    return who
+            if now_s() >= until_s or not _is_of_candidate(fault):
+                return None
+            time.sleep(0.1)
+
+    def _able(self, fault: Fault, *, patiently: bool) -> list[str]:
+        """Whom the fault may strike, the best first; ``patiently``: the leader or nobody."""
+        view = self._cluster.view
+        if not _is_of_candidate(fault):
+            return [""]
+        line = [*(view.candidates if view else ()), *NAMES]
+        turns = [*line[fault.place :], *line[: fault.place]]
+        if fault.place == 0 and patiently:
+            turns = [view.leader] if view and view.leader else []
+        spared = LASTS if fault.kind.part is Part.PROCESS else ""
+        able = [who for who in turns if who in NAMES and who != spared]
+        return [who for who in able if self._cluster.worker(who)]
 
     # -- how each is done --------------------------------------------------------------------------
 
