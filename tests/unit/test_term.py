@@ -53,6 +53,15 @@ def test_a_deadline_never_moves_back():
     assert term.deadline == before
 
 
+def test_a_deadline_is_only_ever_shortened_by_a_shorter_time_out():
+    term = a_term()
+    before = term.deadline
+    term.shorten(before + 10)
+    assert term.deadline == before
+    term.shorten(before - 10)
+    assert term.deadline == before - 10
+
+
 def test_a_planned_end_still_lets_the_unit_in_hand_finish():
     term = a_term()
     term.wind_up(Reason.TRANSFER)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from leaderq.clock import now_s
+from leaderq.election import Operator
+from leaderq.running.guardian_link import SAME_REQUEST_S
 from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 
@@ -201,3 +206,99 @@ def test_a_worker_whose_guardian_was_killed_hands_over_and_leaves_and_its_replac
     assert inaugurated["unclean"] is False
     assert history.lines("begin", term=1)[-1]["at"] < inaugurated["at"]
     assert not history.lines("inaugurate", term=3)
+
+
+# ---- what a worker has started ----------------------------------------------------------------
+
+
+@pytest.fixture
+def writers(start, zookeeper_server, history) -> Iterator[Callable[..., tuple[Any, Any]]]:
+    """Start a leader of a career whose processes all work for term 1, and its successor."""
+
+    def begin(career: str, *working: str, **options: Any) -> tuple[Any, Any]:
+        options = {"zookeeper": zookeeper_server.address, "session_timeout_s": 6, **options}
+        a = start(f"rude:{career}", id="a", **options)
+        eventually(lambda: {line["by"] for line in history.lines("effect")}.issuperset(working))
+        b = start(TINY, id="b", **options)
+        b.wait_for("standing")
+        return a, b
+
+    yield begin
+    Path(f"{history.path}.over").touch()
+
+
+def late(history) -> list[str]:
+    """Who works for term 1 while the next one is led."""
+    (inaugurated,) = history.lines("inaugurate", term=2)
+    works_on(history, term=2)
+    effects = history.lines("effect", term=1)
+    return sorted({line["by"] for line in effects if line["at"] > inaugurated["at"]})
+
+
+STARTED = ("subprocess", "multiprocessing", "daemon")
+
+
+def test_what_was_started_in_a_term_ends_with_it(writers, history, zookeeper, znode_root):
+    a, b = writers("LeavingChildren", *STARTED)
+    Operator(zookeeper, "rude", root=znode_root).step_down(timeout_s=60)
+    leading(b)
+    assert late(history) == []
+    assert a.alive
+
+
+def test_what_a_killed_worker_has_started_is_gone_before_the_next_one_leads(writers, history):
+    a, b = writers("LeavingChildren", *STARTED)
+    a.signal_worker(signal.SIGKILL)
+    leading(b)
+    assert late(history) == []
+
+
+def test_what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads(writers, history):
+    a, b = writers("LeavingChildren", *STARTED)
+    a.signal_worker(signal.SIGSTOP)
+    try:
+        leading(b)
+        assert late(history) == []
+    finally:
+        a.signal_worker(signal.SIGCONT)
+
+
+def test_what_a_worker_has_started_is_gone_when_it_leaves_without_a_guardian(writers, history):
+    soon = ["--handover-budget-s", "0.5"]
+    a, b = writers("Children", "subprocess", "multiprocessing", arguments=soon)
+    a.process.kill()
+    leading(b)
+    assert late(history) == []
+
+
+# ---- SIGTERM once -----------------------------------------------------------------------------
+
+
+def test_a_worker_that_was_asked_to_leave_is_not_asked_again_when_its_lease_ends(
+    start, zookeeper_server, fault_proxy, history
+):
+    proxy = fault_proxy(zookeeper_server.address)
+    a = start("rude:LongUnits", id="a", zookeeper=proxy.address, session_timeout_s=6)
+    eventually(lambda: history.lines("begin"))
+    worker = a.worker_pid
+    a.terminate()
+    a.wait_for("term_ending")
+    proxy.black_hole()
+    eventually(lambda: is_gone(worker))
+    proxy.heal()
+    assert a.wait() == 1  # killed, and not 130: told twice
+
+
+def test_a_worker_that_its_guardian_has_asked_to_leave_is_not_asked_again(start, zookeeper_server, fault_proxy, history):
+    proxy = fault_proxy(zookeeper_server.address)
+    a = start("rude:LongUnits", id="a", zookeeper=proxy.address, session_timeout_s=12)
+    eventually(lambda: history.lines("begin"))
+    worker = a.worker_pid
+    proxy.black_hole()
+    a.wait_for("worker_overdue")
+    asked_s = now_s()
+    eventually(lambda: now_s() > asked_s + SAME_REQUEST_S)  # sooner, it would be the same request
+    a.terminate()
+    eventually(lambda: is_gone(worker))
+    proxy.heal()
+    assert a.wait() == 1

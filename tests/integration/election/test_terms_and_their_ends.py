@@ -8,13 +8,14 @@ import pytest
 
 from leaderq import Candidate, Deposed, Observer, connect
 from leaderq.clock import now_s
-from leaderq.election import Operator
+from leaderq.election import Operator, campaign
 from leaderq.election.decision import Role
+from leaderq.election.tenure import Tenure
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, NoPermission
-from leaderq.events import WorkPaused
+from leaderq.events import Stage, WorkPaused
 from leaderq.term import Reason
 from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Security, SessionState
+from leaderq.zookeeper import Security, SessionState, SetData
 from leaderq.zookeeper.session import Session
 
 
@@ -53,6 +54,63 @@ def test_a_time_out_cut_from_30_s_to_3_s_by_a_restart_shortens_the_lease_at_once
         b.close()
         session.close()
         proxy.heal()
+
+
+def test_a_shorter_time_out_granted_before_the_term_begins_counts(electorate, won, monkeypatch):
+    """As after a reconnection between the answer to the claim and the beginning of the term."""
+
+    def granted_less(*arguments, **options):
+        tenure = Tenure(*arguments, **options)
+        monkeypatch.setattr(type(a.session), "timeout_s", property(lambda _: 3.0))
+        return tenure
+
+    monkeypatch.setattr(campaign, "Tenure", granted_less)
+    a = electorate.candidate("a", timeout_s=30.0)
+    a.stand()
+    assert won(a).remaining_s() <= 2.0
+
+
+def test_a_lease_runs_from_when_a_renewal_was_sent(electorate, won, fault_proxy):
+    proxy = fault_proxy(electorate.address)
+    a = electorate.candidate("a", address=proxy.address, timeout_s=6.0)
+    a.stand()
+    term = won(a)
+    proxy.delay(0.25)  # each way
+    deadlines = [term.deadline]
+    left: list[float] = []
+
+    def was_renewed_often() -> bool:
+        if term.deadline > deadlines[-1]:
+            deadlines.append(term.deadline)
+            left.append(term.remaining_s())
+        return len(left) > 3
+
+    eventually(was_renewed_often)
+    assert max(left[1:]) <= 6.0 * 2 / 3 - 0.5
+
+
+def test_an_ending_term_is_kept_until_its_code_has_returned(electorate, won):
+    a = electorate.candidate("a", timeout_s=4.0)
+    a.stand()
+    term = won(a)
+    begun = term.deadline
+    a.step_down(Reason.STEP_DOWN)
+    assert term.ending.wait(30)
+    eventually(lambda: term.deadline > begun + 4.0 or term.remaining_s() == 0.0)
+    term.check()
+
+
+def test_a_term_whose_release_is_not_answered_is_never_won_again(electorate, won, fault_proxy):
+    proxy = fault_proxy(electorate.address)
+    a = electorate.candidate("a", address=proxy.address)
+    a.stand()
+    term = won(a)
+    proxy.refuse()
+    eventually(lambda: a.session.state is not SessionState.CONNECTED)
+    assert not a.conclude(term, Reason.WITHDRAWN, timeout_s=0.1)
+    a.stand()
+    proxy.heal()
+    assert won(a).number == 2
 
 
 def test_a_term_that_was_given_back_passes_no_check_although_the_answer_is_withheld(electorate, won, fault_proxy):
@@ -105,6 +163,67 @@ def test_a_new_leader_begins_its_term_paused_if_an_operator_has_paused_the_caree
     eventually(lambda: not term.paused)
 
 
+def test_wishes_that_are_spoilt_under_a_leader_leave_its_career_paused(electorate, won, caplog):
+    operator = Operator(electorate.session(), "c", root=electorate.root)
+    operator.pause()
+    a = electorate.candidate("a")
+    a.stand()
+    term = won(a)
+    electorate.session().set(electorate.path("control"), b"{")
+    eventually(lambda: "the operators' wishes are lost" in caplog.text)
+    a.announce(term, Stage.EXECUTION)  # is done after what came of the wishes
+    observer = Observer(electorate.session(), "c", root=electorate.root)
+    observer.wait_until(lambda view: view.stage == "execution", timeout_s=30)
+    assert term.paused
+
+
+def test_a_claim_without_a_znode_wins_nothing(electorate, won, monkeypatch):
+    a, beside = electorate.candidate("a"), electorate.session()
+    multi = Session.multi
+    deleted: list[str] = []
+
+    def late_deletion(self, operations, **options):
+        if self is a.session and not deleted:
+            deleted.extend(beside.children(electorate.path("candidates")))
+            beside.delete(electorate.path("candidates", *deleted))
+        return multi(self, operations, **options)
+
+    monkeypatch.setattr(Session, "multi", late_deletion)
+    a.stand()
+    assert won(a).id not in deleted
+    assert len(deleted) == 1
+
+
+def test_a_write_is_refused_in_a_later_session_although_the_old_znode_stands(electorate, won, fault_proxy):
+    proxy = fault_proxy(electorate.address)
+    a, beside = electorate.candidate("a", address=proxy.address), electorate.session()
+    a.stand()
+    term = won(a)
+    old = a.session.id
+    proxy.refuse()
+    a.session.replace("a test wants it")
+    proxy.heal()
+    eventually(lambda: a.session.state is SessionState.CONNECTED and a.session.id != old)
+    with pytest.raises(Deposed):
+        term._write(term, (SetData(electorate.path("control"), b"zombie"),))  # around check()
+    assert beside.get(electorate.path("control"))[0] != b"zombie"
+    assert beside.exists(electorate.path("candidates", term.id))
+
+
+def test_a_deposed_leaders_stage_is_not_published_over_its_successors_record(electorate, won):
+    a, b, beside = electorate.candidate("a"), electorate.candidate("b"), electorate.session()
+    a.stand()
+    term = won(a)
+    b.stand()
+    waiting(b)
+    tenure = a._campaign.tenure
+    beside.delete(electorate.path("candidates", term.id))
+    assert won(b).number == 2
+    tenure.announce(Stage.HANDOVER)  # as if its thread had not heard of the deletion yet
+    a.session.exists("/")  # is answered after it
+    assert Observer(beside, "c", root=electorate.root).view().leader == "b"
+
+
 def test_a_wish_written_between_survey_and_claim_is_known_to_the_new_leader(electorate, won, monkeypatch):
     operator = Operator(electorate.session(), "c", root=electorate.root)
     a = electorate.candidate("a")
@@ -123,24 +242,47 @@ def test_a_wish_written_between_survey_and_claim_is_known_to_the_new_leader(elec
     assert interfered.is_set()
 
 
-def test_a_refused_login_is_outlived_by_a_waiting_candidate(electorate, won, monkeypatch):
+REQUESTS = {
+    "enlisting": "create",
+    "surveying": "multi_read",
+    "claiming": "multi",
+    "leaving": "children",
+    "giving the term back": "multi",
+}
+
+
+@pytest.mark.parametrize("doing", REQUESTS)
+def test_a_refused_login_is_outlived(electorate, won, monkeypatch, doing):
     a, b = electorate.candidate("a"), electorate.candidate("b")
     a.stand()
     term = won(a)
-    b.stand()
-    waiting(b)
     refusals: list[bool] = []
-    read = Session.multi_read
+    ask = getattr(Session, REQUESTS[doing])
 
-    def refused(self, reads, **options):
+    def refused(self, *arguments, **options):
         if self is b.session and len(refusals) < 3:
             refusals.append(True)
             raise AccessRefused("ZooKeeper refused the credentials of this session")
-        return read(self, reads, **options)
+        return ask(self, *arguments, **options)
 
-    monkeypatch.setattr(Session, "multi_read", refused)
+    def refuse():
+        monkeypatch.setattr(Session, REQUESTS[doing], refused)
+
+    if doing == "enlisting":
+        refuse()
+    b.stand()
+    waiting(b)
+    if doing == "leaving":
+        refuse()
+        assert b.withdraw(timeout_s=30)
+    elif doing in ("surveying", "claiming"):
+        refuse()
     assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
-    assert won(b).number == 2
+    if doing != "leaving":
+        successor = won(b)
+        if doing == "giving the term back":
+            refuse()
+        assert b.conclude(successor, Reason.WITHDRAWN, timeout_s=30)
     assert len(refusals) == 3
 
 
@@ -168,6 +310,24 @@ def test_a_candidate_that_broke_down_says_so_and_leaves_the_line(electorate, won
         eventually(lambda: len(Observer(third.session, "c", root=electorate.root).view().candidates) == 2)
         assert first.conclude(term, Reason.WITHDRAWN, timeout_s=30)
         assert won(third).number == 2
+
+
+def test_a_candidate_that_cannot_even_leave_the_line_gives_up_its_session(electorate, won, monkeypatch):
+    first, second, third = (electorate.candidate(name) for name in "abc")
+    first.stand()
+    term = won(first)
+    second.stand()
+    waiting(second)
+    third.stand()
+    waiting(third)
+
+    def fault():
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(second._campaign, "leave", fault)
+    second._inbox.put(fault)
+    assert first.conclude(term, Reason.WITHDRAWN, timeout_s=30)
+    assert won(third).number == 2
 
 
 def test_the_znode_of_a_broken_leader_stands_until_its_code_has_returned_or_nobody_can_trust_it(

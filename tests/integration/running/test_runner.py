@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 from leaderq import LeaderCareer, Observer, Runner, connect
 from leaderq.config import Settings
-from leaderq.election import Operator
+from leaderq.election import Candidate, Operator
 from leaderq.errors import CareerFailed, ConfigurationError
 from leaderq.events import (
     BudgetMissed,
@@ -218,6 +218,36 @@ def test_a_health_check_that_hangs_is_an_illness(run, often_asked):
         hanging.set()
 
 
+def test_a_late_verdict_on_the_health_in_one_term_does_not_end_the_next(often_asked, run, monkeypatch):
+    class LateToSay(Counting):
+        def healthy(self) -> bool:
+            if asked.is_set():
+                return True
+            asked.set()
+            led_again.wait(30)
+            return False
+
+    asked, led_again = threading.Event(), threading.Event()
+    reasons: list[Reason] = []
+    step_down = Candidate.step_down
+
+    def heard(self, reason, **more) -> None:
+        step_down(self, reason, **more)
+        reasons.append(reason)
+
+    monkeypatch.setattr(Candidate, "step_down", heard)
+    career = LateToSay()
+    running = run(career, session=often_asked)
+    assert asked.wait(30)
+    running.runner._candidate.step_down(Reason.STEP_DOWN)
+    executing(running, 2)
+    led_again.set()
+    eventually(lambda: Reason.HEALTH in reasons)
+    running.runner._candidate.step_down(Reason.TRANSFER)
+    executing(running, 3)
+    assert career.reasons == [Reason.STEP_DOWN, Reason.TRANSFER]
+
+
 def test_an_atomic_unit_is_abandoned_at_the_end_of_its_term(run):
     class Atomic(Counting):
         atomic = True
@@ -269,6 +299,50 @@ def test_code_that_does_not_return_makes_the_process_leave_and_releases_nothing(
         assert Observer(session, "counting", root=znode_root).view().leader == "a"
     finally:
         released.set()
+
+
+def test_a_deposed_leader_has_a_quarter_of_its_time_out_whatever_the_budget(often_asked, run, session):
+    class Endless(Counting):
+        def execute(self, term) -> None:
+            released.wait(120)
+
+    released = threading.Event()
+    left: list[int] = []
+    running = run(Endless(), session=often_asked, handover_budget_s=600, leave=left.append)
+    executing(running)
+    session.delete(_line(running, _node(session, running)))
+    try:
+        missed = eventually(lambda: running.seen(BudgetMissed), timeout_s=15)
+        assert [each.budget_s for each in missed] == [often_asked.timeout_s / 4]
+        assert left == [ExitCode.HANDOVER_MISSED]
+    finally:
+        released.set()
+
+
+def test_a_term_that_ended_before_it_is_served_has_its_time_too(often_asked, run, session, znode_root, monkeypatch):
+    class Endless(Counting):
+        def handOver(self, term) -> None:  # noqa: N802
+            released.wait(120)
+
+    released = threading.Event()
+    left: list[int] = []
+    await_term = Candidate.await_term
+
+    def ended(self, *arguments):
+        term = await_term(self, *arguments)
+        if term is not None:
+            session.delete(f"{znode_root}/counting/candidates/{term.id}")
+            assert term.ending.wait(30)
+        return term
+
+    monkeypatch.setattr(Candidate, "await_term", ended)
+    running = run(Endless(), session=often_asked, leave=left.append)
+    try:
+        assert eventually(lambda: left, timeout_s=15) == [ExitCode.HANDOVER_MISSED]
+        assert running.seen(BudgetMissed, stage="hand-over")
+    finally:
+        released.set()
+        monkeypatch.undo()
 
 
 def test_an_operators_pause_lets_no_new_unit_begin_and_keeps_the_term(run, session, znode_root):
@@ -325,9 +399,13 @@ def test_after_an_unclean_end_only_the_next_leader_settles(run, zookeeper_server
         career = Settling()
         second = run(career, settle_s=0.05)
         eventually(lambda: second.seen(Standing))
-        other.delete(f"{first.runner.settings.root}/counting/candidates/{_node(other, first)}")
+        other.delete(_line(first, _node(other, first)))
         executing(second)
         assert career.unclean == [True]
+
+
+def _line(running: Running, node: str) -> str:
+    return f"{running.runner.settings.root}/counting/candidates/{node}"
 
 
 def _node(session, running: Running) -> str:

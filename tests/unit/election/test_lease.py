@@ -49,3 +49,9 @@ def test_the_next_wake_is_whatever_comes_first():
 def test_the_lease_ends_before_any_session_of_that_time_out_can():
     # The server may have heard of the session half a tick (T/4 at most) before the write was sent, never earlier.
     assert lease().ends_s < 100.0 - T / 4 + T
+
+
+def test_the_smallest_time_out_granted_counts_from_then_on():
+    shortened = lease().granted(3.0)
+    assert shortened.ends_s == 102.0
+    assert shortened.granted(60.0).ends_s == 102.0

@@ -139,6 +139,8 @@ def test_a_planned_end_has_its_budget_and_its_lease_goes_on(guardian):
     report = eventually(lambda: next((r for r in guardian.reports() if r["budget_until_s"]), None))
     assert report["lease_until_s"] == led.deadline
     assert 9 < report["budget_until_s"] - now_s() <= 10
+    guardian.link.report()
+    assert guardian.reports()[-1]["budget_until_s"] == report["budget_until_s"]
 
 
 def test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays(guardian):
@@ -172,6 +174,7 @@ def test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_new
     guardian.link.use_servers("127.0.0.1:2181", None)
     eventually(lambda: {"term": None} in guardian.read())
     assert guardian.reports()[-1] == {"term": None}
+    assert len(guardian.reports()) < 600  # only the newest waited
     assert {"zookeeper": "127.0.0.1:2181", "security": None} in guardian.read()
 
 

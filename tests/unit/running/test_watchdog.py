@@ -74,7 +74,14 @@ def test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a_second_later():
     assert intervention is LEAVE
     _, seen = looks(dog, 110.01, 111.0, step_s=0.01)
     assert not seen[TERMINATE]
-    assert seen[KILL][0] == 110.0 + AFTER_THAW_S
+    assert seen[KILL][0] == 110.1
+
+
+def test_a_thaw_in_time_shortens_nothing():
+    dog, _ = looks(Watchdog().heard(UNIT), 99.0, 100.5, stopped=True)
+    dog, _ = dog.look(100.5, stopped=False)
+    _, seen = looks(dog, 100.55, 103.0)
+    assert seen[KILL][0] == 102.0
 
 
 def test_a_hand_over_after_a_thaw_has_its_time():
