@@ -1,8 +1,8 @@
 """Shows for each mutant which test kills it: ``make mutants``.
 
-The tests run on an unmutated copy first, where all must pass. Then each mutant is made in a copy,
-one at a time, and the test that must kill it is run there, on servers of its own. Killed is a
-mutant whose test ran and failed: one that could not begin, or was skipped, proves nothing.
+First the tests run on an unchanged copy of the tree, where all must pass. Then each mutant is made
+in a copy, one at a time, and the test that must kill it runs there, on servers of its own. A mutant
+is killed when its test ran and failed: a test that could not begin, or was skipped, proves nothing.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from mutants.mutant import Mutant, edited
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120
-"""For one test; ten more of these until a run of many is given up."""
-_EDITED_S = count(1_000_000_000)
-"""Every edit has a time of its own, or Python would take compiled code for that of another edit."""
+"""For one test. Those that may hang on their mutant have a quarter of it then."""
+_edit_times_s = count(1_000_000_000)
+"""Every edit has a time of its own: by it Python knows whether compiled code is still valid."""
 
 
 class Verdict(Enum):
@@ -46,11 +46,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``told``: by which test, and what that said."""
+    """``told``: by which test, and the first line of what it said."""
 
     verdict: Verdict
     told: str
-    took_s: float
 
 
 def main() -> int:
@@ -61,115 +60,139 @@ def main() -> int:
         edited(ROOT, one)
     began_s = time.monotonic()
     with _copies(options.jobs) as copies, ThreadPoolExecutor(options.jobs) as pool:
-        trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
-        for tree in copies:
-            trees.put(tree)
         tests = sorted({one.killed_by for one in chosen})
-        shares = [tests[number :: options.jobs] for number in range(options.jobs)]
         print(f"{len(tests)} tests without a mutant ...", flush=True)
-        bad = [line for lines in pool.map(_without_a_mutant, copies, shares) for line in lines]
+        shares = [tests[number :: options.jobs] for number in range(options.jobs)]
+        bad = [line for lines in pool.map(_unfit, copies, shares) for line in lines]
         if bad:
-            print("they must all pass:", *bad, sep="\n  ")
+            print("do not pass without a mutant:", *bad, sep="\n  ")
             return 2
         print(f"they pass; {len(chosen)} mutants ...", flush=True)
-        outcomes = list(pool.map(lambda one: _with(one, trees), chosen))
-    alive = sum(each.verdict is not Verdict.KILLED for each in outcomes)
+        free: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        for tree in copies:
+            free.put(tree)
+        outcomes = list(pool.map(lambda one: _try(one, free), chosen))
+    alive = [pair for pair in zip(chosen, outcomes, strict=True) if pair[1].verdict is not Verdict.KILLED]
     minutes = (time.monotonic() - began_s) / 60
-    print(f"{len(chosen)} mutants, {len(chosen) - alive} killed, in {minutes:.0f} minutes")
-    for one, outcome in zip(chosen, outcomes, strict=True):
-        if outcome.verdict is not Verdict.KILLED:
-            print(f"{outcome.verdict.value}: {one.name}: {outcome.told}")
+    print(f"{len(chosen)} mutants, {len(chosen) - len(alive)} killed, {minutes:.0f} minutes")
+    for one, outcome in alive:
+        print(f"{outcome.verdict.value}: {one.name}: {outcome.told}")
     return 1 if alive else 0
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="TEXT", help="mutants whose name, file or test holds TEXT")
-    parser.add_argument("--jobs", type=int, default=2, help="copies in which mutants are tried at a time (2)")
+    parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
+    only = "the mutants whose name, files or test contain one of these texts"
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help=only)
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: 2)")
     return parser.parse_args()
 
 
 def _is_chosen(one: Mutant, texts: Sequence[str] | None) -> bool:
-    about = " ".join([one.name, one.killed_by, *(edit.file for edit in one.edits)]).lower()
-    return texts is None or any(text.lower() in about for text in texts)
+    about = " ".join([one.name, one.killed_by, *(edit.file for edit in one.edits)])
+    return texts is None or any(text in about for text in texts)
 
 
 @contextmanager
 def _copies(number: int) -> Iterator[list[Path]]:
-    """Copies of what git knows of, as it stands in the work tree."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
-    names = [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+    """Copies of the work tree, without what git ignores."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(listing, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+    names = {name for name in listed.decode().split("\0") if name and (ROOT / name).is_file()}
     with tempfile.TemporaryDirectory(prefix="leaderq-mutants-") as folder:
         trees = [Path(folder, str(each)) for each in range(number)]
         for tree in trees:
             for name in names:
-                path = tree / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, path)
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, tree / name)
         yield trees
 
 
-def _without_a_mutant(tree: Path, tests: Sequence[str]) -> list[str]:
-    """What is wrong with the tests themselves."""
+def _unfit(tree: Path, tests: Sequence[str]) -> list[str]:
+    """Those of ``tests`` that do not pass as things are, and why."""
     if not tests:
         return []
-    cases = _run(tree, tests, limit_s=10 * LIMIT_S)
-    passed = {name for name, said in cases if said is None}
-    bad = [f"{name}: {said}" for name, said in cases if said is not None]
-    unheard = [each for each in tests if not any(name.startswith(each.split("::")[1]) for name in passed)]
-    return bad or [f"{each}: did not run" for each in unheard]
+    cases = _run(tree, tests, LIMIT_S)
+    bad = [f"{case.name}: {case.said}" for case in cases if case.kind]
+    names = [case.name for case in cases]
+    missing = [test for test in tests if not any(n.startswith(test.split("::")[1]) for n in names)]
+    return bad + [f"{test}: did not run" for test in missing]
 
 
-def _with(one: Mutant, trees: queue.SimpleQueue[Path]) -> Outcome:
-    """What the test of ``one`` says of it."""
-    tree = trees.get()
+def _try(one: Mutant, free: queue.SimpleQueue[Path]) -> Outcome:
+    """What its test says of ``one``."""
+    tree = free.get()
     began_s = time.monotonic()
-    before = {path: path.read_text() for path in edited(tree, one)}
+    after = edited(tree, one)
+    before = {path: path.read_text() for path in after}
     try:
-        _write(edited(tree, one))
-        cases = _run(tree, [one.killed_by], "--exitfirst", limit_s=2 * LIMIT_S)
+        _write(after)
+        cases = _run(tree, [one.killed_by], LIMIT_S / 4 if one.may_hang else LIMIT_S)
     finally:
         _write(before)
-        trees.put(tree)
-    verdict, told = _judged(one, cases)
-    outcome = Outcome(verdict, told, time.monotonic() - began_s)
-    print(f"{outcome.verdict.value:9} {outcome.took_s:5.1f} s  {one.name}\n{'':19}{told}", flush=True)
+        free.put(tree)
+    outcome = _judged(one, cases)
+    took_s = time.monotonic() - began_s
+    print(f"{outcome.verdict.value:9} {took_s:5.1f} s  {one.name}", flush=True)
+    print(f"{'':19}{outcome.told}", flush=True)
     return outcome
 
 
 def _write(texts: Mapping[Path, str]) -> None:
-    at_s = next(_EDITED_S)
+    at_s = next(_edit_times_s)
     for path, text in texts.items():
         path.write_text(text)
         os.utime(path, (at_s, at_s))
 
 
-def _judged(one: Mutant, cases: list[tuple[str, str | None]]) -> tuple[Verdict, str]:
-    failed = [(name, said) for name, said in cases if said is not None]
-    if not cases or any(said.startswith("did not run") for _, said in failed):
-        return Verdict.NOT_RUN, "; ".join(f"{name}: {said}" for name, said in failed)
-    if not failed:
-        return Verdict.SURVIVED, one.killed_by
-    name, said = failed[0]
-    told = f"{one.killed_by.partition('::')[0]}::{name}: {said}"
-    if "Timeout (>" in said and not one.may_hang:
-        return Verdict.TIMED_OUT, told
-    return Verdict.KILLED, told
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test that pytest has run. ``kind``: ``failure``, ``error``, ``skipped``, or nothing."""
+
+    name: str
+    kind: str = ""
+    said: str = ""
 
 
-def _run(tree: Path, tests: Sequence[str], *more: str, limit_s: float) -> list[tuple[str, str | None]]:
-    """Run ``tests`` in ``tree``; returns the name of each, and what it said if it did not pass."""
+def _judged(one: Mutant, cases: Sequence[Case]) -> Outcome:
+    file = one.killed_by.partition("::")[0]
+    for case in cases:
+        if case.kind == "failure":
+            is_late = "Timeout (>" in case.said and not one.may_hang
+            verdict = Verdict.TIMED_OUT if is_late else Verdict.KILLED
+            return Outcome(verdict, f"{file}::{case.name}: {case.said}")
+    bad = [f"{case.name}: {case.kind}: {case.said}" for case in cases if case.kind]
+    if bad:
+        return Outcome(Verdict.NOT_RUN, "; ".join(bad))
+    return Outcome(Verdict.SURVIVED, one.killed_by)
+
+
+def _run(tree: Path, tests: Sequence[str], limit_s: float) -> list[Case]:
+    """Run ``tests`` in ``tree``."""
     report, output = tree / "mutants.xml", tree / "mutants.txt"
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--timeout={LIMIT_S}"]
-    command += [f"--junitxml={report}", *more, *tests]
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    command = [sys.executable, "-m", "pytest", f"--timeout={limit_s:.0f}", f"--junitxml={report}"]
     with output.open("w") as file:
-        process = subprocess.Popen(command, cwd=tree, env=environment, stdout=file, stderr=file)
-        _end_within(process, limit_s)
+        process = subprocess.Popen(
+            [*command, *tests],
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree)},
+            stdout=file,
+            stderr=file,
+        )
+        _end_within(process, len(tests) * limit_s + LIMIT_S)
     if not report.exists():
-        return [("pytest", f"did not run: exit code {process.returncode}: {output.read_text()[-500:]}")]
-    return [(case.get("name", ""), _said(case)) for case in ElementTree.parse(report).iter("testcase")]
+        return [Case("pytest", "error", output.read_text()[-500:])]
+    return [_case(found) for found in ElementTree.parse(report).iter("testcase")]
+
+
+def _case(found: ElementTree.Element) -> Case:
+    for kind in ("failure", "error", "skipped"):
+        trouble = found.find(kind)
+        if trouble is not None:
+            lines = (trouble.get("message") or "").strip().splitlines()
+            return Case(found.get("name", ""), kind, "".join(lines[:1])[:200])
+    return Case(found.get("name", ""))
 
 
 def _end_within(process: subprocess.Popen[bytes], limit_s: float) -> None:
@@ -179,17 +202,8 @@ def _end_within(process: subprocess.Popen[bytes], limit_s: float) -> None:
             return
         except subprocess.TimeoutExpired:
             process.send_signal(number)
-            limit_s = 30
+            limit_s = 30.0
     process.wait()
-
-
-def _said(case: ElementTree.Element) -> str | None:
-    for kind in ("failure", "error", "skipped"):
-        found = case.find(kind)
-        if found is not None:
-            text = (found.get("message") or "").strip().split("\n")[0][:200]
-            return text if kind == "failure" else f"did not run: {text}"
-    return None
 
 
 if __name__ == "__main__":

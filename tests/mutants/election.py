@@ -62,8 +62,8 @@ PLACE = [
         f"{BUG}04_the_line_vanished_between_two_terms",
         Edit(
             ENLISTMENT,
-            "            self._session.ensure_path(self._layout.candidates)\n",
-            "            if self._owner is None:\n                self._session.ensure_path(self._layout.candidates)\n",
+            "self._session.ensure_path(self._layout.candidates, shared",
+            "self._owner or self._session.ensure_path(self._layout.candidates, shared",
         ),
     ),
     mutant(

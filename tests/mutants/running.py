@@ -15,6 +15,7 @@ WATCHDOG = "leaderq/running/watchdog.py"
 
 BUG = "tests/faults/election/test_bugs_1_to_13.py::test_bug_"
 LATER_BUG = "tests/faults/election/test_bugs_14_to_28.py::test_bug_"
+PROCESSES = "tests/faults/election/test_bug_25_in_processes.py::test_bug_25_"
 AS_TREATED = "tests/acceptance/running/test_guardian.py::test_"
 CHANGES = "tests/acceptance/running/test_change_of_leadership.py::test_"
 RUNNERS = "tests/integration/running/test_runner.py::test_"
@@ -33,7 +34,7 @@ STAGES_OF_A_TERM = [
     ),
     mutant(
         "whoever is thawed begins a unit",
-        f"{LATER_BUG}25_a_thawed_leader_begins_no_unit_after_its_successors_inauguration",
+        f"{PROCESSES}a_thawed_leader_begins_no_unit_after_its_successors_inauguration",
         Edit(STAGES, "return self._term.wait(0)", "return not self._term.ending.is_set()"),
     ),
     mutant(
@@ -70,14 +71,14 @@ STAGES_OF_A_TERM = [
         f"{PURE_ABANDONMENT}an_abandonment_that_races_the_end_of_a_unit_never_strikes_what_follows",
         Edit(
             STAGES,
-            "            self._thread = None\n            _raise_in(threading.get_ident(), None)",
-            "            self._thread = None",
+            "except UnitAbandoned:  # struck between",
+            "except ZeroDivisionError:  # struck between",
         ),
     ),
     mutant(
         "a unit begins after its term was abandoned",
         f"{PURE_ABANDONMENT}no_unit_begins_after_the_abandonment",
-        Edit(STAGES, "            if self._abandoned:\n", "            if False:\n"),
+        Edit(STAGES, "if self._abandoned:\n                return", "if False:\n                return"),
     ),
 ]
 
@@ -170,6 +171,15 @@ RUNNING = [
         "what a worker has started outlives a worker that leaves",
         f"{AS_TREATED}what_a_worker_has_started_is_gone_when_it_leaves_without_a_guardian",
         Edit(RUN, "    end_all(os.getpid(), within_s=0.2)\n", ""),
+    ),
+    mutant(
+        "a worker says that its session is closed when it is not",
+        f"{AS_TREATED}a_session_that_its_worker_could_not_close_is_closed_by_the_guardian",
+        Edit(
+            RUN,
+            "        if session.close() and link is not None:\n",
+            "        session.close()\n        if link is not None:\n",
+        ),
     ),
     mutant(
         "a log that nobody reads stops a guardian",
@@ -289,8 +299,8 @@ WATCHING = [
         f"{PURE_WATCHDOG}no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are_due",
         Edit(
             WATCHDOG,
-            "times = [self._kill_s(report), self._terminate_s(report)]",
-            "times = [self._terminate_s(report)]",
+            "return min((at for at in times if at is not None and at > now_s), default=now_s + 0.01)",
+            "return None",
         ),
     ),
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from mutants.mutant import Edit, mutant
 
 CONNECTION = "leaderq/zookeeper/connection.py"
-OWNED = "leaderq/zookeeper/owned.py"
 SESSION = "leaderq/zookeeper/session.py"
 
 BUG = "tests/faults/election/test_bugs_1_to_13.py::test_bug_"
@@ -16,7 +15,7 @@ MUTANTS = [
     mutant(
         "a session that is closed without a connection is left to expire",
         f"{BUG}12_a_session_closed_while_suspended_ends",
-        Edit(OWNED, "or credentials is None:\n            return True\n", "or True:\n            return True\n"),
+        Edit(SESSION, "or credentials is None:\n            return True\n", "or True:\n            return True\n"),
     ),
     mutant(
         "a busy connection is never found dead",
@@ -30,19 +29,28 @@ MUTANTS = [
     mutant(
         "a listener may wait for an answer on the thread that reads answers",
         f"{LATER_BUG}14_a_listener_that_asks_zookeeper_hangs_nothing",
+        Edit(SESSION, "        if self._client.is_connection_thread():\n", "        if False:\n"),
+    ),
+    mutant(
+        "a session that is replaced is ended before its owner hears of it",
+        f"{BUG}10_a_term_ends_before_its_session_whatever_stands_still[replace]",
         Edit(
             SESSION,
-            "if link is not None and link.is_connection_thread():",
-            "if False:",
+            '            log.warning("ZooKeeper client replaced',
+            "            self._end(old, credentials, REPLACE_TIMEOUT_S)\n"
+            "            threading.Event().wait(1.0)\n"
+            '            log.warning("ZooKeeper client replaced',
         ),
     ),
     mutant(
-        "a session is ended on the servers before its owner hears of it",
-        f"{CANDIDATES}a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_vanishes[replace]",
+        "a session that is closed is ended before its owner hears of it",
+        f"{BUG}10_a_term_ends_before_its_session_whatever_stands_still[close]",
         Edit(
-            OWNED,
-            "            self._listeners.deliver()\n            self._end(old, credentials, FAREWELL_S)\n",
-            "            self._end(old, credentials, FAREWELL_S)\n            self._listeners.deliver()\n",
+            SESSION,
+            "        self._listeners.announce(SessionState.CLOSED)\n",
+            "        self._end(self._client, self._credentials, timeout_s)\n"
+            "        threading.Event().wait(1.0)\n"
+            "        self._listeners.announce(SessionState.CLOSED)\n",
         ),
     ),
 ]
