@@ -63,15 +63,12 @@ def main() -> int:
         tests = sorted({one.killed_by for one in chosen})
         print(f"{len(tests)} tests without a mutant ...", flush=True)
         shares = [tests[number :: options.jobs] for number in range(options.jobs)]
-        bad = [line for lines in pool.map(_unfit, copies, shares) for line in lines]
-        if bad:
-            print("do not pass without a mutant:", *bad, sep="\n  ")
-            return 2
-        print(f"they pass; {len(chosen)} mutants ...", flush=True)
+        unfit = {name: why for found in pool.map(_unfit, copies, shares) for name, why in found.items()}
+        print(f"{len(unfit)} of them fail; {len(chosen)} mutants ...", flush=True)
         free: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for tree in copies:
             free.put(tree)
-        outcomes = list(pool.map(lambda one: _try(one, free), chosen))
+        outcomes = list(pool.map(lambda one: _try(one, free, unfit.get(one.killed_by)), chosen))
     alive = [pair for pair in zip(chosen, outcomes, strict=True) if pair[1].verdict is not Verdict.KILLED]
     minutes = (time.monotonic() - began_s) / 60
     print(f"{len(chosen)} mutants, {len(chosen) - len(alive)} killed, {minutes:.0f} minutes")
@@ -108,19 +105,21 @@ def _copies(number: int) -> Iterator[list[Path]]:
         yield trees
 
 
-def _unfit(tree: Path, tests: Sequence[str]) -> list[str]:
-    """Those of ``tests`` that do not pass as things are, and why."""
-    if not tests:
-        return []
-    cases = _run(tree, tests, LIMIT_S)
-    bad = [f"{case.name}: {case.said}" for case in cases if case.kind]
-    names = [case.name for case in cases]
-    missing = [test for test in tests if not any(n.startswith(test.split("::")[1]) for n in names)]
-    return bad + [f"{test}: did not run" for test in missing]
+def _unfit(tree: Path, tests: Sequence[str]) -> dict[str, str]:
+    """Those of ``tests`` that do not pass as things are, and what they say."""
+    cases = _run(tree, tests, LIMIT_S) if tests else []
+    said: dict[str, str] = {}
+    for test in tests:
+        own = [case for case in cases if test in (case.test, case.test.partition("[")[0])]
+        if not own or any(case.kind for case in own):
+            said[test] = "; ".join(case.said for case in own) or "it was not run"
+    return said
 
 
-def _try(one: Mutant, free: queue.SimpleQueue[Path]) -> Outcome:
+def _try(one: Mutant, free: queue.SimpleQueue[Path], unfit: str | None) -> Outcome:
     """What its test says of ``one``."""
+    if unfit is not None:
+        return Outcome(Verdict.NOT_RUN, f"{one.killed_by} fails without it: {unfit}")
     tree = free.get()
     began_s = time.monotonic()
     after = edited(tree, one)
@@ -149,20 +148,19 @@ def _write(texts: Mapping[Path, str]) -> None:
 class Case:
     """One test that pytest has run. ``kind``: ``failure``, ``error``, ``skipped``, or nothing."""
 
-    name: str
+    test: str
     kind: str = ""
     said: str = ""
 
 
 def _judged(one: Mutant, cases: Sequence[Case]) -> Outcome:
-    file = one.killed_by.partition("::")[0]
     for case in cases:
         if case.kind == "failure":
             is_late = "Timeout (>" in case.said and not one.may_hang
             verdict = Verdict.TIMED_OUT if is_late else Verdict.KILLED
-            return Outcome(verdict, f"{file}::{case.name}: {case.said}")
-    bad = [f"{case.name}: {case.kind}: {case.said}" for case in cases if case.kind]
-    if bad:
+            return Outcome(verdict, f"{case.test}: {case.said}")
+    bad = [f"{case.test}: {case.kind}: {case.said}" for case in cases if case.kind]
+    if bad or not cases:
         return Outcome(Verdict.NOT_RUN, "; ".join(bad))
     return Outcome(Verdict.SURVIVED, one.killed_by)
 
@@ -187,12 +185,13 @@ def _run(tree: Path, tests: Sequence[str], limit_s: float) -> list[Case]:
 
 
 def _case(found: ElementTree.Element) -> Case:
+    test = f"{found.get('classname', '').replace('.', '/')}.py::{found.get('name')}"
     for kind in ("failure", "error", "skipped"):
         trouble = found.find(kind)
         if trouble is not None:
             lines = (trouble.get("message") or "").strip().splitlines()
-            return Case(found.get("name", ""), kind, "".join(lines[:1])[:200])
-    return Case(found.get("name", ""))
+            return Case(test, kind, "".join(lines[:1])[:200])
+    return Case(test)
 
 
 def _end_within(process: subprocess.Popen[bytes], limit_s: float) -> None:
