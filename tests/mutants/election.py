@@ -140,14 +140,17 @@ CLAIM = [
         Edit(
             ENLISTMENT,
             "            if self.position is None or not self._mine:",
-            "            mine = self._newest.candidate == self._candidate\n"
-            "            if mine and self._newest.ended is None:\n"
-            "                self._owner = self._session.id\n"
-            "                node = self._layout.candidate(str(self._newest.id))\n"
-            "                owner, wishes = self._owner or 0, self._wishes\n"
-            "                self.won = WonClaim(self._newest, node, owner, now_s(), False, wishes)\n"
-            "                return Input.WON\n"
+            "            is_last = self._newest.candidate == self._candidate\n"
+            "            if is_last and self._newest.ended is None:\n"
+            "                self.position = Position(str(self._newest.id), None)\n"
+            "                return Input.FIRST\n"
             "            if self.position is None or not self._mine:",
+        ),
+        Edit(
+            ENLISTMENT,
+            "            self._session.multi([Check(path), *claim], timeout_s=self._patience_s)\n",
+            "            if claim:\n"
+            "                self._session.multi([Check(path), *claim], timeout_s=self._patience_s)\n",
         ),
     ),
     mutant(
@@ -294,7 +297,7 @@ HOLDING = [
     ),
     mutant(
         "a renewal that failed prolongs the lease",
-        f"{BUG}08_a_leader_cut_off_has_ended_in_time",
+        f"{ENDS}a_renewal_that_fails_prolongs_nothing",
         Edit(TENURE, "        elif error is None:\n            with", "        else:\n            with"),
     ),
     mutant(
@@ -418,6 +421,7 @@ FENCE = [
             "                time.sleep(min(0.02, term.remaining_s()))\n                term.check()\n",
             "                time.sleep(0.02)\n",
         ),
+        may_hang=True,
     ),
     mutant(
         "the stage of a term is published without the fence",

@@ -89,6 +89,16 @@ def test_a_lease_runs_from_when_a_renewal_was_sent(electorate, won, fault_proxy)
     assert max(left[1:]) <= 6.0 * 2 / 3 - 0.5
 
 
+def test_a_renewal_that_fails_prolongs_nothing(electorate, won, fault_proxy):
+    proxy = fault_proxy(electorate.address)
+    a = electorate.candidate("a", address=proxy.address, timeout_s=4.0)
+    a.stand()
+    term = won(a)
+    proxy.refuse()
+    assert term.ending.wait(15)
+    assert term.reason is Reason.LEASE
+
+
 def test_an_ending_term_is_kept_until_its_code_has_returned(electorate, won):
     a = electorate.candidate("a", timeout_s=4.0)
     a.stand()
