@@ -108,6 +108,8 @@ def _copies(number: int) -> Iterator[list[Path]]:
 def _unfit(tree: Path, tests: Sequence[str]) -> dict[str, str]:
     """Those of ``tests`` that do not pass as things are, and what they say."""
     cases = _run(tree, tests, LIMIT_S) if tests else []
+    if cases and not cases[0].test:
+        return dict.fromkeys(tests, cases[0].said)
     said: dict[str, str] = {}
     for test in tests:
         own = [case for case in cases if test in (case.test, case.test.partition("[")[0])]
@@ -179,9 +181,9 @@ def _run(tree: Path, tests: Sequence[str], limit_s: float) -> list[Case]:
             stderr=file,
         )
         _end_within(process, len(tests) * limit_s + LIMIT_S)
-    if not report.exists():
-        return [Case("pytest", "error", output.read_text()[-500:])]
-    return [_case(found) for found in ElementTree.parse(report).iter("testcase")]
+    if report.exists() and process.returncode in (0, 1):
+        return [_case(found) for found in ElementTree.parse(report).iter("testcase")]
+    return [Case("", "error", f"pytest: exit code {process.returncode}: {output.read_text()[-500:]}")]
 
 
 def _case(found: ElementTree.Element) -> Case:

@@ -13,7 +13,7 @@ import pytest
 
 from leaderq.clock import now_s
 from leaderq.election import Operator
-from leaderq.running.guardian_link import SAME_REQUEST_S
+from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 

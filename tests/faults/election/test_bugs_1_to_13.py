@@ -52,7 +52,7 @@ from leaderq.events import (
 from leaderq.running import Runner
 from leaderq.term import Reason, Term
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Delete, Security, Session, SessionEnder, SessionState, SetData
+from leaderq.zookeeper import Delete, Security, Session, SessionState, SetData
 
 LONG_S = 60.0
 """A session time-out so long that no renewal and no timed look comes during a test."""
@@ -114,13 +114,7 @@ def at_each_beginning(electorate: Electorate, id: str, look: Callable[[], Any]) 
 # -- 1: a new session adopts the old session's znode, and two lead (CURATOR-696, druid#16411) ------
 
 
-@pytest.fixture
-def ghosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions whose owner gave them up without a connection are left to expire."""
-    monkeypatch.setattr(SessionEnder, "end", lambda *_, **__: False)
-
-
-def test_bug_01_a_new_session_never_adopts_the_old_sessions_znode(electorate, proxy, ghosts) -> None:
+def test_bug_01_a_new_session_never_adopts_the_old_sessions_znode(electorate, proxy) -> None:
     a, b = electorate.candidate("a", address=proxy.address), electorate.candidate("b")
     term = leading(b)
     electorate.wait_in_line(a)
@@ -521,7 +515,7 @@ def test_bug_08_a_leader_cut_off_has_ended_in_time(electorate, proxy, kazoo_cont
 # -- 9: the lease is not looked at again after the wait (Jepsen on etcd 3.4.3) ---------------------
 
 
-def test_bug_09_a_session_replaced_between_look_and_claim_wins_nothing(electorate, proxy, ghosts) -> None:
+def test_bug_09_a_session_replaced_between_look_and_claim_wins_nothing(electorate, proxy) -> None:
     """For kazoo, which looks at its session neither before nor after, see the control of bug 1."""
     a = electorate.candidate("a", address=proxy.address)
     electorate.line()  # from here on the session beside is there
