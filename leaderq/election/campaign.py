@@ -278,7 +278,7 @@ class Campaign:
         """
         if self._tenure is not None:
             self._tenure.close()
-        return self._enlistment.leave() is Input.RELEASED
+        return self._enlistment.leave() in (Input.RELEASED, Input.LOST)
 
     def conclude(self, term: OpenTerm) -> None:
         """Give ``term`` back: no code works on it any more."""

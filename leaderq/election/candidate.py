@@ -177,7 +177,8 @@ class Candidate:
         """Withdraw and end the thread. May be called twice, and without :meth:`stand`.
 
         A term that was given out should be concluded first: within ``timeout_s`` it still can be,
-        after that its znode stays until the session ends.
+        after that its znode stays until the session ends. A place in the line is left also if
+        ZooKeeper does not answer within ``timeout_s``: in the background, when it does.
         """
         if self._thread is None:
             return
@@ -210,7 +211,9 @@ class Candidate:
 
     def _run(self) -> None:
         try:
-            while not self._stopping:
+            # A release under way is seen through, also after close() has stopped to wait for it:
+            # a znode that nobody minds would keep all behind it from leading.
+            while not self._stopping or self._role is Role.RELEASING:
                 heard = self._next()
                 if callable(heard):
                     heard()

@@ -44,7 +44,7 @@ from leaderq.election.layout import (
     next_number,
     position_of,
 )
-from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, SessionExpired
+from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, SessionClosed, SessionExpired
 from leaderq.events import Stage
 from leaderq.term import Reason
 from leaderq.zookeeper import (
@@ -198,6 +198,8 @@ class Enlistment:
             self._sweep(names)
         except NoNode:
             pass  # the whole line is gone
+        except SessionClosed:
+            return Input.LOST  # its owner has closed it: nothing can be given back, or need be
         except LeaderqError as exc:
             return self._failed("leaving", exc)
         return Input.RELEASED
@@ -217,6 +219,8 @@ class Enlistment:
                 self._session.multi(ops, timeout_s=self._patience_s)
             except NoNode:
                 self._delete(name)  # it is gone already, or the record is, which must not keep us in the line
+        except SessionClosed:
+            return Input.LOST
         except LeaderqError as exc:
             return self._failed("giving the term back", exc)
         return Input.RELEASED
