@@ -216,7 +216,7 @@ def test_a_write_is_refused_in_a_later_session_although_the_old_znode_stands(ele
     proxy.heal()
     eventually(lambda: a.session.state is SessionState.CONNECTED and a.session.id != old)
     with pytest.raises(Deposed):
-        term._write(term, (SetData(electorate.path("control"), b"zombie"),))  # around check()
+        term._fenced_write(term, (SetData(electorate.path("control"), b"zombie"),))  # around check()
     assert beside.get(electorate.path("control"))[0] != b"zombie"
     assert beside.exists(electorate.path("candidates", term.id))
 
