@@ -6,6 +6,7 @@ READY  := $(VENV)/.ready
 WORKERS ?= 3
 MINUTES ?= 60
 CHANGES ?= 100
+JOBS    ?= 2
 
 .PHONY: demo test lint unit faults soak rude mutants bench smoke servers clean
 
@@ -39,6 +40,11 @@ soak: $(READY)
 # the effects that came after; the ordinary test run does two of each. KINDS is a regular expression.
 rude: $(READY)
 	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py
+
+# Small edits to the lines that keep two from acting, each with the test that kills it
+# (docs/design/mutants.md). ONLY="a text" tries those whose name, files or test contain it.
+mutants: $(READY)
+	@PYTHONPATH=tests $(BIN)/python -m mutants --jobs $(JOBS) $(if $(ONLY),--only "$(ONLY)")
 
 # The peers that some of them are measured beside come with the extra "bench".
 bench: $(READY)

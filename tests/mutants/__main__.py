@@ -63,18 +63,21 @@ def main() -> int:
         tests = sorted({one.killed_by for one in chosen})
         print(f"{len(tests)} tests without a mutant ...", flush=True)
         shares = [tests[number :: options.jobs] for number in range(options.jobs)]
-        unfit = {name: why for found in pool.map(_unfit, copies, shares) for name, why in found.items()}
+        unfit: dict[str, str] = {}
+        for found in pool.map(_unfit, copies, shares):
+            unfit |= found
         print(f"{len(unfit)} of them fail; {len(chosen)} mutants ...", flush=True)
         free: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for tree in copies:
             free.put(tree)
         outcomes = list(pool.map(lambda one: _try(one, free, unfit.get(one.killed_by)), chosen))
-    alive = [pair for pair in zip(chosen, outcomes, strict=True) if pair[1].verdict is not Verdict.KILLED]
-    minutes = (time.monotonic() - began_s) / 60
-    print(f"{len(chosen)} mutants, {len(chosen) - len(alive)} killed, {minutes:.0f} minutes")
-    for one, outcome in alive:
-        print(f"{outcome.verdict.value}: {one.name}: {outcome.told}")
-    return 1 if alive else 0
+    took_s = time.monotonic() - began_s
+    killed = [outcome.verdict is Verdict.KILLED for outcome in outcomes]
+    print(f"{len(chosen)} mutants, {sum(killed)} killed, {took_s / 60:.0f} minutes")
+    for one, outcome, is_killed in zip(chosen, outcomes, killed, strict=True):
+        if not is_killed:
+            print(f"{outcome.verdict.value}: {one.name}: {outcome.told}")
+    return 0 if all(killed) else 1
 
 
 def _options() -> argparse.Namespace:
@@ -183,7 +186,8 @@ def _run(tree: Path, tests: Sequence[str], limit_s: float) -> list[Case]:
         _end_within(process, len(tests) * limit_s + LIMIT_S)
     if report.exists() and process.returncode in (0, 1):
         return [_case(found) for found in ElementTree.parse(report).iter("testcase")]
-    return [Case("", "error", f"pytest: exit code {process.returncode}: {output.read_text()[-500:]}")]
+    said = output.read_text()[-500:]
+    return [Case("", "error", f"pytest: exit code {process.returncode}: {said}")]
 
 
 def _case(found: ElementTree.Element) -> Case:

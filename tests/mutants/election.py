@@ -293,12 +293,20 @@ HOLDING = [
     mutant(
         "a renewal counts from its answer",
         f"{ENDS}a_lease_runs_from_when_a_renewal_was_sent",
-        Edit(TENURE, "lambda reply: self._renewed(reply, at_s)", "lambda reply: self._renewed(reply, now_s())"),
+        Edit(
+            TENURE,
+            "lambda reply: self._renewed(reply, at_s)",
+            "lambda reply: self._renewed(reply, now_s())",
+        ),
     ),
     mutant(
         "a renewal that failed prolongs the lease",
         f"{ENDS}a_renewal_that_fails_prolongs_nothing",
-        Edit(TENURE, "        elif error is None:\n            with", "        else:\n            with"),
+        Edit(
+            TENURE,
+            "        elif error is None:\n            with",
+            "        else:\n            with",
+        ),
     ),
     mutant(
         "a term whose deadline has passed is prolonged",
@@ -321,6 +329,15 @@ HOLDING = [
             TERM,
             "        if not self._over and now_s() < self._deadline:\n            return\n",
             "        if not self._over:\n            return\n",
+        ),
+    ),
+    mutant(
+        "a write does not ask whether its term is over",
+        f"{PURE_TERM}a_closed_term_refuses_everything",
+        Edit(
+            TERM,
+            "        self.check()\n        return self._fenced",
+            "        return self._fenced",
         ),
     ),
     mutant(
@@ -551,7 +568,11 @@ ENDING = [
     mutant(
         "a candidate that broke down believes in its term",
         f"{ENDS}a_candidate_that_broke_down_says_so_and_leaves_the_line[True]",
-        Edit(CANDIDATE, "                tenure.term.wind_up(Reason.FENCED)\n", "                pass\n"),
+        Edit(
+            CANDIDATE,
+            "                tenure.term.wind_up(Reason.FENCED)\n",
+            "                pass\n",
+        ),
     ),
     mutant(
         "a candidate that broke down leaves its znode in the line",

@@ -78,7 +78,11 @@ STAGES_OF_A_TERM = [
     mutant(
         "a unit begins after its term was abandoned",
         f"{PURE_ABANDONMENT}no_unit_begins_after_the_abandonment",
-        Edit(STAGES, "if self._abandoned:\n                return", "if False:\n                return"),
+        Edit(
+            STAGES,
+            "if self._abandoned:\n                return",
+            "if False:\n                return",
+        ),
     ),
 ]
 
@@ -118,7 +122,11 @@ RUNNING = [
     mutant(
         "a term that ended before it was served is not timed",
         f"{RUNNERS}a_term_that_ended_before_it_is_served_has_its_time_too",
-        Edit(RUNNER, "        if term.ending.is_set():  # ended between", "        if False:  # ended between"),
+        Edit(
+            RUNNER,
+            "        if term.ending.is_set():  # ended between",
+            "        if False:  # ended between",
+        ),
     ),
     mutant(
         "a verdict on the health in one term ends the next",
@@ -132,7 +140,11 @@ RUNNING = [
     mutant(
         "a worker whose guardian is gone goes on",
         f"{CHANGES}a_worker_whose_guardian_died_says_so_hands_over_and_leaves",
-        Edit(RUNNER, "candidate=self.candidate_id, lost=self.stop", "candidate=self.candidate_id, lost=lambda: None"),
+        Edit(
+            RUNNER,
+            "candidate=self.candidate_id, lost=self.stop",
+            "candidate=self.candidate_id, lost=lambda: None",
+        ),
     ),
     mutant(
         "what was started in a term outlives it",
@@ -201,7 +213,11 @@ WATCHING = [
     mutant(
         "a hand-over may outlive its lease by T/3",
         f"{PURE_WATCHDOG}a_hand_over_past_the_lease_is_not_interrupted_by_sigterm_and_killed_before_anybody_else_can_lead",
-        Edit(WATCHDOG, "graces = 3 if self.handing_over else 2", "graces = 4 if self.handing_over else 2"),
+        Edit(
+            WATCHDOG,
+            "graces = 3 if self.handing_over else 2",
+            "graces = 4 if self.handing_over else 2",
+        ),
     ),
     mutant(
         "a worker has the budget of a planned end, whatever its lease",
@@ -378,8 +394,12 @@ REPORTING = [
     ),
     mutant(
         "a term is not reported to the guardian",
-        f"{CHANGES}a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the_next_one_leads",
-        Edit(LINK, "            self._held = _HeldTerm(term, self._session, handover_budget_s)\n", "            pass\n"),
+        f"{AS_TREATED}what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
+        Edit(
+            LINK,
+            "            self._held = _HeldTerm(term, self._session, handover_budget_s)\n",
+            "            pass\n",
+        ),
     ),
 ]
 
@@ -392,7 +412,11 @@ GUARDING = [
     mutant(
         "what a killed worker has started works on",
         f"{AS_TREATED}what_a_killed_worker_has_started_is_gone_before_the_next_one_leads",
-        Edit(GUARDIAN, "                self._kill_descendants(worker.pid)\n", "                pass\n"),
+        Edit(
+            GUARDIAN,
+            "                self._kill_descendants(worker.pid)\n",
+            "                pass\n",
+        ),
     ),
     mutant(
         "the daemons of a killed worker work on",
@@ -415,7 +439,7 @@ GUARDING = [
     ),
     mutant(
         "the guardian looks away from a worker that is overdue",
-        f"{CHANGES}a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the_next_one_leads",
+        f"{AS_TREATED}what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
         Edit(GUARDIAN, "                self._look(worker)\n", ""),
     ),
     mutant(
@@ -444,7 +468,11 @@ GUARDING = [
     mutant(
         "a number is taken for the process that bore it once",
         f"{PURE_DESCENDANTS}a_number_that_another_process_bears_by_now_is_left_alone",
-        Edit(DESCENDANTS, "            if _living(one.pid) == one:\n", "            if _living(one.pid):\n"),
+        Edit(
+            DESCENDANTS,
+            "            if _living(one.pid) == one:\n",
+            "            if _living(one.pid):\n",
+        ),
     ),
     mutant(
         "what was started before a term ends with it",

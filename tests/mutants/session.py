@@ -15,7 +15,11 @@ MUTANTS = [
     mutant(
         "a session that is closed without a connection is left to expire",
         f"{BUG}12_a_session_closed_while_suspended_ends",
-        Edit(SESSION, "or credentials is None:\n            return True\n", "or True:\n            return True\n"),
+        Edit(
+            SESSION,
+            "or credentials is None:\n            return True\n",
+            "or True:\n            return True\n",
+        ),
     ),
     mutant(
         "a busy connection is never found dead",
