@@ -10,7 +10,7 @@ what runs past its end         SIGTERM, once           SIGKILL
 a unit, past its lease         T/12 after it           T/6 after it
 ``handOver``, past the lease   no                      T/4 after it
 planned end, past its budget   a grace after it        two graces after it
-a unit, after a thaw           no                      0.1 s after the thaw, not before the above
+a unit, after a thaw           no                      0.08 s after the thaw, not before the above
 ``handOver``, after a thaw     no                      T/4 after the thaw
 =============================  ======================  =========================================
 
@@ -29,8 +29,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-AFTER_THAW_S = 0.1
-"""How long a unit may go on after a thaw that comes after the end of its lease."""
+AFTER_THAW_S = 0.08
+"""When a unit is killed after a thaw that comes after the end of its lease: it is promised to end
+within 0.1 s, and the guardian and its signal take some of that (102.8 ms were seen with 0.1)."""
 STALLED_S = 0.25
 """A look that comes this much later than planned means that the guardian did not run either."""
 

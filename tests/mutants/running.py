@@ -272,7 +272,7 @@ WATCHING = [
     mutant(
         "a unit may go on for half a second after a thaw",
         f"{PURE_WATCHDOG}a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a_second_later",
-        Edit(WATCHDOG, "AFTER_THAW_S = 0.1\n", "AFTER_THAW_S = 0.5\n"),
+        Edit(WATCHDOG, "AFTER_THAW_S = 0.08\n", "AFTER_THAW_S = 0.5\n"),
     ),
     mutant(
         "a hand-over after a thaw is killed as a unit is",
