@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from leaderq.clock import now_s
@@ -17,6 +18,7 @@ from leaderq.election.decision import Effect, Input, Role, step
 from leaderq.election.enlistment import Enlistment
 from leaderq.election.layout import Layout, Wishes, WishesDecoder
 from leaderq.election.tenure import Tenure
+from leaderq.errors import SessionClosed
 from leaderq.events import Event, Stage, Standing, TermBegan, TermEnded, TermEnding, Withdrawn, WorkPaused, WorkResumed
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.backoff import Backoff, BackoffPolicy
@@ -240,7 +242,8 @@ class Campaign:
         self._retry_at_s = now_s() + self._session.timeout_s
 
     def _drop_connection(self) -> None:
-        self._session.drop_connection()
+        with suppress(SessionClosed):  # by its owner: LOST follows
+            self._session.drop_connection()
 
     # ---- requests -------------------------------------------------------------------------------
 
