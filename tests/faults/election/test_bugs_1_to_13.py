@@ -716,14 +716,14 @@ def test_bug_12_a_candidate_stopped_while_suspended_leaves_no_znode(electorate, 
     assert won(behind).number == 2
 
 
-def test_bug_12_a_session_closed_suspended_ends(electorate, proxy, fault_proxy, kazoo_contender) -> None:
+def test_bug_12_a_session_closed_suspended_ends(electorate, fault_proxy, kazoo_contender) -> None:
     """Through whichever server answers, although its own connection is gone."""
-    other = fault_proxy(electorate.address)
-    both = f"{proxy.address},{other.address}"
+    one, other = fault_proxy(electorate.address), fault_proxy(electorate.address)
+    both = f"{one.address},{other.address}"
     a = electorate.candidate("a", address=both, timeout_s=LONG_S)
     leading(a)
     kazoo = kazoo_leading(kazoo_contender("kazoo", address=both, timeout_s=LONG_S))
-    for each in (proxy, other):
+    for each in (one, other):
         each.refuse()
     suspended(a.session)
     eventually(lambda: kazoo.client.state == KazooState.SUSPENDED)
