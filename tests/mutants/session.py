@@ -14,7 +14,7 @@ CANDIDATES = "tests/integration/election/test_candidates.py::test_"
 MUTANTS = [
     mutant(
         "a session that is closed without a connection is left to expire",
-        f"{BUG}12_a_session_closed_while_suspended_ends",
+        f"{BUG}12_a_session_closed_suspended_ends",
         Edit(
             SESSION,
             "or credentials is None:\n            return True\n",
