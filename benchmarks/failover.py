@@ -3,8 +3,9 @@
     python benchmarks/failover.py [--rounds 30] [--planned-rounds 100] [--timeout-s 4] [--no-kafka] [--no-kazoo]
 
 Rows: *killed*: ``kill -9`` of the process that does the work, until ``inaugurate`` (kazoo: the function given to ``run``) begins in
-the next one. *planned*: the leader is asked to go (leaderq: a wish in ZooKeeper, as ``leaderq step-down`` makes; kazoo: a signal,
-whose function then returns), until the next begins. *killed, Kafka*: until the first record of the new term is handled.
+the next one. *SIGTERM* and *planned*: the leader is asked to go, until the next begins. On equal terms are *leaderq, SIGTERM* and
+*kazoo, planned*: both are told by a signal. *leaderq, planned* is ``leaderq step-down``: a wish that is written to ZooKeeper and read
+there, so it has two round trips more. *killed, Kafka*: until the first record of the new term is handled.
 All in milliseconds, from just before the signal or wish is sent; every process reads the same clock. The server is warmed up first,
 for both sides: a production server has compiled what it does.
 """
@@ -95,6 +96,14 @@ class Leaderq:
         os.kill(view.pid, signal.SIGKILL)
         return view.leader, at_s
 
+    def terminate(self) -> tuple[str, float]:
+        """As a supervisor does: the guardian gets the signal."""
+        leader = self.observer.view().leader
+        assert leader
+        at_s = now_s()
+        self.candidates[leader].terminate()
+        return leader, at_s
+
     def revive(self, name: str) -> None:
         self.candidates[name].wait()
         self.stand(name)
@@ -157,13 +166,17 @@ class Kazoo:
 
 def killed(side: Leaderq | Kazoo, rounds: int, what: str = "inaugurate") -> list[float]:
     """Milliseconds from each kill to the next leader's ``what``."""
+    return ended(side, side.kill, rounds, what)
+
+
+def ended(side: Leaderq | Kazoo, end: Callable[[], tuple[str, float]], rounds: int, what: str) -> list[float]:
     gaps = []
     for number in range(rounds):
         side.settled()
-        name, at_s = side.kill()
+        name, at_s = end()
         _, began_s = side.stamps.after(what, at_s)
         gaps.append((began_s - at_s) * 1000)
-        progress(f"killed {number + 1}/{rounds}: {gaps[-1]:.1f} ms")
+        progress(f"{end.__name__} {number + 1}/{rounds}: {gaps[-1]:.1f} ms")
         side.revive(name)
     return gaps
 
@@ -221,6 +234,8 @@ def run(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[s
 
     side = ours("Stamps", "stamps", "killed")
     measure("leaderq, killed", side, lambda: killed(side, arguments.rounds))
+    told = ours("Stamps", "stamps", "told")
+    measure("leaderq, SIGTERM", told, lambda: ended(told, told.terminate, arguments.rounds, "inaugurate"))
     side = ours("Stamps", "stamps", "planned")
     measure("leaderq, planned", side, lambda: planned(side, arguments.planned_rounds))
     if not arguments.no_kafka:
@@ -259,6 +274,8 @@ def main() -> None:
         for kind in ("killed", "planned")
         if f"kazoo, {kind}" in figures
     }
+    if "kazoo, planned" in figures:
+        ratios["by a signal"] = round(figures["kazoo, planned"]["median"] / figures["leaderq, SIGTERM"]["median"], 1)
     print("medians, kazoo / leaderq:", ratios)
     path = save("failover", {"timeout_s": arguments.timeout_s, "figures_ms": figures, "ratios": ratios})
     print("saved:", path)
