@@ -44,7 +44,7 @@ from leaderq.running.descendants import StartedInTerm
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.stages import StageRunner
-from leaderq.running.supervision import Allowance, Budgets, CoolOff, CoolOffPolicy, HealthWatch, after_term, is_asked
+from leaderq.running.supervision import Allowance, Budgets, CoolOff, CoolOffPolicy, after_term, watch_health
 from leaderq.term import OpenTerm, Reason
 from leaderq.zookeeper import AnyClient, as_session
 
@@ -242,12 +242,21 @@ class Runner:
             self._candidate.step_down(Reason.WITHDRAWN, term=term)
         if term.ending.is_set():  # ended between winning and here: nobody heard of it
             self._time_hand_over(term)
-        if isinstance(self._career, LeaderCareer) and is_asked(self._career):
-            self._watch_health(self._career, term)
+        watch_health(
+            self._career,
+            term,
+            interval_s=self._session.timeout_s / 3,
+            unhealthy=lambda: self._candidate.step_down(Reason.HEALTH, term=term),
+        )
         failed = stages.serve()
         self._budgets.close_term()
-        if started is not None:
-            self._end_what_was_started(started, term)
+        if started is not None and (killed := started.kill_left()):
+            log.warning(
+                "killed what was started in the term and outlived handOver: career=%s term=%d pids=%s",
+                self.career_name,
+                term.number,
+                ",".join(str(one.pid) for one in sorted(killed)),
+            )
         if self._guardian is not None:
             self._guardian.forget_term()
         timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
@@ -255,28 +264,10 @@ class Runner:
         self._stages = self._term = None
         return Reason.FAILED if failed else term.reason or Reason.WITHDRAWN
 
-    def _end_what_was_started(self, started: StartedInTerm, term: OpenTerm) -> None:
-        killed = started.kill_left()
-        if killed:
-            log.warning(
-                "killed what was started in the term and outlived handOver: career=%s term=%d pids=%s",
-                self.career_name,
-                term.number,
-                ",".join(str(one.pid) for one in sorted(killed)),
-            )
-
     def _tell_stage(self, term: OpenTerm, stage: Stage) -> None:
         if stage is Stage.HANDOVER and self._guardian is not None:
             self._guardian.report(handing_over=True)
         self._candidate.announce(term, stage)
-
-    def _watch_health(self, career: LeaderCareer, term: OpenTerm) -> None:
-        HealthWatch(
-            career,
-            term,
-            interval_s=self._session.timeout_s / 3,
-            unhealthy=lambda: self._candidate.step_down(Reason.HEALTH, term=term),
-        ).start()
 
 
 _ASKING = (signal.SIGTERM, signal.SIGINT)

@@ -1,21 +1,17 @@
-"""How long each stage of a term may take, and noticing when it took longer.
+"""What limits a term from outside its code: budgets, the health check, the pause before the next.
 
-The career thread says what it enters; the supervisor waits here until a budget is missed or the
-work is finished. The budget of the hand-over begins with the *end of the term*, not with the call
-of ``handOver``: the unit in hand is part of it.
+*Budgets*: the career thread says what it enters; the supervisor waits until a budget is missed or
+the work is finished. The hand-over's begins with the *end of the term*, not with the call of
+``handOver``: the unit in hand is part of it.
 
-Asks a leading career whether it should go on leading.
+*Health*: asked on a thread of its own every T/3 (T: session time-out), to be answered within
+another T/3: a health check that hangs is the very illness it should report.
 
-The question runs on a thread of its own, every third of the session time-out, and must be answered
-within another third: a health check that hangs is the very illness it should report.
-
-How long a process waits before it stands again after a term (pure).
-
-Fenced is not fatal: a deposed leader goes back into the line after a moment, with jitter, so that a
-flapping network does not bring a storm of terms. A career that *fails* waits longer each time and,
-after ``max_failures`` terms in a row, long enough that every other candidate has its turn first.
-One that ended as planned gives way for a moment, so as not to be in its successor's way while that
-one claims. A term that worked for longer than the yield does not count as one of the row.
+*Cool-off* (pure): fenced is not fatal. A deposed leader stands again after a moment, with jitter,
+so that a flapping network does not bring a storm of terms. A career that fails waits longer each
+time and, after ``max_failures`` terms in a row, until every other candidate has had its turn; a
+term that lasted longer than that does not count as one of the row. After a planned end a candidate
+gives way for a moment, while its successor claims.
 """
 
 from __future__ import annotations
@@ -30,6 +26,11 @@ from leaderq.clock import now_s
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.backoff import BackoffPolicy
+
+log = logging.getLogger(__name__)
+
+GIVE_WAY_S = 0.1
+_FAILURES = frozenset({Reason.FAILED, Reason.HEALTH, Reason.BUDGET})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,54 +104,39 @@ class Budgets:
             return None
 
 
-log = logging.getLogger(__name__)
+def watch_health(career: object, term: Term, *, interval_s: float, unhealthy: Callable[[], None]) -> None:
+    """Call ``unhealthy`` once if ``career`` says no, raises, or does not answer while ``term`` is on.
 
-
-def is_asked(career: object) -> bool:
-    """Whether ``career`` has a health check of its own; the default one costs no thread."""
-    return isinstance(career, LeaderCareer) and type(career).healthy is not LeaderCareer.healthy
-
-
-class HealthWatch:
-    """Calls ``unhealthy`` once if ``career`` says no, raises, or does not answer while ``term`` is
-    on.
+    A career without a health check of its own costs no thread.
     """
+    if not isinstance(career, LeaderCareer) or type(career).healthy is LeaderCareer.healthy:
+        return
 
-    def __init__(self, career: LeaderCareer, term: Term, *, interval_s: float, unhealthy: Callable[[], None]) -> None:
-        self._career = career
-        self._term = term
-        self._interval_s = interval_s
-        self._unhealthy = unhealthy
-
-    def start(self) -> None:
-        """Begin asking; ends by itself with the term."""
-        threading.Thread(target=self._watch, name="leaderq-health", daemon=True).start()
-
-    def _watch(self) -> None:
-        while self._term.wait(self._interval_s):
-            if not self._answer():
-                self._unhealthy()
+    def watch() -> None:
+        while term.wait(interval_s):
+            if not _is_healthy(career, interval_s):
+                unhealthy()
                 return
 
-    def _answer(self) -> bool:
-        answers: list[bool] = []
-        asked = threading.Thread(target=lambda: answers.append(self._ask()), name="leaderq-health-check", daemon=True)
-        asked.start()
-        asked.join(self._interval_s)
-        if not answers:
-            log.error("healthy() of %s has not answered within %.1f s", type(self._career).__name__, self._interval_s)
-        return bool(answers) and answers[0]
+    threading.Thread(target=watch, name="leaderq-health", daemon=True).start()
 
-    def _ask(self) -> bool:
+
+def _is_healthy(career: LeaderCareer, within_s: float) -> bool:
+    answers: list[bool] = []
+
+    def ask() -> None:
         try:
-            return bool(self._career.healthy())
+            answers.append(bool(career.healthy()))
         except Exception:  # a health check that raises says no
-            log.exception("healthy() of %s raised; it counts as unhealthy", type(self._career).__name__)
-            return False
+            log.exception("healthy() of %s raised; it counts as unhealthy", type(career).__name__)
+            answers.append(False)
 
-
-GIVE_WAY_S = 0.1
-_FAILURES = frozenset({Reason.FAILED, Reason.HEALTH, Reason.BUDGET})
+    asked = threading.Thread(target=ask, name="leaderq-health-check", daemon=True)
+    asked.start()
+    asked.join(within_s)
+    if not answers:
+        log.error("healthy() of %s has not answered within %.1f s", type(career).__name__, within_s)
+    return bool(answers) and answers[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ RUNNING = [
     mutant(
         "what was started in a term outlives it",
         f"{AS_TREATED}what_was_started_in_a_term_ends_with_it",
-        Edit(RUNNER, "            self._end_what_was_started(started, term)\n", "            pass\n"),
+        Edit(RUNNER, "(killed := started.kill_left())", "(killed := set())"),
     ),
     mutant(
         "a leader that loses session after session does not cool off",
