@@ -25,7 +25,7 @@ import threading
 from types import TracebackType
 
 from leaderq.clock import now_s
-from leaderq.election.campaign import Campaign, Reports, Request
+from leaderq.election.campaign import Campaign, Request
 from leaderq.election.decision import Input, Role
 from leaderq.election.layout import Layout
 from leaderq.election.observer import Operator
@@ -77,14 +77,16 @@ class Candidate:
         self._events = events or EventBus()
         self._root = root
         self._inbox: queue.SimpleQueue[Input | Request] = queue.SimpleQueue()
-        reports = Reports(
-            event=self._events.publish, won=self._has_won, concluded=self._has_concluded, role=self._has_changed
+        self._campaign = Campaign(
+            self.session,
+            Layout(root, career),
+            id,
+            inbox=self._inbox.put,
+            publish=self._events.publish,
+            won=self._has_won,
         )
-        self._campaign = Campaign(self.session, Layout(root, career), id, inbox=self._inbox.put, reports=reports)
-        self._changed = threading.Condition()  # guards what follows
-        self._role = Role.RESTING
+        self._changed = threading.Condition()  # guards what follows, and is told after each signal
         self._won: OpenTerm | None = None
-        self._concluded: dict[int, bool] = {}
         self._broken: BaseException | None = None
         self._woken = False
         self._stopping = False
@@ -144,8 +146,8 @@ class Candidate:
         self._code_returned.set()
         self._inbox.put(lambda: self._campaign.conclude(term))
         with self._changed:
-            self._changed.wait_for(lambda: term.number in self._concluded or self._broken, timeout_s)
-            return self._concluded.pop(term.number, False)
+            self._changed.wait_for(lambda: term.number in self._campaign.concluded or self._broken, timeout_s)
+            return self._campaign.concluded.get(term.number, False)
 
     def transfer(self, *, to: str) -> None:
         """Ask that candidate ``to`` leads after the present term of this one; the term then winds
@@ -168,10 +170,11 @@ class Candidate:
             return True
         heard = threading.Event()
         self._inbox.put(self._withdraw)
-        self._inbox.put(lambda: self._mark(heard))
+        self._inbox.put(heard.set)
         with self._changed:
-            done = self._changed.wait_for(lambda: self._broken or (heard.is_set() and self._role is Role.RESTING), timeout_s)
-            return bool(done)
+            return bool(
+                self._changed.wait_for(lambda: self._broken or (heard.is_set() and self.role is Role.RESTING), timeout_s)
+            )
 
     def close(self, *, timeout_s: float = 5.0) -> None:
         """Withdraw and end the thread. May be called twice, and without :meth:`stand`.
@@ -196,7 +199,7 @@ class Candidate:
         """Where this candidate stands, for people and tests; it may be past by the time it is
         looked at.
         """
-        return self._role
+        return self._campaign.role
 
     def __enter__(self) -> Candidate:
         return self
@@ -213,12 +216,14 @@ class Candidate:
         try:
             # A release under way is seen through, also after close() has stopped to wait for it:
             # a znode that nobody minds would keep all behind it from leading.
-            while not self._stopping or self._role is Role.RELEASING:
+            while not self._stopping or self.role is Role.RELEASING:
                 heard = self._next()
                 if callable(heard):
                     heard()
                 elif heard is not None:
                     self._campaign.take(heard)
+                with self._changed:
+                    self._changed.notify_all()
         except Exception as exc:
             log.exception("candidate broke down; its term ends: career=%s id=%s", self.career, self.id)
             tenure = self._campaign.tenure
@@ -269,21 +274,6 @@ class Candidate:
     def _has_won(self, term: OpenTerm) -> None:
         with self._changed:
             self._won = term
-            self._changed.notify_all()
-
-    def _has_concluded(self, number: int, clean: bool) -> None:
-        with self._changed:
-            self._concluded = {number: clean}
-            self._changed.notify_all()
-
-    def _has_changed(self, role: Role) -> None:
-        with self._changed:
-            self._role = role
-            self._changed.notify_all()
-
-    def _mark(self, heard: threading.Event) -> None:
-        with self._changed:
-            heard.set()
             self._changed.notify_all()
 
     def _stop(self) -> None:

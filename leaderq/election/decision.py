@@ -19,8 +19,6 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from leaderq.term import Reason
-
 
 class Role(Enum):
     """Where a candidate stands."""
@@ -84,7 +82,7 @@ class Effect(Enum):
     PAUSE = auto()
     RESUME = auto()
     WIND_UP = auto()
-    DEPOSE_SESSION = auto()
+    DEPOSE_SESSION = auto()  # as the three below: end the term at once, for this reason
     DEPOSE_LEASE = auto()
     DEPOSE_FENCED = auto()
     DEPOSE_NODE_DELETED = auto()
@@ -94,18 +92,6 @@ class Effect(Enum):
     LOOK_LATER = auto()  # a timed look backs every watch
     REST = auto()
 
-    @property
-    def deposes_for(self) -> Reason | None:
-        """The reason with which this effect ends a term at once."""
-        return _REASONS.get(self)
-
-
-_REASONS = {
-    Effect.DEPOSE_SESSION: Reason.SESSION,
-    Effect.DEPOSE_LEASE: Reason.LEASE,
-    Effect.DEPOSE_FENCED: Reason.FENCED,
-    Effect.DEPOSE_NODE_DELETED: Reason.NODE_DELETED,
-}
 
 Decision = tuple[Role, tuple[Effect, ...]]
 

@@ -279,7 +279,7 @@ HOLDING = [
     mutant(
         "a shorter time-out granted just before the term begins is not heard of",
         f"{ENDS}a_shorter_time_out_granted_before_the_term_begins_counts",
-        Edit(CAMPAIGN, "        self._tenure.grant(self._session.timeout_s)\n", ""),
+        Edit(CAMPAIGN, "        self.tenure.grant(self._session.timeout_s)\n", ""),
     ),
     mutant(
         "the lease is renewed by a read",
@@ -540,8 +540,8 @@ ENDING = [
         f"{ENDS}an_end_that_was_meant_for_one_term_does_not_end_the_next",
         Edit(
             CAMPAIGN,
-            "if self._tenure is None or term not in (None, self._tenure.term):",
-            "if self._tenure is None:",
+            "if self.tenure is None or term not in (None, self.tenure.term):",
+            "if self.tenure is None:",
         ),
     ),
     mutant(
