@@ -176,7 +176,7 @@ class Campaign:
         term = self.tenure.term
         term.wind_up(reason)
         if reason.deposes:
-            self._enlistment.finish()
+            self._enlistment.take_new_mark()
         self._publish(TermEnding(self._career, self._id, term.number, term.reason or reason))
 
     def _release(self) -> Input:
@@ -259,7 +259,7 @@ class Campaign:
             # Before the release is sent: as soon as it is carried out somebody else leads, whenever
             # we hear of it.
             term.close()
-            self._enlistment.finish()
+            self._enlistment.take_new_mark()
             self.take(Input.HANDED_OVER)
 
 

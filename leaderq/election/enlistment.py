@@ -29,7 +29,6 @@ from typing import Any
 from leaderq.clock import now_s
 from leaderq.election.decision import Input
 from leaderq.election.layout import (
-    Doubles,
     Layout,
     Position,
     TermRecord,
@@ -107,7 +106,9 @@ class Enlistment:
         self._wishes = Wishes()
         self._wishes_version = -1
         self._last_failure = ""
-        self._doubles = Doubles(candidate)
+        self._ids: dict[str, bytes] = {}  # of the others in the line, for the warning of doubles
+        self._looks: dict[str, int] = {}
+        self._look_due_s = 0.0
         self.position: Position | None = None
         self.won: WonClaim | None = None
 
@@ -119,7 +120,8 @@ class Enlistment:
         """Join the end of the line, or find the znode that an earlier try made."""
         try:
             self._session.ensure_path(self._layout.candidates, shared=self._layout.shared)
-            self._renew_mark_if_session_changed()
+            if self._owner is not None and self._owner != self._session.id:
+                self.take_new_mark()
             names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
             self._sweep(names)
             if position_of(self._guid, names) is None:
@@ -133,7 +135,7 @@ class Enlistment:
 
     def requeue(self) -> Input:
         """Leave the place and join the end of the line."""
-        self._take_new_mark()
+        self.take_new_mark()
         return self.enlist()
 
     def survey(self) -> Input:
@@ -143,7 +145,7 @@ class Enlistment:
         try:
             names = self._look()
             if self.position is None or not self._mine:
-                self._take_new_mark()
+                self.take_new_mark()
                 return Input.ABSENT
             for surplus in self.position.surplus:
                 self._delete(surplus)
@@ -194,7 +196,7 @@ class Enlistment:
         """Leave the line without having led; after it, nothing of this candidacy is in ZooKeeper."""
         try:
             names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
-            self._take_new_mark()  # not before: each repetition without a connection would push an older mark out
+            self.take_new_mark()  # not before: each repetition without a connection would push an older mark out
             self._sweep(names)
         except NoNode:
             pass  # the whole line is gone
@@ -225,14 +227,15 @@ class Enlistment:
             return self._failed("giving the term back", exc)
         return Input.RELEASED
 
-    def finish(self) -> None:
-        """A term won under the present mark is over: nothing may be won, or resumed, under that
-        mark again.
-        """
-        self._take_new_mark()
+    def take_new_mark(self) -> None:
+        """Let nothing be won, or resumed, under the present mark any more."""
+        self._left.append(self._guid)
+        self._guid = new_guid()
+        self.position = None
+        self._watched = None
 
     def forget_watch(self) -> None:
-        """The watch fired or was lost with its connection."""
+        """The watch was lost with its connection."""
         self._watched = None
 
     def _look(self) -> list[str]:
@@ -279,17 +282,9 @@ class Enlistment:
         wanted = self._wishes.successor
         if not wanted or wanted == self._candidate or self._wishes.step_down != self._newest.number:
             return False
-        return self._stands_behind(wanted, names)
-
-    def _stands_behind(self, candidate: str, names: list[str]) -> bool:
-        for name in in_line(names)[1:]:
-            try:
-                data, _ = self._session.get(self._layout.candidate(name), timeout_s=self._patience_s)
-            except NoNode:
-                continue
-            if data.decode(errors="replace") == candidate:
-                return True
-        return False
+        behind = [GetData(self._layout.candidate(name)) for name in in_line(names)[1:]]
+        found = self._session.multi_read(behind, timeout_s=self._patience_s)
+        return any(isinstance(read, tuple) and read[0] == wanted.encode() for read in found)
 
     def _next_record(self, name: str) -> TermRecord:
         return TermRecord(
@@ -324,16 +319,6 @@ class Enlistment:
             self._watched = None
         self._changed()
 
-    def _renew_mark_if_session_changed(self) -> None:
-        if self._owner is not None and self._owner != self._session.id:
-            self._take_new_mark()
-
-    def _take_new_mark(self) -> None:
-        self._left.append(self._guid)
-        self._guid = new_guid()
-        self.position = None
-        self._watched = None
-
     def _sweep(self, names: list[str]) -> None:
         """Delete what earlier candidacies left; ZooKeeper refuses nothing here: the marks are ours
         alone.
@@ -349,19 +334,22 @@ class Enlistment:
             pass  # its session ended in between
 
     def _look_for_doubles(self, names: list[str]) -> None:
-        """Warn of another candidate under our id; one that has just died may stand for a session
-        time-out yet.
+        """Warn once of another candidate under our id, when the third look finds it: one that has
+        just died stands for a session time-out yet, which passes between two looks.
         """
-        assert self.position is not None
-        now = now_s()
-        if not self._doubles.is_due(now):
+        if now_s() < self._look_due_s:
             return
+        self._look_due_s = now_s() + self._session.timeout_s
+        assert self.position is not None
         others = [name for name in names if name != self.position.name]
-        unknown = self._doubles.unknown(others)
+        unknown = [name for name in others if name not in self._ids]  # an id never changes
         reads = [GetData(self._layout.candidate(name)) for name in unknown]
         found = self._session.multi_read(reads, timeout_s=self._patience_s)
-        ids = {name: read[0] for name, read in zip(unknown, found, strict=True) if isinstance(read, tuple)}
-        for double in self._doubles.look(others, ids, now, after_s=2 * self._session.timeout_s):
+        known = self._ids | {name: read[0] for name, read in zip(unknown, found, strict=True) if isinstance(read, tuple)}
+        self._ids = {name: known[name] for name in others if name in known}
+        doubles = [name for name, id in self._ids.items() if id == self._candidate.encode()]
+        self._looks = {name: self._looks.get(name, 0) + 1 for name in doubles}
+        for double in (name for name, looks in self._looks.items() if looks == 3):
             log.warning(
                 "two candidates stand under one id: career=%s id=%s znodes=%s,%s; give each its own --id",
                 self._layout.career,

@@ -82,39 +82,6 @@ class Layout:
         return f"{self.candidates}/{name}"
 
 
-class Doubles:
-    """Other candidates under one's own id, noticed by looking from time to time (pure)."""
-
-    def __init__(self, candidate: str) -> None:
-        self._candidate = candidate.encode()
-        self._ids: dict[str, bytes] = {}
-        self._since_s: dict[str, float] = {}
-        self._due_s = 0.0
-        self._told: set[str] = set()
-
-    def is_due(self, now_s: float) -> bool:
-        """True when the next look is due."""
-        return now_s >= self._due_s
-
-    def unknown(self, names: Iterable[str]) -> list[str]:
-        """Those of ``names`` whose ids are not known yet; an id never changes."""
-        return [name for name in names if name not in self._ids]
-
-    def look(self, names: Iterable[str], ids: dict[str, bytes], now_s: float, *, after_s: float) -> list[str]:
-        """The znodes under our id that have stood for ``after_s`` seconds; each is returned once.
-        The next look is due then.
-        """
-        self._due_s = now_s + after_s / 2
-        present = set(names)
-        known = self._ids | ids
-        self._ids = {name: known[name] for name in present if name in known}
-        twins = {name for name, own in self._ids.items() if own == self._candidate}
-        self._since_s = {name: self._since_s.get(name, now_s) for name in twins}
-        found = sorted(name for name in twins - self._told if now_s - self._since_s[name] >= after_s)
-        self._told.update(found)
-        return found
-
-
 def new_guid() -> str:
     """A mark that finds a candidate's znode again when the reply to its creation was lost."""
     return str(uuid.uuid4())
@@ -178,8 +145,9 @@ R = TypeVar("R", "TermRecord", "Wishes")
 class TermRecord:
     """The newest term: who leads, or led last.
 
-    ``candidate`` is the id given by ``--id``; ``id`` the name of its znode, unique for ever. ``began`` and ``ended`` are seconds
-    since the epoch, for people; no decision is made on them. ``ended is None`` after its znode is gone: an unclean end.
+    ``candidate`` is the id given by ``--id``; ``id`` the name of its znode, unique for ever.
+    ``began`` and ``ended`` are seconds since the epoch, for people. ``ended`` is ``None`` although
+    the znode is gone: an unclean end.
     """
 
     number: int = 0
@@ -228,9 +196,13 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
     if not data:
         return kind()
     try:
-        found = _object(json.loads(data))
-        known: dict[str, Any] = {field.name: found[field.name] for field in fields(kind) if field.name in found}
-        _check_counter(known.get("number", known.get("floor", 0)))
+        found = json.loads(data)
+        if not isinstance(found, dict):
+            raise TypeError("it is not a JSON object")  # noqa: TRY301
+        known: dict[str, Any] = {each.name: found[each.name] for each in fields(kind) if each.name in found}
+        number = known.get("number", known.get("floor", 0))
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise ValueError(f"{number!r} is not a term number")  # noqa: TRY301
         return kind(**known)
     except (ValueError, TypeError) as exc:
         raise CorruptRecord(
@@ -254,17 +226,6 @@ class WishesDecoder:
                 self._spoilt = data
                 log.error("%s", exc)  # noqa: TRY400  (a sentence for operators)
             return None
-
-
-def _object(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise TypeError("it is not a JSON object")
-    return found
-
-
-def _check_counter(counter: Any) -> None:
-    if not isinstance(counter, int) or isinstance(counter, bool) or counter < 0:
-        raise ValueError(f"{counter!r} is not a term number")
 
 
 def next_number(newest: TermRecord, wishes: Wishes) -> int:

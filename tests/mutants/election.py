@@ -522,8 +522,8 @@ ENDING = [
         f"{BUG}10_a_term_is_over_before_it_is_released",
         Edit(
             CAMPAIGN,
-            "            term.close()\n            self._enlistment.finish()\n",
-            "            self._enlistment.finish()\n",
+            "            term.close()\n            self._enlistment.take_new_mark()\n",
+            "            self._enlistment.take_new_mark()\n",
         ),
     ),
     mutant(
@@ -531,7 +531,7 @@ ENDING = [
         f"{ENDS}a_term_whose_release_is_not_answered_is_never_won_again",
         Edit(
             CAMPAIGN,
-            "            term.close()\n            self._enlistment.finish()\n",
+            "            term.close()\n            self._enlistment.take_new_mark()\n",
             "            term.close()\n",
         ),
     ),

@@ -407,7 +407,7 @@ def test_two_candidates_under_one_id_are_warned_about_once(electorate, won, capl
     third = electorate.candidate("other", timeout_s=2.0)
     third.stand()
     waiting(third)
-    eventually(lambda: b._campaign._enlistment._doubles.is_due(now_s()), interval_s=0.001)
+    eventually(lambda: max(b._campaign._enlistment._looks.values()) > 3)
     assert len(warnings()) == 1
 
 
