@@ -1,30 +1,25 @@
 """What those may see and ask who do not stand for election: observers and operators.
 
-A view is put together from the ``term`` record, the line and the operators' wishes, read one after
-another: it may be a moment old, and is for people and tools. Nothing may be written on the strength
-of it.
+A view is put together from several readings, for people and tools: it may be a moment old, and
+nothing may be written on the strength of it.
 
 A wish is a value in the ``control`` znode and names the term it is meant for, so that one which
-comes late does nothing. The leader watches that znode and winds up in order; an operator's wish
-never deposes anybody. Each request waits until it is fulfilled and otherwise says why not. A spoilt
-``control`` record counts as empty, and the next wish writes it again.
+comes late does nothing. The leader watches that znode and winds up in order; a wish never deposes
+anybody. A spoilt ``control`` record counts as empty, and the next wish writes it again.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.election.layout import Layout, TermRecord, Wishes, decode, encode, in_line
+from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder, decode, encode, in_line
 from leaderq.errors import BadVersion, ConfigurationError, CorruptRecord, NoNode, RequestRefused
 from leaderq.events import Stage
-from leaderq.zookeeper import AnyClient, Session, WatchEvent, as_session
-
-log = logging.getLogger(__name__)
+from leaderq.zookeeper import AnyClient, GetData, Session, WatchEvent, as_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +50,7 @@ class View:
 
 
 def view_of(career: str, record: TermRecord, wishes: Wishes, standing: list[tuple[str, str]]) -> View:
-    """The view that follows from these readings; ``standing`` holds (znode name, candidate id) in
-    line order (pure).
-    """
+    """The view that follows from these readings (pure); ``standing``: (znode name, id), in line."""
     leads = record.ended is None and any(name == record.id for name, _ in standing)
     return View(
         career=career,
@@ -83,19 +76,18 @@ class Observer:
         self._session: Session = as_session(client)
         self._career = career
         self._layout = Layout(root, career)
+        self._decoder = WishesDecoder(self._layout.control)
 
     def view(self) -> View:
         """The career as it stands; one that nobody ever stood for has term 0 and no candidates."""
         record = decode(TermRecord, self._data(self._layout.term), path=self._layout.term)
-        wishes = _known_wishes(self._data(self._layout.control), path=self._layout.control)
-        return view_of(self._career, record, wishes, self._standing())
+        wishes = self._decoder.decoded(self._data(self._layout.control))
+        return view_of(self._career, record, wishes or Wishes(), self._standing())
 
     def wait_until(self, fact: Callable[[View], bool], *, timeout_s: float) -> View:
-        """The first view for which ``fact`` holds, or the last one seen when ``timeout_s`` seconds
-        are over.
+        """The first view for which ``fact`` holds, or the last one seen within ``timeout_s``.
 
-        Woken by ZooKeeper whenever something below the career changes, and looks once a second
-        besides.
+        Looks whenever something below the career changes, and once a second besides.
         """
         changed = threading.Event()
         end_s = now_s() + timeout_s
@@ -128,14 +120,9 @@ class Observer:
             names = in_line(self._session.children(self._layout.candidates))
         except NoNode:
             return []
-        found = []
-        for name in names:
-            try:
-                data, _ = self._session.get(self._layout.candidate(name))
-            except NoNode:
-                continue  # left between the two readings
-            found.append((name, data.decode(errors="replace")))
-        return found
+        found = self._session.multi_read([GetData(self._layout.candidate(name)) for name in names])
+        read = zip(names, found, strict=True)  # with an error for one that left in between
+        return [(name, one[0].decode(errors="replace")) for name, one in read if isinstance(one, tuple)]
 
     def _data(self, path: str) -> bytes:
         try:
@@ -153,6 +140,7 @@ class Operator:
         self._session: Session = as_session(client)
         self._career = career
         self._layout = Layout(root, career)
+        self._decoder = WishesDecoder(self._layout.control)
         self._observer = Observer(self._session, career, root=root)
         self._control: tuple[Wishes, int] | None = None  # as last written here, and its version
 
@@ -164,30 +152,26 @@ class Operator:
         """
         view = self._led()
         if len(view.candidates) < 2:
-            raise RequestRefused(
-                f"{view.leader!r} is the only candidate of {self._career!r}; start another before it steps down"
-            )
+            alone = f"{view.leader!r} is the only candidate of {self._career!r}"
+            raise RequestRefused(f"{alone}; start another before it steps down")
         return self._succeed(view, None, timeout_s)
 
     def transfer(self, to: str, *, timeout_s: float = 60.0) -> View:
-        """End the present term in order and have candidate ``to`` lead next; returns the view in
-        which it executes.
+        """As :meth:`step_down`, but candidate ``to`` leads next; raises also when it does not stand.
 
-        A candidate that already leads is left alone. Raises :class:`RequestRefused` as
-        :meth:`step_down`, and when ``to`` does not stand.
+        A candidate that already leads is left alone.
         """
         view = self._led()
         if view.leader == to:
             return view
         if to not in view.candidates:
             standing = ", ".join(view.candidates[1:]) or "nobody"
-            raise RequestRefused(f"{to!r} does not stand for {self._career!r}; waiting there: {standing}")
+            problem = f"{to!r} does not stand for {self._career!r}"
+            raise RequestRefused(f"{problem}; waiting there: {standing}")
         return self._succeed(view, to, timeout_s)
 
     def pause(self) -> View:
-        """Let the leader, present or future, begin no new unit of work until :meth:`resume`;
-        leadership stays where it is.
-        """
+        """Let the leader, present or future, begin no new unit of work until :meth:`resume`."""
         return self._set_paused(True)
 
     def resume(self) -> View:
@@ -203,9 +187,8 @@ class Operator:
         :raises ConfigurationError: ``number`` is not positive.
         """
         if number < 1:
-            raise ConfigurationError(
-                f"term number {number!r} is not positive; give one above every term that was ever given out"
-            )
+            remedy = "give one above every term that was ever given out"
+            raise ConfigurationError(f"term number {number!r} is not positive; {remedy}")
         self._change(lambda wishes: replace(wishes, floor=max(wishes.floor, number)))
         path = self._layout.term
         while True:
@@ -222,36 +205,31 @@ class Operator:
                     continue  # somebody else has repaired it meanwhile
 
     def wish_for(self, *, successor: str | None, term: int) -> None:
-        """Ask that term number ``term`` ends, and that ``successor`` leads after it; returns
-        without waiting.
-        """
+        """Ask that term number ``term`` ends, and ``successor`` leads after it; do not wait."""
         self._change(lambda wishes: replace(wishes, step_down=term, successor=successor))
 
     def _led(self) -> View:
         # A moment without a leader lies between any two terms.
         view = self._observer.wait_until(lambda seen: seen.leader is not None, timeout_s=2.0)
         if view.leader is None:
-            standing = f"{len(view.candidates)} candidates stand" if view.candidates else "no candidate stands"
-            raise RequestRefused(f"nobody leads {self._career!r} now ({standing}), so there is no term to end")
+            problem = f"nobody leads {self._career!r} now, so there is no term to end"
+            raise RequestRefused(f"{problem}; candidates that stand: {len(view.candidates)}")
         return view
 
     def _succeed(self, before: View, successor: str | None, timeout_s: float) -> View:
         self.wish_for(successor=successor, term=before.term)
         view = self._observer.wait_until(lambda seen: _inaugurated_after(before.term, seen), timeout_s=timeout_s)
+        term = f"term {before.term} of {self._career!r}"
+        limit = f"within {timeout_s:.0f} s (stage: {view.stage or 'none'})"
         if view.term == before.term:
-            raise RequestRefused(
-                f"{before.leader!r} has not ended term {before.term} of {self._career!r} within {timeout_s:.0f} s "
-                f"(stage: {view.stage or 'none'}); the request stands, and is followed when its unit of work is done"
-            )
+            promise = "the request stands, and is followed when its unit of work is done"
+            raise RequestRefused(f"{before.leader!r} has not ended {term} {limit}; {promise}")
         if not _inaugurated_after(before.term, view):
-            raise RequestRefused(
-                f"term {before.term} of {self._career!r} has ended, but {view.leader or 'nobody'} is not inaugurated "
-                f"within {timeout_s:.0f} s (stage: {view.stage or 'none'})"
-            )
+            leader = view.leader or "nobody"
+            raise RequestRefused(f"{term} has ended, but {leader} is not inaugurated {limit}")
         if successor is not None and view.leader != successor:
-            raise RequestRefused(
-                f"{view.leader!r} leads {self._career!r} now, not {successor!r}, which left the line meanwhile"
-            )
+            now = f"{view.leader!r} leads {self._career!r} now, not {successor!r}"
+            raise RequestRefused(f"{now}, which left the line meanwhile")
         return view
 
     def _set_paused(self, paused: bool) -> View:
@@ -265,7 +243,7 @@ class Operator:
             try:
                 if known is None:
                     data, stat = self._session.get(path)
-                    known = _known_wishes(data, path=path), stat.version
+                    known = self._decoder.decoded(data) or Wishes(), stat.version
                 wishes, version = change(known[0]), known[1]
                 self._control = wishes, self._session.set(path, encode(wishes), version).version
                 return
@@ -274,14 +252,6 @@ class Operator:
             except NoNode:
                 self._session.ensure_path(path, shared=self._layout.shared)
                 known = None
-
-
-def _known_wishes(data: bytes, *, path: str) -> Wishes:
-    try:
-        return decode(Wishes, data, path=path)
-    except CorruptRecord as exc:
-        log.warning("%s", exc)
-        return Wishes()
 
 
 def _inaugurated_after(term: int, view: View) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 from leaderq.clock import now_s
 from leaderq.election.decision import Input
 from leaderq.election.enlistment import WonClaim
-from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder, encode
+from leaderq.election.layout import Layout, Wishes, WishesDecoder, encode
 from leaderq.election.lease import Lease, LeaseState
 from leaderq.errors import Deposed, NoNode, NotConnected, SessionClosed, SessionExpired, ZooKeeperError
 from leaderq.events import Stage
@@ -33,7 +33,11 @@ Tell = Callable[[Input], None]
 
 
 class Tenure:
-    """One term as its leader keeps it up. ``tell`` hands a signal to the candidate's thread."""
+    """One term as its leader keeps it up.
+
+    ``tell`` hands a signal to the candidate's thread. ``node`` is the path of the znode that stands
+    for this term, ``record`` the ``term`` record as last written.
+    """
 
     def __init__(
         self,
@@ -46,13 +50,14 @@ class Tenure:
         hear_wishes: Callable[[Wishes], None],
     ) -> None:
         self._session = session
-        self._claim = won
-        self._record: TermRecord = won.record
+        self._owner = won.session
+        self.node = won.node
+        self.record = won.record
         self._layout = layout
         self._decoder = decoder
         self._tell = tell
         self._hear_wishes = hear_wishes
-        self._lease = Lease.begun(timeout_s=session.timeout_s, sent_s=won.sent_s)
+        self.lease = Lease.begun(timeout_s=session.timeout_s, sent_s=won.sent_s)
         self._lock = threading.Lock()  # guards the lease: replies come on another thread than sends
         self._closed = False
         self._own_watch_set = False
@@ -61,25 +66,10 @@ class Tenure:
             id=str(won.record.id),
             career=layout.career,
             candidate=str(won.record.candidate),
-            deadline=self._lease.ends_s,
+            deadline=self.lease.ends_s,
             write=self.write,
             unclean=won.unclean,
         )
-
-    @property
-    def node(self) -> str:
-        """The path of the candidate znode that stands for this term."""
-        return self._claim.node
-
-    @property
-    def record(self) -> TermRecord:
-        """The ``term`` record as last written."""
-        return self._record
-
-    @property
-    def lease(self) -> Lease:
-        """The lease as known now."""
-        return self._lease
 
     def open(self) -> None:
         """Watch the own znode and hear operators; the lease runs from the claim on."""
@@ -91,8 +81,8 @@ class Tenure:
         once. From any thread.
         """
         with self._lock:
-            self._lease = self._lease.granted(timeout_s)
-            self.term.shorten(self._lease.ends_s)
+            self.lease = self.lease.granted(timeout_s)
+            self.term.shorten(self.lease.ends_s)
 
     def close(self) -> None:
         """Let no later reply or watch of this tenure be heard."""
@@ -102,8 +92,7 @@ class Tenure:
         """What the clock alone says at ``at_s``."""
         if self.term.remaining_s() <= 0:
             return Input.LEASE_OVER
-        trust = self._lease.trust(at_s)
-        return {LeaseState.NONE: Input.LEASE_OVER, LeaseState.LATE: Input.LATE, LeaseState.FULL: None}[trust]
+        return {LeaseState.NONE: Input.LEASE_OVER, LeaseState.LATE: Input.LATE}.get(self.lease.trust(at_s))
 
     def renew(self, at_s: float) -> None:
         """Send a renewal: an acknowledged write that holds only if the own znode stands.
@@ -113,7 +102,7 @@ class Tenure:
         us, which sets it again only when it looks at its place again.
         """
         with self._lock:
-            self._lease = self._lease.sent(at_s)
+            self.lease = self.lease.sent(at_s)
         if not self._own_watch_set:
             self._watch_own()
         renewal = self._session.multi_async([Check(self.node)])
@@ -121,9 +110,9 @@ class Tenure:
 
     def announce(self, stage: Stage) -> None:
         """Publish the stage in the ``term`` record, fenced; it also counts as a renewal."""
-        self._record = replace(self._record, stage=stage.value)
+        self.record = replace(self.record, stage=stage.value)
         at_s = now_s()
-        reply = self._session.multi_async([Check(self.node), SetData(self._layout.term, encode(self._record))])
+        reply = self._session.multi_async([Check(self.node), SetData(self._layout.term, encode(self.record))])
         reply.add_done_callback(lambda done: self._renewed(done, at_s))
 
     def read_wishes(self) -> None:
@@ -140,7 +129,7 @@ class Tenure:
         # moment, which ends the wait.
         after_s = self._session.timeout_s / 3
         while True:
-            if self._session.id not in (self._claim.session, None):
+            if self._session.id not in (self._owner, None):
                 raise self._deposed(Reason.SESSION)
             try:
                 fenced = [Check(self.node), *ops]
@@ -171,9 +160,9 @@ class Tenure:
             self._say(Input.LOST)
         elif error is None:
             with self._lock:
-                self._lease = self._lease.acknowledged(sent_s)
-                self.term.prolong(self._lease.ends_s)
-                trust = self._lease.trust(now_s())
+                self.lease = self.lease.acknowledged(sent_s)
+                self.term.prolong(self.lease.ends_s)
+                trust = self.lease.trust(now_s())
             if trust is LeaseState.FULL:
                 self._say(Input.HEARD)
         # Any other error: no acknowledgement. The lease says when that matters.

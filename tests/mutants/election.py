@@ -274,7 +274,7 @@ HOLDING = [
     mutant(
         "a shorter time-out counts from the next renewal on",
         f"{ENDS}a_time_out_cut_from_30_s_to_3_s_by_a_restart_shortens_the_lease_at_once_and_leaves_no_overlap",
-        Edit(TENURE, "            self.term.shorten(self._lease.ends_s)\n", ""),
+        Edit(TENURE, "            self.term.shorten(self.lease.ends_s)\n", ""),
     ),
     mutant(
         "a shorter time-out granted just before the term begins is not heard of",
@@ -426,7 +426,7 @@ FENCE = [
         f"{ENDS}a_write_is_refused_in_a_later_session_although_the_old_znode_stands",
         Edit(
             TENURE,
-            "if self._session.id not in (self._claim.session, None):",
+            "if self._session.id not in (self._owner, None):",
             "if False:",
         ),
     ),
@@ -445,8 +445,8 @@ FENCE = [
         f"{ENDS}a_deposed_leaders_stage_is_not_published_over_its_successors_record",
         Edit(
             TENURE,
-            "[Check(self.node), SetData(self._layout.term, encode(self._record))]",
-            "[SetData(self._layout.term, encode(self._record))]",
+            "[Check(self.node), SetData(self._layout.term, encode(self.record))]",
+            "[SetData(self._layout.term, encode(self.record))]",
         ),
     ),
     mutant(
