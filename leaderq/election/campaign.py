@@ -109,7 +109,6 @@ class Campaign:
                 signal = _ACTIONS[effect](self) or signal
 
     def _note(self, signal: Input) -> None:
-        """Keep what a signal says beyond its row in the table."""
         if signal is Input.WITHDRAW:
             self._reason = self._reason or Reason.WITHDRAWN
         elif signal is Input.CONNECTED:
@@ -142,8 +141,7 @@ class Campaign:
         self._reason = None
         self._silent = self._operator_paused = self._released = False
         term = self.tenure.term
-        # The session may have been told a shorter time-out between the claim and here, when nobody
-        # was there to hear it.
+        # A shorter time-out may have been granted between the claim and here: nobody heard of it.
         self.tenure.grant(self._session.timeout_s)
         self._publish(TermBegan(self._career, self._id, term.number, won.unclean))
         if won.wishes.paused:
@@ -233,10 +231,8 @@ class Campaign:
         self.take(Input.TOLD)
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
-        """Publish the stage of ``term``, unless it is over.
-
-        A hand-over is published only if it takes a while: otherwise that write would stand in the
-        way of the release.
+        """Publish the stage of ``term``, unless it is over; a hand-over only if it takes a while,
+        because that write would stand in the way of the release.
         """
         if self.tenure is None or self.tenure.term is not term or not self.role.holds_term:
             return
@@ -246,9 +242,7 @@ class Campaign:
             self.tenure.announce(stage)
 
     def leave(self) -> bool:
-        """Take every znode of this candidacy out of the line, whatever the role; returns whether
-        that is done.
-        """
+        """Leave the line, whatever the role; returns whether that is done."""
         if self.tenure is not None:
             self.tenure.close()
         return self._enlistment.leave() in (Input.RELEASED, Input.LOST)
@@ -256,8 +250,7 @@ class Campaign:
     def conclude(self, term: OpenTerm) -> None:
         """Give ``term`` back: no code works on it any more."""
         if self.tenure is not None and self.tenure.term is term:
-            # Before the release is sent: as soon as it is carried out somebody else leads, whenever
-            # we hear of it.
+            # Before the release is sent: once it is carried out, somebody else may lead.
             term.close()
             self._enlistment.take_new_mark()
             self.take(Input.HANDED_OVER)

@@ -1,14 +1,10 @@
 """One process standing for election: the thread that drives the decision table.
 
 Who is authoritative: :mod:`leaderq.election.decision` decides; ZooKeeper says who is first; the
-clock alone ends a lease. This module carries signals in; :mod:`leaderq.election.campaign` carries
-effects out.
-
-One thread per candidate takes one signal at a time from one inbox. Session states, watches, replies
-and operators' wishes come from ZooKeeper's threads, requests from the runner's; all of them only
-put a signal into the inbox, so nothing blocks ZooKeeper's threads, no lock is held in a callback,
-and two reconnections cannot interleave (CURATOR-620, -644, -653). Before each signal the clock is
-looked at first: an end of the lease is never overtaken by a late acknowledgement.
+clock alone ends a lease. One thread per candidate takes one signal at a time from one inbox. All
+others only put signals there, so nothing blocks ZooKeeper's threads, and two reconnections cannot
+interleave (CURATOR-620, -644, -653). The clock is looked at before each signal: a late
+acknowledgement never overtakes the end of the lease.
 
 On each failure: ZooKeeper silent, or refusing (a login too): the term pauses, then ends with its
 lease, and the candidate tries for ever, at most a second apart, to stand again once the runner asks
@@ -50,9 +46,7 @@ class Candidate:
 
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; ``id`` is
     shown to operators and must differ between candidates; ``root`` is the parent znode of all
-    careers.
-
-    A term is won with :meth:`stand` and :meth:`await_term`, and must be given back with
+    careers. A term is won with :meth:`stand` and :meth:`await_term`, and must be given back with
     :meth:`conclude` once no code works on it any more, however it ended: until then nobody else is
     let in after a planned end.
 
@@ -96,9 +90,7 @@ class Candidate:
     # ---- what the runner asks -------------------------------------------------------------------
 
     def stand(self) -> None:
-        """Join the line, or say again that one wants to be in it. Returns at once; never raises for
-        want of a connection.
-        """
+        """Join the line, or stay in it. Returns at once, with or without a connection."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"leaderq-candidate-{self.career}", daemon=True)
             self.session.add_listener(self._session_changed)
@@ -106,16 +98,13 @@ class Candidate:
         self._inbox.put(Input.STAND)
 
     def await_term(self, timeout_s: float | None = None) -> OpenTerm | None:
-        """The term this candidate has won, waiting for it at most ``timeout_s`` seconds; ``None``
-        if there is none by then.
-        """
+        """The term this candidate has won; ``None`` if there is none within ``timeout_s``."""
         with self._changed:
             self._changed.wait_for(lambda: self._won or self._broken or self._woken, timeout_s)
             self._woken = False
             if self._broken is not None:
-                raise LeaderqError(
-                    f"candidate {self.id!r} of {self.career!r} broke down: {self._broken!r}"
-                ) from self._broken
+                problem = f"candidate {self.id!r} of {self.career!r} broke down"
+                raise LeaderqError(f"{problem}: {self._broken!r}") from self._broken
             won, self._won = self._won, None
             return won
 
@@ -126,9 +115,7 @@ class Candidate:
             self._changed.notify_all()
 
     def step_down(self, reason: Reason, *, term: Term | None = None) -> None:
-        """Wind up the present term, if there is one, for ``reason``; with ``term`` only if it is
-        that one.
-        """
+        """Wind up the present term, if there is one and it is ``term`` (``None``: any)."""
         self._inbox.put(lambda: self._campaign.tell_to_end(reason, term))
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
@@ -150,21 +137,21 @@ class Candidate:
             return self._campaign.concluded.get(term.number, False)
 
     def transfer(self, *, to: str) -> None:
-        """Ask that candidate ``to`` leads after the present term of this one; the term then winds
-        up as *transfer*.
+        """Ask that candidate ``to`` leads next; the present term winds up as *transfer*.
 
         Raises :class:`RequestRefused` when this candidate does not lead.
         """
         tenure = self._campaign.tenure
         if tenure is None:
-            raise RequestRefused(f"candidate {self.id!r} does not lead {self.career!r}, so it has nothing to transfer")
-        Operator(self.session, self.career, root=self._root).wish_for(successor=to, term=tenure.term.number)
+            problem = f"candidate {self.id!r} does not lead {self.career!r}"
+            raise RequestRefused(f"{problem}, so it has nothing to transfer")
+        operator = Operator(self.session, self.career, root=self._root)
+        operator.wish_for(successor=to, term=tenure.term.number)
 
     def withdraw(self, *, timeout_s: float = 5.0) -> bool:
-        """Leave the line, and end the present term if there is one; returns whether that was
-        confirmed within ``timeout_s``.
+        """Leave the line, and end the present term; returns whether that was confirmed in time.
 
-        A term that :meth:`await_term` has given out must still be concluded by its runner.
+        A term that :meth:`await_term` has returned must still be concluded.
         """
         if self._thread is None:
             return True
@@ -172,16 +159,15 @@ class Candidate:
         self._inbox.put(self._withdraw)
         self._inbox.put(heard.set)
         with self._changed:
-            return bool(
-                self._changed.wait_for(lambda: self._broken or (heard.is_set() and self.role is Role.RESTING), timeout_s)
-            )
+            left = lambda: self._broken or (heard.is_set() and self.role is Role.RESTING)  # noqa: E731
+            return bool(self._changed.wait_for(left, timeout_s))
 
     def close(self, *, timeout_s: float = 5.0) -> None:
         """Withdraw and end the thread. May be called twice, and without :meth:`stand`.
 
-        A term that was given out should be concluded first: within ``timeout_s`` it still can be,
-        after that its znode stays until the session ends. A place in the line is left also if
-        ZooKeeper does not answer within ``timeout_s``: in the background, when it does.
+        A term that :meth:`await_term` has returned should be concluded first, or within
+        ``timeout_s``: after that its znode stays until the session ends. A place in the line is
+        left in the background if ZooKeeper does not answer within ``timeout_s``.
         """
         if self._thread is None:
             return
@@ -196,9 +182,7 @@ class Candidate:
 
     @property
     def role(self) -> Role:
-        """Where this candidate stands, for people and tests; it may be past by the time it is
-        looked at.
-        """
+        """Where this candidate stands; it may be past by the time it is looked at."""
         return self._campaign.role
 
     def __enter__(self) -> Candidate:
@@ -235,15 +219,13 @@ class Candidate:
             self._leave_the_line(0.0 if tenure is None else tenure.term.deadline)
 
     def _leave_the_line(self, lease_until_s: float) -> None:
-        """After a break-down: a znode that nobody minds would keep all behind it from leading.
-
-        Code may still work on the term until the guardian has ended it, so not before T/3 after the
-        lease unless it returns.
+        """After a break-down, when no code can work on the term any more: it has returned, or the
+        guardian has ended it, at the latest T/3 after the lease.
         """
         try:
             quiet_s = lease_until_s + self.session.timeout_s / 3
-            while not self._stopping and not self._code_returned.wait(max(0.0, min(0.1, quiet_s - now_s()))):
-                if now_s() >= quiet_s:
+            while not self._stopping and (left_s := quiet_s - now_s()) > 0:
+                if self._code_returned.wait(min(0.1, left_s)):
                     break
             while not self._campaign.leave() and not self._stopping:
                 self._code_returned.wait(_LEAVE_AGAIN_S)
@@ -253,9 +235,7 @@ class Candidate:
             self.session.replace("a candidate broke down")
 
     def _next(self) -> Input | Request | None:
-        """The next signal, from the clock or from the inbox; ``None`` when it is time to look
-        again.
-        """
+        """The next signal, from the clock or the inbox; ``None`` when it is time to look again."""
         due = self._campaign.due(now_s())
         if due is not None:
             return due

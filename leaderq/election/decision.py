@@ -1,8 +1,7 @@
 """What a candidate does about what it learns: a table, without threads, clocks or sockets.
 
-``step(role, signal) -> (role, effects)``. The candidate's thread feeds it one signal at a time and
-carries out the effects; a role is assigned nowhere else. A pair that is not in the table changes
-nothing: a watch that fires late, an acknowledgement after the end.
+A pair that is not in the table changes nothing: a watch that fires late, an acknowledgement after
+the end.
 
     RESTING --STAND--> ENLISTING --ENLISTED--> WAITING --FIRST--> CLAIMING --WON--> LEADING <--> SUSPECT
                                                                                        |  (silence)  |
@@ -35,7 +34,7 @@ class Role(Enum):
 
     @property
     def holds_term(self) -> bool:
-        """True while a lease is to be kept up."""
+        """Whether a lease is to be kept up."""
         return self in _HOLDING
 
 

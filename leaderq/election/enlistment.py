@@ -1,18 +1,14 @@
 """A candidate's dealings with the line while it does not lead: enlist, survey, claim, leave, give
-back.
-
-Each call is a handful of bounded requests and returns the :class:`~leaderq.election.decision.Input`
-that says what came of it. They may wait, because nothing is held meanwhile that could run out; a
-leader's renewals are :mod:`leaderq.election.tenure`'s.
+back. Each call is a handful of bounded requests and returns what came of it.
 
 Who is authoritative: ZooKeeper. A znode is this candidate's only if it carries its mark *and*
-belongs to its present session; that is looked up again after every wait, since a znode of a session
-that has ended stands for a while beside the new one (CURATOR-696). Whatever is repeated is found
-again by the mark: a lost reply never leaves a second znode in the line.
+belongs to its present session; that is looked up again after every wait, because a znode of a
+session that has ended stands for a while beside the new one (CURATOR-696). Whatever is repeated is
+found again by the mark: a lost reply never leaves a second znode in the line.
 
-On each failure: no connection, or no reply: ``FAILED``, and the candidate tries again with whatever
-it then finds. The folder vanished (container parents do): it is made again (CURATOR-724). The
-``term`` record is unreadable: an error for the log, no claim, try again.
+On each failure: no connection, or no reply: ``FAILED``, and the candidate tries again with what it
+then finds. The folder vanished (container parents do): it is made again (CURATOR-724). The ``term``
+record is unreadable: an error in the log, no claim, another try.
 """
 
 from __future__ import annotations
@@ -139,9 +135,7 @@ class Enlistment:
         return self.enlist()
 
     def survey(self) -> Input:
-        """Look who is in front, and watch it if somebody is. One request where nothing has changed
-        since the last survey.
-        """
+        """Look who is in front, and watch it if somebody is."""
         try:
             names = self._look()
             if self.position is None or not self._mine:
@@ -193,7 +187,7 @@ class Enlistment:
         return self._succeeded(Input.WON)
 
     def leave(self) -> Input:
-        """Leave the line without having led; after it, nothing of this candidacy is in ZooKeeper."""
+        """Leave the line without having led."""
         try:
             names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
             self.take_new_mark()  # not before: each repetition without a connection would push an older mark out
@@ -239,9 +233,7 @@ class Enlistment:
         self._watched = None
 
     def _look(self) -> list[str]:
-        """Read the line, our own znode if we know it, the newest term and the wishes; returns the
-        names in the line.
-        """
+        """Read all at once what a survey is about; returns the names in the line."""
         own = self._layout.candidate(self.position.name) if self.position is not None else None
         reads: list[Read] = [
             GetChildren(self._layout.candidates),
@@ -298,10 +290,8 @@ class Enlistment:
         )
 
     def _watch(self, ahead: str) -> Input:
-        """Watch the one in front through its (always empty) list of children.
-
-        That watch fires when the znode is deleted and, unlike one on its data, not each time a
-        leader renews its lease.
+        """Watch the one in front through its (always empty) list of children: unlike a watch on its
+        data, that fires only when it is deleted.
         """
         wanted = (self._owner, ahead)
         path = self._layout.candidate(ahead)
@@ -320,9 +310,7 @@ class Enlistment:
         self._changed()
 
     def _sweep(self, names: list[str]) -> None:
-        """Delete what earlier candidacies left; ZooKeeper refuses nothing here: the marks are ours
-        alone.
-        """
+        """Delete what earlier candidacies left."""
         for name in names:
             if any(mark in name for mark in self._left):
                 self._delete(name)

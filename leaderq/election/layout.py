@@ -1,14 +1,12 @@
-"""Where a career's znodes are, and who stands in which place of the line (pure).
+"""Where a career's znodes are, what they hold, and who stands in which place of the line (pure).
 
 Candidates are named as Curator's ``LeaderLatch`` names them, ``_c_<uuid4>-latch-<sequence>``, so
 that a Java latch can stand in the same line. The sequence is ZooKeeper's signed 32-bit counter:
 past 2147483647 it goes on at -2147483648, so names are compared as numbers modulo 2^32, never as
 text.
 
-What stands in the ``term`` and ``control`` znodes: JSON objects, readable and repairable by hand.
-
-Unknown fields of a newer version are ignored. Text that is not such an object is never overwritten:
-the number of the newest term would be lost with it, and with it the fence.
+The ``term`` and ``control`` znodes hold JSON objects, readable and repairable by hand. Unknown
+fields of a newer version are ignored.
 """
 
 from __future__ import annotations
@@ -30,52 +28,21 @@ _NAME = re.compile(r".*latch-(\d{10}|-\d{9,10})$")
 _COUNTER = 1 << 32
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
     """The paths of one career below ``root``."""
 
-    root: str
-    career: str
-
-    @property
-    def shared(self) -> str:
-        """What several users' careers stand below: whoever makes it lets others create there."""
-        return self.root.rstrip("/") or "/"
-
-    @property
-    def base(self) -> str:
-        """The career's own folder."""
-        return f"{self.root.rstrip('/')}/{self.career}"
-
-    @property
-    def candidates(self) -> str:
-        """The folder of the line."""
-        return f"{self.base}/candidates"
-
-    @property
-    def term(self) -> str:
-        """The record of the newest term."""
-        return f"{self.base}/term"
-
-    @property
-    def control(self) -> str:
-        """The operator's wishes."""
-        return f"{self.base}/control"
-
-    @property
-    def progress(self) -> str:
-        """The leader's report on what it drains; there only for careers that drain something."""
-        return f"{self.base}/progress"
-
-    @property
-    def offsets(self) -> str:
-        """The folder of offsets kept in ZooKeeper, one znode per topic."""
-        return f"{self.base}/offsets"
-
-    @property
-    def attempts(self) -> str:
-        """Marks of records over which processes have died."""
-        return f"{self.base}/attempts"
+    def __init__(self, root: str, career: str) -> None:
+        self.root = root
+        self.career = career
+        # What several users' careers stand below: whoever makes it lets others create there.
+        self.shared = root.rstrip("/") or "/"
+        self.base = f"{root.rstrip('/')}/{career}"
+        self.candidates = f"{self.base}/candidates"  # the folder of the line
+        self.term = f"{self.base}/term"  # the record of the newest term
+        self.control = f"{self.base}/control"  # the operators' wishes
+        self.progress = f"{self.base}/progress"  # of a leader that drains something
+        self.offsets = f"{self.base}/offsets"  # kept in ZooKeeper, one znode per topic
+        self.attempts = f"{self.base}/attempts"  # at records over which processes have died
 
     def candidate(self, name: str) -> str:
         """The path of a candidate's znode."""
@@ -93,30 +60,24 @@ def name_prefix(guid: str) -> str:
 
 
 def sequence(name: str) -> int | None:
-    """The counter in a candidate's name as an unsigned number; ``None`` for a name that is not a
-    candidate's.
-    """
+    """The counter in a candidate's name, unsigned; ``None`` if the name is not a candidate's."""
     match = _NAME.match(name)
     return int(match.group(1)) % _COUNTER if match else None
 
 
 def in_line(names: Iterable[str]) -> list[str]:
-    """Candidates in the order of their turns, first the one that leads or may claim; other names
-    are left out.
-    """
+    """The candidates among ``names``, first the one that leads or may claim."""
     numbered = [(number, name) for name in names if (number := sequence(name)) is not None]
-    if not numbered:
-        return []
-    # Candidates live at most 2^31 apart; a wider spread means that the counter wrapped between
-    # them.
-    top = max(number for number, _ in numbered)
-    return [name for _, name in sorted(numbered, key=lambda one: one[0] + (_COUNTER if top - one[0] > _COUNTER // 2 else 0))]
+    # Candidates live at most 2^31 apart; a wider spread means that the counter wrapped between.
+    wrapped = max(numbered, default=(0, ""))[0] - _COUNTER // 2
+    numbered.sort(key=lambda one: one[0] + (_COUNTER if one[0] < wrapped else 0))
+    return [name for _, name in numbered]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """A candidate's place: its own znode, the one directly in front (``None``: nobody), and surplus
-    znodes of its own.
+    ones: a creation whose reply was lost may have been repeated.
     """
 
     name: str
@@ -125,11 +86,7 @@ class Position:
 
 
 def position_of(guid: str, names: Sequence[str]) -> Position | None:
-    """Where the candidate marked ``guid`` stands; ``None`` when it does not.
-
-    A creation whose reply was lost may have been repeated: the foremost znode counts, the others
-    are surplus.
-    """
+    """Where the candidate marked ``guid`` stands; ``None`` when it does not."""
     line = in_line(names)
     own = [name for name in line if guid in name]
     if not own:
@@ -166,8 +123,7 @@ class Wishes:
     """What operators want of a career.
 
     ``paused``: the leader begins no new unit of work. ``step_down``: the number of the term that
-    should end. ``successor``: the id of the candidate that should follow that term. ``floor``: the
-    next term's number is at least this.
+    should end; ``successor``: who should follow it. ``floor``: the least number of the next term.
     """
 
     paused: bool = False
@@ -177,22 +133,19 @@ class Wishes:
 
 
 _REMEDIES = {
-    "TermRecord": "nobody can lead until it is repaired: leaderq raise-floor NUMBER --career CAREER, with a number above "
-    "every term that was ever given out",
+    "TermRecord": "nobody can lead until it is repaired: leaderq raise-floor NUMBER --career CAREER, "
+    "with a number above every term that was ever given out",
     "Wishes": "the operators' wishes are lost; the next leaderq pause or resume writes it again",
 }
 
 
 def encode(record: TermRecord | Wishes) -> bytes:
-    """The bytes to store."""
+    """The bytes that :func:`decode` reads."""
     return json.dumps(asdict(record), separators=(",", ":")).encode()
 
 
 def decode(kind: type[R], data: bytes, *, path: str) -> R:
-    """The record in ``data``; an empty record for empty data.
-
-    Raises :class:`CorruptRecord` naming ``path`` when it is something else.
-    """
+    """The record in ``data``; an empty one for empty data; else raises :class:`CorruptRecord`."""
     if not data:
         return kind()
     try:
@@ -205,9 +158,8 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
             raise ValueError(f"{number!r} is not a term number")  # noqa: TRY301
         return kind(**known)
     except (ValueError, TypeError) as exc:
-        raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which is not a {kind.__name__} ({exc}); " + _REMEDIES[kind.__name__]
-        ) from exc
+        problem = f"the znode {path} holds {data[:60]!r}, which is not a {kind.__name__} ({exc})"
+        raise CorruptRecord(f"{problem}; {_REMEDIES[kind.__name__]}") from exc
 
 
 class WishesDecoder:

@@ -1,15 +1,10 @@
 """How long a leader may trust its own leadership without hearing from the quorum (pure).
 
-T is the negotiated session time-out. The leader sends a write that changes nothing (a multi of one
-check) every T/6. Only an *acknowledged write* proves anything: reads, pings and the state CONNECTED
-are answered by a server that may itself be cut off. Time counts from when the write was *sent*.
-ZooKeeper ends a session no earlier than T after its leader last heard of it, and hears of it at
-most half a tick (<= T/4) after the client's server does, so a lease of 2T/3 from the send time ends
-before any other candidate can win.
-
-That argument needs T >= 2 ticks (ZooKeeper's own default for ``minSessionTimeout``; a client cannot
-see it), and a T that does not grow shorter unseen: T is negotiated at *every* connection, so the
-smallest one granted since the term was won counts.
+T is the negotiated session time-out, the smallest one granted since the term was won. The leader
+sends a write that changes nothing every T/6. Only an *acknowledged write* proves anything: reads,
+pings and the state CONNECTED are answered by a server that may itself be cut off. Time counts from
+when the write was *sent*. Why 2T/3 from then ends before any other candidate can win, and what that
+needs of the servers: docs/design/election.md, "What the guarantee rests on".
 """
 
 from __future__ import annotations
@@ -28,10 +23,8 @@ class LeaseState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """All times are seconds on :func:`leaderq.clock.now_s`.
-
-    ``timeout_s``: the negotiated session time-out; ``heard_s``: when the last acknowledged write
-    was sent; ``sent_s``: when the newest write was sent, acknowledged or not.
+    """``timeout_s`` is T; ``heard_s``: when the last acknowledged write was sent; ``sent_s``: when
+    the newest one was, acknowledged or not. Times are seconds on :func:`leaderq.clock.now_s`.
     """
 
     timeout_s: float
@@ -59,7 +52,7 @@ class Lease:
         return self.sent_s + self.timeout_s / 6
 
     def granted(self, timeout_s: float) -> Lease:
-        """A connection was made under the session time-out ``timeout_s``; the smallest one counts."""
+        """A connection was made under the session time-out ``timeout_s``."""
         return replace(self, timeout_s=min(self.timeout_s, timeout_s))
 
     def sent(self, at_s: float) -> Lease:

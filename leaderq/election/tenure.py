@@ -1,13 +1,10 @@
 """A leader's dealings with ZooKeeper: the lease is renewed, the own znode watched, writes are
 fenced, operators are heard.
 
-Who is authoritative: acknowledged writes prolong the lease (:mod:`leaderq.election.lease`); the
-deletion of the own znode, the end of the session and a refused fence end the term. Nothing here
-waits, except :meth:`Tenure.write` on the career's thread: the candidate's thread must always be
-free to notice that the lease has run out.
-
-Replies arrive on ZooKeeper's threads and are only handed on, as signals. A signal of an earlier
-tenure finds its receiver gone.
+Who is authoritative: acknowledged writes prolong the lease; the deletion of the own znode, the end
+of the session and a refused fence end the term. Nothing here waits, except :meth:`Tenure.write` on
+the career's thread: the candidate's thread must always be free to notice the end of the lease.
+Replies arrive on ZooKeeper's threads and are only handed on, as signals.
 """
 
 from __future__ import annotations
@@ -77,9 +74,7 @@ class Tenure:
         self.read_wishes()
 
     def grant(self, timeout_s: float) -> None:
-        """A connection was made under the session time-out ``timeout_s``: a shorter one counts at
-        once. From any thread.
-        """
+        """Count a shorter session time-out, granted with a connection, at once. From any thread."""
         with self._lock:
             self.lease = self.lease.granted(timeout_s)
             self.term.shorten(self.lease.ends_s)
@@ -95,11 +90,10 @@ class Tenure:
         return {LeaseState.NONE: Input.LEASE_OVER, LeaseState.LATE: Input.LATE}.get(self.lease.trust(at_s))
 
     def renew(self, at_s: float) -> None:
-        """Send a renewal: an acknowledged write that holds only if the own znode stands.
+        """Send a renewal: a multi of one check of the own znode.
 
-        A multi of one check is a transaction of the quorum like any other, and changes nothing.
-        Writing to the znode would use up the one-shot data watch of a Java ``LeaderLatch`` behind
-        us, which sets it again only when it looks at its place again.
+        It is a transaction of the quorum like any other, and changes nothing. A write to the znode
+        would use up the one-shot data watch of a Java ``LeaderLatch`` behind us (Z18).
         """
         with self._lock:
             self.lease = self.lease.sent(at_s)
@@ -121,12 +115,9 @@ class Tenure:
         reply.add_done_callback(self._wishes_read)
 
     def write(self, term: Term, ops: Sequence[Operation]) -> list[Any]:
-        """A multi that fails if this tenure is over; see :meth:`leaderq.term.Term.write`. Called on
-        the career's thread.
-        """
-        # An answer that comes after the end of the lease is still worth having: without it the
-        # outcome is unknown. Where none can come, the candidate drops the connection at that
-        # moment, which ends the wait.
+        """See :meth:`leaderq.term.Term.write`. Called on the career's thread."""
+        # An answer after the end of the lease is still worth having: without it the outcome is
+        # unknown. Where none can come, the candidate drops the connection, which ends the wait.
         after_s = self._session.timeout_s / 3
         while True:
             if self._session.id not in (self._owner, None):
@@ -168,9 +159,7 @@ class Tenure:
         # Any other error: no acknowledgement. The lease says when that matters.
 
     def _watch_own(self) -> None:
-        """Hear of the deletion of the own znode at once (an operator's, a bug's: CURATOR-171), not
-        at the next renewal.
-        """
+        """Hear of the deletion of the own znode at once, not at the next renewal (CURATOR-171)."""
         self._own_watch_set = True
         reply = self._session.children_async(self.node, watch=self._on_own)
         reply.add_done_callback(self._own_watched)
