@@ -61,7 +61,6 @@ class Campaign:
         self._won = won
         self._decoder = WishesDecoder(layout.control)
         self._enlistment = Enlistment(session, layout, candidate, self._decoder, changed=lambda: inbox(Input.CHANGED))
-        self._reason: Reason | None = None
         self._silent = False
         self._operator_paused = False
         self._released = False
@@ -99,7 +98,12 @@ class Campaign:
     def take(self, signal: Input | None) -> None:
         """Decide what ``signal`` means, and do it, and so on with what comes of that."""
         while signal is not None:
-            self._note(signal)
+            if signal is Input.CONNECTED:
+                self._enlistment.forget_watch()
+                if self.tenure is not None:
+                    self.tenure.read_wishes()
+            elif signal in (Input.ENLISTED, Input.BEHIND, Input.WON, Input.RELEASED):
+                self._backoff.reset()
             role, effects = step(self.role, signal)
             if role is not self.role:
                 log.debug("candidate %r of %r: %s -> %s", self._id, self._career, self.role.name, role.name)
@@ -108,23 +112,14 @@ class Campaign:
             for effect in effects:
                 signal = _ACTIONS[effect](self) or signal
 
-    def _note(self, signal: Input) -> None:
-        if signal is Input.WITHDRAW:
-            self._reason = self._reason or Reason.WITHDRAWN
-        elif signal is Input.CONNECTED:
-            self._enlistment.forget_watch()
-            if self.tenure is not None:
-                self.tenure.read_wishes()
-        elif signal in (Input.ENLISTED, Input.BEHIND, Input.WON, Input.RELEASED):
-            self._backoff.reset()
-
     # ---- effects --------------------------------------------------------------------------------
 
     def _survey(self) -> Input:
         known = self._enlistment.position
         signal = self._enlistment.survey()
-        if self._enlistment.position is not None and (known is None or known.name != self._enlistment.position.name):
-            self._publish(Standing(self._career, self._id, self._enlistment.position.name))
+        found = self._enlistment.position
+        if found is not None and (known is None or known.name != found.name):
+            self._publish(Standing(self._career, self._id, found.name))
         return signal
 
     def _begin_term(self) -> None:
@@ -138,15 +133,13 @@ class Campaign:
             tell=self._inbox,
             hear_wishes=lambda wishes: self._inbox(lambda: self._apply_wishes(wishes)),
         )
-        self._reason = None
-        self._silent = self._operator_paused = self._released = False
+        self._silent = self._released = False
+        self._operator_paused = won.wishes.paused
         term = self.tenure.term
         # A shorter time-out may have been granted between the claim and here: nobody heard of it.
         self.tenure.grant(self._session.timeout_s)
         self._publish(TermBegan(self._career, self._id, term.number, won.unclean))
-        if won.wishes.paused:
-            self._operator_paused = True
-            self._show_pause(_OPERATOR_PAUSED)
+        self._show_pause(_OPERATOR_PAUSED)
         self._won(term)
         self.tenure.open()
 
@@ -169,28 +162,26 @@ class Campaign:
             self._publish(event or WorkResumed(self._career, self._id, term.number))
 
     def _end_term(self, reason: Reason) -> None:
-        if self.tenure is None:
-            return
-        term = self.tenure.term
-        term.wind_up(reason)
-        if reason.deposes:
-            self._enlistment.take_new_mark()
-        self._publish(TermEnding(self._career, self._id, term.number, term.reason or reason))
+        if self.tenure is not None:
+            term = self.tenure.term
+            term.wind_up(reason)
+            if reason.deposes:
+                self._enlistment.take_new_mark()
+            self._publish(TermEnding(self._career, self._id, term.number, term.reason or reason))
 
     def _release(self) -> Input:
         tenure = self.tenure
-        signal = (
-            self._enlistment.leave()
-            if tenure is None
-            else self._enlistment.give_back(tenure.record, tenure.term.reason or Reason.WITHDRAWN)
-        )
+        if tenure is None:
+            signal = self._enlistment.leave()
+        else:
+            reason = tenure.term.reason or Reason.WITHDRAWN
+            signal = self._enlistment.give_back(tenure.record, reason)
         self._released = signal is Input.RELEASED
         return signal
 
     def _rest(self) -> None:
         self._retry_at_s = self._announce_at_s = None
         tenure, self.tenure = self.tenure, None
-        self._reason = None
         if tenure is None:
             self._publish(Withdrawn(self._career, self._id))
             return
@@ -227,7 +218,7 @@ class Campaign:
         """Wind up the term in hand, if it is ``term`` or no term is given, for ``reason``."""
         if self.tenure is None or term not in (None, self.tenure.term):
             return
-        self._reason = self._reason or reason
+        self.tenure.term.wind_up(reason)
         self.take(Input.TOLD)
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
@@ -265,7 +256,7 @@ _ACTIONS: dict[Effect, Callable[[Campaign], Input | None]] = {
     Effect.RENEW: Campaign._renew,
     Effect.PAUSE: lambda campaign: campaign._set_silent(True),
     Effect.RESUME: lambda campaign: campaign._set_silent(False),
-    Effect.WIND_UP: lambda campaign: campaign._end_term(campaign._reason or Reason.WITHDRAWN),
+    Effect.WIND_UP: lambda campaign: campaign._end_term(Reason.WITHDRAWN),
     Effect.DEPOSE_SESSION: lambda campaign: campaign._end_term(Reason.SESSION),
     Effect.DEPOSE_LEASE: lambda campaign: campaign._end_term(Reason.LEASE),
     Effect.DEPOSE_FENCED: lambda campaign: campaign._end_term(Reason.FENCED),

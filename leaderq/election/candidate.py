@@ -71,14 +71,8 @@ class Candidate:
         self._events = events or EventBus()
         self._root = root
         self._inbox: queue.SimpleQueue[Input | Request] = queue.SimpleQueue()
-        self._campaign = Campaign(
-            self.session,
-            Layout(root, career),
-            id,
-            inbox=self._inbox.put,
-            publish=self._events.publish,
-            won=self._has_won,
-        )
+        layout, publish = Layout(root, career), self._events.publish
+        self._campaign = Campaign(self.session, layout, id, inbox=self._inbox.put, publish=publish, won=self._has_won)
         self._changed = threading.Condition()  # guards what follows, and is told after each signal
         self._won: OpenTerm | None = None
         self._broken: BaseException | None = None
@@ -141,8 +135,7 @@ class Candidate:
 
         Raises :class:`RequestRefused` when this candidate does not lead.
         """
-        tenure = self._campaign.tenure
-        if tenure is None:
+        if (tenure := self._campaign.tenure) is None:
             problem = f"candidate {self.id!r} does not lead {self.career!r}"
             raise RequestRefused(f"{problem}, so it has nothing to transfer")
         operator = Operator(self.session, self.career, root=self._root)

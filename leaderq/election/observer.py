@@ -131,18 +131,10 @@ class Observer:
             return b""
 
 
-class Operator:
-    """Makes requests of one career. ``client`` is a :class:`~leaderq.zookeeper.Session` or a
-    started ``KazooClient``.
-    """
+class Operator(Observer):
+    """Makes requests of one career, besides looking at it."""
 
-    def __init__(self, client: AnyClient, career: str, *, root: str = "/leaderq") -> None:
-        self._session: Session = as_session(client)
-        self._career = career
-        self._layout = Layout(root, career)
-        self._decoder = WishesDecoder(self._layout.control)
-        self._observer = Observer(self._session, career, root=root)
-        self._control: tuple[Wishes, int] | None = None  # as last written here, and its version
+    _control: tuple[Wishes, int] | None = None  # as last written here, and its version
 
     def step_down(self, *, timeout_s: float = 60.0) -> View:
         """End the present term in order; returns the view in which the next leader executes.
@@ -172,11 +164,13 @@ class Operator:
 
     def pause(self) -> View:
         """Let the leader, present or future, begin no new unit of work until :meth:`resume`."""
-        return self._set_paused(True)
+        self._change(lambda wishes: replace(wishes, paused=True))
+        return self.view()
 
     def resume(self) -> View:
         """End a pause."""
-        return self._set_paused(False)
+        self._change(lambda wishes: replace(wishes, paused=False))
+        return self.view()
 
     def raise_floor(self, number: int) -> None:
         """Number the next term at least ``number``.
@@ -210,7 +204,7 @@ class Operator:
 
     def _led(self) -> View:
         # A moment without a leader lies between any two terms.
-        view = self._observer.wait_until(lambda seen: seen.leader is not None, timeout_s=2.0)
+        view = self.wait_until(lambda seen: seen.leader is not None, timeout_s=2.0)
         if view.leader is None:
             problem = f"nobody leads {self._career!r} now, so there is no term to end"
             raise RequestRefused(f"{problem}; candidates that stand: {len(view.candidates)}")
@@ -218,7 +212,7 @@ class Operator:
 
     def _succeed(self, before: View, successor: str | None, timeout_s: float) -> View:
         self.wish_for(successor=successor, term=before.term)
-        view = self._observer.wait_until(lambda seen: _inaugurated_after(before.term, seen), timeout_s=timeout_s)
+        view = self.wait_until(lambda seen: _inaugurated_after(before.term, seen), timeout_s=timeout_s)
         term = f"term {before.term} of {self._career!r}"
         limit = f"within {timeout_s:.0f} s (stage: {view.stage or 'none'})"
         if view.term == before.term:
@@ -231,10 +225,6 @@ class Operator:
             now = f"{view.leader!r} leads {self._career!r} now, not {successor!r}"
             raise RequestRefused(f"{now}, which left the line meanwhile")
         return view
-
-    def _set_paused(self, paused: bool) -> View:
-        self._change(lambda wishes: replace(wishes, paused=paused))
-        return self._observer.view()
 
     def _change(self, change: Callable[[Wishes], Wishes]) -> None:
         path = self._layout.control

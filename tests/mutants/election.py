@@ -237,7 +237,7 @@ CLAIM = [
     mutant(
         "a new leader of a paused career begins its term at work",
         f"{ENDS}a_new_leader_begins_its_term_paused_if_an_operator_has_paused_the_career",
-        Edit(CAMPAIGN, "        if won.wishes.paused:\n", "        if False:\n"),
+        Edit(CAMPAIGN, "self._operator_paused = won.wishes.paused", "self._operator_paused = False"),
     ),
     mutant(
         "a term won while the candidate closes is given back by nobody",
