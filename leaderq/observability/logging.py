@@ -57,16 +57,15 @@ def log_events(events: EventBus) -> Callable[[], None]:
 
 
 def log_failure(error: CareerFailed) -> None:
-    """Log what the user's code raised outside of any term, with the traceback of that code."""
+    """Log what the user's code raised outside of any term, with its traceback."""
     extra = {"event": "career_failed", "career": error.career, "stage": error.stage}
     log.error("%s", error, extra=extra, exc_info=_from_user_code(error.__cause__))
 
 
 def configure(form: str, level: str) -> None:
-    """Write the logs of this process on standard error as ``form`` (*text* or *json*).
+    """Write the logs of this process, and Python's warnings, on standard error.
 
-    Changes of state of a ZooKeeper session are logged as events only, kazoo's logs from *warning*
-    on at most, kafka-python's with *debug* only. Warnings of Python are logged too.
+    ``form`` is *text* or *json*. The client libraries are kept quieter than ``level`` says.
     """
     handler = BackgroundHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
@@ -87,12 +86,12 @@ def configure(form: str, level: str) -> None:
 class TextFormatter(logging.Formatter):
     """``12:30:01.250 INFO    message``; records of other libraries name their logger."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Return one line, followed by the traceback of an error."""
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the library's name)
+        """Return one line; the library puts the traceback of an error behind it."""
         moment = time.strftime("%H:%M:%S", time.localtime(record.created))
         origin = "" if record.name.startswith("leaderq") else f"{record.name}: "
         head = f"{moment}.{int(record.msecs):03d} {record.levelname:<7}"
-        return "\n".join([f"{head} {origin}{record.getMessage()}", *_attachments(self, record)])
+        return f"{head} {origin}{record.message}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -106,8 +105,9 @@ class JsonFormatter(logging.Formatter):
         line["level"] = record.levelname.lower()
         line["message"] = record.getMessage()
         line["logger"] = record.name
-        if attachments := _attachments(self, record):
-            line["traceback"] = "\n".join(attachments)
+        error = self.formatException(record.exc_info) if record.exc_info else ""
+        if attached := "\n".join(filter(None, [error, record.stack_info])):
+            line["traceback"] = attached
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
@@ -115,8 +115,7 @@ def message(event: Event) -> tuple[int, str]:
     """Return the level (of :mod:`logging`) and the message of ``event``."""
     kinds = (kind for kind in type(event).__mro__ if kind in PHRASES)
     level, phrase = PHRASES.get(next(kinds, Event), (INFO, event.name.replace("_", " ")))
-    values = (f"{key}={_quoted(value)}" for key, value in _values(event))
-    return level, " ".join([phrase, *values])
+    return level, " ".join([phrase, *(f"{key}={_quoted(value)}" for key, value in _values(event))])
 
 
 def _values(event: Event) -> Iterator[tuple[str, Any]]:
@@ -137,15 +136,6 @@ def _quoted(value: Any) -> str:
         return f"{value:.6g}"
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
-
-
-def _attachments(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    found = []
-    if record.exc_info and record.exc_info[0] is not None:
-        found.append(formatter.formatException(record.exc_info))
-    if record.stack_info:
-        found.append(formatter.formatStack(record.stack_info))
-    return found
 
 
 def _log_event(event: Event) -> None:
