@@ -14,43 +14,30 @@ Failures = Sequence[tuple[object, BaseException]]
 
 
 class Reason(Enum):
-    """Why a term ends; the value is the word in the ``term`` znode and in logs."""
+    """Why a term ends: the word in the ``term`` znode and in logs, and a ``sentence`` for people.
 
-    SESSION = "session"
-    LEASE = "lease"
-    FENCED = "fenced"
-    NODE_DELETED = "node-deleted"
-    HEALTH = "health"
-    FAILED = "failed"
-    BUDGET = "budget"
-    STEP_DOWN = "step-down"
-    TRANSFER = "transfer"
-    WITHDRAWN = "withdrawn"
+    ``deposes``: leadership is lost by the time this reason is known; nothing may be written.
+    """
 
-    @property
-    def sentence(self) -> str:
-        """The reason as a person would put it."""
-        return _SENTENCES[self]
+    _value_: str
+    sentence: str
+    deposes: bool
 
-    @property
-    def deposes(self) -> bool:
-        """Whether leadership is lost by the time this reason is known: nothing may be written."""
-        return self in _DEPOSING
+    def __new__(cls, word: str, sentence: str, deposes: bool = False) -> Reason:
+        reason = object.__new__(cls)
+        reason._value_, reason.sentence, reason.deposes = word, sentence, deposes
+        return reason
 
-
-_SENTENCES = {
-    Reason.SESSION: "its ZooKeeper session is over",
-    Reason.LEASE: "the quorum was not heard from before the lease ran out",
-    Reason.FENCED: "a newer leader has fenced it",
-    Reason.NODE_DELETED: "its candidate znode was deleted",
-    Reason.HEALTH: "the career reported itself unhealthy",
-    Reason.FAILED: "the career failed",
-    Reason.BUDGET: "a stage overran its budget",
-    Reason.STEP_DOWN: "an operator asked it to step down",
-    Reason.TRANSFER: "an operator transferred the leadership",
-    Reason.WITHDRAWN: "the candidate withdrew",
-}
-_DEPOSING = frozenset({Reason.SESSION, Reason.LEASE, Reason.FENCED, Reason.NODE_DELETED})
+    SESSION = "session", "its ZooKeeper session is over", True
+    LEASE = "lease", "the quorum was not heard from before the lease ran out", True
+    FENCED = "fenced", "a newer leader has fenced it", True
+    NODE_DELETED = "node-deleted", "its candidate znode was deleted", True
+    HEALTH = "health", "the career reported itself unhealthy"
+    FAILED = "failed", "the career failed"
+    BUDGET = "budget", "a stage overran its budget"
+    STEP_DOWN = "step-down", "an operator asked it to step down"
+    TRANSFER = "transfer", "an operator transferred the leadership"
+    WITHDRAWN = "withdrawn", "the candidate withdrew"
 
 
 class LeaderqError(Exception):
@@ -350,8 +337,7 @@ class JournalFull(LeaderqError):
 class JournalFailed(LeaderqError):
     """The disk refused a write or a sync (see ``__cause__``): the record is not accepted.
 
-    After a failed sync the record was cut off again; if that failed too, it may be there after the
-    next opening.
+    If it could not be cut off again after a failed sync, it may be there after the next opening.
     """
 
 

@@ -1,8 +1,7 @@
 """What happens, as typed values; logs, metrics, traces and tests subscribe.
 
-The core publishes and does not know who listens. A listener runs on the thread that publishes and
-must be quick. If it raises, that is logged, and the work goes on. Every event carries ``career``
-and ``candidate`` (the id of ``--id``), so that one bus can serve several of each.
+A listener runs on the thread that publishes and must be quick. If it raises, that is logged. Every
+event carries ``career`` and ``candidate`` (the id of ``--id``), so that one bus can serve several.
 """
 
 from __future__ import annotations
@@ -144,9 +143,7 @@ class GuardianLost(Event):
 
 @dataclass(frozen=True)
 class DrainStalled(Event):
-    """The Kafka consumer stood still, though records waited, and was rebuilt; ``rebuilt`` counts
-    how often in this process.
-    """
+    """The Kafka consumer stood still, though records waited, and was rebuilt (``rebuilt`` times)."""
 
     partition: str
     position: int
@@ -182,9 +179,7 @@ class RecordSkipped(Event):
 
 @dataclass(frozen=True)
 class RecordBuried(Event):
-    """A record could not be handled in ``attempts`` attempts and was moved to ``topic``; may be
-    published twice after a crash.
-    """
+    """As :class:`RecordSkipped`, but moved to ``topic``, where a crash may leave it twice."""
 
     partition: str
     offset: int

@@ -6,15 +6,11 @@ asking anybody, when the term may no longer be believed. The candidate that won 
 
 States, each reached once and never left again:
 
-* **on**: work may be taken;
+* **on**: work may be taken; while it is *paused*, no new unit begins;
 * **ending**: ``ending`` is set, the unit in hand is finished (or abandoned) and ``handOver``
-  follows. After a planned end the leadership is still held, so ``check()`` and ``write()`` still
-  pass;
+  follows. After a planned end the leadership is still held: ``check()`` and ``write()`` pass;
 * **over**: leadership is gone (deposed) or given back. ``check()`` and ``write()`` raise
   :class:`Deposed`.
-
-*paused* is not a state of its own: it comes and goes while the term is on, and means "begin no new
-unit of work".
 
 A process that was frozen finds its term over at its very next ``check()``: the deadline is compared
 with the clock at that moment and needs no other thread to have run.

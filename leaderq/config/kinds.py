@@ -18,8 +18,6 @@ _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})
 _LONGEST_NAME = 200
 _SECONDS = "write seconds as a plain number, like 10 or 0.5"
-_NOT_A_NUMBER = ("is not a number", _SECONDS)
-_NOT_WHOLE = ("is not a whole number", "write digits only, like 3")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\]")
 _HIGHEST_PORT = 65535
@@ -51,12 +49,12 @@ def seconds(least: float, most: float) -> ValueKind:
 
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidValue(*_NOT_A_NUMBER)
+            raise InvalidValue("is not a number", _SECONDS)
         if not math.isfinite(value):
             raise InvalidValue("is not a finite number", _SECONDS)
         return float(_within(value, least, most, " seconds"))
 
-    return ValueKind("SECONDS", check, lambda text: _converted(text, float, _NOT_A_NUMBER))
+    return ValueKind("SECONDS", check, lambda text: _converted(text, float))
 
 
 def count(least: int, most: int) -> ValueKind:
@@ -64,10 +62,10 @@ def count(least: int, most: int) -> ValueKind:
 
     def check(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidValue(*_NOT_WHOLE)
+            raise InvalidValue("is not a whole number", "write digits only, like 3")
         return _within(value, least, most)
 
-    return ValueKind("N", check, lambda text: _converted(text, int, _NOT_WHOLE))
+    return ValueKind("N", check, lambda text: _converted(text, int))
 
 
 def choice(*words: str) -> ValueKind:
@@ -173,11 +171,11 @@ def _switch_from_text(text: str) -> bool:
     return word in _ON
 
 
-def _converted(text: str, convert: Callable[[str], Any], refusal: tuple[str, str]) -> Any:
+def _converted(text: str, convert: Callable[[str], Any]) -> Any:
     try:
         return convert(text)
     except ValueError:
-        raise InvalidValue(*refusal) from None
+        return text  # which ``check`` refuses
 
 
 def _within(value: Any, least: float, most: float, unit: str = "") -> Any:

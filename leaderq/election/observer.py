@@ -149,9 +149,9 @@ class Operator(Observer):
         return self._succeed(view, None, timeout_s)
 
     def transfer(self, to: str, *, timeout_s: float = 60.0) -> View:
-        """As :meth:`step_down`, but candidate ``to`` leads next; raises also when it does not stand.
+        """As :meth:`step_down`, but candidate ``to`` leads next; one that leads already is left alone.
 
-        A candidate that already leads is left alone.
+        Raises :class:`RequestRefused` also when ``to`` does not stand.
         """
         view = self._led()
         if view.leader == to:
