@@ -143,7 +143,7 @@ class GuardianLost(Event):
 
 @dataclass(frozen=True)
 class DrainStalled(Event):
-    """The Kafka consumer stood still, though records waited, and was rebuilt (``rebuilt`` times)."""
+    """The Kafka consumer stood still though records waited; it was rebuilt, ``rebuilt`` times."""
 
     partition: str
     position: int

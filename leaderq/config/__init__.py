@@ -1,9 +1,8 @@
 """Settings: one table, one resolver, one value that everything else is given.
 
-The last one wins: defaults, ``leaderq.toml``, its table ``[careers.NAME]``, ``LEADERQ_*``
-variables, flags. What is absent never overrides; an empty variable counts as absent. Each value
-remembers its source. All problems are reported at once. The resolver is loaded when it is first
-used: --help and library users do without it.
+What is absent never overrides; an empty variable counts as absent. Each value remembers its source.
+All problems are reported at once. The resolver is loaded when it is first used: --help and library
+users do without it.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _converted(text: str, convert: Callable[[str], Any]) -> Any:
     try:
         return convert(text)
     except ValueError:
-        return text  # which ``check`` refuses
+        return text  # ``check`` refuses it
 
 
 def _within(value: Any, least: float, most: float, unit: str = "") -> Any:

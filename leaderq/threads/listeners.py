@@ -16,8 +16,7 @@ class Listeners(Generic[T]):
     """Calls each listener with each value, in the order in which the values were put.
 
     Guarantees: one call at a time, without a lock held. A listener that raises is logged, and the
-    others are told. A ``KeyboardInterrupt`` (or another exception that is neither an ``Exception``
-    nor a ``SystemExit``) is raised to the delivering thread after all values have been delivered.
+    others are told; a ``KeyboardInterrupt`` is raised, where it came, after the last value.
     Not guaranteed: that ``announce`` has told everybody when it returns; it leaves its value to
     another thread, or to an outer call of this one, that is delivering.
     """
@@ -46,9 +45,7 @@ class Listeners(Generic[T]):
         self.deliver()
 
     def put(self, value: T) -> None:
-        """Note a value for the next :meth:`deliver`. Calls nobody, so it may be called under the
-        lock that orders the changes.
-        """
+        """Note a value for the next :meth:`deliver`. Calls nobody: a lock may be held."""
         with self._lock:
             self._values.append(value)
 

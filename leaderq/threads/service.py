@@ -1,8 +1,7 @@
 """One background thread that can be started, woken and stopped in any order.
 
-States: not started -> running -> ended; stopped at any time, which is final. A service runs once:
-when its function has returned or raised, make a new one to run it again. No method holds a lock,
-so each may be called by a signal handler, in whatever it interrupts.
+States: not started -> running -> ended; stopped at any time, which is final. No method holds a
+lock, so each may be called by a signal handler, in whatever it interrupts.
 """
 
 from __future__ import annotations
@@ -42,10 +41,8 @@ class Service:
 
     @classmethod
     def repeating(cls, name: str, step: Step, *, on_failure: OnFailure = None) -> Service:
-        """A service that calls ``step`` at once and again and again, until it is stopped.
-
-        ``step`` returns the seconds until the next call, which ``wake`` cuts short; ``None`` waits
-        for ``wake``. What it raises ends the service.
+        """A service that calls ``step`` at once, and again after the seconds that it returns
+        (``None``: without end) or when woken. What it raises ends the service.
         """
 
         def run(service: Service) -> None:
@@ -86,10 +83,9 @@ class Service:
         self._waker.wake()
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Tell the service to end, or never to begin; return whether it has ended.
+        """Tell the service to end, or never to begin; return whether it ended within ``timeout_s``.
 
-        Waits for that at most ``timeout_s`` seconds, ``None`` without end. The service's own thread
-        does not wait, and gets ``False``.
+        ``None`` waits without end. The service's own thread does not wait, and gets ``False``.
         """
         self.is_stopping = True
         self._waker.wake()
