@@ -34,9 +34,9 @@ Request = Callable[[], None]
 class Campaign:
     """One candidate's standing for election, term after term.
 
-    ``inbox`` takes a signal, or a request to be called, from any thread, for this campaign's thread.
+    ``inbox`` takes a signal, or a request to be called, from any thread for this campaign's own.
     ``tenure`` is the term in hand, won and not yet given back; ``concluded`` tells of the last one
-    given back, by its number, whether that was clean.
+    given back, by its id, whether that was clean.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Campaign:
     ) -> None:
         self.role = Role.RESTING
         self.tenure: Tenure | None = None
-        self.concluded: dict[int, bool] = {}
+        self.concluded: dict[str, bool] = {}
         self._session = session
         self._layout = layout
         self._career = layout.career
@@ -106,7 +106,7 @@ class Campaign:
                 self._backoff.reset()
             role, effects = step(self.role, signal)
             if role is not self.role:
-                log.debug("candidate %r of %r: %s -> %s", self._id, self._career, self.role.name, role.name)
+                log.debug("role changed career=%s id=%s role=%s", self._career, self._id, role.name)
                 self.role = role
             signal = None
             for effect in effects:
@@ -191,7 +191,7 @@ class Campaign:
         clean = self._released and not reason.deposes
         term.close()
         self._publish(TermEnded(self._career, self._id, term.number, reason, clean))
-        self.concluded = {term.number: clean}
+        self.concluded = {term.id: clean}
 
     def _retry_soon(self) -> None:
         # Jitter: a whole line of candidates finds the quorum back at the same moment.

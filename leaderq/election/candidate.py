@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 from leaderq.clock import now_s
@@ -71,8 +72,14 @@ class Candidate:
         self._events = events or EventBus()
         self._root = root
         self._inbox: queue.SimpleQueue[Input | Request] = queue.SimpleQueue()
-        layout, publish = Layout(root, career), self._events.publish
-        self._campaign = Campaign(self.session, layout, id, inbox=self._inbox.put, publish=publish, won=self._has_won)
+        self._campaign = Campaign(
+            self.session,
+            Layout(root, career),
+            id,
+            inbox=self._inbox.put,
+            publish=self._events.publish,
+            won=self._has_won,
+        )
         self._changed = threading.Condition()  # guards what follows, and is told after each signal
         self._won: OpenTerm | None = None
         self._broken: BaseException | None = None
@@ -126,9 +133,8 @@ class Candidate:
         term.wind_up(reason)
         self._code_returned.set()
         self._inbox.put(lambda: self._campaign.conclude(term))
-        with self._changed:
-            self._changed.wait_for(lambda: term.number in self._campaign.concluded or self._broken, timeout_s)
-            return self._campaign.concluded.get(term.number, False)
+        self._wait(lambda: term.id in self._campaign.concluded, timeout_s)
+        return self._campaign.concluded.get(term.id, False)
 
     def transfer(self, *, to: str) -> None:
         """Ask that candidate ``to`` leads next; the present term winds up as *transfer*.
@@ -151,9 +157,7 @@ class Candidate:
         heard = threading.Event()
         self._inbox.put(self._withdraw)
         self._inbox.put(heard.set)
-        with self._changed:
-            left = lambda: self._broken or (heard.is_set() and self.role is Role.RESTING)  # noqa: E731
-            return bool(self._changed.wait_for(left, timeout_s))
+        return self._wait(lambda: heard.is_set() and self.role is Role.RESTING, timeout_s)
 
     def close(self, *, timeout_s: float = 5.0) -> None:
         """Withdraw and end the thread. May be called twice, and without :meth:`stand`.
@@ -186,6 +190,10 @@ class Candidate:
         if tenure is not None:
             self.conclude(tenure.term, Reason.FAILED if error else Reason.WITHDRAWN)
         self.close()
+
+    def _wait(self, fact: Callable[[], bool], timeout_s: float) -> bool:
+        with self._changed:
+            return bool(self._changed.wait_for(lambda: self._broken or fact(), timeout_s))
 
     # ---- the thread -----------------------------------------------------------------------------
 

@@ -190,7 +190,8 @@ class Enlistment:
         """Leave the line without having led."""
         try:
             names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
-            self.take_new_mark()  # not before: each repetition without a connection would push an older mark out
+            # Not before: each repetition without a connection would push an older mark out.
+            self.take_new_mark()
             self._sweep(names)
         except NoNode:
             pass  # the whole line is gone
@@ -333,8 +334,10 @@ class Enlistment:
         unknown = [name for name in others if name not in self._ids]  # an id never changes
         reads = [GetData(self._layout.candidate(name)) for name in unknown]
         found = self._session.multi_read(reads, timeout_s=self._patience_s)
-        known = self._ids | {name: read[0] for name, read in zip(unknown, found, strict=True) if isinstance(read, tuple)}
-        self._ids = {name: known[name] for name in others if name in known}
+        for name, read in zip(unknown, found, strict=True):
+            if isinstance(read, tuple):
+                self._ids[name] = read[0]
+        self._ids = {name: self._ids[name] for name in others if name in self._ids}
         doubles = [name for name, id in self._ids.items() if id == self._candidate.encode()]
         self._looks = {name: self._looks.get(name, 0) + 1 for name in doubles}
         for double in (name for name, looks in self._looks.items() if looks == 3):

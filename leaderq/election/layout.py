@@ -133,8 +133,8 @@ class Wishes:
 
 
 _REMEDIES = {
-    "TermRecord": "nobody can lead until it is repaired: leaderq raise-floor NUMBER --career CAREER, "
-    "with a number above every term that was ever given out",
+    "TermRecord": "nobody can lead until it is repaired: leaderq raise-floor NUMBER "
+    "--career CAREER, with a number above every term that was ever given out",
     "Wishes": "the operators' wishes are lost; the next leaderq pause or resume writes it again",
 }
 
@@ -152,7 +152,8 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
         found = json.loads(data)
         if not isinstance(found, dict):
             raise TypeError("it is not a JSON object")  # noqa: TRY301
-        known: dict[str, Any] = {each.name: found[each.name] for each in fields(kind) if each.name in found}
+        names = [each.name for each in fields(kind)]
+        known: dict[str, Any] = {name: found[name] for name in names if name in found}
         number = known.get("number", known.get("floor", 0))
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise ValueError(f"{number!r} is not a term number")  # noqa: TRY301

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
@@ -121,8 +122,9 @@ class Observer:
         except NoNode:
             return []
         found = self._session.multi_read([GetData(self._layout.candidate(name)) for name in names])
-        read = zip(names, found, strict=True)  # with an error for one that left in between
-        return [(name, one[0].decode(errors="replace")) for name, one in read if isinstance(one, tuple)]
+        both = zip(names, found, strict=True)  # with an error for one that left in between
+        read = {name: one[0] for name, one in both if isinstance(one, tuple)}
+        return [(name, data.decode(errors="replace")) for name, data in read.items()]
 
     def _data(self, path: str) -> bytes:
         try:
@@ -149,7 +151,7 @@ class Operator(Observer):
         return self._succeed(view, None, timeout_s)
 
     def transfer(self, to: str, *, timeout_s: float = 60.0) -> View:
-        """As :meth:`step_down`, but candidate ``to`` leads next; one that leads already is left alone.
+        """As :meth:`step_down`, but candidate ``to`` leads next. If it leads, nothing changes.
 
         Raises :class:`RequestRefused` also when ``to`` does not stand.
         """
@@ -212,7 +214,7 @@ class Operator(Observer):
 
     def _succeed(self, before: View, successor: str | None, timeout_s: float) -> View:
         self.wish_for(successor=successor, term=before.term)
-        view = self.wait_until(lambda seen: _inaugurated_after(before.term, seen), timeout_s=timeout_s)
+        view = self.wait_until(partial(_inaugurated_after, before.term), timeout_s=timeout_s)
         term = f"term {before.term} of {self._career!r}"
         limit = f"within {timeout_s:.0f} s (stage: {view.stage or 'none'})"
         if view.term == before.term:

@@ -87,7 +87,8 @@ class Tenure:
         """What the clock alone says at ``at_s``."""
         if self.term.remaining_s() <= 0:
             return Input.LEASE_OVER
-        return {LeaseState.NONE: Input.LEASE_OVER, LeaseState.LATE: Input.LATE}.get(self.lease.trust(at_s))
+        state = self.lease.trust(at_s)
+        return {LeaseState.NONE: Input.LEASE_OVER, LeaseState.LATE: Input.LATE}.get(state)
 
     def renew(self, at_s: float) -> None:
         """Send a renewal: a multi of one check of the own znode.
