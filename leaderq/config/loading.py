@@ -71,7 +71,7 @@ def load(
     problems += found.problems
     for name, value in found.values.items():
         if isinstance(value, Path) and (reason := _why_unreadable(value)):
-            what = f"{found.place(name)}: {str(value)!r} cannot be read: {reason}"
+            what = f"{found.places[name]}: {str(value)!r} cannot be read: {reason}"
             problems.append(f"{what}; name a file this user may read")
     if problems:
         raise ConfigurationError(*problems)

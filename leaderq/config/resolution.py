@@ -95,17 +95,15 @@ def _flag(key: str) -> str:
 
 @dataclass
 class Resolution:
-    """``values`` holds what some layer set, and nothing else; ``invalid`` names the wrong ones."""
+    """``values`` holds what some layer set, and nothing else; ``places``: where the user changes
+    each; ``invalid`` names the wrong ones.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     invalid: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
-
-    def place(self, name: str) -> str:
-        """Where the user changes ``name``."""
-        return self.places.get(name, name)
 
 
 def resolve(layers: Sequence[Layer], read_secret: ReadText) -> Resolution:
@@ -118,7 +116,7 @@ def resolve(layers: Sequence[Layer], read_secret: ReadText) -> Resolution:
     values = {row.name: found.values.get(row.name, row.default) for row in TABLE}
     for name, sentence in broken_relations(values, found.invalid):
         shown = _quoted(BY_NAME[name].shown(values[name]))
-        found.problems.append(f"{found.place(name)}: {shown} {sentence}")
+        found.problems.append(f"{found.places.get(name, name)}: {shown} {sentence}")
     return found
 
 
