@@ -134,7 +134,7 @@ class Observer:
 
 
 class Operator(Observer):
-    """Makes requests of one career, besides looking at it."""
+    """An :class:`Observer` that makes requests too; a refusal says why."""
 
     _control: tuple[Wishes, int] | None = None  # as last written here, and its version
 
