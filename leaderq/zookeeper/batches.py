@@ -19,21 +19,22 @@ may). Those not yet sent fail with ``NotConnected``.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass
-from time import monotonic
-from typing import Any, Protocol
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from leaderq.errors import ConnectionLost, LeaderqError, TooLarge, ZooKeeperError
 from leaderq.zookeeper.paths import validated_path
+from leaderq.zookeeper.requests import Requests, failed_future
 from leaderq.zookeeper.wire import Create, Operation, SetData
 
 MAX_OPS = 500
-"""Operations of one multi; beyond this a larger one saves nothing, and holds up the server's pipeline."""
+"""Operations of one multi; a larger one saves nothing, and holds up the server's pipeline."""
 MAX_BYTES = 512 * 1024
 """Bytes of one multi, by estimate; half of what a server accepts."""
 WINDOW = 8
@@ -41,50 +42,50 @@ WINDOW = 8
 _OP_BYTES = 96  # header, lengths, flags, version, ACL: an upper bound for all kinds of operation
 
 
-class SendsMultis(Protocol):
-    """What a batcher needs of a session."""
-
-    @property
-    def max_request_bytes(self) -> int: ...
-
-    @property
-    def chroot(self) -> str: ...
-
-    def multi_async(self, operations: Sequence[Operation]) -> Future[list[Any]]: ...
-
-
 @dataclass(slots=True, eq=False)
 class _Group:
     operations: tuple[Operation, ...]
     size: int
-    future: Future[list[Any]]
+    future: Future[list[Any]] = field(default_factory=Future)
+
+    def settle(self, outcome: list[Any] | BaseException) -> None:
+        # A caller may have cancelled it at any time: the group was sent all the same.
+        with suppress(InvalidStateError):
+            if isinstance(outcome, BaseException):
+                self.future.set_exception(outcome)
+            else:
+                self.future.set_result(outcome)
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Groups to be sent in one multi. ``has_failed``: whether they were part of a multi that failed."""
+    """Groups for one multi. ``has_failed``: whether they were part of a multi that failed."""
 
     groups: list[_Group]
     has_failed: bool = False
 
 
 class MultiBatcher:
-    """Packs groups of operations into multis; see the module. May be used from any thread. Needs no closing."""
+    """Packs groups of operations into multis; see the module. For any thread; needs no closing."""
 
     def __init__(
-        self, session: SendsMultis, *, max_ops: int = MAX_OPS, max_bytes: int = MAX_BYTES, window: int = WINDOW
+        self,
+        session: Requests,
+        *,
+        max_ops: int = MAX_OPS,
+        max_bytes: int = MAX_BYTES,
+        window: int = WINDOW,
     ) -> None:
         self._session = session
         self._max_ops = max(1, max_ops)
         self._max_bytes = min(max_bytes, session.max_request_bytes - 64)
         self._window = max(1, window)
-        self._lock = threading.Lock()
+        self._settled = threading.Condition(threading.Lock())  # its lock guards all that follows
         self._waiting: deque[_Group] = deque()
         self._retries: deque[_Batch] = deque()
         self._under_way = 0
-        self._pumps_wanted = 0
+        self._is_sending = False
         self._unsettled = 0
-        self._settled = threading.Condition(self._lock)
 
     @property
     def unsettled(self) -> int:
@@ -94,82 +95,62 @@ class MultiBatcher:
     def submit(self, operations: Sequence[Operation]) -> Future[list[Any]]:
         """Send these operations, all or none, at the next opportunity. Never blocks.
 
-        The future returns what ``Session.multi`` would, or fails as it would, with ``.index`` counted
-        in this group.
+        The future returns what ``Session.multi`` would, or fails as it would, with ``.index``
+        counted in this group.
 
         :raises ConfigurationError: a path that ZooKeeper cannot use.
         """
-        return self._submit_all([operations])[0]
+        return self.submit_all([operations])[0]
 
     def submit_all(self, groups: Iterable[Sequence[Operation]]) -> list[Future[list[Any]]]:
-        """As :meth:`submit` for each group; better packed, since all are known before the first is sent."""
-        return self._submit_all(groups)
+        """As :meth:`submit` for each; better packed: all are known before the first is sent."""
+        made = [self._group(tuple(operations)) for operations in groups]
+        waiting = [group for group in made if not group.future.done()]
+        with self._settled:
+            self._waiting += waiting
+            self._unsettled += len(waiting)
+        self._send_what_may_go()
+        return [group.future for group in made]
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything submitted so far, and meanwhile, is settled; whether it was, in ``timeout_s``."""
-        deadline = monotonic() + timeout_s
-        with self._lock:
-            while self._unsettled:
-                left_s = deadline - monotonic()
-                if left_s <= 0:
-                    return False
-                self._settled.wait(left_s)
-        return True
+        """Return whether everything submitted so far, and meanwhile, is settled in time."""
+        with self._settled:
+            return self._settled.wait_for(lambda: not self._unsettled, timeout_s)
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _submit_all(self, groups: Iterable[Sequence[Operation]]) -> list[Future[list[Any]]]:
-        chroot_bytes = len(self._session.chroot.encode())
-        made = [self._group(tuple(operations), chroot_bytes) for operations in groups]
-        with self._lock:
-            for group in made:
-                if not group.future.done():
-                    self._waiting.append(group)
-                    self._unsettled += 1
-        self._pump()
-        return [group.future for group in made]
-
-    def _group(self, operations: tuple[Operation, ...], chroot_bytes: int) -> _Group:
+    def _group(self, operations: tuple[Operation, ...]) -> _Group:
         for op in operations:  # here, where it fails its own group only, at the call
             validated_path(op.path, open_ended=isinstance(op, Create) and op.sequential)
-        size = sum(_estimated_bytes(op) + chroot_bytes for op in operations)
-        group = _Group(operations, size, Future())
+        chroot_bytes = len(self._session.chroot.encode())
+        group = _Group(operations, sum(_estimated_bytes(op) + chroot_bytes for op in operations))
         limit = self._session.max_request_bytes
         if not operations:
-            group.future.set_result([])
-        elif size > limit:
+            group.settle([])
+        elif group.size > limit:
             what = f"a group of {len(operations)} operations"
-            group.future.set_exception(TooLarge(what, size=size, limit=limit, path=operations[0].path))
+            group.settle(TooLarge(what, size=group.size, limit=limit, path=operations[0].path))
         return group
 
-    def _pump(self) -> None:
-        # One thread sends at a time, or two batches could overtake each other; who comes meanwhile has it go round again. That also
-        # keeps the stack flat when requests fail at once, as all do while there is no connection.
-        with self._lock:
-            self._pumps_wanted += 1
-            if self._pumps_wanted > 1:
-                return
-        while True:
-            self._send_what_may_go()
-            with self._lock:
-                if self._pumps_wanted == 1:
-                    self._pumps_wanted = 0
-                    return
-                self._pumps_wanted = 1
-
     def _send_what_may_go(self) -> None:
+        # One thread sends at a time, or two batches could overtake each other; it looks again after
+        # each. That also keeps the stack flat when requests fail at once, without a connection.
         while True:
-            with self._lock:
-                batch = self._next_batch() if self._under_way < self._window else None
-                if batch is None:
+            with self._settled:
+                if self._is_sending or self._under_way >= self._window:
+                    return
+                if (batch := self._next_batch()) is None:
                     return
                 self._under_way += 1
+                self._is_sending = True
             try:
-                answer = self._session.multi_async([op for group in batch.groups for op in group.operations])
+                operations = [op for group in batch.groups for op in group.operations]
+                answer = self._session.multi_async(operations)
             except LeaderqError as exc:
-                answer = Future()
-                answer.set_exception(exc)
-            answer.add_done_callback(functools.partial(self._answered, batch))
+                answer = failed_future(exc)
+            answer.add_done_callback(partial(self._answered, batch))
+            with self._settled:
+                self._is_sending = False
 
     def _next_batch(self) -> _Batch | None:
         if self._retries:
@@ -178,46 +159,39 @@ class MultiBatcher:
         count = size = 0
         while self._waiting:
             head = self._waiting[0]
-            if groups and (count + len(head.operations) > self._max_ops or size + head.size > self._max_bytes):
-                break
-            groups.append(self._waiting.popleft())
             count += len(head.operations)
             size += head.size
+            if groups and (count > self._max_ops or size > self._max_bytes):
+                break
+            groups.append(self._waiting.popleft())
         return _Batch(groups) if groups else None
 
     def _answered(self, batch: _Batch, answer: Future[list[Any]]) -> None:
-        error = None if answer.cancelled() else answer.exception()
-        if error is None and not answer.cancelled():
+        outcomes: list[tuple[_Group, list[Any] | BaseException]]
+        retries: list[_Batch] = []
+        error = answer.exception()
+        if error is None:
             results = iter(answer.result())
-            outcomes = [(group, [next(results) for _ in group.operations]) for group in batch.groups]
-            self._settle(batch, [functools.partial(group.future.set_result, result) for group, result in outcomes], [])
-            return
-        bad = None if isinstance(error, ConnectionLost) else _blamed(batch.groups, error)
-        if error is None or bad is None:
-            lost = error or ConnectionLost("the multi was given up: the outcome is unknown")
-            self._settle(batch, [functools.partial(group.future.set_exception, lost) for group in batch.groups], [])
-            return
-        position, own_error = bad
-        retries = list(_parts(batch, position))
-        self._settle(batch, [functools.partial(batch.groups[position].future.set_exception, own_error)], retries)
-
-    def _settle(self, batch: _Batch, outcomes: list[Callable[[], None]], retries: list[_Batch]) -> None:
-        for outcome in outcomes:
-            try:
-                outcome()
-            except InvalidStateError:  # cancelled by the caller: the group was sent all the same
-                continue
-        with self._lock:
+            outcomes = [(one, [next(results) for _ in one.operations]) for one in batch.groups]
+        elif isinstance(error, ConnectionLost) or not (bad := _blamed(batch.groups, error)):
+            outcomes = [(one, error) for one in batch.groups]
+        else:
+            position, own_error = bad
+            outcomes = [(batch.groups[position], own_error)]
+            retries = list(_parts(batch, position))
+        for group, outcome in outcomes:
+            group.settle(outcome)
+        with self._settled:
             self._retries.extend(retries)
             self._under_way -= 1
             self._unsettled -= len(outcomes)
             if not self._unsettled:
                 self._settled.notify_all()
-        self._pump()
+        self._send_what_may_go()
 
 
 def _blamed(groups: list[_Group], error: BaseException | None) -> tuple[int, LeaderqError] | None:
-    """Which group failed by itself, and its error with the index counted in it; ``None`` if no single one is to blame."""
+    """Which group failed by itself, and its error with the index counted in it, if any did."""
     if len(groups) == 1 and isinstance(error, LeaderqError):
         return 0, error
     if not isinstance(error, ZooKeeperError) or error.index is None:

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import functools
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -30,9 +30,9 @@ from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
-from leaderq.zookeeper.batches import MAX_BYTES, MAX_OPS, WINDOW, MultiBatcher
+from leaderq.zookeeper.client import Client
 from leaderq.zookeeper.paths import is_at_or_below, parent_of, validated_path
-from leaderq.zookeeper.translation import error_of, translated
+from leaderq.zookeeper.translation import error_of
 from leaderq.zookeeper.watching import OneShot, Watch
 from leaderq.zookeeper.wire import (
     EPHEMERAL,
@@ -79,6 +79,7 @@ class Answer(Future[T]):
         return True
 
 
+@dataclass(eq=False, slots=True)
 class Reply(Generic[T]):
     """What kazoo holds while a request is in flight; it calls ``set`` or ``set_exception``.
 
@@ -86,32 +87,21 @@ class Reply(Generic[T]):
     cancelled replies are harmless.
     """
 
-    __slots__ = ("_convert", "_translate", "future")
-
-    def __init__(
-        self,
-        future: Future[T],
-        convert: Callable[[Any], T],
-        translate: Callable[[BaseException], LeaderqError],
-    ) -> None:
-        self.future = future
-        self._convert = convert
-        self._translate = translate
+    future: Future[T]
+    convert: Callable[[Any], T]
+    translate: Callable[[BaseException], LeaderqError]
 
     def set(self, value: Any = None) -> None:
         try:
-            result = self._convert(value)
-        except Exception as exc:  # noqa: BLE001 - handed on to the caller
-            self.set_exception(exc)
-            return
-        try:
-            self.future.set_result(result)
+            self.future.set_result(self.convert(value))
         except InvalidStateError:
             log.debug("an answer came after nobody waited for it")
+        except Exception as exc:  # noqa: BLE001 - handed on to the caller
+            self.set_exception(exc)
 
     def set_exception(self, exc: BaseException) -> None:
         try:
-            self.future.set_exception(self._translate(exc))
+            self.future.set_exception(self.translate(exc))
         except InvalidStateError:
             log.debug("an error came after nobody waited for it: %s", type(exc).__name__)
 
@@ -123,31 +113,20 @@ def failed_future(exc: BaseException) -> Future[Any]:
     return future
 
 
-class Requests(ABC):
-    """The request half of a :class:`~leaderq.zookeeper.Session`."""
+class Requests:
+    """The request half of a :class:`~leaderq.zookeeper.Session`, which says how one is sent."""
 
     max_request_bytes: int = MAX_REQUEST_BYTES
-
-    @abstractmethod
-    def _send(self, request: Request, convert: Callable[[Any], T], path: str | None) -> Future[T]:
-        """Send, or fail at once."""
-
-    @abstractmethod
-    def _acl(self) -> Sequence[ACL]:
-        """The ACL of new znodes."""
-
-    @abstractmethod
-    def _default_wait_s(self) -> float:
-        """How long a sync form waits unless told."""
-
-    @abstractmethod
-    def _refuse_connection_thread(self) -> None:
-        """Raise if waiting here would wait forever."""
+    _client: Client
+    _chroot: str
 
     @property
-    @abstractmethod
     def chroot(self) -> str:
-        """The znode that all paths are below, ``""`` for the root."""
+        """The znode that all paths are below; ``""`` for the root."""
+        return self._chroot
+
+    def _send(self, request: Request, convert: Callable[[Any], T], path: str | None) -> Future[T]:
+        raise NotImplementedError
 
     # -- async forms -------------------------------------------------------------------------------
 
@@ -290,7 +269,7 @@ class Requests(ABC):
         if shared and not is_at_or_below(path, validated_path(shared)):
             problem = f"is not {path!r} or one of its parents"
             raise ConfigurationError(f"shared path {shared!r} {problem}")
-        deadline = monotonic() + (self._default_wait_s() if timeout_s is None else timeout_s)
+        deadline = monotonic() + self._wait_s(timeout_s)
         missing: list[str] = []
         # Upwards first: who may not touch the parents must still be able to use what is there.
         while path != "/" and self.exists(path, timeout_s=_left(deadline)) is None:
@@ -306,38 +285,26 @@ class Requests(ABC):
             except NodeExists:
                 continue
 
-    def multi_batches(
-        self,
-        groups: Iterable[Sequence[Operation]],
-        *,
-        max_ops: int = MAX_OPS,
-        max_bytes: int = MAX_BYTES,
-        window: int = WINDOW,
-        timeout_s: float | None = None,
-    ) -> list[list[Any] | LeaderqError]:
-        """Many independent transactions, packed into few requests; returns for each group its
-        results, or its error in their place.
-
-        See :mod:`leaderq.zookeeper.batches`. ``timeout_s`` bounds the whole; groups without an
-        answer by then are ``ConnectionLost``.
-        """
-        limit_s = self._default_wait_s() if timeout_s is None else timeout_s
-        batcher = MultiBatcher(self, max_ops=max_ops, max_bytes=max_bytes, window=window)
-        futures = batcher.submit_all(groups)
-        batcher.flush(limit_s)
-        return [_outcome(future, limit_s) for future in futures]
-
     # -- inside ------------------------------------------------------------------------------------
 
     def _wait(self, future: Future[T], timeout_s: float | None, path: str | None) -> T:
-        limit_s = self._default_wait_s() if timeout_s is None else timeout_s
-        if not future.done():
-            self._refuse_connection_thread()
+        if not future.done() and self._client.is_connection_thread():
+            raise RuntimeError(
+                "a state listener must not wait for ZooKeeper: it runs on the thread that reads"
+                " the answers; set an event instead"
+            )
+        limit_s = self._wait_s(timeout_s)
         try:
             return future.result(limit_s)
         except FutureTimeout:
             future.cancel()
-            raise _unanswered(limit_s, path) from None
+            raise unanswered(limit_s, path) from None
+
+    def _wait_s(self, timeout_s: float | None) -> float:
+        return min(10.0, 2 * self._client.timeout_s) if timeout_s is None else timeout_s
+
+    def _acl(self) -> Sequence[ACL]:
+        return self._client.acl
 
     def _send_packed(
         self, request: Multi | MultiRead | ReadNamed, convert: Callable[[list[Any]], list[T]]
@@ -350,8 +317,7 @@ class Requests(ABC):
 
     def _send_sized(self, request: Any, hint: int, convert: Callable[[Any], T], path: str | None) -> Future[T]:
         if hint + 4096 > self.max_request_bytes:  # only then is the exact size worth its price
-            size = len(request.serialize()) + HEADER_BYTES
-            limit = self.max_request_bytes
+            size, limit = len(request.serialize()) + HEADER_BYTES, self.max_request_bytes
             if size > limit:
                 place = "" if path is None else f" on {path}"
                 what = f"a {type(request).__name__.lower()} request{place}"
@@ -360,27 +326,19 @@ class Requests(ABC):
 
     def _server_path(self, path: str, open_ended: bool = False) -> str:
         validated_path(path, open_ended=open_ended)
-        if not self.chroot:
+        if not self._chroot:
             return path
-        return self.chroot if path == "/" else self.chroot + path
+        return self._chroot if path == "/" else self._chroot + path
 
     def _local_path(self, server_path: str) -> str:
-        return (server_path[len(self.chroot) :] or "/") if self.chroot else server_path
+        return (server_path[len(self._chroot) :] or "/") if self._chroot else server_path
 
 
-def _unanswered(limit_s: float, path: str | None = None) -> ConnectionLost:
+def unanswered(limit_s: float, path: str | None = None) -> ConnectionLost:
+    """Return the error of a request that was sent, and had no answer in time."""
     place = "" if path is None else f" ({path})"
     what = f"no answer within {limit_s:.1f} s: the outcome is unknown{place}"
     return ConnectionLost(what, path=path)
-
-
-def _outcome(future: Future[list[Any]], limit_s: float) -> list[Any] | LeaderqError:
-    if not future.done():
-        return _unanswered(limit_s)
-    error = future.exception()
-    if error is None:
-        return future.result()
-    return error if isinstance(error, LeaderqError) else translated(error)
 
 
 def _shared_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
@@ -394,10 +352,8 @@ def _left(deadline: float) -> float:
 
 
 def _one_shot(watch: Watch | None, path: str) -> OneShot | None:
-    if watch is None:
-        return None
     hash(watch)  # kazoo keeps watches in sets, on a thread that would die of an unhashable one
-    return OneShot(watch, path)
+    return None if watch is None else OneShot(watch, path)
 
 
 def _nothing(_: object) -> None:

@@ -33,13 +33,12 @@ import enum
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from time import monotonic
 from typing import Any, TypeVar
 
 from kazoo.protocol.states import KazooState
-from kazoo.security import ACL
 
 from leaderq.errors import (
     AccessRefused,
@@ -52,14 +51,15 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.threads import Listeners
+from leaderq.zookeeper.batches import MAX_BYTES, MAX_OPS, WINDOW, MultiBatcher
 from leaderq.zookeeper.client import Client, ClientSupervisor
 from leaderq.zookeeper.ending import SessionEnder
 from leaderq.zookeeper.paths import Address, parent_of, parsed_address
-from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
+from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future, unanswered
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 from leaderq.zookeeper.translation import translated
 from leaderq.zookeeper.watching import PersistentWatches, Subscription, Watch
-from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, Request, WatchMode
+from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, Operation, Request, WatchMode
 
 log = logging.getLogger("leaderq.zookeeper")
 state_log = logging.getLogger(__name__)
@@ -169,11 +169,6 @@ class Session(Requests):
         return str(self._servers)
 
     @property
-    def chroot(self) -> str:
-        """The znode that all paths are below; ``""`` for the root."""
-        return self._chroot
-
-    @property
     def timeout_s(self) -> float:
         """The session time-out in seconds that the servers granted at the newest connection: T.
 
@@ -246,6 +241,33 @@ class Session(Requests):
             raise
         return subscription
 
+    # -- many transactions -------------------------------------------------------------------------
+
+    def multi_batches(
+        self,
+        groups: Iterable[Sequence[Operation]],
+        *,
+        max_ops: int = MAX_OPS,
+        max_bytes: int = MAX_BYTES,
+        window: int = WINDOW,
+        timeout_s: float | None = None,
+    ) -> list[list[Any] | LeaderqError]:
+        """Many independent transactions, packed into few requests; returns for each group its
+        results, or its error in their place.
+
+        See :mod:`leaderq.zookeeper.batches`. ``timeout_s`` bounds the whole; groups without an
+        answer by then are ``ConnectionLost``.
+        """
+        limit_s = self._wait_s(timeout_s)
+        batcher = MultiBatcher(self, max_ops=max_ops, max_bytes=max_bytes, window=window)
+        futures = batcher.submit_all(groups)
+        batcher.flush(limit_s)
+        late = unanswered(limit_s)
+        errors = [future.exception() if future.done() else late for future in futures]
+        return [
+            future.result() if error is None else translated(error) for future, error in zip(futures, errors, strict=True)
+        ]
+
     # -- its beginning -----------------------------------------------------------------------------
 
     def _begin(self, timeout_s: float) -> None:
@@ -261,7 +283,7 @@ class Session(Requests):
 
     def _await_connection(self, deadline: float, timeout_s: float) -> None:
         client = self._client
-        connected = client.open()
+        connected = client.start_async()
         while not (is_connected := connected.wait(0.02)) and monotonic() < deadline:
             if client.ended.is_set():
                 break
@@ -310,9 +332,10 @@ class Session(Requests):
 
         Never blocks. Does nothing unless connected.
         """
-        self._guard()
+        if (refusal := self._refusal(None)) is not None:
+            raise refusal
         if self._state is SessionState.CONNECTED:
-            self._client.drop()
+            self._client.connection.drop()
             self._supervisor.expect_attempt()
 
     def replace(self, reason: str) -> None:
@@ -322,7 +345,8 @@ class Session(Requests):
         The old session is ended on the servers if that takes no longer than a second or two; else
         it expires after T.
         """
-        self._guard()
+        if (refusal := self._refusal(None)) is not None:
+            raise refusal
         with self._replacing:
             with self._lock:
                 if self._state is SessionState.CLOSED:
@@ -341,7 +365,7 @@ class Session(Requests):
             with self._lock:
                 is_wanted = self._state is not SessionState.CLOSED
             if is_wanted:
-                self._client.open()
+                self._client.start_async()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """End the session on the servers, so that its ephemeral znodes vanish now, and let go of
@@ -460,9 +484,9 @@ class Session(Requests):
 
     def _send(self, request: Request, convert: Callable[[Any], T], path: str | None) -> Future[T]:
         client = self._client
-        if self._state is SessionState.CLOSED or os.getpid() != self._pid:
-            return failed_future(self._unusable(path))
-        answer: Answer[T] = Answer(client.complete)
+        if (refusal := self._refusal(path)) is not None:
+            return failed_future(refusal)
+        answer: Answer[T] = Answer(client.handler.complete)
         client.submit(request, Reply(answer, convert, lambda exc: translated(exc, path)))
         return answer
 
@@ -470,30 +494,16 @@ class Session(Requests):
         return self._send(request, lambda raw: raw, path)
 
     def _run_watch(self, job: Callable[[], object]) -> None:
-        self._client.watch(job)
+        self._client.handler.watch(job)
 
-    def _acl(self) -> Sequence[ACL]:
-        return self._client.acl
-
-    def _default_wait_s(self) -> float:
-        return min(10.0, 2 * self._client.timeout_s)
-
-    def _refuse_connection_thread(self) -> None:
-        if self._client.is_connection_thread():
-            raise RuntimeError(
-                "a state listener must not wait for ZooKeeper: it runs on the thread that reads"
-                " the answers; set an event instead"
-            )
-
-    def _guard(self) -> None:
-        if self._state is SessionState.CLOSED or os.getpid() != self._pid:
-            raise self._unusable(None)
-
-    def _unusable(self, path: str | None) -> LeaderqError:
+    def _refusal(self, path: str | None) -> SessionClosed | None:
+        """What every use of the session gets, if it is of no use."""
         if os.getpid() != self._pid:
             what = f"this session belongs to process {self._pid}; connect again after the fork"
             return SessionClosed(what, path=path)
-        return SessionClosed("the session was closed by its owner", path=path)
+        if self._state is SessionState.CLOSED:
+            return SessionClosed("the session was closed by its owner", path=path)
+        return None
 
 
 def connect(

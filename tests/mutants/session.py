@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Edit, mutant
 
 CONNECTION = "leaderq/zookeeper/connection.py"
+REQUESTS = "leaderq/zookeeper/requests.py"
 SESSION = "leaderq/zookeeper/session.py"
 
 BUG = "tests/faults/election/test_bugs_1_to_13.py::test_bug_"
@@ -33,7 +34,7 @@ MUTANTS = [
     mutant(
         "a listener may wait for an answer on the thread that reads answers",
         f"{LATER_BUG}14_a_listener_that_asks_zookeeper_hangs_nothing",
-        Edit(SESSION, "        if self._client.is_connection_thread():\n", "        if False:\n"),
+        Edit(REQUESTS, " and self._client.is_connection_thread():\n", " and False:\n"),
     ),
     mutant(
         "a session that is replaced is ended before its owner hears of it",
