@@ -24,15 +24,9 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL
 
 from leaderq.threads import BackoffPolicy, Service
+from leaderq.zookeeper import private_api
 from leaderq.zookeeper.connection import ServerConnection, Transport
 from leaderq.zookeeper.paths import Address
-from leaderq.zookeeper.private_api import (
-    request_queue,
-    requests_in_flight,
-    session_id_and_password,
-    stop_flag,
-    use_connection,
-)
 from leaderq.zookeeper.security import Credentials, Security
 from leaderq.zookeeper.translation import NotSent
 from leaderq.zookeeper.wire import Request
@@ -97,9 +91,9 @@ class Client(KazooClient):
         timeout_s: float,
         security: Security,
         label: str,
-        on_state: Callable[[Client, str], None],
-        on_event: Callable[[int, str], None],
-        on_end: Callable[[Client], None],
+        on_state: Callable[[Client, str], object],
+        on_event: Callable[[int, str], object],
+        on_end: Callable[[], object],
         credentials: Credentials | None = None,
         predecessor: Client | None = None,
     ) -> None:
@@ -129,22 +123,22 @@ class Client(KazooClient):
             retry=retry.copy(),
             logger=self.kazoo_log,
             sasl_options=security.sasl_options(),
-            on_authenticated=self._has_authenticated,
+            on_authenticated=lambda: self._session_callback(self._open_state),
             on_event=on_event,
             on_end=lambda: self._has_ended(on_end),
         )
         if predecessor is not None:
             self.connection.timeout_s = predecessor.connection.timeout_s
             self.connection.resolved = predecessor.connection.resolved
-        use_connection(self, self.connection)
+        private_api.use_connection(self, self.connection)
         self.add_listener(lambda state: on_state(self, state))
 
-    def _has_ended(self, on_end: Callable[[Client], None]) -> None:
+    def _has_ended(self, on_end: Callable[[], object]) -> None:
         with self._accepting:
             self._accepts_requests = False
         self._fail_pending()
         self.ended.set()
-        on_end(self)
+        on_end()
 
     # -- what a session asks -----------------------------------------------------------------------
 
@@ -176,40 +170,24 @@ class Client(KazooClient):
     @property
     def credentials(self) -> Credentials | None:
         """Of the session at hand, connected or not; ``None`` when there is none."""
-        session_id, password = session_id_and_password(self)
+        session_id, password = private_api.session_id_and_password(self)
         return Credentials(session_id, password) if session_id else None
 
     def is_connection_thread(self) -> bool:
         """Whether the caller runs on the thread that alone can bring answers."""
-        return threading.current_thread() is self.connection.thread
-
-    def complete(self, job: Callable[[], object]) -> None:
-        """Run ``job`` on the completion thread."""
-        self.handler.complete(job)
-
-    def watch(self, job: Callable[[], object]) -> None:
-        """Run ``job`` on the thread of watches."""
-        self.handler.watch(job)
+        return threading.current_thread() is private_api.connection_thread(self.connection)
 
     def submit(self, request: Request, reply: Any) -> None:
         """Send ``request``, or fail ``reply`` at once if there is no connection. Never blocks."""
         with self._accepting:
             if is_accepted := self._accepts_requests:
-                requests = request_queue(self)
+                requests = private_api.request_queue(self)
                 requests.append((request, reply))
                 is_first = len(requests) == 1
         if not is_accepted:
             reply.set_exception(NotSent())
         elif is_first:  # else the connection thread is awake, and looks until the queue is empty
-            self.connection.wake()
-
-    def drop(self) -> None:
-        """Break the connection; the session is taken up again through the next server."""
-        self.connection.drop()
-
-    def open(self) -> threading.Event:
-        """Start connecting, for as long as it takes; returns an event, set while connected."""
-        return self.start_async()
+            self.handler.wake()
 
     def finish(self, *, timeout_s: float) -> bool:
         """Close the session if a server can be told within ``timeout_s``, and let go of all threads
@@ -222,23 +200,20 @@ class Client(KazooClient):
         deadline = monotonic() + timeout_s
         with self._accepting:
             was_connected, self._accepts_requests = self._accepts_requests, False
-        stop_flag(self).set()
+        private_api.stop_flag(self).set()
         if was_connected and not self.ended.is_set() and not self.is_connection_thread():
             self.connection.close_session()
             self.ended.wait(max(0.0, deadline - monotonic()))
         if not self.ended.is_set():
-            self.drop()
-        self._release(max(0.3, deadline - monotonic()))
-        return self.connection.is_session_closed
-
-    def _release(self, timeout_s: float) -> None:
-        deadline = monotonic() + timeout_s
-        thread = self.connection.thread
+            self.connection.drop()
+        deadline = max(deadline, monotonic() + 0.3)
+        thread = private_api.connection_thread(self.connection)
         if thread is not None and not self.is_connection_thread():
-            thread.join(timeout_s)
+            thread.join(deadline - monotonic())
         self._fail_pending()
         self.handler.stop(timeout_s=max(0.1, deadline - monotonic()))
         self.connection.release_when_ended()
+        return self.connection.is_session_closed
 
     # -- kazoo's own ways, guarded -----------------------------------------------------------------
 
@@ -258,16 +233,13 @@ class Client(KazooClient):
             self._accepts_requests = state in _OPEN_STATES
         if state == KeeperState.CONNECTING:
             # These never went out, which is more than kazoo's "connection loss" tells.
-            _fail_all(request_queue(self), NotSent())
+            _fail_all(private_api.request_queue(self), NotSent())
         super()._session_callback(state)
-
-    def _has_authenticated(self) -> None:
-        self._session_callback(self._open_state)
 
     def _fail_pending(self) -> None:
         """Answer all requests, from whatever thread; for a client whose own thread cannot."""
-        _fail_all(request_queue(self), NotSent())
-        _fail_all(requests_in_flight(self), ConnectionLoss())
+        _fail_all(private_api.request_queue(self), NotSent())
+        _fail_all(private_api.requests_in_flight(self), ConnectionLoss())
 
 
 def _fail_all(waiting: deque[Any], exc: Exception) -> None:
@@ -341,7 +313,12 @@ class ClientSupervisor:
     ``client`` returns the client to watch, or ``None`` when there is nothing to watch any more.
     """
 
-    def __init__(self, name: str, *, client: Callable[[], Client | None], replace: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        client: Callable[[], Client | None],
+        replace: Callable[[str], None],
+    ) -> None:
         self._client = client
         self._replace = replace
         self._service = Service.repeating(f"leaderq-{name}-supervisor", self._step)

@@ -1,6 +1,6 @@
 """Threads, sockets and the connection of one kazoo client: kazoo's, made to notice and to hurry.
 
-A :class:`ServerConnection` runs on the connection thread only, except ``wake``, ``drop``,
+A :class:`ServerConnection` runs on the connection thread only, except ``drop``,
 ``close_session``, ``release_when_ended`` and the attributes said to be readable anywhere.
 What it adds to kazoo's handler of a connection:
 
@@ -30,13 +30,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect, Watch
 
-from leaderq.zookeeper.private_api import (
-    connection_thread,
-    request_queue,
-    requests_in_flight,
-    server_socket,
-    stop_flag,
-)
+from leaderq.zookeeper import private_api
 
 log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
@@ -105,6 +99,7 @@ class Transport(SequentialThreadingHandler):
 
     name = "leaderq"
     queue_impl: ClassVar[type[Any]] = queue.SimpleQueue
+    _wake_up: tuple[socket.socket, socket.socket]
 
     def __init__(self, label: str, *, limit_s: Callable[[], float], tls: ssl.SSLContext | None) -> None:
         super().__init__()
@@ -113,7 +108,6 @@ class Transport(SequentialThreadingHandler):
         self._tls = tls
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._wake_up: tuple[socket.socket, socket.socket] | None = None
 
     @property
     def running(self) -> bool:
@@ -172,8 +166,6 @@ class Transport(SequentialThreadingHandler):
 
     def wake(self) -> None:
         """Wake the connection thread. Never blocks."""
-        if self._wake_up is None:
-            return
         try:
             self._wake_up[1].send(b"\0")
         except OSError:
@@ -181,8 +173,6 @@ class Transport(SequentialThreadingHandler):
 
     def drain(self) -> None:
         """Read the wake-ups so far."""
-        if self._wake_up is None:
-            return
         try:
             while len(self._wake_up[0].recv(4096)) == 4096:
                 pass
@@ -241,7 +231,7 @@ class ServerConnection(ConnectionHandler):
         logger: Any,
         sasl_options: dict[str, Any] | None,
         on_authenticated: Callable[[], None],
-        on_event: Callable[[int, str], None],
+        on_event: Callable[[int, str], object],
         on_end: Callable[[], None],
     ) -> None:
         super().__init__(client, retry, logger=logger, sasl_options=sasl_options)
@@ -257,7 +247,6 @@ class ServerConnection(ConnectionHandler):
         self._received = bytearray()
         self._last_xid = 0
         self._is_abandoned = threading.Event()
-        self._releasing = threading.Lock()
 
     # -- connecting --------------------------------------------------------------------------------
 
@@ -269,7 +258,7 @@ class ServerConnection(ConnectionHandler):
         finally:
             self._on_end()
             if self._is_abandoned.is_set():
-                self._release()
+                self.close()
 
     def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
         self.attempts += 1
@@ -288,7 +277,7 @@ class ServerConnection(ConnectionHandler):
         self._liveness = Liveness(self.timeout_s, monotonic())
         self.is_connecting = False
         self._on_authenticated()
-        if stop_flag(self.client).is_set():
+        if private_api.stop_flag(self.client).is_set():
             # Meanwhile; kazoo would serve this connection forever, and the session would live on.
             self.close_session()
         return limits
@@ -324,7 +313,7 @@ class ServerConnection(ConnectionHandler):
         return wanted
 
     def _receive(self, timeout: float) -> None:
-        sock = server_socket(self)
+        sock = private_api.server_socket(self)
         if not self._has_decrypted() and not self.handler.select([sock], [], [], timeout)[0]:
             raise self.handler.timeout_exception("no answer from the server in time")
         try:
@@ -336,7 +325,7 @@ class ServerConnection(ConnectionHandler):
         self._received += chunk
 
     def _has_decrypted(self) -> bool:
-        sock = server_socket(self)
+        sock = private_api.server_socket(self)
         return isinstance(sock, ssl.SSLSocket) and sock.pending() > 0
 
     def _has_message(self) -> bool:
@@ -351,8 +340,9 @@ class ServerConnection(ConnectionHandler):
     def _read_socket(self, read_timeout: float) -> Any:
         while True:
             response = super()._read_socket(read_timeout)
-            waiting = bool(requests_in_flight(self.client)) or self.ping_outstanding.is_set()
-            self._liveness.heard(monotonic(), still_waiting=waiting)
+            in_flight = private_api.requests_in_flight(self.client)
+            is_waiting = bool(in_flight) or self.ping_outstanding.is_set()
+            self._liveness.heard(monotonic(), still_waiting=is_waiting)
             if response == CLOSE_RESPONSE:
                 self.is_session_closed = True
                 return response
@@ -362,7 +352,8 @@ class ServerConnection(ConnectionHandler):
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         self.handler.drain()
         self._drop_if_dead()
-        queue, in_flight = request_queue(self.client), requests_in_flight(self.client)
+        queue = private_api.request_queue(self.client)
+        in_flight = private_api.requests_in_flight(self.client)
         frames: list[bytes] = []
         size = 0
         while queue and size < _CHUNK:
@@ -372,7 +363,10 @@ class ServerConnection(ConnectionHandler):
             except Exception as exc:  # noqa: BLE001 - for the caller, not for this thread
                 reply.set_exception(exc)
                 continue
-            xid = AUTH_XID if request.type == Auth.type else self._next_xid()
+            if request.type == Auth.type:
+                xid = AUTH_XID
+            else:
+                self._last_xid = xid = self._last_xid % _MAX_XID + 1
             # Before the write: if that fails the outcome is unknown, and must be told as such.
             in_flight.append((request, reply, xid))
             frames += (_HEAD.pack(len(body) + 8, xid, request.type), body)
@@ -381,11 +375,7 @@ class ServerConnection(ConnectionHandler):
             self._liveness.sent(monotonic())
             self._write(b"".join(frames), connect_timeout)
         if queue:
-            self.wake()
-
-    def _next_xid(self) -> int:
-        self._last_xid = self._last_xid % _MAX_XID + 1
-        return self._last_xid
+            self.handler.wake()
 
     def _send_ping(self, connect_timeout: float) -> None:
         self._liveness.sent(monotonic())
@@ -395,31 +385,22 @@ class ServerConnection(ConnectionHandler):
         # What has arrived unread is not silence: we may have been stopped ourselves while it came.
         if not self._liveness.is_dead(monotonic()):
             return
-        if not self.handler.select([server_socket(self)], [], [], 0)[0]:
+        if not self.handler.select([private_api.server_socket(self)], [], [], 0)[0]:
             silent_s = self._liveness.limit_s
             raise ConnectionDropped(f"no answer for {silent_s:.1f} s, with requests waiting")
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(buffer, offset)
-        if stop_flag(self.client).is_set() or event.type not in (1, 2, 3, 4):
+        if private_api.stop_flag(self.client).is_set() or event.type not in (1, 2, 3, 4):
             return
         self._on_event(event.type, event.path)
         super()._read_watch_event(buffer, offset)
 
     # -- from any thread ---------------------------------------------------------------------------
 
-    @property
-    def thread(self) -> threading.Thread | None:
-        """The connection thread, once started."""
-        return connection_thread(self)
-
-    def wake(self) -> None:
-        """Let the connection thread look at the queue of requests. Never blocks."""
-        self.handler.wake()
-
     def drop(self) -> None:
         """Break the connection; the loop notices, and connects again with the same session."""
-        sock = server_socket(self)
+        sock = private_api.server_socket(self)
         if sock is None:
             return
         try:
@@ -429,8 +410,8 @@ class ServerConnection(ConnectionHandler):
 
     def close_session(self) -> None:
         """Queue the request that ends the session; nothing after it is answered. Never blocks."""
-        request_queue(self.client).append((CloseInstance, None))
-        self.wake()
+        private_api.request_queue(self.client).append((CloseInstance, None))
+        self.handler.wake()
 
     def release_when_ended(self) -> None:
         """Close the wake-up pipe: now if the thread has ended, else when it does.
@@ -439,9 +420,4 @@ class ServerConnection(ConnectionHandler):
         """
         self._is_abandoned.set()
         if self.connection_stopped.is_set():
-            self._release()
-
-    def _release(self) -> None:
-        with self._releasing:
-            if not self.connection_closed.is_set():
-                self.close()
+            self.close()

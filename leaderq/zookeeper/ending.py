@@ -19,9 +19,8 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from time import monotonic
 
@@ -40,10 +39,10 @@ _CLOSE_XID = 1
 _CLOSE_FRAME = struct.pack("!iii", 8, _CLOSE_XID, -11)
 
 
-@dataclass(frozen=True, slots=True)
-class _Endpoint:
-    family: int
-    address: tuple[object, ...]
+_Endpoint = tuple[int, tuple[object, ...]]
+"""A server's address family and address."""
+_Answer = tuple[bool, bool]
+"""Whether the session is over, and whether we were refused."""
 
 
 class SessionEnder:
@@ -56,7 +55,7 @@ class SessionEnder:
         self._address = parsed_address(address) if isinstance(address, str) else address
         self._security = security or NO_SECURITY
         self._security.validate()
-        self._endpoints: list[_Endpoint] = []
+        self._endpoints: Sequence[_Endpoint] = ()
         self._resolving: threading.Thread | None = None
 
     def prepare(self) -> None:
@@ -70,7 +69,7 @@ class SessionEnder:
     def know(self, addresses: Iterable[tuple[str, int]]) -> None:
         """Use these numeric addresses, which someone else has resolved; none change nothing."""
         families = {True: socket.AF_INET6, False: socket.AF_INET}
-        known = [_Endpoint(families[":" in ip], (ip, port)) for ip, port in addresses]
+        known = [(families[":" in ip], (ip, port)) for ip, port in addresses]
         self._endpoints = known or self._endpoints
 
     def end(
@@ -88,17 +87,13 @@ class SessionEnder:
         having been taken up. Without ``patient`` each server is asked once only.
         """
         deadline = monotonic() + timeout_s
-        if self._needs_kazoo:
-            return self._end_through_kazoo(credentials, deadline, session_timeout_s, patient)
-        frames = _frames(credentials, session_timeout_s)
+        ask = self._ask_by_kazoo if self._needs_kazoo else self._ask
         while True:
-            if not self._endpoints:
-                self._resolve_before(deadline)
-            if _ask_all(self._endpoints, frames, min(deadline, monotonic() + ROUND_S)):
-                return True
+            is_over, is_refused = ask(credentials, deadline, session_timeout_s)
             left_s = deadline - monotonic()
-            if left_s <= 0 or not patient:
-                return False
+            if is_over or is_refused or left_s <= 0 or not patient:
+                return is_over
+            # No server answered; or the owner, alive, took it back before we could close it.
             time.sleep(min(HEDGE_S / 2, left_s))
 
     @property
@@ -115,17 +110,13 @@ class SessionEnder:
             self._resolving.start()
         self._resolving.join(max(0.0, deadline - monotonic()))
 
-    def _end_through_kazoo(self, credentials: Credentials, deadline: float, session_timeout_s: float, patient: bool) -> bool:
-        while True:
-            is_over, is_refused = self._end_once(credentials, deadline, session_timeout_s)
-            left_s = deadline - monotonic()
-            if is_over or is_refused or left_s <= 0 or not patient:
-                return is_over
-            # The session's owner, alive, took it back between our taking it up and our closing it.
-            time.sleep(min(HEDGE_S / 2, left_s))
+    def _ask(self, credentials: Credentials, deadline: float, session_timeout_s: float) -> _Answer:
+        if not self._endpoints:
+            self._resolve_before(deadline)
+        frames = _frames(credentials, session_timeout_s)
+        return _ask_all(self._endpoints, frames, min(deadline, monotonic() + ROUND_S)), False
 
-    def _end_once(self, credentials: Credentials, deadline: float, session_timeout_s: float) -> tuple[bool, bool]:
-        """Returns whether the session is over, and whether we were refused."""
+    def _ask_by_kazoo(self, credentials: Credentials, deadline: float, session_timeout_s: float) -> _Answer:
         from leaderq.zookeeper.client import Client
 
         client = Client(
@@ -135,10 +126,10 @@ class SessionEnder:
             label="leaderq-ender",
             on_state=lambda *_: None,
             on_event=lambda *_: None,
-            on_end=lambda _: None,
+            on_end=lambda: None,
             credentials=credentials,
         )
-        client.open().wait(max(0.0, deadline - monotonic()))
+        client.start_async().wait(max(0.0, deadline - monotonic()))
         found = client.credentials
         # If the session was gone kazoo has begun another by now, which is closed as well.
         is_another = found is not None and found.session_id != credentials.session_id
@@ -173,7 +164,7 @@ def _resolved(address: Address) -> Iterator[_Endpoint]:
         except OSError as exc:
             log.warning("ZooKeeper server not resolved host=%s reason=%s", host, exc)
             continue
-        yield from dict.fromkeys(_Endpoint(family, where) for family, _, _, _, where in found)
+        yield from dict.fromkeys((family, where) for family, _, _, _, where in found)
 
 
 def _frames(credentials: Credentials, session_timeout_s: float) -> bytes:
@@ -182,19 +173,34 @@ def _frames(credentials: Credentials, session_timeout_s: float) -> bytes:
     return _INT.pack(len(body)) + body + _CLOSE_FRAME
 
 
+def _says_over(answers: bytes) -> bool:
+    """Whether what a server has answered so far says that the session is over; pure."""
+    begin = 0
+    while len(answers) >= begin + 4:
+        end = begin + 4 + _INT.unpack_from(answers, begin)[0]
+        if len(answers) < end:
+            break
+        if begin == 0:
+            if _CONNECTED.unpack_from(answers, 4)[1] <= 0:
+                return True  # no such session
+        elif _INT.unpack_from(answers, begin + 4)[0] == _CLOSE_XID:
+            return True
+        begin = end
+    return False
+
+
 class _Attempt:
-    """One server asked to end the session."""
+    """One server asked to end the session; all errors are ``OSError``: it is of no use."""
 
     def __init__(self, endpoint: _Endpoint, frames: bytes) -> None:
-        self._outbox = frames
-        self._inbox = bytearray()
-        self._resumed = False
-        self.sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
+        family, address = endpoint
+        self._outbox, self._inbox = frames, b""
+        self.sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             self.sock.setblocking(False)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with suppress(BlockingIOError):  # the connection begins; the selector will announce it
-                self.sock.connect(endpoint.address)
+                self.sock.connect(address)
         except BaseException:
             self.sock.close()
             raise
@@ -204,10 +210,7 @@ class _Attempt:
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
 
     def advance(self) -> bool:
-        """Do what can be done now; returns whether the session is over.
-
-        :raises OSError: this server is of no use.
-        """
+        """Do what can be done now; returns whether the session is over."""
         with suppress(BlockingIOError):
             if self._outbox:
                 self._outbox = self._outbox[self.sock.send(self._outbox) :]
@@ -216,29 +219,10 @@ class _Attempt:
             if not chunk:
                 raise ConnectionAbortedError("the server closed the connection without an answer")
             self._inbox += chunk
-        return self._is_over()
-
-    def _is_over(self) -> bool:
-        while (frame := self._next_frame()) is not None:
-            if self._resumed:
-                if _INT.unpack_from(frame)[0] == _CLOSE_XID:
-                    return True
-            elif _CONNECTED.unpack_from(frame)[1] <= 0:
-                return True  # no such session
-            else:
-                self._resumed = True
-        return False
-
-    def _next_frame(self) -> bytes | None:
-        inbox = self._inbox
-        if len(inbox) < 4 or len(inbox) < (end := 4 + _INT.unpack_from(inbox)[0]):
-            return None
-        frame = bytes(inbox[4:end])
-        del inbox[:end]
-        return frame
+        return _says_over(self._inbox)
 
 
-def _ask_all(endpoints: list[_Endpoint], frames: bytes, deadline: float) -> bool:
+def _ask_all(endpoints: Sequence[_Endpoint], frames: bytes, deadline: float) -> bool:
     waiting = list(endpoints)
     next_at = monotonic()
     with selectors.DefaultSelector() as selector:
@@ -263,7 +247,7 @@ def _begin(selector: selectors.BaseSelector, endpoint: _Endpoint, frames: bytes)
     try:
         attempt = _Attempt(endpoint, frames)
     except OSError as exc:
-        log.debug("ZooKeeper server of no use address=%s reason=%s", endpoint.address, exc)
+        log.debug("ZooKeeper server of no use address=%s reason=%s", endpoint[1], exc)
         return
     selector.register(attempt.sock, attempt.events, attempt)
 

@@ -140,16 +140,12 @@ class Session(Requests):
         self._is_over = False
         self._listeners: Listeners[SessionState] = Listeners()
         self._watches = PersistentWatches(
-            send=self._send_watch,
-            watch=self._run_watch,
+            send=lambda request, path: self._send(request, bool, path),
+            watch=lambda job: self._client.handler.watch(job),
             local_path=self._local_path,
         )
         self._ender = SessionEnder(address, security=security)
-        self._supervisor = ClientSupervisor(
-            self._name,
-            client=self._client_to_watch,
-            replace=self.replace,
-        )
+        self._supervisor = ClientSupervisor(self._name, self._client_to_watch, self.replace)
         self._client = self._new_client()
 
     def __enter__(self) -> Session:
@@ -262,11 +258,9 @@ class Session(Requests):
         batcher = MultiBatcher(self, max_ops=max_ops, max_bytes=max_bytes, window=window)
         futures = batcher.submit_all(groups)
         batcher.flush(limit_s)
-        late = unanswered(limit_s)
-        errors = [future.exception() if future.done() else late for future in futures]
-        return [
-            future.result() if error is None else translated(error) for future, error in zip(futures, errors, strict=True)
-        ]
+        late = failed_future(unanswered(limit_s))
+        answers = [future if future.done() else late for future in futures]
+        return [translated(exc) if (exc := one.exception()) else one.result() for one in answers]
 
     # -- its beginning -----------------------------------------------------------------------------
 
@@ -293,17 +287,14 @@ class Session(Requests):
             raise self._unreachable(timeout_s)
 
     def _ensure_chroot(self, deadline: float, timeout_s: float) -> None:
+        chroot, self._chroot = self._chroot, ""
+        path = chroot or "/"
         try:
-            if self.exists("/", timeout_s=max(0.1, deadline - monotonic())) is None and self.chroot:
-                self._create_chroot(deadline)
+            if self.exists(path, timeout_s=max(0.1, deadline - monotonic())) is None:
+                left_s = max(0.1, deadline - monotonic())
+                self.ensure_path(path, shared=parent_of(path), timeout_s=left_s)
         except ConnectionLost as exc:
             raise self._unreachable(timeout_s) from exc
-
-    def _create_chroot(self, deadline: float) -> None:
-        chroot, self._chroot = self._chroot, ""
-        try:
-            left_s = max(0.1, deadline - monotonic())
-            self.ensure_path(chroot, shared=parent_of(chroot), timeout_s=left_s)
         except NoNode as exc:
             what = f"the chroot {chroot!r} of {self.address!r} could not be created"
             raise ZooKeeperError(f"{what}: someone deletes it", path=chroot) from exc
@@ -431,15 +422,11 @@ class Session(Requests):
             timeout_s=self._asked_timeout_s,
             security=self._security,
             label=f"leaderq-{self._name}",
-            on_state=self._client_said,
+            on_state=self._heard,
             on_event=self._watches.route,
-            on_end=lambda _: self._supervisor.wake(),
+            on_end=self._supervisor.wake,
             predecessor=predecessor,
         )
-
-    def _client_said(self, client: Client, state: str) -> None:
-        self._heard(client, _STATES[state])
-        self._supervisor.wake()
 
     def _client_to_watch(self) -> Client | None:
         if self._state is SessionState.CONNECTED and self._former is not None:
@@ -456,24 +443,27 @@ class Session(Requests):
         if not self._ender.end(former, timeout_s=timeout_s, session_timeout_s=self.timeout_s):
             log.warning(_NOT_ENDED, former.session_id)
 
-    def _heard(self, client: Client, state: SessionState) -> None:
+    def _heard(self, client: Client, kazoo_state: str) -> None:
         """On the connection thread: note what a client said, unless it is one we have given up."""
+        state = _STATES[kazoo_state]
         with self._lock:
-            if client is not self._client or self._state in (SessionState.CLOSED, state):
-                return
-            self._state = state
-            # Under the lock: no two threads may tell their changes in the wrong order.
-            self._listeners.put(state)
+            is_news = client is self._client and self._state not in (SessionState.CLOSED, state)
+            if is_news:
+                self._state = state
+                # Under the lock: no two threads may tell their changes in the wrong order.
+                self._listeners.put(state)
+                if state is SessionState.CONNECTED:
+                    self._credentials = client.credentials
+                elif state is SessionState.LOST:
+                    self._former = None if client.has_expired else self._credentials
+                    self._credentials = None
+        if is_news:
+            level, line = _LOG_LINES[state]
+            state_log.log(level, "%s %s", line, self._label(client))
             if state is SessionState.CONNECTED:
-                self._credentials = client.credentials
-            elif state is SessionState.LOST:
-                self._former = None if client.has_expired else self._credentials
-                self._credentials = None
-        level, line = _LOG_LINES[state]
-        state_log.log(level, "%s %s", line, self._label(client))
-        if state is SessionState.CONNECTED:
-            self._watches.restore()
-        self._listeners.deliver()
+                self._watches.restore()
+            self._listeners.deliver()
+        self._supervisor.wake()
 
     def _label(self, client: Client) -> str:
         credentials = client.credentials
@@ -489,12 +479,6 @@ class Session(Requests):
         answer: Answer[T] = Answer(client.handler.complete)
         client.submit(request, Reply(answer, convert, lambda exc: translated(exc, path)))
         return answer
-
-    def _send_watch(self, request: Request, path: str) -> Future[Any]:
-        return self._send(request, lambda raw: raw, path)
-
-    def _run_watch(self, job: Callable[[], object]) -> None:
-        self._client.handler.watch(job)
 
     def _refusal(self, path: str | None) -> SessionClosed | None:
         """What every use of the session gets, if it is of no use."""

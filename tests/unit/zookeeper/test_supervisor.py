@@ -54,7 +54,7 @@ def test_a_client_that_ends_again_and_again_is_replaced_at_growing_intervals_how
     ended.set()
     dead: Any = SimpleNamespace(ended=ended, auth_failed=False, connected=False, attempts=0, timeout_s=1.0)
     replaced: list[float] = []
-    supervisor = ClientSupervisor("t", client=lambda: dead, replace=lambda _: replaced.append(monotonic()))
+    supervisor = ClientSupervisor("t", lambda: dead, lambda _: replaced.append(monotonic()))
     began = monotonic()
     supervisor.start()
     eventually(lambda: supervisor.wake() or len(replaced) > 3, interval_s=0.01)
