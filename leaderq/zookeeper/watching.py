@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from leaderq.errors import ConnectionLost, ZooKeeperError
+from leaderq.errors import ConnectionLost
 from leaderq.zookeeper.paths import is_at_or_below
 from leaderq.zookeeper.wire import AddWatch, RemoveWatches, WatchMode
 
@@ -46,12 +46,7 @@ class WatchEvent:
 
 
 Watch = Callable[[WatchEvent], object]
-_KINDS = {
-    "CREATED": WatchKind.CREATED,
-    "DELETED": WatchKind.DELETED,
-    "CHANGED": WatchKind.CHANGED,
-    "CHILD": WatchKind.CHILDREN,
-}
+_KINDS = {"CHILD": WatchKind.CHILDREN, **WatchKind.__members__}  # by kazoo's names
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +62,16 @@ class OneShot:
         self.callback(WatchEvent(kind, self.path if event.path is None else event.path))
 
 
+@dataclass(eq=False, slots=True)
 class Subscription:
     """A persistent watch. ``close()`` ends it, as does leaving its ``with`` block; an event under
     way may still arrive once."""
 
-    __slots__ = ("_watches", "callback", "mode", "path", "server_path")
-
-    def __init__(self, watches: PersistentWatches, path: str, server_path: str, mode: int, callback: Watch) -> None:
-        self.path = path
-        self.server_path = server_path
-        self.mode = mode
-        self.callback = callback
-        self._watches = watches
+    _watches: PersistentWatches
+    path: str
+    server_path: str
+    mode: int
+    callback: Watch
 
     def __enter__(self) -> Subscription:
         return self
@@ -103,10 +96,7 @@ class Subscription:
 
 
 class PersistentWatches:
-    """The persistent watches of one session.
-
-    ``send`` sends a request, ``watch`` runs a job on the thread of watches.
-    """
+    """Those of one session. ``send`` sends a request, ``watch`` runs a job on their thread."""
 
     def __init__(
         self,
@@ -125,10 +115,7 @@ class PersistentWatches:
         return len(self._all)
 
     def add(self, path: str, server_path: str, mode: int, callback: Watch) -> tuple[Subscription, Future[Any]]:
-        """Return the subscription, and the server's answer to it.
-
-        The subscription is known before the answer, so no event falls between.
-        """
+        """Return the subscription, known before it is sent, and the server's answer to it."""
         subscription = Subscription(self, path, server_path, mode, callback)
         with self._lock:
             self._all = (*self._all, subscription)
@@ -143,15 +130,8 @@ class PersistentWatches:
             self._all = tuple(one for one in self._all if one is not subscription)
             if any(one.server_path == path and one.mode == mode for one in self._all):
                 return
-        answer = self._send(RemoveWatches(path, WatchMode.REMOVE[mode]), subscription.path)
-        answer.add_done_callback(lambda done: self._removed(done, subscription))
-
-    def _removed(self, done: Future[Any], subscription: Subscription) -> None:
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, ZooKeeperError) and not isinstance(error, ConnectionLost):
-            # A server before 3.9 has no type for persistent watches. route() drops the events of a
-            # watch that stays.
-            log.debug("watch kept by the server path=%s reason=%s", subscription.path, error)
+        # A server before 3.9 refuses, and goes on sending: route() drops the events.
+        self._send(RemoveWatches(path, WatchMode.REMOVE[mode]), subscription.path)
 
     def route(self, kind: int, server_path: str) -> None:
         """Hand an event to whom it concerns. On the connection thread: queues, and returns."""
@@ -161,10 +141,7 @@ class PersistentWatches:
                 self._deliver(subscription, event)
 
     def restore(self) -> None:
-        """Set all watches again on a new connection.
-
-        Never blocks; a failure waits for the next connection.
-        """
+        """Set all watches again on a new connection, without waiting for the answers."""
         wanted: dict[tuple[str, int], list[Subscription]] = {}
         for one in self._all:
             wanted.setdefault((one.server_path, one.mode), []).append(one)
@@ -173,7 +150,7 @@ class PersistentWatches:
             answer.add_done_callback(functools.partial(self._restored, subscriptions))
 
     def _restored(self, subscriptions: list[Subscription], done: Future[Any]) -> None:
-        error = None if done.cancelled() else done.exception()
+        error = done.exception()
         if isinstance(error, ConnectionLost):
             return
         if error is not None:
@@ -182,11 +159,11 @@ class PersistentWatches:
             self._deliver(one, WatchEvent(WatchKind.SESSION, one.path))
 
     def _deliver(self, subscription: Subscription, event: WatchEvent) -> None:
-        self._watch(lambda: self._call(subscription, event))
+        def call() -> None:
+            if self._has(subscription):
+                subscription.callback(event)
 
-    def _call(self, subscription: Subscription, event: WatchEvent) -> None:
-        if self._has(subscription):
-            subscription.callback(event)
+        self._watch(call)
 
     def _has(self, subscription: Subscription) -> bool:
         return any(one is subscription for one in self._all)

@@ -16,15 +16,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from kazoo.security import ACL
+from kazoo.protocol.serialization import read_buffer, read_string, write_string
+from kazoo.security import ACL
 
 ANY_VERSION = -1
 MAX_REQUEST_BYTES = 0xFFFFF
-"""The server's default ``jute.maxbuffer``: it drops the connection, without a word, on any larger
-request."""
+"""The server's default ``jute.maxbuffer``: a larger request makes it drop the connection."""
 HEADER_BYTES = 8
 """xid and type, which count towards the limit."""
 EPHEMERAL, SEQUENTIAL = 1, 2
@@ -38,8 +37,7 @@ _HEADERS = {kind: _MULTI_HEADER.pack(kind, 0, -1) for kind in (1, 2, 4, 5, 8, 13
 
 
 class Stat(NamedTuple):
-    """A znode's metadata. ``ephemeral_owner`` is the id of the owning session, 0 for a persistent
-    znode.
+    """A znode's metadata. ``ephemeral_owner`` is the owning session's id, 0 if persistent.
 
     ``version`` counts data writes since the znode was created, and starts at 0 again when it is
     deleted and created again: only ``czxid`` tells two lives of one path apart.
@@ -63,8 +61,8 @@ class Stat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode. With ``sequential`` the server appends ten digits to ``path``. Result in a
-    multi: the path created."""
+    """Create a znode; ``sequential``: with ten digits appended by the server. Result in a multi:
+    the path created."""
 
     path: str
     data: bytes = b""
@@ -74,8 +72,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Replace a znode's data if its version is ``version`` (-1: any). Result in a multi: its
-    ``Stat``."""
+    """Replace a znode's data if its version is ``version`` (-1: any). Result: its ``Stat``."""
 
     path: str
     data: bytes
@@ -84,7 +81,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete a znode if its version is ``version`` (-1: any). Result in a multi: ``None``."""
+    """Delete a znode if its version is ``version`` (-1: any). Result: ``None``."""
 
     path: str
     version: int = ANY_VERSION
@@ -92,8 +89,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Let the whole multi fail unless the znode exists and has this data version (-1: any). Result:
-    ``None``.
+    """Let the multi fail unless the znode exists in this version (-1: any). Result: ``None``.
 
     Only the data version is compared, and it starts at 0 again when a znode is deleted and created
     again: a check fences only if its path is never used twice.
@@ -186,24 +182,12 @@ def _read_nothing(buffer: bytes, offset: int) -> tuple[None, int]:
     return None, offset
 
 
-def _read_buffer(buffer: bytes, offset: int) -> tuple[bytes, int]:
-    (length,) = _INT.unpack_from(buffer, offset)
-    offset += 4
-    end = offset + max(0, length)  # -1: none
-    return bytes(buffer[offset:end]), end
-
-
-def _read_string(buffer: bytes, offset: int) -> tuple[str, int]:
-    raw, offset = _read_buffer(buffer, offset)
-    return raw.decode(), offset
-
-
 def _read_strings(buffer: bytes, offset: int) -> tuple[list[str], int]:
     (count,) = _INT.unpack_from(buffer, offset)
     offset += 4
     found = []
     for _ in range(count):
-        name, offset = _read_string(buffer, offset)
+        name, offset = read_string(buffer, offset)
         found.append(name)
     return found, offset
 
@@ -213,14 +197,14 @@ def _read_stat(buffer: bytes, offset: int) -> tuple[Stat, int]:
 
 
 def _read_data_and_stat(buffer: bytes, offset: int) -> tuple[tuple[bytes, Stat], int]:
-    data, offset = _read_buffer(buffer, offset)
+    data, offset = read_buffer(buffer, offset)
     stat, offset = _read_stat(buffer, offset)
-    return (data, stat), offset
+    return (data or b"", stat), offset
 
 
 def _read_data_age_and_version(buffer: bytes, offset: int) -> tuple[tuple[bytes, int, int], int]:
-    data, offset = _read_buffer(buffer, offset)
-    return (data, *_CTIME_AND_VERSION.unpack_from(buffer, offset)), offset + _STAT.size
+    data, offset = read_buffer(buffer, offset)
+    return (data or b"", *_CTIME_AND_VERSION.unpack_from(buffer, offset)), offset + _STAT.size
 
 
 def _read_failed(buffer: bytes, offset: int) -> tuple[Failed, int]:
@@ -233,7 +217,7 @@ class Multi(_Packed):
     __slots__ = ()
     type = 14
     readers = {  # noqa: RUF012 - never changed
-        _CREATE: _read_string,
+        _CREATE: read_string,
         _DELETE: _read_nothing,
         _SET: _read_stat,
         _CHECK: _read_nothing,
@@ -241,11 +225,8 @@ class Multi(_Packed):
     }
 
     def __init__(self, operations: Sequence[Operation], server_path: ServerPath, acl: Sequence[ACL]) -> None:
-        packed_acl = _packed_acl(acl)
-        heads: dict[str, bytes] = {}
-        parts: list[bytes] = []
-        for op in operations:
-            parts += _operation(op, server_path, packed_acl, heads)
+        packed_acl = b"".join((_INT.pack(len(acl)), *map(_packed_entry, acl)))
+        parts = [part for op in operations for part in _operation(op, server_path, packed_acl)]
         super().__init__(parts, len(operations))
 
 
@@ -265,8 +246,8 @@ class MultiRead(_Packed):
 
 
 class ReadNamed(_Packed):
-    """The data of many children of one znode in one request; lean, for those who read hundreds of
-    thousands. Results: ``(data, ctime_ms, version)``."""
+    """The data of many children of one znode; lean, for those who read hundreds of thousands.
+    Results: ``(data, ctime_ms, version)``."""
 
     __slots__ = ()
     type = 22
@@ -280,8 +261,7 @@ class ReadNamed(_Packed):
 
 
 class WatchMode:
-    """Modes of a persistent watch, and the types by which removeWatches names them (ZooKeeper
-    3.9)."""
+    """Modes of a persistent watch, and how removeWatches names them since ZooKeeper 3.9."""
 
     NODE = 0
     TREE = 1
@@ -297,7 +277,7 @@ class AddWatch:
     type = 106
 
     def serialize(self) -> bytes:
-        return _string(self.path) + _INT.pack(self.mode)
+        return write_string(self.path) + _INT.pack(self.mode)
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> bool:
@@ -305,7 +285,7 @@ class AddWatch:
 
 
 class RemoveWatches(AddWatch):
-    """Remove watches of this session from one path; ``mode`` is one of ``WatchMode.REMOVE``."""
+    """Remove this session's watches of a path; ``mode`` is one of ``WatchMode.REMOVE``."""
 
     __slots__ = ()
     type = 18
@@ -314,30 +294,16 @@ class RemoveWatches(AddWatch):
 # -- packing ---------------------------------------------------------------------------------------
 
 
-def _string(text: str) -> bytes:
-    raw = text.encode()
-    return _INT.pack(len(raw)) + raw
+def _packed_entry(entry: ACL) -> bytes:
+    return _INT.pack(entry.perms) + write_string(entry.id.scheme) + write_string(entry.id.id)
 
 
-def _packed_acl(acl: Sequence[ACL]) -> bytes:
-    parts = [_INT.pack(len(acl))]
-    for entry in acl:
-        parts += (_INT.pack(entry.perms), _string(entry.id.scheme), _string(entry.id.id))
-    return b"".join(parts)
-
-
-def _operation(op: Operation, server_path: ServerPath, acl: bytes, heads: dict[str, bytes]) -> tuple[bytes, ...]:
-    """The parts of one operation; ``heads`` are those of sequential creates, of which many in one
-    multi begin the same."""
+def _operation(op: Operation, server_path: ServerPath, acl: bytes) -> tuple[bytes, ...]:
+    path = write_string(server_path(op.path, isinstance(op, Create) and op.sequential))
     if isinstance(op, Create):
         flags = (EPHEMERAL if op.ephemeral else 0) | (SEQUENTIAL if op.sequential else 0)
-        head = heads.get(op.path) if op.sequential else None
-        if head is None:
-            head = _HEADERS[_CREATE] + _string(server_path(op.path, op.sequential))
-            if op.sequential:
-                heads[op.path] = head
-        return head, _INT.pack(len(op.data)), op.data, acl, _INT.pack(flags)
-    path = _string(server_path(op.path, False))
+        size = _INT.pack(len(op.data))
+        return _HEADERS[_CREATE], path, size, op.data, acl, _INT.pack(flags)
     if isinstance(op, SetData):
         return _HEADERS[_SET], path, _INT.pack(len(op.data)), op.data, _INT.pack(op.version)
     if isinstance(op, Delete):
@@ -351,4 +317,4 @@ def _read(one: Read, server_path: ServerPath) -> bytes:
     if not isinstance(one, (GetData, GetChildren)):
         raise TypeError(f"{one!r} is not a read of a multi_read")
     kind = _GET if isinstance(one, GetData) else _CHILDREN
-    return _HEADERS[kind] + _string(server_path(one.path, False)) + b"\0"
+    return _HEADERS[kind] + write_string(server_path(one.path, False)) + b"\0"
