@@ -1,5 +1,4 @@
-"""One kazoo client with one session after another, whose every wait is bounded; for ``Session``.
-And what looks after it.
+"""One kazoo client with one session after another, every wait bounded, and what looks after it.
 
 kazoo's ``stop`` may wait forever, its ``restart`` may close the new session, and its ``_call``
 queues silently while there is no connection, and blocks when its wake-up pipe is full. None of the
@@ -14,6 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -21,7 +21,6 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import ACL
 
 from leaderq.threads import BackoffPolicy, Service
 from leaderq.zookeeper import private_api
@@ -29,7 +28,6 @@ from leaderq.zookeeper.connection import ServerConnection, Transport
 from leaderq.zookeeper.paths import Address
 from leaderq.zookeeper.security import Credentials, Security
 from leaderq.zookeeper.translation import NotSent
-from leaderq.zookeeper.wire import Request
 
 log = logging.getLogger(__name__)
 kazoo_log = logging.getLogger("leaderq.zookeeper.kazoo")
@@ -148,11 +146,6 @@ class Client(KazooClient):
         return self.connection.timeout_s
 
     @property
-    def has_expired(self) -> bool:
-        """Whether the servers have said that the session is over, and no new one has begun."""
-        return self.client_state == KeeperState.EXPIRED_SESSION
-
-    @property
     def attempts(self) -> int:
         """Grows with every attempt to connect."""
         return self.connection.attempts
@@ -161,11 +154,6 @@ class Client(KazooClient):
     def resolved(self) -> list[tuple[str, int]]:
         """The numeric addresses of the servers, as last resolved."""
         return [(ip, port) for _, ip, port in self.connection.resolved]
-
-    @property
-    def acl(self) -> list[ACL]:
-        """The ACL of znodes made through this client."""
-        return list(self.default_acl or ())
 
     @property
     def credentials(self) -> Credentials | None:
@@ -177,7 +165,7 @@ class Client(KazooClient):
         """Whether the caller runs on the thread that alone can bring answers."""
         return threading.current_thread() is private_api.connection_thread(self.connection)
 
-    def submit(self, request: Request, reply: Any) -> None:
+    def submit(self, request: Any, reply: Any) -> None:
         """Send ``request``, or fail ``reply`` at once if there is no connection. Never blocks."""
         with self._accepting:
             if is_accepted := self._accepts_requests:
@@ -190,12 +178,10 @@ class Client(KazooClient):
             self.handler.wake()
 
     def finish(self, *, timeout_s: float) -> bool:
-        """Close the session if a server can be told within ``timeout_s``, and let go of all threads
-        and sockets.
+        """Close the session, and let go of all threads and sockets, within ``timeout_s``.
 
-        Returns whether the server confirmed the end. A thread that does not end in time is told to
-        when it wakes; it is never joined without a bound. May be called more than once and from any
-        thread.
+        Returns whether a server confirmed the end. A thread that does not end in time is told to
+        when it wakes. May be called more than once and from any thread.
         """
         deadline = monotonic() + timeout_s
         with self._accepting:
@@ -243,18 +229,15 @@ class Client(KazooClient):
 
 
 def _fail_all(waiting: deque[Any], exc: Exception) -> None:
-    while True:
-        try:
-            entry = waiting.popleft()
-        except IndexError:
-            return
-        if entry[1] is not None:
-            entry[1].set_exception(exc)
+    with suppress(IndexError):  # other threads may empty it meanwhile
+        while True:
+            _, reply, *_ = waiting.popleft()
+            if reply is not None:
+                reply.set_exception(exc)
 
 
 STUCK_S = 15.0
-"""How long a client may go without an attempt to connect; attempts follow each other within
-seconds, but name servers may be slow."""
+"""How long a client may go without an attempt to connect: name servers may be slow."""
 REPLACEMENTS = BackoffPolicy(first_s=0.5, most_s=30.0)
 CALM_S = 60.0
 """Replacements that are longer ago do not count."""
@@ -268,10 +251,7 @@ def replacement_reason(
     idle_s: float,
     stuck_after_s: float = STUCK_S,
 ) -> str | None:
-    """Return why a client must be replaced, or ``None``; pure.
-
-    ``idle_s``: see :class:`TimeWithoutAttempt`.
-    """
+    """Return why a client must be replaced, or ``None``; pure."""
     if has_ended:
         return "credentials refused" if is_refused else "connection thread ended"
     if not is_connected and idle_s > stuck_after_s:
@@ -311,6 +291,7 @@ class ClientSupervisor:
     Reasons are: the connection thread has ended without our asking (an exception inside kazoo,
     refused credentials); or there is no connection and no attempt to get one for a long time.
     ``client`` returns the client to watch, or ``None`` when there is nothing to watch any more.
+    ``wake`` says that something changed: from any thread, also from a finalizer.
     """
 
     def __init__(
@@ -322,55 +303,44 @@ class ClientSupervisor:
         self._client = client
         self._replace = replace
         self._service = Service.repeating(f"leaderq-{name}-supervisor", self._step)
+        self.start, self.wake = self._service.start, self._service.wake
         self._expects_attempt = False
         self._idle = TimeWithoutAttempt()
         self._replaced: list[float] = []
         self._next_at = 0.0  # no replacement before
 
-    def start(self) -> None:
-        """Begin to watch."""
-        self._service.start()
-
     def stop(self) -> None:
         """Stop watching; does not wait, since it may be the supervisor itself that stops."""
         self._service.stop(0)
 
-    def wake(self) -> None:
-        """Something changed. From any thread, also from a finalizer; returns at once."""
-        self._service.wake()
-
     def expect_attempt(self) -> None:
-        """The connection was dropped: unless an attempt to connect follows, the client is stuck,
-        whatever its state says."""
+        """The connection was dropped: a client that does not try to connect is stuck, whatever its
+        state says."""
         self._expects_attempt = True
-        self._service.wake()
+        self.wake()
 
     def _step(self) -> float | None:
         client = self._client()
         if client is None:
             self.stop()
             return None
-        reason = self._complaint(client)
-        if reason is not None:
-            early_s = self._next_at - monotonic()
-            if early_s <= 0:
-                self._act(reason)
-            return max(0.0, early_s)
-        is_calm = client.connected and not self._expects_attempt
-        return None if is_calm else STUCK_S / 5
-
-    def _complaint(self, client: Client) -> str | None:
         attempts = client.attempts
         if self._idle.has_tried(client, attempts):
             self._expects_attempt = False
         is_connected = client.connected and not self._expects_attempt
-        return replacement_reason(
+        reason = replacement_reason(
             has_ended=client.ended.is_set(),
             is_refused=client.auth_failed,
             is_connected=is_connected,
             idle_s=self._idle.look(monotonic(), client, attempts, is_connected=is_connected),
             stuck_after_s=max(STUCK_S, 2 * client.timeout_s),
         )
+        if reason is None:
+            return None if is_connected else STUCK_S / 5
+        early_s = self._next_at - monotonic()
+        if early_s <= 0:
+            self._act(reason)
+        return max(0.0, early_s)
 
     def _act(self, reason: str) -> None:
         now = monotonic()

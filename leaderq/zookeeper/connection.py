@@ -20,6 +20,7 @@ import ssl
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, ClassVar
@@ -40,8 +41,7 @@ _MAX_XID = 2147483647
 CONNECT_CEILING_S = 10.0
 """Most time one server gets to accept, however long the session time-out is."""
 CONNECT_FLOOR_S = 0.5
-"""Least time one server gets to accept: below it a TLS handshake across continents fails, and a
-busy server looks dead."""
+"""Least time: below it a far TLS handshake fails, and a busy server looks dead."""
 
 
 def connect_limit_s(timeout_s: float, addresses: int) -> float:
@@ -166,18 +166,14 @@ class Transport(SequentialThreadingHandler):
 
     def wake(self) -> None:
         """Wake the connection thread. Never blocks."""
-        try:
+        with suppress(OSError):  # full wakes as well; closed: all requests have been answered
             self._wake_up[1].send(b"\0")
-        except OSError:
-            pass  # full wakes as well; closed: the client has ended, which answers all requests
 
     def drain(self) -> None:
         """Read the wake-ups so far."""
-        try:
+        with suppress(BlockingIOError):
             while len(self._wake_up[0].recv(4096)) == 4096:
                 pass
-        except (BlockingIOError, InterruptedError):
-            pass
 
     def create_connection(
         self,
@@ -401,12 +397,9 @@ class ServerConnection(ConnectionHandler):
     def drop(self) -> None:
         """Break the connection; the loop notices, and connects again with the same session."""
         sock = private_api.server_socket(self)
-        if sock is None:
-            return
-        try:
-            sock.shutdown(socket.SHUT_RDWR)  # not closed: another thread is using its number
-        except (OSError, ValueError):
-            log.debug("the connection to drop had ended by itself")
+        with suppress(OSError, ValueError):  # it has ended by itself
+            if sock is not None:
+                sock.shutdown(socket.SHUT_RDWR)  # not closed: another thread is using its number
 
     def close_session(self) -> None:
         """Queue the request that ends the session; nothing after it is answered. Never blocks."""
@@ -414,10 +407,7 @@ class ServerConnection(ConnectionHandler):
         self.handler.wake()
 
     def release_when_ended(self) -> None:
-        """Close the wake-up pipe: now if the thread has ended, else when it does.
-
-        The thread may be waiting on that very file descriptor.
-        """
+        """Close the wake-up pipe when the thread has ended, which may still wait on it."""
         self._is_abandoned.set()
         if self.connection_stopped.is_set():
             self.close()

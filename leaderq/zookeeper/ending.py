@@ -2,9 +2,10 @@
 
 ZooKeeper keeps a session when its owner's socket dies. Whoever knows its id and password may take
 it up again and close it; its ephemeral znodes vanish then and there. This is done here with plain
-sockets in the calling thread: both requests go out together as soon as a server accepts, and the
-next server is tried beside the first one if that is slow. With TLS or SASL a kazoo client does the
-same, somewhat slower; without them kazoo is not even loaded.
+sockets in the calling thread, which starts no other (Python refuses that at its exit): both
+requests go out together as soon as a server accepts, and the next server is tried beside the first
+one if that is slow. With TLS or SASL a kazoo client does the same, somewhat slower; without them
+kazoo is not even loaded.
 
 On failure: an answer "no such session" is success (it is over already, or the password is wrong,
 which ZooKeeper does not tell apart). No answer from anyone in time is ``False``: the session then
@@ -20,9 +21,9 @@ import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from importlib import import_module
 from time import monotonic
+from typing import NamedTuple
 
 from leaderq.zookeeper.paths import Address, parsed_address
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
@@ -87,7 +88,7 @@ class SessionEnder:
         having been taken up. Without ``patient`` each server is asked once only.
         """
         deadline = monotonic() + timeout_s
-        ask = self._ask_by_kazoo if self._needs_kazoo else self._ask
+        ask = self._ask_kazoo if self._needs_kazoo else self._ask
         while True:
             is_over, is_refused = ask(credentials, deadline, session_timeout_s)
             left_s = deadline - monotonic()
@@ -116,7 +117,7 @@ class SessionEnder:
         frames = _frames(credentials, session_timeout_s)
         return _ask_all(self._endpoints, frames, min(deadline, monotonic() + ROUND_S)), False
 
-    def _ask_by_kazoo(self, credentials: Credentials, deadline: float, session_timeout_s: float) -> _Answer:
+    def _ask_kazoo(self, known: Credentials, deadline: float, session_timeout_s: float) -> _Answer:
         from leaderq.zookeeper.client import Client
 
         client = Client(
@@ -127,12 +128,12 @@ class SessionEnder:
             on_state=lambda *_: None,
             on_event=lambda *_: None,
             on_end=lambda: None,
-            credentials=credentials,
+            credentials=known,
         )
         client.start_async().wait(max(0.0, deadline - monotonic()))
         found = client.credentials
         # If the session was gone kazoo has begun another by now, which is closed as well.
-        is_another = found is not None and found.session_id != credentials.session_id
+        is_another = found is not None and found.session_id != known.session_id
         was_gone = client.connected and is_another
         is_over = client.finish(timeout_s=max(0.1, deadline - monotonic())) or was_gone
         return is_over, client.auth_failed
@@ -173,7 +174,7 @@ def _frames(credentials: Credentials, session_timeout_s: float) -> bytes:
     return _INT.pack(len(body)) + body + _CLOSE_FRAME
 
 
-def _says_over(answers: bytes) -> bool:
+def _says_over(answers: bytearray) -> bool:
     """Whether what a server has answered so far says that the session is over; pure."""
     begin = 0
     while len(answers) >= begin + 4:
@@ -189,42 +190,16 @@ def _says_over(answers: bytes) -> bool:
     return False
 
 
-class _Attempt:
-    """One server asked to end the session; all errors are ``OSError``: it is of no use."""
+class _Attempt(NamedTuple):
+    """One server asked to end the session: what to say, and what it has answered so far."""
 
-    def __init__(self, endpoint: _Endpoint, frames: bytes) -> None:
-        family, address = endpoint
-        self._outbox, self._inbox = frames, b""
-        self.sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            self.sock.setblocking(False)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with suppress(BlockingIOError):  # the connection begins; the selector will announce it
-                self.sock.connect(address)
-        except BaseException:
-            self.sock.close()
-            raise
-
-    @property
-    def events(self) -> int:
-        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
-
-    def advance(self) -> bool:
-        """Do what can be done now; returns whether the session is over."""
-        with suppress(BlockingIOError):
-            if self._outbox:
-                self._outbox = self._outbox[self.sock.send(self._outbox) :]
-        with suppress(BlockingIOError):
-            chunk = self.sock.recv(4096)
-            if not chunk:
-                raise ConnectionAbortedError("the server closed the connection without an answer")
-            self._inbox += chunk
-        return _says_over(self._inbox)
+    sock: socket.socket
+    frames: bytes
+    answers: bytearray
 
 
 def _ask_all(endpoints: Sequence[_Endpoint], frames: bytes, deadline: float) -> bool:
-    waiting = list(endpoints)
-    next_at = monotonic()
+    waiting, next_at = list(endpoints), monotonic()
     with selectors.DefaultSelector() as selector:
         try:
             while waiting or selector.get_map():
@@ -235,8 +210,10 @@ def _ask_all(endpoints: Sequence[_Endpoint], frames: bytes, deadline: float) -> 
                     _begin(selector, waiting.pop(0), frames)
                     next_at = now + HEDGE_S
                     continue
-                if _advance(selector, min(deadline, next_at) - now if waiting else deadline - now):
-                    return True
+                until = min(deadline, next_at) if waiting else deadline
+                for key, events in selector.select(max(0.0, until - now)):
+                    if _advance(selector, key.data, events):
+                        return True
             return False
         finally:
             for key in list(selector.get_map().values()):
@@ -244,23 +221,33 @@ def _ask_all(endpoints: Sequence[_Endpoint], frames: bytes, deadline: float) -> 
 
 
 def _begin(selector: selectors.BaseSelector, endpoint: _Endpoint, frames: bytes) -> None:
+    family, address = endpoint
     try:
-        attempt = _Attempt(endpoint, frames)
+        sock = socket.socket(family, socket.SOCK_STREAM)
     except OSError as exc:
-        log.debug("ZooKeeper server of no use address=%s reason=%s", endpoint[1], exc)
+        log.debug("ZooKeeper server of no use address=%s reason=%s", address, exc)
         return
-    selector.register(attempt.sock, attempt.events, attempt)
+    selector.register(sock, selectors.EVENT_WRITE, _Attempt(sock, frames, bytearray()))
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.connect_ex(address)  # the selector will announce its success or failure
 
 
-def _advance(selector: selectors.BaseSelector, timeout_s: float) -> bool:
-    for key, _ in selector.select(max(0.0, timeout_s)):
-        attempt: _Attempt = key.data
-        try:
-            if attempt.advance():
-                return True
-            selector.modify(attempt.sock, attempt.events, attempt)
-        except OSError as exc:
-            log.debug("ZooKeeper server of no use reason=%s", exc)
-            selector.unregister(attempt.sock)
-            attempt.sock.close()
-    return False
+def _advance(selector: selectors.BaseSelector, attempt: _Attempt, events: int) -> bool:
+    """Do what can be done now; returns whether the session is over."""
+    sock, frames, answers = attempt
+    try:
+        if events & selectors.EVENT_WRITE:
+            sock.sendall(frames)  # they fit into the empty buffer of a new connection
+            selector.modify(sock, selectors.EVENT_READ, attempt)
+            return False
+        if not (chunk := sock.recv(4096)):
+            raise ConnectionAbortedError("the server closed the connection without an answer")
+        answers += chunk
+    except BlockingIOError:
+        return False
+    except OSError as exc:
+        log.debug("ZooKeeper server of no use reason=%s", exc)
+        selector.unregister(sock)
+        sock.close()
+    return _says_over(answers)

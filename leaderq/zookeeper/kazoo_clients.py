@@ -45,11 +45,11 @@ STOP_S = 1.0
 
 
 def as_session(client: AnyClient) -> Session:
-    """Return ``client`` itself if it is a ``Session``, else the session of that ``KazooClient``.
+    """Return ``client`` itself if it is a ``Session``, else the one session of that ``KazooClient``.
 
     The first call with a client opens it, and may take as long as :func:`leaderq.connect`: with the
     client's hosts, chroot, credentials (``auth_data`` and SASL), default ACL, TLS files and
-    requested time-out, as they are at that moment. Every later call returns the same session.
+    requested time-out, as they are at that moment.
 
     *Guarantees:* all that a :class:`Session` promises. It ends when the client is stopped, and
     keeps neither the client nor the interpreter alive. ``close()`` does nothing before that, and
@@ -75,15 +75,14 @@ def as_session(client: AnyClient) -> Session:
 
 
 def _is_running(client: KazooClient) -> bool:
-    has_given_up = client.client_state == KeeperState.AUTH_FAILED
-    return not stop_flag(client).is_set() and not has_given_up
+    return not stop_flag(client).is_set() and client.client_state != KeeperState.AUTH_FAILED
 
 
 class _OwnSession(Session):
     """The session of one ``KazooClient``. It does not keep the client alive."""
 
     _owner: weakref.ref[KazooClient]
-    _is_orphaned = False  # once true, for good: the client may be started again
+    _is_orphaned = False
 
     @classmethod
     def beside(cls, client: KazooClient) -> _OwnSession:
@@ -108,23 +107,21 @@ class _OwnSession(Session):
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the client has been stopped, or is gone."""
-        return self._is_orphaned or self._has_lost_owner()
+        """Whether the client has been stopped, or is gone; for good: it may be started again."""
+        client = self._owner()
+        if client is None or not _is_running(client):
+            self._is_orphaned = True
+        return self._is_orphaned
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """Does nothing while the client is running: the session belongs to the client, and others
-        may be using it. Returns whether it is over."""
+        """Does nothing while the client, whose session it is, is running. Returns whether it is
+        over."""
         return self._close(timeout_s) if self.is_orphaned else False
-
-    def _has_lost_owner(self) -> bool:
-        client = self._owner()
-        return client is None or not _is_running(client)
 
     def _owner_said(self, state: str) -> bool:
         """On the connection thread of the user's client. Returns whether kazoo may forget us."""
-        if state != KazooState.LOST or not self._has_lost_owner():
+        if state != KazooState.LOST or not self.is_orphaned:
             return False
-        self._is_orphaned = True
         self._supervisor.wake()
         # The client's stop() waits for this thread: when it returns, our znodes are gone as well.
         self._closed.wait(STOP_S)
@@ -134,7 +131,6 @@ class _OwnSession(Session):
         # On the supervisor's thread, at each change. The client's own listener hears nothing of a
         # stop() after its session expired, nor of the end of a client that was collected.
         if self.is_orphaned:
-            self._is_orphaned = True
             self._close()
         return super()._client_to_watch()
 
@@ -163,8 +159,7 @@ class _ClientSecurity(Security):
     def ssl_context(self) -> ssl.SSLContext | None:
         context = super().ssl_context()
         if context is not None:
-            # Which Python 3.13 asks for by default, and kazoo does not.
-            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Python 3.13's default, not kazoo's
         return context
 
     def validate(self) -> None:
@@ -192,12 +187,12 @@ def _security_of(client: KazooClient) -> _ClientSecurity:
     )
 
 
+@dataclass
 class _Place:
     """Where the session of one client is kept; the lock lets one thread open it."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.session: _OwnSession | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    session: _OwnSession | None = None
 
 
 _lock = threading.Lock()
@@ -205,8 +200,7 @@ _places: weakref.WeakKeyDictionary[KazooClient, _Place] = weakref.WeakKeyDiction
 
 
 def _forget_all() -> None:
-    """In a child after a fork: its parent's sessions are of no use to it, and the locks may be held
-    by threads that do not exist here."""
+    """After a fork: the parent's sessions are of no use, and its threads may hold the locks."""
     global _lock, _places
     _lock, _places = threading.Lock(), weakref.WeakKeyDictionary()
 

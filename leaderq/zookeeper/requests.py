@@ -45,7 +45,6 @@ from leaderq.zookeeper.wire import (
     Operation,
     Read,
     ReadNamed,
-    Request,
     Stat,
 )
 
@@ -57,9 +56,8 @@ _SHARED = Permissions.READ | Permissions.CREATE
 
 
 class Answer(Future[T]):
-    """A future whose result is set on kazoo's connection thread, so that a waiting caller wakes
-    without a detour. Its callbacks run on the completion thread, because they must never hold up
-    the connection."""
+    """Its result is set on kazoo's connection thread, so that who waits wakes without a detour;
+    its callbacks, which must never hold that up, run on the completion thread."""
 
     def __init__(self, dispatch: Callable[[Callable[[], object]], None]) -> None:
         super().__init__()
@@ -83,8 +81,7 @@ class Answer(Future[T]):
 class Reply(Generic[T]):
     """What kazoo holds while a request is in flight; it calls ``set`` or ``set_exception``.
 
-    Neither ever raises, because that would end kazoo's connection thread. Late, repeated and
-    cancelled replies are harmless.
+    Neither ever raises, which would end kazoo's connection thread, whatever became of the future.
     """
 
     future: Future[T]
@@ -125,7 +122,7 @@ class Requests:
         """The znode that all paths are below; ``""`` for the root."""
         return self._chroot
 
-    def _send(self, request: Request, convert: Callable[[Any], T], path: str | None) -> Future[T]:
+    def _send(self, request: Any, convert: Callable[[Any], T], path: str | None) -> Future[T]:
         raise NotImplementedError
 
     # -- async forms -------------------------------------------------------------------------------
@@ -151,16 +148,14 @@ class Requests:
         return self._send(request, lambda raw: (raw[0] or b"", Stat(*raw[1])), path)
 
     def exists_async(self, path: str, watch: Watch | None = None) -> Future[Stat | None]:
-        """A znode's metadata or ``None``. ``watch`` hears once of its next creation, change or
-        deletion."""
+        """A znode's metadata or ``None``. ``watch`` hears once of its creation, change, deletion."""
         request = kazoo_wire.Exists(self._server_path(path), _one_shot(watch, path))
         return self._send(request, lambda raw: None if raw is None else Stat(*raw), path)
 
     def children_async(self, path: str, watch: Watch | None = None) -> Future[list[str]]:
-        """The names of a znode's children, unordered. ``watch`` hears once of the next child
-        created or deleted.
+        """The names of a znode's children, unordered. Fails: ``NoNode``.
 
-        Fails: ``NoNode``.
+        ``watch`` hears once of the next child created or deleted.
         """
         request = kazoo_wire.GetChildren(self._server_path(path), _one_shot(watch, path))
         return self._send(request, list, path)
@@ -176,19 +171,15 @@ class Requests:
         return self._send(request, _nothing, path)
 
     def sync_async(self, path: str = "/") -> Future[None]:
-        """Let this session's server catch up with what was written before.
-
-        Not a quorum operation: only a write is a barrier.
-        """
+        """Let this session's server catch up with what was written before. Not a quorum operation:
+        only a write is a barrier."""
         return self._send(kazoo_wire.Sync(self._server_path(path)), _nothing, path)
 
     def multi_async(self, operations: Sequence[Operation]) -> Future[list[Any]]:
-        """All operations or none; returns per operation a ``str`` (create), ``Stat`` (set) or
-        ``None``.
+        """All operations or none; returns for each a ``str`` (create), ``Stat`` (set) or ``None``.
 
         Fails with the error of the first operation that failed by itself: ``.path`` and ``.index``
-        say which. An oversized request fails with :class:`~leaderq.errors.TooLarge` and is not
-        sent.
+        say which; with :class:`~leaderq.errors.TooLarge`, and is not sent, if it is oversized.
         """
         operations = tuple(operations)
         request = Multi(operations, self._server_path, self._acl())
@@ -202,13 +193,10 @@ class Requests:
 
     def read_named_async(self, parent: str, names: Sequence[str]) -> Future[list[NamedResult]]:
         """Many children of one znode in one request, lean: each as ``(data, ctime_ms, version)``,
-        or its error in its place.
-
-        ``names`` are taken as they are: they come from a listing.
-        """
+        or its error in its place. ``names`` are taken as they are: they come from a listing."""
         request = ReadNamed(self._server_path(parent), names)
-        path_at = lambda at: f"{parent}/{names[at]}"  # noqa: E731
-        return self._send_packed(request, lambda results: _each(results, path_at))
+        at = lambda index: f"{parent}/{names[index]}"  # noqa: E731
+        return self._send_packed(request, lambda results: _each(results, at))
 
     # -- sync forms --------------------------------------------------------------------------------
 
@@ -258,8 +246,7 @@ class Requests:
         return self._wait(self.multi_read_async(reads), timeout_s, None)
 
     def ensure_path(self, path: str, *, shared: str = "", timeout_s: float | None = None) -> None:
-        """Create a persistent znode and its parents where they are missing; ``timeout_s`` bounds
-        the whole.
+        """Create what is missing of a persistent path; ``timeout_s`` bounds the whole.
 
         ``shared`` is ``path`` or one of its parents: it and what is above it, where created here,
         get an ACL under which any user may also list and create children. What is below ``shared``
@@ -304,7 +291,7 @@ class Requests:
         return min(10.0, 2 * self._client.timeout_s) if timeout_s is None else timeout_s
 
     def _acl(self) -> Sequence[ACL]:
-        return self._client.acl
+        return self._client.default_acl or ()
 
     def _send_packed(
         self, request: Multi | MultiRead | ReadNamed, convert: Callable[[list[Any]], list[T]]

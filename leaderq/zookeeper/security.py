@@ -23,8 +23,7 @@ _SASL = ("DIGEST-MD5", "PLAIN", "CRAM-MD5", "GSSAPI")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What another process needs to take up a session and end it (see
-    :func:`~leaderq.zookeeper.end_session`).
+    """What :func:`~leaderq.zookeeper.end_session` needs in another process.
 
     ``password`` is a secret: hand it over a pipe, never on a command line, in a log or on disk. It
     is not in the repr.

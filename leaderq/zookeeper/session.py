@@ -38,7 +38,7 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any, TypeVar
 
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KeeperState
 
 from leaderq.errors import (
     AccessRefused,
@@ -59,7 +59,7 @@ from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future, u
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 from leaderq.zookeeper.translation import translated
 from leaderq.zookeeper.watching import PersistentWatches, Subscription, Watch
-from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, Operation, Request, WatchMode
+from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, Operation, WatchMode
 
 log = logging.getLogger("leaderq.zookeeper")
 state_log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ REPLACE_TIMEOUT_S = 1.0
 
 
 class SessionState(enum.Enum):
-    """Where a :class:`~leaderq.zookeeper.Session` stands.
+    """Where a :class:`~leaderq.zookeeper.Session` stands; three have kazoo's names.
 
     ``CONNECTED`` proves only that a server answered once: it proves neither leadership nor that the
     next request arrives.
@@ -93,11 +93,6 @@ class SessionState(enum.Enum):
 
 
 Listener = Callable[[SessionState], object]
-_STATES = {
-    KazooState.CONNECTED: SessionState.CONNECTED,
-    KazooState.SUSPENDED: SessionState.SUSPENDED,
-    KazooState.LOST: SessionState.LOST,
-}
 _LOG_LINES = {
     SessionState.CONNECTED: (logging.INFO, "ZooKeeper session connected"),
     SessionState.SUSPENDED: (logging.WARNING, "ZooKeeper connection lost, connecting again"),
@@ -166,10 +161,9 @@ class Session(Requests):
 
     @property
     def timeout_s(self) -> float:
-        """The session time-out in seconds that the servers granted at the newest connection: T.
+        """T: the session time-out in seconds that the servers granted at the newest connection.
 
-        Servers may grant another one at each connection. The new value is here before ``CONNECTED``
-        is announced.
+        It may be another at each; the new one is here before ``CONNECTED`` is announced.
         """
         return self._client.timeout_s
 
@@ -180,15 +174,13 @@ class Session(Requests):
 
     @property
     def id(self) -> int | None:
-        """The session's id, as in ``Stat.ephemeral_owner``; ``None`` from its end until the next
-        one begins."""
+        """As in ``Stat.ephemeral_owner``; ``None`` from a session's end until the next begins."""
         credentials = self._credentials
         return None if credentials is None else credentials.session_id
 
     @property
     def credentials(self) -> Credentials | None:
-        """What ends this session from another process (the guardian's secret); ``None`` as for
-        ``id``."""
+        """What ends this session from another process, a secret; ``None`` as for ``id``."""
         return self._credentials
 
     @property
@@ -198,11 +190,7 @@ class Session(Requests):
 
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener(state)`` at every change of state, on a thread that must not be held up:
-        set an event, and return.
-
-        No request may be waited for in there. A listener that raises is logged and called again
-        next time.
-        """
+        set an event, and return; wait for no request. One that raises is logged, and stays."""
         self._listeners.add(listener)
 
     def remove_listener(self, listener: Listener) -> None:
@@ -212,7 +200,7 @@ class Session(Requests):
     # -- persistent watches ------------------------------------------------------------------------
 
     def watch_tree(self, path: str, callback: Watch, *, timeout_s: float | None = None) -> Subscription:
-        """Call ``callback(WatchEvent)`` for every znode created, changed or deleted at or below
+        """Call ``callback(WatchEvent)`` for all that is created, changed or deleted at or below
         ``path``, until closed.
 
         The znode need not exist. Runs on the thread of watches, in the order things happened; do
@@ -318,11 +306,8 @@ class Session(Requests):
     # -- its life ----------------------------------------------------------------------------------
 
     def drop_connection(self) -> None:
-        """Break the connection and connect again, with the same session: for a connection that
-        seems dead although nothing says so.
-
-        Never blocks. Does nothing unless connected.
-        """
+        """Break the connection and connect again, with the same session: for one that seems dead
+        although nothing says so. Never blocks. Does nothing unless connected."""
         if (refusal := self._refusal(None)) is not None:
             raise refusal
         if self._state is SessionState.CONNECTED:
@@ -330,11 +315,10 @@ class Session(Requests):
             self._supervisor.expect_attempt()
 
     def replace(self, reason: str) -> None:
-        """Give up this session and its client, and begin a new one: listeners hear ``LOST``, then
-        ``CONNECTED`` when the new one stands.
+        """Give up this session and its client, and begin a new one.
 
-        The old session is ended on the servers if that takes no longer than a second or two; else
-        it expires after T.
+        Listeners hear ``LOST``, then ``CONNECTED`` when the new one stands. The old one is ended on
+        the servers if that takes no longer than a second or two; else it expires after T.
         """
         if (refusal := self._refusal(None)) is not None:
             raise refusal
@@ -359,14 +343,12 @@ class Session(Requests):
                 self._client.start_async()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """End the session on the servers, so that its ephemeral znodes vanish now, and let go of
-        threads and sockets.
+        """End the session, so that its ephemeral znodes vanish now; let go of threads and sockets.
 
         Returns ``True`` when the servers have confirmed the end, or it was over already; ``False``
-        when it may live on until it expires, T after a server last heard of it.
-
-        Takes ``timeout_s`` at most, and a little more only if a callback blocks a thread. May be
-        called again, from any thread, in any state.
+        when it may live on until it expires, T after a server last heard of it. Takes ``timeout_s``
+        at most, and a little more only if a callback blocks a thread. May be called again, from any
+        thread, in any state.
         """
         return self._close(timeout_s)
 
@@ -445,7 +427,7 @@ class Session(Requests):
 
     def _heard(self, client: Client, kazoo_state: str) -> None:
         """On the connection thread: note what a client said, unless it is one we have given up."""
-        state = _STATES[kazoo_state]
+        state = SessionState[kazoo_state]
         with self._lock:
             is_news = client is self._client and self._state not in (SessionState.CLOSED, state)
             if is_news:
@@ -455,7 +437,8 @@ class Session(Requests):
                 if state is SessionState.CONNECTED:
                     self._credentials = client.credentials
                 elif state is SessionState.LOST:
-                    self._former = None if client.has_expired else self._credentials
+                    is_over = client.client_state == KeeperState.EXPIRED_SESSION
+                    self._former = None if is_over else self._credentials
                     self._credentials = None
         if is_news:
             level, line = _LOG_LINES[state]
@@ -472,7 +455,7 @@ class Session(Requests):
 
     # -- sending -----------------------------------------------------------------------------------
 
-    def _send(self, request: Request, convert: Callable[[Any], T], path: str | None) -> Future[T]:
+    def _send(self, request: Any, convert: Callable[[Any], T], path: str | None) -> Future[T]:
         client = self._client
         if (refusal := self._refusal(path)) is not None:
             return failed_future(refusal)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple
 
 from kazoo.protocol.serialization import read_buffer, read_string, write_string
 from kazoo.security import ACL
@@ -118,15 +118,6 @@ Read = GetData | GetChildren
 
 
 # -- requests --------------------------------------------------------------------------------------
-
-
-class Request(Protocol):
-    """What kazoo's connection needs of a request."""
-
-    @property
-    def type(self) -> int: ...
-
-    def serialize(self) -> bytes: ...
 
 
 ServerPath = Callable[[str, bool], str]
