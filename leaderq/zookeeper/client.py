@@ -61,8 +61,6 @@ class KazooLog:
         self.trouble = message % args if args else message
         kazoo_log.debug("%s: %s", self._label, self.trouble)
 
-    warn = warning
-
     def error(self, message: str, *args: Any, **kwargs: Any) -> None:
         kazoo_log.error("%s: " + message, self._label, *args)
 

@@ -1,8 +1,7 @@
-"""Where things are: znode paths, and the address of the servers.
+"""Where things are: znode paths, and the address of the servers; errors name value and rule.
 
-ZooKeeper would refuse a bad path itself, with a message that names nothing. kazoo accepts ``a,,b``,
-``a:99999`` and ``a:port``, and fails later, elsewhere, or hangs. Here errors name the value and
-the rule.
+ZooKeeper would refuse a bad path with a message that names nothing. kazoo accepts ``a,,b``,
+``a:99999`` and ``a:port``, and fails later, elsewhere, or hangs.
 """
 
 from __future__ import annotations
@@ -85,9 +84,7 @@ class Address:
 
 
 def parsed_address(text: str, *, source: str = "the ZooKeeper address") -> Address:
-    """Return the address that ``text`` means.
-
-    ``source`` says in errors where the text came from.
+    """Return the address that ``text`` means; in errors it came from ``source``.
 
     :raises ConfigurationError: with one sentence per problem: value, place and remedy.
     """

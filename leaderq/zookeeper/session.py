@@ -270,7 +270,12 @@ class Session(Requests):
             if client.ended.is_set():
                 break
         if client.auth_failed:
-            raise self._refused()
+            who = self._security.user or self._security.principal or "nobody"
+            trouble = client.kazoo_log.trouble or "no reason given"
+            raise AccessRefused(
+                f"ZooKeeper at {self.address!r} refused user {who!r} ({self._security.mechanism}):"
+                f" {trouble}; check user, password and mechanism"
+            )
         if not is_connected:
             raise self._unreachable(timeout_s)
 
@@ -288,14 +293,6 @@ class Session(Requests):
             raise ZooKeeperError(f"{what}: someone deletes it", path=chroot) from exc
         finally:
             self._chroot = chroot
-
-    def _refused(self) -> AccessRefused:
-        who = self._security.user or self._security.principal or "nobody"
-        trouble = self._client.kazoo_log.trouble or "no reason given"
-        return AccessRefused(
-            f"ZooKeeper at {self.address!r} refused user {who!r} ({self._security.mechanism}):"
-            f" {trouble}; check user, password and mechanism"
-        )
 
     def _unreachable(self, waited_s: float) -> ServersUnreachable:
         trouble = self._client.kazoo_log.trouble

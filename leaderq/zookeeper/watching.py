@@ -109,16 +109,13 @@ class PersistentWatches:
         self._watch = watch
         self._local_path = local_path
         self._lock = threading.Lock()
-        self._all: tuple[Subscription, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self._all)
+        self.all: tuple[Subscription, ...] = ()
 
     def add(self, path: str, server_path: str, mode: int, callback: Watch) -> tuple[Subscription, Future[Any]]:
         """Return the subscription, known before it is sent, and the server's answer to it."""
         subscription = Subscription(self, path, server_path, mode, callback)
         with self._lock:
-            self._all = (*self._all, subscription)
+            self.all = (*self.all, subscription)
         return subscription, self._send(AddWatch(server_path, mode), path)
 
     def remove(self, subscription: Subscription) -> None:
@@ -127,8 +124,8 @@ class PersistentWatches:
         with self._lock:
             if not self._has(subscription):
                 return
-            self._all = tuple(one for one in self._all if one is not subscription)
-            if any(one.server_path == path and one.mode == mode for one in self._all):
+            self.all = tuple(one for one in self.all if one is not subscription)
+            if any(one.server_path == path and one.mode == mode for one in self.all):
                 return
         # A server before 3.9 refuses, and goes on sending: route() drops the events.
         self._send(RemoveWatches(path, WatchMode.REMOVE[mode]), subscription.path)
@@ -136,14 +133,14 @@ class PersistentWatches:
     def route(self, kind: int, server_path: str) -> None:
         """Hand an event to whom it concerns. On the connection thread: queues, and returns."""
         event = WatchEvent(WatchKind(kind), self._local_path(server_path))
-        for subscription in self._all:
+        for subscription in self.all:
             if subscription.covers(event.kind, server_path):
                 self._deliver(subscription, event)
 
     def restore(self) -> None:
         """Set all watches again on a new connection, without waiting for the answers."""
         wanted: dict[tuple[str, int], list[Subscription]] = {}
-        for one in self._all:
+        for one in self.all:
             wanted.setdefault((one.server_path, one.mode), []).append(one)
         for (server_path, mode), subscriptions in wanted.items():
             answer = self._send(AddWatch(server_path, mode), subscriptions[0].path)
@@ -166,4 +163,4 @@ class PersistentWatches:
         self._watch(call)
 
     def _has(self, subscription: Subscription) -> bool:
-        return any(one is subscription for one in self._all)
+        return any(one is subscription for one in self.all)

@@ -205,6 +205,6 @@ def test_a_change_made_while_the_connection_is_away_is_found_by_reading_at_the_s
     other.create("/missed")
     with pytest.raises(NotConnected):
         watcher.watch_tree("/x", print)
-    assert len(watcher._watches) == 1
+    assert len(watcher._watches.all) == 1
     proxy.heal()
     eventually(lambda: seen == [["missed"]], timeout_s=20)
