@@ -77,10 +77,8 @@ class Liveness:
 
     def is_dead(self, now: float) -> bool:
         """Whether the connection must be given up."""
-        if self.waiting_since_s is None:
-            return False
-        is_silent = now - self.heard_s > self.limit_s
-        return is_silent and now - self.waiting_since_s > self.timeout_s / 3
+        since_s = now if self.waiting_since_s is None else self.waiting_since_s
+        return now - self.heard_s > self.limit_s and now - since_s > self.timeout_s / 3
 
     @property
     def limit_s(self) -> float:

@@ -81,8 +81,7 @@ class SessionEnder:
         session_timeout_s: float = 10.0,
         patient: bool = True,
     ) -> bool:
-        """End the session; returns whether it is over for certain, within ``timeout_s``, also if a
-        name server does not answer.
+        """End the session; returns within ``timeout_s`` whether it is over for certain.
 
         ``session_timeout_s`` is how long the session is to live on if it cannot be closed after
         having been taken up. Without ``patient`` each server is asked once only.
@@ -148,11 +147,10 @@ def end_session(
     session_timeout_s: float = 10.0,
 ) -> bool:
     """End a session of another process, dead or alive: its ephemeral znodes vanish within
-    milliseconds.
+    milliseconds, and a live owner's next request fails.
 
-    Returns whether the session is over for certain; ``False`` if no server answered in
-    ``timeout_s``. A live owner's next request fails. Use :class:`SessionEnder` to prepare ahead of
-    time.
+    Returns whether it is over for certain; ``False`` if no server answered in ``timeout_s``. Use
+    :class:`SessionEnder` to prepare ahead of time.
     """
     ender = SessionEnder(address, security=security)
     return ender.end(credentials, timeout_s=timeout_s, session_timeout_s=session_timeout_s)

@@ -18,10 +18,10 @@ else is in the future.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Generic, TypeVar
@@ -48,7 +48,6 @@ from leaderq.zookeeper.wire import (
     Stat,
 )
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 ReadResult = tuple[bytes, Stat] | list[str] | LeaderqError
 NamedResult = tuple[bytes, int, int] | LeaderqError
@@ -68,12 +67,11 @@ class Answer(Future[T]):
 
     def cancel(self) -> bool:
         """Stop caring about the answer. The request is not taken back: its outcome is unknown."""
-        if self.cancelled():
-            return True
-        if not super().cancel():
-            return False
-        # Wakes concurrent.futures.wait(), which a mere cancel() does not.
-        self.set_running_or_notify_cancel()
+        if not self.cancelled():
+            if not super().cancel():
+                return False
+            # Wakes concurrent.futures.wait(), which a mere cancel() does not.
+            self.set_running_or_notify_cancel()
         return True
 
 
@@ -92,15 +90,13 @@ class Reply(Generic[T]):
         try:
             self.future.set_result(self.convert(value))
         except InvalidStateError:
-            log.debug("an answer came after nobody waited for it")
+            pass  # nobody waits for it any more
         except Exception as exc:  # noqa: BLE001 - handed on to the caller
             self.set_exception(exc)
 
     def set_exception(self, exc: BaseException) -> None:
-        try:
+        with suppress(InvalidStateError):
             self.future.set_exception(self.translate(exc))
-        except InvalidStateError:
-            log.debug("an error came after nobody waited for it: %s", type(exc).__name__)
 
 
 def failed_future(exc: BaseException) -> Future[Any]:

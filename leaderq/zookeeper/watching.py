@@ -90,9 +90,8 @@ class Subscription:
         """Whether this event is one of ours; the server sends one event for all watches."""
         if self.mode == WatchMode.NODE:
             return server_path == self.server_path
-        if kind is WatchKind.CHILDREN:  # for a one-shot watch: a tree hears of the child itself
-            return False
-        return is_at_or_below(server_path, self.server_path)
+        # CHILDREN is for a one-shot watch: a tree hears of the child itself.
+        return kind is not WatchKind.CHILDREN and is_at_or_below(server_path, self.server_path)
 
 
 class PersistentWatches:
