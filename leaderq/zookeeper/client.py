@@ -106,7 +106,7 @@ class Client(KazooClient):
             hosts=str(address),
             timeout=timeout_s,
             client_id=(credentials.session_id, credentials.password) if credentials else None,
-            handler=Transport(label, limit_s=lambda: self.connection.connect_limit_s(), tls=tls),
+            handler=Transport(label, lambda: self.connection.connect_limit_s(), tls),
             default_acl=security.acl(),
             auth_data=security.auth_data(),
             connection_retry=retry,

@@ -30,23 +30,12 @@ from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
+from leaderq.zookeeper import wire
 from leaderq.zookeeper.client import Client
 from leaderq.zookeeper.paths import is_at_or_below, parent_of, validated_path
 from leaderq.zookeeper.translation import error_of
 from leaderq.zookeeper.watching import OneShot, Watch
-from leaderq.zookeeper.wire import (
-    EPHEMERAL,
-    HEADER_BYTES,
-    MAX_REQUEST_BYTES,
-    SEQUENTIAL,
-    Failed,
-    Multi,
-    MultiRead,
-    Operation,
-    Read,
-    ReadNamed,
-    Stat,
-)
+from leaderq.zookeeper.wire import Failed, Operation, Read, Stat
 
 T = TypeVar("T")
 ReadResult = tuple[bytes, Stat] | list[str] | LeaderqError
@@ -109,7 +98,7 @@ def failed_future(exc: BaseException) -> Future[Any]:
 class Requests:
     """The request half of a :class:`~leaderq.zookeeper.Session`, which says how one is sent."""
 
-    max_request_bytes: int = MAX_REQUEST_BYTES
+    max_request_bytes: int = wire.MAX_REQUEST_BYTES
     _client: Client
     _chroot: str
 
@@ -131,7 +120,7 @@ class Requests:
         Fails: ``NodeExists``, ``NoNode`` (no parent).
         """
         server_path = self._server_path(path, sequential)
-        flags = (EPHEMERAL if ephemeral else 0) | (SEQUENTIAL if sequential else 0)
+        flags = (wire.EPHEMERAL if ephemeral else 0) | (wire.SEQUENTIAL if sequential else 0)
         request = kazoo_wire.Create(server_path, data, self._acl(), flags)
         return self._send_sized(request, len(data), self._local_path, path)
 
@@ -178,19 +167,19 @@ class Requests:
         say which; with :class:`~leaderq.errors.TooLarge`, and is not sent, if it is oversized.
         """
         operations = tuple(operations)
-        request = Multi(operations, self._server_path, self._acl())
+        request = wire.Multi(operations, self._server_path, self._acl())
         return self._send_packed(request, lambda results: _all_done(results, operations))
 
     def multi_read_async(self, reads: Sequence[Read]) -> Future[list[ReadResult]]:
         """Many reads in one request; returns for each its result, or its error in its place."""
         reads = tuple(reads)
-        request = MultiRead(reads, self._server_path)
+        request = wire.MultiRead(reads, self._server_path)
         return self._send_packed(request, lambda results: _each(results, lambda at: reads[at].path))
 
     def read_named_async(self, parent: str, names: Sequence[str]) -> Future[list[NamedResult]]:
         """Many children of one znode in one request, lean: each as ``(data, ctime_ms, version)``,
         or its error in its place. ``names`` are taken as they are: they come from a listing."""
-        request = ReadNamed(self._server_path(parent), names)
+        request = wire.ReadNamed(self._server_path(parent), names)
         at = lambda index: f"{parent}/{names[index]}"  # noqa: E731
         return self._send_packed(request, lambda results: _each(results, at))
 
@@ -289,18 +278,16 @@ class Requests:
     def _acl(self) -> Sequence[ACL]:
         return self._client.default_acl or ()
 
-    def _send_packed(
-        self, request: Multi | MultiRead | ReadNamed, convert: Callable[[list[Any]], list[T]]
-    ) -> Future[list[T]]:
+    def _send_packed(self, request: wire.Packed, convert: Callable[[Any], T]) -> Future[T]:
         if request.count:
             return self._send_sized(request, self.max_request_bytes, convert, None)
-        future: Future[list[T]] = Future()
-        future.set_result([])
+        future: Future[T] = Future()
+        future.set_result(convert([]))
         return future
 
     def _send_sized(self, request: Any, hint: int, convert: Callable[[Any], T], path: str | None) -> Future[T]:
         if hint + 4096 > self.max_request_bytes:  # only then is the exact size worth its price
-            size, limit = len(request.serialize()) + HEADER_BYTES, self.max_request_bytes
+            size, limit = len(request.serialize()) + wire.HEADER_BYTES, self.max_request_bytes
             if size > limit:
                 place = "" if path is None else f" on {path}"
                 what = f"a {type(request).__name__.lower()} request{place}"

@@ -40,16 +40,7 @@ from typing import Any, TypeVar
 
 from kazoo.protocol.states import KeeperState
 
-from leaderq.errors import (
-    AccessRefused,
-    ConfigurationError,
-    ConnectionLost,
-    LeaderqError,
-    NoNode,
-    ServersUnreachable,
-    SessionClosed,
-    ZooKeeperError,
-)
+from leaderq import errors
 from leaderq.threads import Listeners
 from leaderq.zookeeper.batches import MAX_BYTES, MAX_OPS, WINDOW, MultiBatcher
 from leaderq.zookeeper.client import Client, ClientSupervisor
@@ -235,7 +226,7 @@ class Session(Requests):
         max_bytes: int = MAX_BYTES,
         window: int = WINDOW,
         timeout_s: float | None = None,
-    ) -> list[list[Any] | LeaderqError]:
+    ) -> list[list[Any] | errors.LeaderqError]:
         """Many independent transactions, packed into few requests; returns for each group its
         results, or its error in their place.
 
@@ -272,7 +263,7 @@ class Session(Requests):
         if client.auth_failed:
             who = self._security.user or self._security.principal or "nobody"
             trouble = client.kazoo_log.trouble or "no reason given"
-            raise AccessRefused(
+            raise errors.AccessRefused(
                 f"ZooKeeper at {self.address!r} refused user {who!r} ({self._security.mechanism}):"
                 f" {trouble}; check user, password and mechanism"
             )
@@ -286,19 +277,19 @@ class Session(Requests):
             if self.exists(path, timeout_s=max(0.1, deadline - monotonic())) is None:
                 left_s = max(0.1, deadline - monotonic())
                 self.ensure_path(path, shared=parent_of(path), timeout_s=left_s)
-        except ConnectionLost as exc:
+        except errors.ConnectionLost as exc:
             raise self._unreachable(timeout_s) from exc
-        except NoNode as exc:
+        except errors.NoNode as exc:
             what = f"the chroot {chroot!r} of {self.address!r} could not be created"
-            raise ZooKeeperError(f"{what}: someone deletes it", path=chroot) from exc
+            raise errors.ZooKeeperError(f"{what}: someone deletes it", path=chroot) from exc
         finally:
             self._chroot = chroot
 
-    def _unreachable(self, waited_s: float) -> ServersUnreachable:
+    def _unreachable(self, waited_s: float) -> errors.ServersUnreachable:
         trouble = self._client.kazoo_log.trouble
         question = "is ZooKeeper listening there, and may this host reach it?"
-        remedy = f"the last attempt said: {trouble}; {question}" if trouble else ""
-        return ServersUnreachable("ZooKeeper", self.address, waited_s=waited_s, remedy=remedy)
+        hint = f"the last attempt said: {trouble}; {question}" if trouble else ""
+        return errors.ServersUnreachable("ZooKeeper", self.address, waited_s=waited_s, remedy=hint)
 
     # -- its life ----------------------------------------------------------------------------------
 
@@ -460,13 +451,13 @@ class Session(Requests):
         client.submit(request, Reply(answer, convert, lambda exc: translated(exc, path)))
         return answer
 
-    def _refusal(self, path: str | None) -> SessionClosed | None:
+    def _refusal(self, path: str | None) -> errors.SessionClosed | None:
         """What every use of the session gets, if it is of no use."""
         if os.getpid() != self._pid:
             what = f"this session belongs to process {self._pid}; connect again after the fork"
-            return SessionClosed(what, path=path)
+            return errors.SessionClosed(what, path=path)
         if self._state is SessionState.CLOSED:
-            return SessionClosed("the session was closed by its owner", path=path)
+            return errors.SessionClosed("the session was closed by its owner", path=path)
         return None
 
 
@@ -503,7 +494,7 @@ def connect(
     for what, seconds in (("session time-out", timeout_s), ("connect time-out", connect_timeout_s)):
         if not 0 < seconds < 2**31 / 1000:
             problem = f"{what} {seconds!r} s is out of range; give a positive number of seconds"
-            raise ConfigurationError(problem)
+            raise errors.ConfigurationError(problem)
     session = Session(
         address,
         timeout_s=timeout_s,
