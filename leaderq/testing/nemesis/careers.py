@@ -81,6 +81,7 @@ class Rude(LeaderCareer):
                 start_new_session=self._dice.random() < 0.5,
             )
         self._fails_s = now_s() + self._dice.uniform(1, 4) if os.environ.get(LASTING) else None
+        fenced_write(term)
         if self._manner is Manner.BELIEVING:
             threading.Thread(target=_believe, args=(term,), daemon=True).start()
 
@@ -88,7 +89,7 @@ class Rude(LeaderCareer):
         if self._fails_s is not None and now_s() > self._fails_s:
             raise RuntimeError("the rude career fails now and then")
         if self._manner is Manner.HASTY:
-            time.sleep(0.001)
+            self._dice.choice((time.sleep, _compute))(0.001)
         elif self._manner is Manner.LONG:
             self._work_long(term)
         elif self._manner is Manner.DEAF:
@@ -103,10 +104,18 @@ class Rude(LeaderCareer):
             time.sleep(0.01)
 
     def _work_long(self, term: Term) -> None:
-        until_s = now_s() + self.session.timeout_s * self._dice.uniform(1.1, 1.6)
-        while now_s() < until_s:
+        # Steps, not a time: a unit that was frozen has as much to do as before.
+        for step in range(int(self.session.timeout_s * self._dice.uniform(110, 160))):
             effect(term)
+            if step % 20 == 0 and self._manner is Manner.LONG:
+                fenced_write(term)
             time.sleep(0.01)
+
+
+def _compute(seconds: float) -> None:
+    until_s = now_s() + seconds
+    while now_s() < until_s:
+        pass
 
 
 def act_on(term: int) -> None:

@@ -74,7 +74,7 @@ def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
     """Rounds of faults, without end (pure).
 
     Every kind comes, those that change the leader more often than the others. Half of the faults
-    are over before a lease is, and half outlive a session. The quorum is always lost for longer
+    are over before a lease is, and half outlive a session (of freezes: three and seven tenths). The quorum is always lost for longer
     than a lease, and every pause outlives a session, so that new leaders find it.
     """
     dice = random.Random(seed)
@@ -86,7 +86,8 @@ def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
             kinds = kinds or dice.sample(_KINDS, len(_KINDS))
             kind = kinds.pop()
             brief, long = dice.uniform(0.05, 0.5), dice.uniform(1.0, 1.7)
-            is_long = kind in (Kind.LOSE_QUORUM, Kind.PAUSE) or dice.random() < 0.5
+            always = kind in (Kind.LOSE_QUORUM, Kind.PAUSE)
+            is_long = always or dice.random() < (0.7 if kind in FREEZES else 0.5)
             lasts_s = (long if is_long else brief) * timeout_s * kind.lasts
             place = _PLACES.get(kind, dice.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, 2)))
             number += 1
