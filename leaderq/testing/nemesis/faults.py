@@ -48,6 +48,8 @@ _PLACES: Final = {
     Kind.LOSE_CLAIM: 1,
 }
 """Faults that concern the leader only, or the next one."""
+_LONG: Final = {Kind.LOSE_QUORUM: 1.0, Kind.PAUSE: 1.0, Kind.DELETE_ZNODE: 0.0}
+"""How likely a fault outlives a session, where that is not a matter of chance."""
 _TO_GUARDIAN: Final = frozenset(kind for kind in Kind if "guardian" in kind.value)
 _HOLES: Final[dict[Kind, tuple[Direction, ...]]] = {
     Kind.BLACK_HOLE: ("to_server", "to_client"),
@@ -75,7 +77,8 @@ def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
 
     Every kind comes, those that change the leader more often than the others. Half of the faults
     are over before a lease is, and half outlive a session (of freezes: three and seven tenths). The quorum is always lost for longer
-    than a lease, and every pause outlives a session, so that new leaders find it.
+    than a lease, and every pause outlives a session, so that new leaders find it. A worker whose
+    znode was deleted while it was frozen goes on with a lease that is not over.
     """
     dice = random.Random(seed)
     kinds: list[Kind] = []
@@ -86,8 +89,8 @@ def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
             kinds = kinds or dice.sample(_KINDS, len(_KINDS))
             kind = kinds.pop()
             brief, long = dice.uniform(0.05, 0.5), dice.uniform(1.0, 1.7)
-            always = kind in (Kind.LOSE_QUORUM, Kind.PAUSE)
-            is_long = always or dice.random() < (0.7 if kind in FREEZES else 0.5)
+            share = _LONG.get(kind, 0.7 if kind in FREEZES else 0.5)
+            is_long = dice.random() < share
             lasts_s = (long if is_long else brief) * timeout_s * kind.lasts
             place = _PLACES.get(kind, dice.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, 2)))
             number += 1
@@ -199,7 +202,7 @@ class Nemesis:
         acts: dict[Part, Callable[[], AbstractContextManager[None]]] = {
             Part.PROCESS: lambda: self._to_process(fault.kind, who, worker),
             Part.NETWORK: lambda: self._to_network(fault.kind, who),
-            Part.SESSION: lambda: self._to_session(fault.kind, who),
+            Part.SESSION: lambda: self._end_session(who),
             Part.SERVERS: lambda: self._to_servers(fault),
             Part.PAUSE: self._pause,
             Part.WISH: lambda: self._wish(fault),
@@ -212,7 +215,7 @@ class Nemesis:
         struck = [self._cluster.guardian(who)] if kind in _TO_GUARDIAN else []
         if kind not in (Kind.KILL_GUARDIAN, Kind.FREEZE_GUARDIAN):
             struck.append(worker)
-        is_freeze = kind in FREEZES or kind is Kind.FREEZE_GUARDIAN
+        is_freeze = kind in FREEZES or kind in (Kind.FREEZE_GUARDIAN, Kind.DELETE_ZNODE)
         started = descendants_of(worker)
         _send(struck, signal.SIGSTOP if is_freeze else signal.SIGKILL)
         if kind in (Kind.FREEZE_TREE, Kind.FREEZE_BOTH):
@@ -220,6 +223,8 @@ class Nemesis:
             struck += [one.pid for one in started]
             _send(struck, signal.SIGSTOP)
         try:
+            if kind is Kind.DELETE_ZNODE:
+                self._cluster.delete_znodes(who)
             yield
         finally:
             if is_freeze:
@@ -267,13 +272,10 @@ class Nemesis:
                 proxy.heal()
 
     @contextmanager
-    def _to_session(self, kind: Kind, who: str) -> Iterator[None]:
-        if kind is Kind.END_SESSION:
-            told = json.loads(session_file(self._options.folder, who).read_text())
-            credentials = Credentials(told["id"], base64.b64decode(told["password"]))
-            end_session(self._cluster.ensemble.address, credentials, timeout_s=3)
-        else:
-            self._cluster.delete_znodes(who)
+    def _end_session(self, who: str) -> Iterator[None]:
+        told = json.loads(session_file(self._options.folder, who).read_text())
+        credentials = Credentials(told["id"], base64.b64decode(told["password"]))
+        end_session(self._cluster.ensemble.address, credentials, timeout_s=3)
         yield
 
     @contextmanager

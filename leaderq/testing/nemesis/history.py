@@ -71,9 +71,9 @@ class Kind(str, Enum):
     FREEZE_TREE = "freeze worker's tree", Part.PROCESS, True
     FREEZE_GUARDIAN = "freeze guardian", Part.PROCESS, True
     FREEZE_BOTH = "freeze guardian and worker's tree", Part.PROCESS, True
+    DELETE_ZNODE = "freeze worker and delete its znode", Part.PROCESS, True
     HOLD_GIL = "hold GIL", Part.PROCESS, True
     END_SESSION = "end session", Part.SESSION, False
-    DELETE_ZNODE = "delete candidate's znode", Part.SESSION, False
     BLACK_HOLE = "black hole", Part.NETWORK, True
     BLACK_HOLE_TO_SERVER = "black hole to servers", Part.NETWORK, True
     BLACK_HOLE_TO_CLIENT = "black hole to client", Part.NETWORK, True
