@@ -38,7 +38,7 @@ from leaderq.zookeeper import SessionState
 
 CAREER: Final = "NEMESIS_CAREER"
 SEED: Final = "NEMESIS_SEED"
-LASTING: Final = "NEMESIS_LASTING"
+SPARED: Final = "NEMESIS_SPARED"
 HELD: Final = ".held"
 """Behind the name of a wish to hold the GIL, while that lasts."""
 CHILD_LIVES_S: Final = 60.0
@@ -63,9 +63,9 @@ class Rude(LeaderCareer):
     """A career of bad manners; the seed and the number of the term say which.
 
     In every other term it starts a process that acts on its own and ignores SIGTERM, now and then
-    in a session of its own, and leaves it to others to end that. Where ``NEMESIS_LASTING`` is set,
-    it returns soon from every unit, so that its own process lasts and shows what leaks; and it
-    fails after some seconds, so that others lead as well.
+    in a session of its own, and leaves it to others to end that. Where ``NEMESIS_SPARED`` is set,
+    it returns soon from every unit, so that its own process lives long and shows what leaks; and
+    it fails after a while, so that others lead as well.
     """
 
     name = "nemesis"
@@ -73,14 +73,14 @@ class Rude(LeaderCareer):
     def inaugurate(self, term: Term) -> None:
         self._dice = random.Random(f"{os.environ[SEED]}-{term.number}")
         short = [Manner.HASTY, Manner.WRITING, Manner.BELIEVING]
-        self._manner = self._dice.choice(short if os.environ.get(LASTING) else list(Manner))
+        self._manner = self._dice.choice(short if os.environ.get(SPARED) else list(Manner))
         if self._dice.random() < 0.5:
             self._child = subprocess.Popen(
                 [sys.executable, "-c", _CHILD.format(term.number)],
                 stdin=subprocess.DEVNULL,
                 start_new_session=self._dice.random() < 0.5,
             )
-        self._fails_s = now_s() + self._dice.uniform(1, 4) if os.environ.get(LASTING) else None
+        self._fails_s = now_s() + self._dice.uniform(0.5, 2) if os.environ.get(SPARED) else None
         fenced_write(term)
         if self._manner is Manner.BELIEVING:
             threading.Thread(target=_believe, args=(term,), daemon=True).start()

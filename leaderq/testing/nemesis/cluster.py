@@ -18,7 +18,7 @@ from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.fault_proxy import FaultProxy
-from leaderq.testing.nemesis.careers import CAREER, LASTING, SEED
+from leaderq.testing.nemesis.careers import CAREER, SEED, SPARED
 from leaderq.testing.nemesis.history import FOLDER, REGISTER, History, What
 from leaderq.testing.server import all_at_once
 from leaderq.testing.waiting import eventually
@@ -27,7 +27,7 @@ from leaderq.zookeeper import Delete, GetData, Session, connect
 
 NAME: Final = "nemesis"
 NAMES: Final = ("a", "b", "c", "d", "e")
-LASTS: Final = "e"
+SPARED_ONE: Final = "e"
 """The candidate that is neither killed nor frozen: what leaks shows where a process lives long."""
 
 _TARGET: Final = "leaderq.testing.nemesis.careers:Recorded"
@@ -83,6 +83,10 @@ class Cluster:
         self._layout = Layout(options.root, NAME)
         self._accepted = -1
         self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=task, name=f"nemesis{task.__name__}", daemon=True)
+            for task in (self._supervise, self._look_on)
+        ]
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Cluster:
@@ -97,17 +101,15 @@ class Cluster:
                 proxies = [FaultProxy(address) for address in self.ensemble.address.split(",")]
                 self.proxies[who] = [starting.enter_context(proxy) for proxy in proxies]
                 self._start(who)
-            starting.callback(self._stopping.set)
-            for task in (self._supervise, self._look_on):
-                thread = threading.Thread(target=task, name=f"nemesis{task.__name__}", daemon=True)
+            for thread in self._threads:
                 thread.start()
-                starting.callback(thread.join)
-                starting.callback(self._stopping.set)
             self._cleanup = starting.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
+        for thread in self._threads:
+            thread.join()  # nobody is started again
         all_at_once(CandidateProcess.stop, list(self.candidates.values()))
         self._cleanup.close()
 
@@ -140,7 +142,7 @@ class Cluster:
             CAREER: options.career,
             SEED: str(options.seed),
             REGISTER: self._register,
-            **({LASTING: "1"} if who == LASTS else {}),
+            **({SPARED: "1"} if who == SPARED_ONE else {}),
         }
         self.candidates[who] = CandidateProcess(
             _TARGET,

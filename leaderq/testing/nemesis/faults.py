@@ -23,9 +23,9 @@ from leaderq.testing.fault_proxy import Direction
 from leaderq.testing.nemesis.careers import HELD, gil_file, session_file
 from leaderq.testing.nemesis.checkers import FREEZES, Bounds, NemesisReport, check, leads
 from leaderq.testing.nemesis.cluster import (
-    LASTS,
     NAME,
     NAMES,
+    SPARED_ONE,
     Cluster,
     NemesisOptions,
     held_within,
@@ -76,9 +76,9 @@ def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
     """Rounds of faults, without end (pure).
 
     Every kind comes, those that change the leader more often than the others. Half of the faults
-    are over before a lease is, and half outlive a session (of freezes: three and seven tenths). The quorum is always lost for longer
-    than a lease, and every pause outlives a session, so that new leaders find it. A worker whose
-    znode was deleted while it was frozen goes on with a lease that is not over.
+    are over before a lease is, and half outlive a session; of the freezes, three and seven tenths.
+    The quorum is always lost for longer than a lease, and every pause outlives a session, so that
+    new leaders find it. A worker whose znode was deleted goes on with a lease that is not over.
     """
     dice = random.Random(seed)
     kinds: list[Kind] = []
@@ -190,7 +190,7 @@ class Nemesis:
         turns = [*line[fault.place :], *line[: fault.place]]
         if fault.place == 0 and patiently:
             turns = [view.leader] if view and view.leader else []
-        spared = LASTS if fault.kind.part is Part.PROCESS else ""
+        spared = SPARED_ONE if fault.kind.part is Part.PROCESS else ""
         able = [who for who in turns if who in NAMES and who != spared]
         return [who for who in able if self._cluster.worker(who)]
 
@@ -389,5 +389,6 @@ def run(
             say(f"elapsed_s={now_s() - began_s:.0f} {progress}")
         cluster.session.sync()
         cluster.read_register()
+    cluster.history.close()
     bounds = Bounds(timeout_s, patience())
     return check(cluster.history.path, seed=options.seed, bounds=bounds)

@@ -179,7 +179,8 @@ def fenced_write(term: Term) -> None:
     if register:
         with suppress(LeaderqError):
             # Sequential: all that was accepted can be read, also where its reply was lost.
-            term._fenced_write(term, [Create(f"{register}/w-", b"%d" % term.number, sequential=True)])
+            write = Create(f"{register}/w-", b"%d" % term.number, sequential=True)
+            term._fenced_write(term, [write])
 
 
 @functools.cache
