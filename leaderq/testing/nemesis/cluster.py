@@ -127,6 +127,11 @@ class Cluster:
         except OSError:
             return None
 
+    def is_refused(self) -> bool:
+        """Whether the career, or an option, is something that ``leaderq run`` refuses."""
+        candidates = self.candidates.values()
+        return any(each.process.returncode == ExitCode.USAGE for each in candidates)
+
     def last_words(self) -> str:
         """The last lines of every candidate's log."""
         return "\n".join(
@@ -187,12 +192,9 @@ class Cluster:
 
     # -- looking on --------------------------------------------------------------------------------
 
-    def all_stand(self, *, timeout_s: float) -> bool:
-        """Whether each candidate stands, once, within ``timeout_s`` (times the patience)."""
-        return held_within(lambda: sorted(self._standing()) == list(NAMES), timeout_s)
-
-    def _standing(self) -> tuple[str, ...]:
-        return self.observer.view().candidates
+    def all_stand(self) -> bool:
+        """Whether each candidate stands, once."""
+        return sorted(self.observer.view().candidates) == list(NAMES)
 
     def _look_on(self) -> None:
         looks = 0

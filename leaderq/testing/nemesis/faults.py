@@ -132,7 +132,7 @@ class Nemesis:
         self._history.append(What.HEALED)
         if not held_within(lambda: self._is_led(since), 6 * self._timeout_s):
             self._stray("nobody leads although everything is healed")
-        elif not self._cluster.all_stand(timeout_s=6 * self._timeout_s):
+        elif not held_within(self._cluster.all_stand, 6 * self._timeout_s):
             line = ", ".join(self._cluster.observer.view().candidates)
             self._stray(f"everything is healed, but each candidate does not stand once: {line}")
         time.sleep(_CALM_S)
@@ -372,7 +372,8 @@ def run(
         small = ZooKeeperEnsemble(3, settings={"forceSync": "no"}, name=NAME)
         servers = ensemble or stack.enter_context(small)
         cluster = stack.enter_context(Cluster(options, servers))
-        if not cluster.all_stand(timeout_s=60):
+        began = held_within(lambda: cluster.is_refused() or cluster.all_stand(), 60)
+        if not began or cluster.is_refused():
             said = cluster.last_words()
             raise ServerFailed(f"all is well, but not all candidates stand; they say:\n{said}")
         nemesis = Nemesis(cluster)
