@@ -35,7 +35,7 @@ def main(seed: int | None, **given: Any) -> None:
     click.echo(f"seed={seed} minutes={options.minutes:g} folder={options.folder}", err=True)
     try:
         report = run(options, say=lambda line: click.echo(line, err=True))
-    except LeaderqError as error:
+    except (LeaderqError, OSError) as error:
         click.echo(f"nemesis: error: {error}", err=True)
         sys.exit(2)
     click.echo(str(report))

@@ -215,11 +215,14 @@ def __getattr__(name: str) -> Any:
     if name != "Recorded":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     sys.path.insert(0, str(Path.cwd()))
-    module, _, found = os.environ[CAREER].partition(":")
+    target = os.environ[CAREER]
+    module, _, found = target.partition(":")
     try:
         career = getattr(importlib.import_module(module), found)
-    except AttributeError as exc:  # which would only say that we have no Recorded
-        raise ConfigurationError(f"module {module!r} has no {found!r}; name a career") from exc
+    except Exception as exc:  # the user's module runs here, and may raise anything
+        why = f"{type(exc).__name__}: {exc}"
+        what = f"career {target!r} cannot be imported in {Path.cwd()}: {why}"
+        raise ConfigurationError(f"{what}; write package.module:Class") from exc
     os.environ[WORKER] = str(os.getpid())  # children inherit it, and their effects count as ours
     globals()[name] = recorded(career)
     return globals()[name]

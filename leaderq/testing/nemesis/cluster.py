@@ -127,18 +127,22 @@ class Cluster:
         except OSError:
             return None
 
-    def is_refused(self) -> bool:
-        """Whether the career, or an option, is something that ``leaderq run`` refuses."""
-        candidates = self.candidates.values()
-        return any(each.process.returncode == ExitCode.USAGE for each in candidates)
+    def has_ended(self) -> bool:
+        """Whether a candidate has ended; as long as all is well, none does."""
+        return bool(self._ended) or not all(each.alive for each in self.candidates.values())
 
     def last_words(self) -> str:
-        """The last lines of every candidate's log."""
-        return "\n".join(
-            f"{who}: {line.get('time', '')} {line['message']}"
-            for who, candidate in self.candidates.items()
+        """The last lines logged by each candidate that has ended, or by all if none has."""
+        started = [*self._ended, *self.candidates.values()]
+        ended = [each for each in started if not each.alive]
+        for candidate in ended:
+            candidate.wait()  # for the last of its log
+        lines = [
+            f"{candidate.id}: {line.get('time', '')} {line['message']}"
+            for candidate in ended or started
             for line in candidate.lines[-6:]
-        )
+        ]
+        return "\n".join(dict.fromkeys(lines))
 
     def _start(self, who: str) -> None:
         options = self.options

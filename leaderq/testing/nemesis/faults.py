@@ -365,17 +365,22 @@ def run(
     is told a line of progress after each round. The history is kept in ``options.folder``.
 
     :raises ConfigurationError: the folder holds a history already.
-    :raises ServerFailed: the candidates do not even stand when all is well; it says what they said.
+    :raises ServerFailed: the candidates do not even stand when all is well, or end; it says what
+        they said.
     """
     timeout_s = options.session_timeout_s
     with contextlib.ExitStack() as stack:
         small = ZooKeeperEnsemble(3, settings={"forceSync": "no"}, name=NAME)
         servers = ensemble or stack.enter_context(small)
         cluster = stack.enter_context(Cluster(options, servers))
-        began = held_within(lambda: cluster.is_refused() or cluster.all_stand(), 60)
-        if not began or cluster.is_refused():
+        say("waiting until all candidates stand")
+        held_within(lambda: cluster.has_ended() or cluster.all_stand(), 60)
+        if cluster.has_ended():
+            raise ServerFailed(f"all is well, but a candidate has ended:\n{cluster.last_words()}")
+        if not cluster.all_stand():
+            line = ", ".join(cluster.observer.view().candidates) or "nobody"
             said = cluster.last_words()
-            raise ServerFailed(f"all is well, but not all candidates stand; they say:\n{said}")
+            raise ServerFailed(f"all is well, but not each candidate stands once: {line}\n{said}")
         nemesis = Nemesis(cluster)
         nemesis.settle()
         began_s, done = now_s(), 0
