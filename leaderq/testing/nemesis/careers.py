@@ -170,6 +170,9 @@ def recorded(career: type[ILeaderCareer]) -> type[ILeaderCareer]:
                 password = base64.b64encode(credentials.password).decode()
                 told = {"id": credentials.session_id, "password": password}
                 _replace(session_file(Path(os.environ[FOLDER]), self.candidate_id), told)
+                history = own_history()
+                if history is not None:
+                    history.append(What.CONNECTED, who=self.candidate_id, pid=os.getpid())
 
     Recorded.__name__ = Recorded.__qualname__ = career.__name__
     return Recorded

@@ -31,6 +31,7 @@ REGISTER: Final = "NEMESIS_REGISTER"
 class What(str, Enum):
     """What a line of the history is about."""
 
+    CONNECTED = "connected"  # a worker's session, for the first time or again
     INAUGURATED = "inaugurated"  # by the career: its term begins to act
     UNIT = "unit"  # a unit of work begins
     EFFECT = "effect"  # the career, or a child of it, acts on the world without a fence
