@@ -575,6 +575,11 @@ ENDING = [
         ),
     ),
     mutant(
+        "a closed candidate joins the line again, and nobody minds it",
+        f"{BUG}12_a_candidate_closed_while_suspended_stands_no_more",
+        Edit(CANDIDATE, "        if self._closed:\n", "        if False:\n"),
+    ),
+    mutant(
         "a place in the line is given back to a closed session for ever",
         f"{BUG}07_a_closed_session_lets_a_waiting_candidate_withdraw",
         Edit(

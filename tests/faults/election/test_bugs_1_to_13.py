@@ -740,6 +740,19 @@ def test_bug_12_a_candidate_stopped_while_suspended_leaves_no_znode(electorate, 
     assert won(behind).number == 2
 
 
+def test_bug_12_a_candidate_closed_while_suspended_stands_no_more(electorate, proxy) -> None:
+    a, first = electorate.candidate("a", address=proxy.address), electorate.candidate("first")
+    leading(first)
+    electorate.wait_in_line(a)
+    proxy.refuse()
+    suspended(a.session)
+    a.close(timeout_s=0.1)
+    a.stand()  # while its release is under way
+    proxy.heal()
+    eventually(lambda: len(election_threads()) == 1)
+    assert len(electorate.line()) == 1
+
+
 def test_bug_12_a_session_closed_suspended_ends(electorate, fault_proxy, kazoo_contender) -> None:
     """Through whichever server answers, although its own connection is gone."""
     one, other = fault_proxy(electorate.address), fault_proxy(electorate.address)
