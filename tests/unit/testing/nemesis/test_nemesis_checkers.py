@@ -316,7 +316,7 @@ def test_what_is_loaded_at_first_is_no_leak() -> None:
     assert flat(samples("memory_kb", [20_000.0] * 10 + [60_000.0] * 110), BOUNDS) == []
 
 
-def test_a_worker_that_waits_for_its_first_connection_is_not_compared_with_one_that_stands() -> None:
+def test_a_worker_counts_from_its_first_connection_on() -> None:
     connected, *waits = samples("threads", [5.0] * 9)
     stands = samples("threads", [11.0] * 18)
     assert flat([*waits, connected, *stands], BOUNDS) == []
