@@ -570,7 +570,7 @@ ENDING = [
         f"{BUG}12_a_candidate_stopped_while_suspended_leaves_no_znode[close]",
         Edit(
             CANDIDATE,
-            "while not self._stopping or self._role is Role.RELEASING:",
+            "while not self._stopping or self.role is Role.RELEASING:",
             "while not self._stopping:",
         ),
     ),
