@@ -84,6 +84,7 @@ class Candidate:
         self._won: OpenTerm | None = None
         self._broken: BaseException | None = None
         self._woken = False
+        self._closed = False
         self._stopping = False
         self._code_returned = threading.Event()
         self._thread: threading.Thread | None = None
@@ -91,7 +92,12 @@ class Candidate:
     # ---- what the runner asks -------------------------------------------------------------------
 
     def stand(self) -> None:
-        """Join the line, or stay in it. Returns at once, with or without a connection."""
+        """Join the line, or stay in it. Returns at once, with or without a connection.
+
+        Does nothing after :meth:`close`.
+        """
+        if self._closed:
+            return  # a release may still be under way, and nobody would mind the new znode
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"leaderq-candidate-{self.career}", daemon=True)
             self.session.add_listener(self._session_changed)
@@ -168,6 +174,7 @@ class Candidate:
         """
         if self._thread is None:
             return
+        self._closed = True
         self.withdraw(timeout_s=timeout_s)
         self.session.remove_listener(self._session_changed)
         self._inbox.put(self._stop)

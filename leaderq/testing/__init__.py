@@ -1,5 +1,5 @@
-"""Real servers on demand, injected faults, and a pytest plugin: for leaderq's own tests, the demo,
-and yours.
+"""Real servers on demand, injected faults, a nemesis and a pytest plugin: for leaderq's own tests,
+the demo, and yours.
 
 Importing this package costs nothing: the names below are loaded when first used, and Java, jars and
 Docker are looked for only when a server is started.

@@ -566,6 +566,45 @@ ENDING = [
         for what in ("enlisting", "surveying", "claiming", "leaving", "giving the term back")
     ),
     mutant(
+        "a release is given up when the candidate is closed",
+        f"{BUG}12_a_candidate_stopped_while_suspended_leaves_no_znode[close]",
+        Edit(
+            CANDIDATE,
+            "while not self._stopping or self.role is Role.RELEASING:",
+            "while not self._stopping:",
+        ),
+    ),
+    mutant(
+        "a closed candidate joins the line again, and nobody minds it",
+        f"{BUG}12_a_candidate_closed_while_suspended_stands_no_more",
+        Edit(CANDIDATE, "        if self._closed:\n", "        if False:\n"),
+    ),
+    mutant(
+        "a place in the line is given back to a closed session for ever",
+        f"{BUG}07_a_closed_session_lets_a_waiting_candidate_withdraw",
+        Edit(
+            ENLISTMENT,
+            "        except SessionClosed:\n"
+            "            return Input.LOST  # its owner has closed it: nothing can be given back,"
+            " or need be\n",
+            "",
+        ),
+    ),
+    mutant(
+        "a term is given back to a closed session for ever",
+        f"{BUG}07_a_closed_session_breaks_no_candidate",
+        Edit(ENLISTMENT, "        except SessionClosed:\n            return Input.LOST\n", ""),
+    ),
+    mutant(
+        "the lease of a closed session breaks its candidate down",
+        f"{BUG}07_a_lease_that_ends_after_its_session_was_closed_breaks_no_candidate",
+        Edit(
+            CAMPAIGN,
+            "        with suppress(SessionClosed):  # by its owner: LOST follows\n",
+            "        if True:\n",
+        ),
+    ),
+    mutant(
         "a candidate that broke down believes in its term",
         f"{ENDS}a_candidate_that_broke_down_says_so_and_leaves_the_line[True]",
         Edit(

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from leaderq.errors import LeaderqError
 from leaderq.testing.nemesis.cluster import NemesisOptions
 from leaderq.testing.nemesis.faults import run
 
@@ -24,14 +25,19 @@ from leaderq.testing.nemesis.faults import run
 def main(seed: int | None, **given: Any) -> None:
     """Let a career suffer every fault, and check that what is promised held.
 
-    ARGUMENTS are passed on to `leaderq run`, such as --kafka. Exit code 1: a promise was broken.
+    ARGUMENTS are passed on to `leaderq run`, such as --kafka. Exit codes: 0 all promises held,
+    1 one was broken, 2 the nemesis could not be run.
     """
     logging.basicConfig(level=logging.ERROR)  # our own session's servers come and go
     seed = random.randrange(1 << 20) if seed is None else seed
     named = {name: value for name, value in given.items() if value is not None}
     options = NemesisOptions(seed, **named)
     click.echo(f"seed={seed} minutes={options.minutes:g} folder={options.folder}", err=True)
-    report = run(options, say=lambda line: click.echo(line, err=True))
+    try:
+        report = run(options, say=lambda line: click.echo(line, err=True))
+    except (LeaderqError, OSError) as error:
+        click.echo(f"nemesis: error: {error}", err=True)
+        sys.exit(2)
     click.echo(str(report))
     sys.exit(1 if report.violations else 0)
 

@@ -38,7 +38,7 @@ from leaderq.zookeeper import SessionState
 
 CAREER: Final = "NEMESIS_CAREER"
 SEED: Final = "NEMESIS_SEED"
-LASTING: Final = "NEMESIS_LASTING"
+SPARED: Final = "NEMESIS_SPARED"
 HELD: Final = ".held"
 """Behind the name of a wish to hold the GIL, while that lasts."""
 CHILD_LIVES_S: Final = 60.0
@@ -63,9 +63,9 @@ class Rude(LeaderCareer):
     """A career of bad manners; the seed and the number of the term say which.
 
     In every other term it starts a process that acts on its own and ignores SIGTERM, now and then
-    in a session of its own, and leaves it to others to end that. Where ``NEMESIS_LASTING`` is set,
-    it returns soon from every unit, so that its own process lasts and shows what leaks; and it
-    fails after some seconds, so that others lead as well.
+    in a session of its own, and leaves it to others to end that. Where ``NEMESIS_SPARED`` is set,
+    it returns soon from every unit, so that its own process lives long and shows what leaks; and
+    it fails after a while, so that others lead as well.
     """
 
     name = "nemesis"
@@ -73,14 +73,15 @@ class Rude(LeaderCareer):
     def inaugurate(self, term: Term) -> None:
         self._dice = random.Random(f"{os.environ[SEED]}-{term.number}")
         short = [Manner.HASTY, Manner.WRITING, Manner.BELIEVING]
-        self._manner = self._dice.choice(short if os.environ.get(LASTING) else list(Manner))
+        self._manner = self._dice.choice(short if os.environ.get(SPARED) else list(Manner))
         if self._dice.random() < 0.5:
             self._child = subprocess.Popen(
                 [sys.executable, "-c", _CHILD.format(term.number)],
                 stdin=subprocess.DEVNULL,
                 start_new_session=self._dice.random() < 0.5,
             )
-        self._fails_s = now_s() + self._dice.uniform(1, 4) if os.environ.get(LASTING) else None
+        self._fails_s = now_s() + self._dice.uniform(0.5, 2) if os.environ.get(SPARED) else None
+        fenced_write(term)
         if self._manner is Manner.BELIEVING:
             threading.Thread(target=_believe, args=(term,), daemon=True).start()
 
@@ -88,7 +89,7 @@ class Rude(LeaderCareer):
         if self._fails_s is not None and now_s() > self._fails_s:
             raise RuntimeError("the rude career fails now and then")
         if self._manner is Manner.HASTY:
-            time.sleep(0.001)
+            self._dice.choice((time.sleep, _compute))(0.001)
         elif self._manner is Manner.LONG:
             self._work_long(term)
         elif self._manner is Manner.DEAF:
@@ -103,10 +104,18 @@ class Rude(LeaderCareer):
             time.sleep(0.01)
 
     def _work_long(self, term: Term) -> None:
-        until_s = now_s() + self.session.timeout_s * self._dice.uniform(1.1, 1.6)
-        while now_s() < until_s:
+        # Steps, not a time: a unit that was frozen has as much to do as before.
+        for step in range(int(self.session.timeout_s * self._dice.uniform(110, 160))):
             effect(term)
+            if step % 20 == 0 and self._manner is Manner.LONG:
+                fenced_write(term)
             time.sleep(0.01)
+
+
+def _compute(seconds: float) -> None:
+    until_s = now_s() + seconds
+    while now_s() < until_s:
+        pass
 
 
 def act_on(term: int) -> None:
@@ -161,6 +170,9 @@ def recorded(career: type[ILeaderCareer]) -> type[ILeaderCareer]:
                 password = base64.b64encode(credentials.password).decode()
                 told = {"id": credentials.session_id, "password": password}
                 _replace(session_file(Path(os.environ[FOLDER]), self.candidate_id), told)
+                history = own_history()
+                if history is not None:
+                    history.append(What.CONNECTED, who=self.candidate_id, pid=os.getpid())
 
     Recorded.__name__ = Recorded.__qualname__ = career.__name__
     return Recorded
@@ -206,11 +218,14 @@ def __getattr__(name: str) -> Any:
     if name != "Recorded":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     sys.path.insert(0, str(Path.cwd()))
-    module, _, found = os.environ[CAREER].partition(":")
+    target = os.environ[CAREER]
+    module, _, found = target.partition(":")
     try:
         career = getattr(importlib.import_module(module), found)
-    except AttributeError as exc:  # which would only say that we have no Recorded
-        raise ConfigurationError(f"module {module!r} has no {found!r}; name a career") from exc
+    except Exception as exc:  # the user's module runs here, and may raise anything
+        why = f"{type(exc).__name__}: {exc}"
+        what = f"career {target!r} cannot be imported in {Path.cwd()}: {why}"
+        raise ConfigurationError(f"{what}; write package.module:Class") from exc
     os.environ[WORKER] = str(os.getpid())  # children inherit it, and their effects count as ours
     globals()[name] = recorded(career)
     return globals()[name]

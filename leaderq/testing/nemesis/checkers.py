@@ -165,11 +165,15 @@ def nobody_left_behind(lines: Iterable[Line], bounds: Bounds) -> list[str]:
 def flat(lines: Iterable[Line], bounds: Bounds) -> list[str]:
     """Processes whose threads, descriptors or memory grew over their lives.
 
-    Compared are the medians of two quarters of a life: one early, and the last.
+    Compared are the medians of two quarters of a life: one early, and the last. The life of a
+    worker begins when it is connected: before, it may wait for a quorum for long.
     """
+    connected: set[int] = set()
     samples: dict[tuple[str, int, str], list[Mapping[str, int]]] = defaultdict(list)
     for line in lines:
-        if line.what is What.SAMPLE:
+        if line.what is What.CONNECTED:
+            connected.add(line.pid)
+        elif line.what is What.SAMPLE and (line.why != "worker" or line.pid in connected):
             samples[line.who, line.pid, line.why].append(line.sizes)
     problems = []
     for (who, pid, role), found in samples.items():

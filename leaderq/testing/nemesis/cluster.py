@@ -18,7 +18,7 @@ from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.fault_proxy import FaultProxy
-from leaderq.testing.nemesis.careers import CAREER, LASTING, SEED
+from leaderq.testing.nemesis.careers import CAREER, SEED, SPARED
 from leaderq.testing.nemesis.history import FOLDER, REGISTER, History, What
 from leaderq.testing.server import all_at_once
 from leaderq.testing.waiting import eventually
@@ -27,7 +27,7 @@ from leaderq.zookeeper import Delete, GetData, Session, connect
 
 NAME: Final = "nemesis"
 NAMES: Final = ("a", "b", "c", "d", "e")
-LASTS: Final = "e"
+SPARED_ONE: Final = "e"
 """The candidate that is neither killed nor frozen: what leaks shows where a process lives long."""
 
 _TARGET: Final = "leaderq.testing.nemesis.careers:Recorded"
@@ -83,6 +83,10 @@ class Cluster:
         self._layout = Layout(options.root, NAME)
         self._accepted = -1
         self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=task, name=f"nemesis{task.__name__}", daemon=True)
+            for task in (self._supervise, self._look_on)
+        ]
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Cluster:
@@ -97,17 +101,15 @@ class Cluster:
                 proxies = [FaultProxy(address) for address in self.ensemble.address.split(",")]
                 self.proxies[who] = [starting.enter_context(proxy) for proxy in proxies]
                 self._start(who)
-            starting.callback(self._stopping.set)
-            for task in (self._supervise, self._look_on):
-                thread = threading.Thread(target=task, name=f"nemesis{task.__name__}", daemon=True)
+            for thread in self._threads:
                 thread.start()
-                starting.callback(thread.join)
-                starting.callback(self._stopping.set)
             self._cleanup = starting.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
+        for thread in self._threads:
+            thread.join()  # nobody is started again
         all_at_once(CandidateProcess.stop, list(self.candidates.values()))
         self._cleanup.close()
 
@@ -125,13 +127,22 @@ class Cluster:
         except OSError:
             return None
 
+    def has_ended(self) -> bool:
+        """Whether a candidate has ended; as long as all is well, none does."""
+        return bool(self._ended) or not all(each.alive for each in self.candidates.values())
+
     def last_words(self) -> str:
-        """The last lines of every candidate's log."""
-        return "\n".join(
-            f"{who}: {line.get('time', '')} {line['message']}"
-            for who, candidate in self.candidates.items()
+        """The last lines logged by each candidate that has ended, or by all if none has."""
+        started = [*self._ended, *self.candidates.values()]
+        ended = [each for each in started if not each.alive]
+        for candidate in ended:
+            candidate.wait()  # for the last of its log
+        lines = [
+            f"{candidate.id}: {line.get('time', '')} {line['message']}"
+            for candidate in ended or started
             for line in candidate.lines[-6:]
-        )
+        ]
+        return "\n".join(dict.fromkeys(lines))
 
     def _start(self, who: str) -> None:
         options = self.options
@@ -140,7 +151,7 @@ class Cluster:
             CAREER: options.career,
             SEED: str(options.seed),
             REGISTER: self._register,
-            **({LASTING: "1"} if who == LASTS else {}),
+            **({SPARED: "1"} if who == SPARED_ONE else {}),
         }
         self.candidates[who] = CandidateProcess(
             _TARGET,
@@ -185,12 +196,9 @@ class Cluster:
 
     # -- looking on --------------------------------------------------------------------------------
 
-    def all_stand(self, *, timeout_s: float) -> bool:
-        """Whether each candidate stands, once, within ``timeout_s`` (times the patience)."""
-        return held_within(lambda: sorted(self._standing()) == list(NAMES), timeout_s)
-
-    def _standing(self) -> tuple[str, ...]:
-        return self.observer.view().candidates
+    def all_stand(self) -> bool:
+        """Whether each candidate stands, once."""
+        return sorted(self.observer.view().candidates) == list(NAMES)
 
     def _look_on(self) -> None:
         looks = 0

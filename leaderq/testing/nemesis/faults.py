@@ -23,9 +23,9 @@ from leaderq.testing.fault_proxy import Direction
 from leaderq.testing.nemesis.careers import HELD, gil_file, session_file
 from leaderq.testing.nemesis.checkers import FREEZES, Bounds, NemesisReport, check, leads
 from leaderq.testing.nemesis.cluster import (
-    LASTS,
     NAME,
     NAMES,
+    SPARED_ONE,
     Cluster,
     NemesisOptions,
     held_within,
@@ -48,6 +48,8 @@ _PLACES: Final = {
     Kind.LOSE_CLAIM: 1,
 }
 """Faults that concern the leader only, or the next one."""
+_LONG: Final = {Kind.LOSE_QUORUM: 1.0, Kind.PAUSE: 1.0, Kind.DELETE_ZNODE: 0.0}
+"""How likely a fault outlives a session, where that is not a matter of chance."""
 _TO_GUARDIAN: Final = frozenset(kind for kind in Kind if "guardian" in kind.value)
 _HOLES: Final[dict[Kind, tuple[Direction, ...]]] = {
     Kind.BLACK_HOLE: ("to_server", "to_client"),
@@ -74,8 +76,9 @@ def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
     """Rounds of faults, without end (pure).
 
     Every kind comes, those that change the leader more often than the others. Half of the faults
-    are over before a lease is, and half outlive a session. The quorum is always lost for longer
-    than a lease, and every pause outlives a session, so that new leaders find it.
+    are over before a lease is, and half outlive a session; of the freezes, three and seven tenths.
+    The quorum is always lost for longer than a lease, and every pause outlives a session, so that
+    new leaders find it. A worker whose znode was deleted goes on with a lease that is not over.
     """
     dice = random.Random(seed)
     kinds: list[Kind] = []
@@ -86,7 +89,8 @@ def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
             kinds = kinds or dice.sample(_KINDS, len(_KINDS))
             kind = kinds.pop()
             brief, long = dice.uniform(0.05, 0.5), dice.uniform(1.0, 1.7)
-            is_long = kind in (Kind.LOSE_QUORUM, Kind.PAUSE) or dice.random() < 0.5
+            share = _LONG.get(kind, 0.7 if kind in FREEZES else 0.5)
+            is_long = dice.random() < share
             lasts_s = (long if is_long else brief) * timeout_s * kind.lasts
             place = _PLACES.get(kind, dice.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, 2)))
             number += 1
@@ -128,7 +132,7 @@ class Nemesis:
         self._history.append(What.HEALED)
         if not held_within(lambda: self._is_led(since), 6 * self._timeout_s):
             self._stray("nobody leads although everything is healed")
-        elif not self._cluster.all_stand(timeout_s=6 * self._timeout_s):
+        elif not held_within(self._cluster.all_stand, 6 * self._timeout_s):
             line = ", ".join(self._cluster.observer.view().candidates)
             self._stray(f"everything is healed, but each candidate does not stand once: {line}")
         time.sleep(_CALM_S)
@@ -186,7 +190,7 @@ class Nemesis:
         turns = [*line[fault.place :], *line[: fault.place]]
         if fault.place == 0 and patiently:
             turns = [view.leader] if view and view.leader else []
-        spared = LASTS if fault.kind.part is Part.PROCESS else ""
+        spared = SPARED_ONE if fault.kind.part is Part.PROCESS else ""
         able = [who for who in turns if who in NAMES and who != spared]
         return [who for who in able if self._cluster.worker(who)]
 
@@ -198,7 +202,7 @@ class Nemesis:
         acts: dict[Part, Callable[[], AbstractContextManager[None]]] = {
             Part.PROCESS: lambda: self._to_process(fault.kind, who, worker),
             Part.NETWORK: lambda: self._to_network(fault.kind, who),
-            Part.SESSION: lambda: self._to_session(fault.kind, who),
+            Part.SESSION: lambda: self._end_session(who),
             Part.SERVERS: lambda: self._to_servers(fault),
             Part.PAUSE: self._pause,
             Part.WISH: lambda: self._wish(fault),
@@ -211,7 +215,7 @@ class Nemesis:
         struck = [self._cluster.guardian(who)] if kind in _TO_GUARDIAN else []
         if kind not in (Kind.KILL_GUARDIAN, Kind.FREEZE_GUARDIAN):
             struck.append(worker)
-        is_freeze = kind in FREEZES or kind is Kind.FREEZE_GUARDIAN
+        is_freeze = kind in FREEZES or kind in (Kind.FREEZE_GUARDIAN, Kind.DELETE_ZNODE)
         started = descendants_of(worker)
         _send(struck, signal.SIGSTOP if is_freeze else signal.SIGKILL)
         if kind in (Kind.FREEZE_TREE, Kind.FREEZE_BOTH):
@@ -219,6 +223,8 @@ class Nemesis:
             struck += [one.pid for one in started]
             _send(struck, signal.SIGSTOP)
         try:
+            if kind is Kind.DELETE_ZNODE:
+                self._cluster.delete_znodes(who)
             yield
         finally:
             if is_freeze:
@@ -266,13 +272,10 @@ class Nemesis:
                 proxy.heal()
 
     @contextmanager
-    def _to_session(self, kind: Kind, who: str) -> Iterator[None]:
-        if kind is Kind.END_SESSION:
-            told = json.loads(session_file(self._options.folder, who).read_text())
-            credentials = Credentials(told["id"], base64.b64decode(told["password"]))
-            end_session(self._cluster.ensemble.address, credentials, timeout_s=3)
-        else:
-            self._cluster.delete_znodes(who)
+    def _end_session(self, who: str) -> Iterator[None]:
+        told = json.loads(session_file(self._options.folder, who).read_text())
+        credentials = Credentials(told["id"], base64.b64decode(told["password"]))
+        end_session(self._cluster.ensemble.address, credentials, timeout_s=3)
         yield
 
     @contextmanager
@@ -362,16 +365,22 @@ def run(
     is told a line of progress after each round. The history is kept in ``options.folder``.
 
     :raises ConfigurationError: the folder holds a history already.
-    :raises ServerFailed: the candidates do not even stand when all is well; it says what they said.
+    :raises ServerFailed: the candidates do not even stand when all is well, or end; it says what
+        they said.
     """
     timeout_s = options.session_timeout_s
     with contextlib.ExitStack() as stack:
         small = ZooKeeperEnsemble(3, settings={"forceSync": "no"}, name=NAME)
         servers = ensemble or stack.enter_context(small)
         cluster = stack.enter_context(Cluster(options, servers))
-        if not cluster.all_stand(timeout_s=60):
+        say("waiting until all candidates stand")
+        held_within(lambda: cluster.has_ended() or cluster.all_stand(), 60)
+        if cluster.has_ended():
+            raise ServerFailed(f"all is well, but a candidate has ended:\n{cluster.last_words()}")
+        if not cluster.all_stand():
+            line = ", ".join(cluster.observer.view().candidates) or "nobody"
             said = cluster.last_words()
-            raise ServerFailed(f"all is well, but not all candidates stand; they say:\n{said}")
+            raise ServerFailed(f"all is well, but not each candidate stands once: {line}\n{said}")
         nemesis = Nemesis(cluster)
         nemesis.settle()
         began_s, done = now_s(), 0
@@ -386,5 +395,6 @@ def run(
             say(f"elapsed_s={now_s() - began_s:.0f} {progress}")
         cluster.session.sync()
         cluster.read_register()
+    cluster.history.close()
     bounds = Bounds(timeout_s, patience())
     return check(cluster.history.path, seed=options.seed, bounds=bounds)

@@ -31,6 +31,7 @@ REGISTER: Final = "NEMESIS_REGISTER"
 class What(str, Enum):
     """What a line of the history is about."""
 
+    CONNECTED = "connected"  # a worker's session, for the first time or again
     INAUGURATED = "inaugurated"  # by the career: its term begins to act
     UNIT = "unit"  # a unit of work begins
     EFFECT = "effect"  # the career, or a child of it, acts on the world without a fence
@@ -71,9 +72,9 @@ class Kind(str, Enum):
     FREEZE_TREE = "freeze worker's tree", Part.PROCESS, True
     FREEZE_GUARDIAN = "freeze guardian", Part.PROCESS, True
     FREEZE_BOTH = "freeze guardian and worker's tree", Part.PROCESS, True
+    DELETE_ZNODE = "freeze worker and delete its znode", Part.PROCESS, True
     HOLD_GIL = "hold GIL", Part.PROCESS, True
     END_SESSION = "end session", Part.SESSION, False
-    DELETE_ZNODE = "delete candidate's znode", Part.SESSION, False
     BLACK_HOLE = "black hole", Part.NETWORK, True
     BLACK_HOLE_TO_SERVER = "black hole to servers", Part.NETWORK, True
     BLACK_HOLE_TO_CLIENT = "black hole to client", Part.NETWORK, True
@@ -179,7 +180,8 @@ def fenced_write(term: Term) -> None:
     if register:
         with suppress(LeaderqError):
             # Sequential: all that was accepted can be read, also where its reply was lost.
-            term._fenced_write(term, [Create(f"{register}/w-", b"%d" % term.number, sequential=True)])
+            write = Create(f"{register}/w-", b"%d" % term.number, sequential=True)
+            term._fenced_write(term, [write])
 
 
 @functools.cache

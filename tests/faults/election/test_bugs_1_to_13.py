@@ -416,6 +416,30 @@ def test_bug_07_a_closed_session_breaks_no_candidate(electorate, caplog) -> None
     assert "broke down" not in caplog.text
 
 
+def test_bug_07_a_closed_session_lets_a_waiting_candidate_withdraw(electorate) -> None:
+    a, b = electorate.candidate("a"), electorate.candidate("b")
+    leading(a)
+    electorate.wait_in_line(b)
+    b.session.close()
+    assert b.withdraw(timeout_s=10)
+
+
+def test_bug_07_a_lease_that_ends_after_its_session_was_closed_breaks_no_candidate(
+    electorate,
+) -> None:
+    """The candidate's thread stands still meanwhile, so it hears of the lease first."""
+    a = electorate.candidate("a", timeout_s=4.0)
+    term = leading(a)
+    with Stall(electorate.buses["a"], WorkPaused) as stall:
+        Operator(electorate.beside, "c", root=electorate.root).pause()
+        stall.await_reached()
+        a.session.close()
+        eventually(lambda: now_s() > term.deadline)
+    a.conclude(term, Reason.WITHDRAWN, timeout_s=10)
+    assert a.withdraw(timeout_s=10)
+    assert a.await_term(0) is None  # which says so if it broke down
+
+
 USERS = """
 Server {{
     org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -714,6 +738,19 @@ def test_bug_12_a_candidate_stopped_while_suspended_leaves_no_znode(electorate, 
     eventually(lambda: len(electorate.line()) == 2, timeout_s=10)
     first.conclude(term, Reason.WITHDRAWN)
     assert won(behind).number == 2
+
+
+def test_bug_12_a_candidate_closed_while_suspended_stands_no_more(electorate, proxy) -> None:
+    a, first = electorate.candidate("a", address=proxy.address), electorate.candidate("first")
+    leading(first)
+    electorate.wait_in_line(a)
+    proxy.refuse()
+    suspended(a.session)
+    a.close(timeout_s=0.1)
+    a.stand()  # while its release is under way
+    proxy.heal()
+    eventually(lambda: len(election_threads()) == 1)
+    assert len(electorate.line()) == 1
 
 
 def test_bug_12_a_session_closed_suspended_ends(electorate, fault_proxy, kazoo_contender) -> None:

@@ -294,8 +294,11 @@ def test_what_was_left_behind_is_said() -> None:
 def samples(what: str, values: list[float], *, pid: int = 7) -> list[Line]:
     flat_ones: dict[str, Any] = {"threads": 10, "descriptors": 20, "memory_kb": 50_000}
     return [
-        Line(at, What.SAMPLE, who="a", pid=pid, why="worker", sizes={**flat_ones, what: value})
-        for at, value in enumerate(values)
+        Line(0, What.CONNECTED, who="a", pid=pid),
+        *(
+            Line(at, What.SAMPLE, who="a", pid=pid, why="worker", sizes={**flat_ones, what: value})
+            for at, value in enumerate(values)
+        ),
     ]
 
 
@@ -311,6 +314,13 @@ def test_what_grows_steadily_is_found_and_what_is_level_is_not(what: str, start:
 
 def test_what_is_loaded_at_first_is_no_leak() -> None:
     assert flat(samples("memory_kb", [20_000.0] * 10 + [60_000.0] * 110), BOUNDS) == []
+
+
+def test_a_worker_counts_from_its_first_connection_on() -> None:
+    connected, *waits = samples("threads", [5.0] * 9)
+    stands = samples("threads", [11.0] * 18)
+    assert flat([*waits, connected, *stands], BOUNDS) == []
+    assert flat([connected, *waits, *stands], BOUNDS)
 
 
 def test_processes_are_not_compared_with_each_other() -> None:
