@@ -48,7 +48,7 @@ CANNOT_RUN = {
 
 @pytest.mark.timeout(50)  # and not only when it has waited for all to stand
 @pytest.mark.parametrize("career", CANNOT_RUN)
-def test_it_is_said_at_once_why_a_career_cannot_run(zookeeper_ensemble, znode_root, tmp_path, career) -> None:
+def test_it_says_why_a_career_cannot_run(zookeeper_ensemble, znode_root, tmp_path, career) -> None:
     (tmp_path / "draining.py").write_text(KAFKA_CAREER)
     options = NemesisOptions(
         SEED,
