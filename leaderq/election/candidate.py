@@ -19,6 +19,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 from leaderq.clock import now_s
@@ -240,7 +241,8 @@ class Candidate:
                 self._code_returned.clear()
         except Exception:
             log.exception("the znode could not be left: career=%s id=%s", self.career, self.id)
-            self.session.replace("a candidate broke down")
+            with suppress(LeaderqError):  # its owner has closed it: then nothing stands
+                self.session.replace("a candidate broke down")
 
     def _next(self) -> Input | Request | None:
         """The next signal, from the clock or the inbox; ``None`` when it is time to look again."""
