@@ -19,7 +19,7 @@ from leaderq.kafka.clients.confluent_producer import producer_options as conflue
 from leaderq.kafka.clients.drain import DrainSettings
 from leaderq.kafka.clients.kafka_python_producer import producer_options
 from leaderq.kafka.clients.producer import ProducerSettings
-from leaderq.kafka.pumping.collecting import collecting_seldom
+from leaderq.kafka.consuming.gc_threshold import collecting_seldom
 
 
 @dataclass(frozen=True)

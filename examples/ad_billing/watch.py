@@ -23,7 +23,7 @@ from leaderq.config import Settings, load
 from leaderq.election.layout import Layout
 from leaderq.election.observer import View
 from leaderq.errors import NoNode
-from leaderq.kafka.pumping.report import decode
+from leaderq.kafka.consuming.report import decode
 from leaderq.term import Reason
 
 from .shared_billing import CAREER, shared_ledger_url

@@ -19,7 +19,7 @@ from leaderq.errors import CorruptRecord, NoNode
 
 if TYPE_CHECKING:
     from leaderq.election import View
-    from leaderq.kafka.pumping.report import DrainReport
+    from leaderq.kafka.consuming.report import DrainReport
     from leaderq.zookeeper import Session
 
 _HEADINGS = ("CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "CANDIDATES")
@@ -87,7 +87,7 @@ def _drained(session: Session, root: str, view: View, now: float) -> Drained | N
     path = Layout(root, view.career).progress
     try:
         data, _ = session.get(path)
-        from leaderq.kafka.pumping.report import decode  # only where something is drained: it imports the Kafka client
+        from leaderq.kafka.consuming.report import decode  # only where something is drained: it imports the Kafka client
 
         report = decode(data, path=path)
     except NoNode:

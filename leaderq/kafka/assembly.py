@@ -1,4 +1,6 @@
-"""Puts the parts of one Kafka career together: consumer, offset store, drain thread, handling. The one place that builds them."""
+"""Puts the parts of one Kafka career together: consumer, offset store, drain thread, handling. The
+one place that builds them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,10 @@ from leaderq.kafka.clients.drain import DrainFactory, DrainSettings
 from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
+from leaderq.kafka.consuming.consumer_thread import Pump
+from leaderq.kafka.consuming.read_ahead import Shape
+from leaderq.kafka.consuming.report import Reporting
+from leaderq.kafka.consuming.term_consumer import Plan
 from leaderq.kafka.declaration import check, deserializer_of, topics_of
 from leaderq.kafka.handling.attempts import AttemptMarks
 from leaderq.kafka.handling.delivery import delivery_of
@@ -21,10 +27,6 @@ from leaderq.kafka.handling.desk import Shape as HandlingShape
 from leaderq.kafka.handling.handling import Handling
 from leaderq.kafka.handling.on_error import Bury, OnError, dead_topic, policy
 from leaderq.kafka.handling.rates import pace_of
-from leaderq.kafka.pumping.plan import Plan
-from leaderq.kafka.pumping.pump import Pump
-from leaderq.kafka.pumping.reading import Shape
-from leaderq.kafka.pumping.reporting import Reporting
 from leaderq.kafka.stores.external_offsets import ExternalOffsets
 from leaderq.kafka.stores.offsets import KafkaOffsets, OffsetStore
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
@@ -61,7 +63,9 @@ class Assembly:
         self.pump.begin(term, wait_s)
 
     def begin_marks(self, term: Term) -> None:
-        """Judge, once a term, what the marks of former leaders say about the offsets at which this one began."""
+        """Judge, once a term, what the marks of former leaders say about the offsets at which this
+        one began.
+        """
         if self._marks is not None and self._marked != term.id:
             self._marks.begin(term, self.pump.loaded or {})
             self._marked = term.id
@@ -75,10 +79,11 @@ class Assembly:
 
 
 def assembled(career: KafkaLeaderCareer, former: Assembly | None) -> Assembly:
-    """The parts for ``career``, connected to Kafka; in the place of ``former``, whose drain thread has ended or hangs.
+    """The parts for ``career``, connected to Kafka; in the place of ``former``, whose drain thread
+    has ended or hangs.
 
-    Raises :class:`~leaderq.errors.ConfigurationError`, ``MissingPiece``, ``UnknownTopic``, ``AccessRefused`` or
-    ``ServersUnreachable``.
+    Raises :class:`~leaderq.errors.ConfigurationError`, ``MissingPiece``, ``UnknownTopic``,
+    ``AccessRefused`` or ``ServersUnreachable``.
     """
     name = career.settings.career or career_name(career)
     check(career, name)
@@ -123,7 +128,9 @@ def _dead_letters(on_error: OnError, name: str) -> str | None:
 
 
 def _require_letter_box(career: KafkaLeaderCareer, topic: str) -> None:
-    """A dead-letter topic is made when the career is, so that poison does not meet a missing one at night."""
+    """A dead-letter topic is made when the career is, so that poison does not meet a missing one at
+    night.
+    """
     settings = career.settings
     if ensure_topic(settings.kafka, topic, security=settings.kafka_security, timeout_s=settings.connect_timeout_s):
         log.info("the dead-letter topic %r was created, with the cluster's default partitions and replication", topic)

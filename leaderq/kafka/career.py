@@ -10,9 +10,9 @@ from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
 from leaderq.kafka.assembly import Assembly, assembled, drain_settings
 from leaderq.kafka.clients.drain import BatchLost, DrainSettings
 from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.consuming.consumer_check import Limits
 from leaderq.kafka.handling.delivery import AT_MOST_ONCE
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
-from leaderq.kafka.pumping.stall import Limits
 from leaderq.kafka.record import Deserializer, Record
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
@@ -24,45 +24,60 @@ FENCE_WAIT_S = 5.0
 
 
 class KafkaLeaderCareer(LeaderCareer):
-    """A leader that reads all partitions of some topics, in order within each: subclass it, set ``topics``, write :meth:`handle`.
+    """A leader that reads all partitions of some topics, in order within each: subclass it, set
+    ``topics``, write :meth:`handle`.
 
     What to read, and where progress is kept (class attributes):
         ``topics``: a topic or several. ``group``: the consumer group; default the career's name.
-        ``offsets``: where progress is kept, which also decides what is fenced: ``"kafka"`` (the group's committed offsets),
-        ``"zookeeper"`` (with the znodes that :meth:`handle` writes), ``"transaction"`` (with the records it produces),
-        ``"external"`` (in the user's own database).
-        ``delivery``: ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``; default: the most that the store can do. See
-        :mod:`leaderq.kafka.handling.delivery` for the order of work and saving, and what each costs.
-        ``auto_offset_reset``: where a group that never committed begins: ``"earliest"``, ``"latest"`` or ``"none"`` (an error). If it
-        is set, reading also goes on there where records to be read next are *gone* (deleted by retention; a topic made anew). Not set
-        (``None``): a new group begins at the earliest record, and anything gone stops the leader with an error: nothing is skipped
-        silently.
-        ``client``: ``"kafka-python"``, or ``"confluent"``, which reads several times as fast (extra ``leaderq[confluent]``).
+        ``offsets``: where progress is kept, which also decides what is fenced: ``"kafka"`` (the
+        group's committed offsets), ``"zookeeper"`` (with the znodes that :meth:`handle` writes),
+        ``"transaction"`` (with the records it produces), ``"external"`` (in the user's own
+        database).
+        ``delivery``: ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``; default: the
+        most that the store can do. See :mod:`leaderq.kafka.handling.delivery` for the order of work
+        and saving, and what each costs.
+        ``auto_offset_reset``: where a group that never committed begins: ``"earliest"``,
+        ``"latest"`` or ``"none"`` (an error). If it is set, reading also goes on there where
+        records to be read next are *gone* (deleted by retention; a topic made anew). Not set
+        (``None``): a new group begins at the earliest record, and anything gone stops the leader
+        with an error: nothing is skipped silently.
+        ``client``: ``"kafka-python"``, or ``"confluent"``, which reads several times as fast (extra
+        ``leaderq[confluent]``).
 
     How it is handed over:
-        ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over when one of the first two is reached,
-        or so long after its first record was read. A batch is also what may be repeated by the next leader after a crash, and
-        its commit is one round trip, so small batches read slower.
-        ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call for the records of each partition).
-        ``workers``: handle so many partitions in parallel, each in order; then :meth:`handle` is called on several threads.
-        ``key_deserializer``, ``value_deserializer``: from ``bytes`` to what :meth:`handle` shall see; default: bytes.
-        ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: a record waits until its key was handled so long ago.
-        ``gc_threshold``: the first threshold of Python's garbage collector while a term drains, in objects, for the whole process; ten
-        times ``max_records`` or more. At the default of 700 it would take up to half of the time, to find nothing. ``None``: as it is.
+        ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over
+        when one of the first two is reached, or so long after its first record was read. A batch is
+        also what may be repeated by the next leader after a crash, and its commit is one round
+        trip, so small batches read slower.
+        ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call for the
+        records of each partition).
+        ``workers``: handle so many partitions in parallel, each in order; then :meth:`handle` is
+        called on several threads.
+        ``key_deserializer``, ``value_deserializer``: from ``bytes`` to what :meth:`handle` shall
+        see; default: bytes.
+        ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: a record waits until
+        its key was handled so long ago.
+        ``gc_threshold``: the first threshold of Python's garbage collector while a term drains, in
+        objects, for the whole process; ten times ``max_records`` or more. At the default of 700 it
+        would take up to half of the time, to find nothing. ``None``: as it is.
 
     What if it fails:
-        ``on_error``: ``"raise"`` (default: the term fails, the offset stays), ``skip()``, ``retry(n, backoff_s, then=...)``,
-        ``dead_letter(topic)``; see :mod:`leaderq.kafka.handling.on_error`. What cannot be decoded takes the same road, and with the last
-        two also a record over which the process dies again and again.
+        ``on_error``: ``"raise"`` (default: the term fails, the offset stays), ``skip()``,
+        ``retry(n, backoff_s, then=...)``, ``dead_letter(topic)``; see
+        :mod:`leaderq.kafka.handling.on_error`. What cannot be decoded takes the same road, and with
+        the last two also a record over which the process dies again and again.
 
-    Order at the begin of a term: the former leader is fenced, offsets are loaded, :meth:`inaugurate`, first :meth:`handle`. At its
-    end: the batch in hand is finished and saved, :meth:`handOver`, the consumer is closed without leaving the group.
+    Order at the begin of a term: the former leader is fenced, offsets are loaded,
+    :meth:`inaugurate`, first :meth:`handle`. At its end: the batch in hand is finished and saved,
+    :meth:`handOver`, the consumer is closed without leaving the group.
 
-    *Guarantees:* a batch is saved only after :meth:`handle` returned for it (unless *at most once*), and by nobody but the newest
-    leader; at the change of a term at most one batch is repeated, and none skipped. While Kafka is away the term goes on, and tries
-    again. A slow :meth:`handle` loses no membership.
-    *Not guaranteed:* that the former leader is fenced *before* :meth:`inaugurate` if Kafka takes longer than 5 s to do it; but no
-    record is read before it is. Exactly once concerns what goes through the store; any other effect of a batch can be repeated.
+    *Guarantees:* a batch is saved only after :meth:`handle` returned for it (unless *at most
+    once*), and by nobody but the newest leader; at the change of a term at most one batch is
+    repeated, and none skipped. While Kafka is away the term goes on, and tries again. A slow
+    :meth:`handle` loses no membership.
+    *Not guaranteed:* that the former leader is fenced *before* :meth:`inaugurate` if Kafka takes
+    longer than 5 s to do it; but no record is read before it is. Exactly once concerns what goes
+    through the store; any other effect of a batch can be repeated.
     """
 
     topics: ClassVar[str | Sequence[str]] = ()
@@ -93,10 +108,11 @@ class KafkaLeaderCareer(LeaderCareer):
     # ---- what the user writes -----------------------------------------------------------------------------------------------
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
-        """Work on one batch; the records of each partition are in order. Return when it is done, raise if it cannot be.
+        """Work on one batch; the records of each partition are in order. Return when it is done,
+        raise if it cannot be.
 
-        Override this, or :meth:`handle_record`, to which it hands one record after the other. An override that knows which record
-        it cannot handle raises ``PoisonRecord(record)``.
+        Override this, or :meth:`handle_record`, to which it hands one record after the other. An
+        override that knows which record it cannot handle raises ``PoisonRecord(record)``.
         """
         for record in records:
             try:
@@ -113,9 +129,11 @@ class KafkaLeaderCareer(LeaderCareer):
         raise NotImplementedError
 
     def load_offsets(self, term: Term) -> Mapping[Any, int]:
-        """With ``offsets="external"``: make the own store refuse earlier terms, then give the offset to read next of each partition.
+        """With ``offsets="external"``: make the own store refuse earlier terms, then give the
+        offset to read next of each partition.
 
-        Keys are ``(topic, partition)``; a partition that was never read is absent. Called before :meth:`inaugurate`.
+        Keys are ``(topic, partition)``; a partition that was never read is absent. Called before
+        :meth:`inaugurate`.
         """
         raise NotImplementedError
 
@@ -131,7 +149,8 @@ class KafkaLeaderCareer(LeaderCareer):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """With ``offsets="transaction"``: send a record that becomes visible together with the offsets of the batch, or never.
+        """With ``offsets="transaction"``: send a record that becomes visible together with the
+        offsets of the batch, or never.
 
         Returns at once; that it cannot be sent is found out when the batch is saved. Raises
         :class:`~leaderq.errors.KafkaFenced` if a newer leader is there already.
@@ -145,7 +164,9 @@ class KafkaLeaderCareer(LeaderCareer):
         store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
 
     def write_with_offsets(self, *operations: Operation) -> None:
-        """With ``offsets="zookeeper"``: carry these out in the multi that saves the batch: together with the offsets, or not at all."""
+        """With ``offsets="zookeeper"``: carry these out in the multi that saves the batch: together
+        with the offsets, or not at all.
+        """
         store = self._running().store
         where = type(self).__qualname__
         if not isinstance(store, ZooKeeperOffsets):
@@ -162,7 +183,8 @@ class KafkaLeaderCareer(LeaderCareer):
     def prepare(self) -> None:
         """Connect to Kafka, and keep the connections warm until this process leads.
 
-        Raises :class:`~leaderq.errors.ConfigurationError`, ``UnknownTopic``, ``AccessRefused`` or ``ServersUnreachable``.
+        Raises :class:`~leaderq.errors.ConfigurationError`, ``UnknownTopic``, ``AccessRefused`` or
+        ``ServersUnreachable``.
         """
         self._running()
 
@@ -172,7 +194,8 @@ class KafkaLeaderCareer(LeaderCareer):
         self._begin(term)
         assembly = self._running()
         batch = assembly.pump.next(term, IDLE_WAIT_S)
-        # Checked again: the batch may have come while the end was being asked for. It is handed out again to whoever leads next.
+        # Checked again: the batch may have come while the end was being asked for. It is handed out
+        # again to whoever leads next.
         if batch is None or term.ending.is_set() or term.paused:
             return
         assembly.begin_marks(term)
@@ -192,13 +215,17 @@ class KafkaLeaderCareer(LeaderCareer):
             self._assembly = None
 
     def _begin(self, term: Term) -> None:
-        """Fence the former leader; called by the runner before ``inaugurate``, and by ``execute`` in case it was not."""
+        """Fence the former leader; called by the runner before ``inaugurate``, and by ``execute``
+        in case it was not.
+        """
         if self._assembly is not None and self._assembly.pump.is_draining(term):
             return
         self._running().begin(term, FENCE_WAIT_S)
 
     def _finish(self, term: Term) -> None:
-        """Let go of the group; called by the runner after ``handOver``, before the leadership is given back."""
+        """Let go of the group; called by the runner after ``handOver``, before the leadership is
+        given back.
+        """
         if self._assembly is not None:
             self._assembly.pump.finish(term)
 

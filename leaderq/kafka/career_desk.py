@@ -1,4 +1,6 @@
-"""The desk of a career: its user's code, its offset store and its drain thread, as :mod:`leaderq.kafka.handling.handling` sees them."""
+"""The desk of a career: its user's code, its offset store and its drain thread, as
+:mod:`leaderq.kafka.handling.handling` sees them.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from leaderq.errors import MessageTooLarge, ServersUnreachable
 from leaderq.kafka.clients.drain import BatchLost, KafkaAway
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.clients.sender import Sender
+from leaderq.kafka.consuming.consumer_thread import Pump
 from leaderq.kafka.letters.dead_letters import Letter, shortened
-from leaderq.kafka.pumping.pump import Pump
 from leaderq.kafka.record import Deserializer, Partition, Record, deserialized
 from leaderq.kafka.stores.offsets import OffsetStore
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
@@ -43,7 +45,8 @@ class CareerDesk:
         self._pump = pump
         self._store = store
         self._key, self._value = key, value
-        # The broker decides what is too large for a dead letter: a topic may take more than is usual.
+        # The broker decides what is too large for a dead letter: a topic may take more than is
+        # usual.
         self._sender = Sender(career.settings.kafka, career.settings.kafka_security, max_message_bytes=_MAX_LETTER_BYTES)
         self.undoes = store.undoes
         self.decodes = key is not None or value is not None
@@ -67,7 +70,8 @@ class CareerDesk:
     def bury(self, term: Term, topic: str, letter: Letter) -> None:
         """Send the letter: in the open transaction where there is one, else by itself.
 
-        One that is too large with all its headers is sent without those that a replay can do without.
+        One that is too large with all its headers is sent without those that a replay can do
+        without.
         """
         try:
             self._send(term, _message(topic, letter))
@@ -98,6 +102,7 @@ class CareerDesk:
 
 
 def _message(topic: str, letter: Letter) -> Message:
-    # kafka-python sends no record that has neither key nor value; its headers tell where the real one is.
+    # kafka-python sends no record that has neither key nor value; its headers tell where the real
+    # one is.
     value = b"" if letter.key is None and letter.value is None else letter.value
     return Message(topic, value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)

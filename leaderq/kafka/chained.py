@@ -1,8 +1,9 @@
 """Several sequences seen as one, without a copy.
 
-A batch of several partitions is handed over as one sequence. Its records may be made only while they are looked at
-(:mod:`leaderq.kafka.clients.confluent_record`); a list of them would make all at once, keep them alive, and wake the garbage
-collector: with confluent-kafka that costs as much as all the rest of the career thread's work.
+A batch of several partitions is handed over as one sequence. Its records may be made only while
+they are looked at (:mod:`leaderq.kafka.clients.confluent_record`); a list of them would make all at
+once, keep them alive, and wake the garbage collector: with confluent-kafka that costs as much as
+all the rest of the career thread's work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a career class declares, checked as a whole: every problem is reported at once, naming the value, the class and the remedy."""
+"""What a career class declares, checked as a whole: every problem is reported at once, naming the
+value, the class and the remedy.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from leaderq.errors import ConfigurationError
+from leaderq.kafka.consuming.positions import POLICIES
 from leaderq.kafka.handling.delivery import delivery_of
 from leaderq.kafka.handling.desk import BY_PARTITION, MERGED
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.rates import pace_of
-from leaderq.kafka.pumping.beginnings import POLICIES
 from leaderq.kafka.record import Deserializer
 
 if TYPE_CHECKING:
@@ -33,7 +35,9 @@ def topics_of(career: KafkaLeaderCareer) -> tuple[str, ...]:
 
 
 def deserializer_of(career: KafkaLeaderCareer, name: str) -> Deserializer | None:
-    """What the class declares, also where it is a plain function: that would otherwise become a method of the object."""
+    """What the class declares, also where it is a plain function: that would otherwise become a
+    method of the object.
+    """
     declared = vars(career).get(name, getattr_static(type(career), name))
     if isinstance(declared, staticmethod | classmethod):
         return declared.__get__(career, type(career))
@@ -43,7 +47,9 @@ def deserializer_of(career: KafkaLeaderCareer, name: str) -> Deserializer | None
 
 
 def check(career: KafkaLeaderCareer, name: str) -> None:
-    """Return if ``career``, standing under ``name``, can be run; raises :class:`~leaderq.errors.ConfigurationError`."""
+    """Return if ``career``, standing under ``name``, can be run; raises
+    :class:`~leaderq.errors.ConfigurationError`.
+    """
     problems = [
         *_problems_of_reading(career, name),
         *_problems_of_shape(career),

@@ -1,8 +1,9 @@
 """What a handler is given: records, and the batch that is committed as a whole.
 
-These types are ours, not a client library's, so that a handler runs unchanged behind another client, and can be tested with
-records made by hand. A record costs next to nothing: what a client library has made is not copied but *seen as* a
-:class:`Record`, through a subclass of it that knows where that library keeps each field.
+These types are ours, not a client library's, so that a handler runs unchanged behind another
+client, and can be tested with records made by hand. A record costs next to nothing: what a client
+library has made is not copied but *seen as* a :class:`Record`, through a subclass of it that knows
+where that library keeps each field.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "heade
 
 
 class Partition(NamedTuple):
-    """One partition of a topic. Equal to any ``(topic, number)`` pair, so it indexes a client's own mappings too."""
+    """One partition of a topic. Equal to any ``(topic, number)`` pair, so it indexes a client's own
+    mappings too.
+    """
 
     topic: str
     number: int
@@ -33,9 +36,11 @@ _Fields = namedtuple("_Fields", FIELDS)  # type: ignore[misc]
 class Record(tuple):  # type: ignore[type-arg]
     """One record of a topic; immutable.
 
-    ``key`` and ``value`` are ``bytes`` (or ``None`` where the producer sent none) unless the career declares a deserialiser;
-    ``timestamp_ms`` is milliseconds since the epoch, as the producer or the broker set it (-1: unknown); ``headers`` are
-    pairs of name and bytes. Two records with equal fields are equal, whatever client read them.
+    ``key`` and ``value`` are ``bytes`` (or ``None`` where the producer sent none) unless the career
+    declares a deserialiser;
+    ``timestamp_ms`` is milliseconds since the epoch, as the producer or the broker set it (-1:
+    unknown); ``headers`` are pairs of name and bytes. Two records with equal fields are equal,
+    whatever client read them.
     """
 
     __slots__ = ()
@@ -100,8 +105,8 @@ class Record(tuple):  # type: ignore[type-arg]
 class Batch:
     """Records handed out together.
 
-    ``records`` are in order within each partition; ``ends`` is, for each partition of the batch, the offset after its last
-    record: what is committed once all of them are handled.
+    ``records`` are in order within each partition; ``ends`` is, for each partition of the batch,
+    the offset after its last record: what is committed once all of them are handled.
     """
 
     records: Mapping[Partition, Sequence[Record]]
@@ -125,7 +130,9 @@ Deserializer = Callable[[bytes], Any]
 
 
 def deserialized(record: Record, key: Deserializer | None, value: Deserializer | None) -> Record:
-    """The same record with key and value decoded; ``None`` (no key, a tombstone) is left as it is. Raises what they raise."""
+    """The same record with key and value decoded; ``None`` (no key, a tombstone) is left as it is.
+    Raises what they raise.
+    """
     return record.replace(
         key=key(record.key) if key is not None and record.key is not None else record.key,
         value=value(record.value) if value is not None and record.value is not None else record.value,

@@ -1,4 +1,6 @@
-"""A batch of a :class:`~leaderq.kafka.sink.KafkaSink` on its way: its messages, and the records that each of them carries."""
+"""A batch of a :class:`~leaderq.kafka.sink.KafkaSink` on its way: its messages, and the records
+that each of them carries.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class Shipment:
 
 
 def framed(where: tuple[str, int], lot: Sequence[tuple[int, Packed]]) -> Parcel:
-    """One message that carries all of ``lot``, each with its position in the batch, to that topic and partition."""
+    """One message that carries all of ``lot``, each with its position in the batch, to that topic
+    and partition.
+    """
     topic, partition = where
     headers = [(FRAME_HEADER, b"%d" % len(lot))]
     message = Message(topic, pack_frame([piece for _, piece in lot]), None, headers, partition)

@@ -1,21 +1,23 @@
-"""Kafka as the sink of a :class:`~leaderq.producing.BufferedProducer`, and the reader of what it packs.
+"""Kafka as the sink of a :class:`~leaderq.producing.BufferedProducer`, and the reader of what it
+packs.
 
-The broker is authoritative: confirmed is what all replicas in sync have acknowledged. One idempotent producer of
-kafka-python sends and repeats by itself, each message once and in order within its partition, for as long as it lives. It
-buffers without a bound of its own; so it is never given more than the batch in hand, and the next only when that is
-settled. On each failure:
+The broker is authoritative: confirmed is what all replicas in sync have acknowledged. One
+idempotent producer of kafka-python sends and repeats by itself, each message once and in order
+within its partition, for as long as it lives. It buffers without a bound of its own; so it is never
+given more than the batch in hand, and the next only when that is settled. On each failure:
 
-* **the brokers are away**: *busy*; the batch stays with the client, which goes on trying (no time-out of its own ends
-  that), and no message is sent twice;
-* **no broker can be found at the first connection, or a topic's metadata cannot be had**: *away*; the batch is given
-  again;
-* **a message is larger than** ``max_message_bytes``, or than its topic accepts, or is no message: that record is refused,
-  the others are sent;
-* **access is refused, a topic does not exist**: *broken*, until somebody mends it; nothing is given up;
-* **the client itself fails** (its place in the sequence is lost): it is replaced, and what it had not seen confirmed is
-  sent again, so that may be there twice, each time in order;
-* **close, or the process is killed**: what the client still holds is dropped. It may have reached the broker: sent again
-  from a journal, it is there twice.
+* **the brokers are away**: *busy*; the batch stays with the client, which goes on trying (no
+  time-out of its own ends that), and no message is sent twice;
+* **no broker can be found at the first connection, or a topic's metadata cannot be had**: *away*;
+  the batch is given again;
+* **a message is larger than** ``max_message_bytes``, or than its topic accepts, or is no message:
+  that record is refused, the others are sent;
+* **access is refused, a topic does not exist**: *broken*, until somebody mends it; nothing is given
+  up;
+* **the client itself fails** (its place in the sequence is lost): it is replaced, and what it had
+  not seen confirmed is sent again, so that may be there twice, each time in order;
+* **close, or the process is killed**: what the client still holds is dropped. It may have reached
+  the broker: sent again from a journal, it is there twice.
 """
 
 from __future__ import annotations
@@ -63,16 +65,18 @@ class KafkaSink:
     """Sends records to a topic, or each to its own.
 
     A record is ``bytes`` (the value), ``(key, value)``, ``(key, value, headers)`` or a whole
-    :class:`~leaderq.kafka.clients.producer.Message` (all six fields, also as a plain tuple, which is how it comes out of
-    a journal). Key and value are ``bytes``, ``str`` (sent as UTF-8) or ``None``. All of one key go to one partition, as
-    Java's and kafka-python's producers place them.
+    :class:`~leaderq.kafka.clients.producer.Message` (all six fields, also as a plain tuple, which
+    is how it comes out of a journal). Key and value are ``bytes``, ``str`` (sent as UTF-8) or
+    ``None``. All of one key go to one partition, as Java's and kafka-python's producers place them.
 
-    ``packing="frame"``: the records of a batch that go to one partition are packed into messages of up to ``frame_bytes``
-    each, with the header ``leaderq-frame``; one acknowledgement confirms them all. Readers use
-    :func:`~leaderq.kafka.unpacking.unpacked`. A frame has no key: it is not for compacted topics. ``options`` are given
-    to kafka-python on top of ours (``compression_type="gzip"``).
+    ``packing="frame"``: the records of a batch that go to one partition are packed into messages of
+    up to ``frame_bytes`` each, with the header ``leaderq-frame``; one acknowledgement confirms them
+    all. Readers use :func:`~leaderq.kafka.unpacking.unpacked`. A frame has no key: it is not for
+    compacted topics. ``options`` are given to kafka-python on top of ours
+    (``compression_type="gzip"``).
 
-    *Guarantees:* confirmed means acknowledged by all replicas in sync; within a key the order is that of the batches.
+    *Guarantees:* confirmed means acknowledged by all replicas in sync; within a key the order is
+    that of the batches.
     *Not guaranteed:* exactly once over a crash of the process or of the client.
     """
 
@@ -181,7 +185,9 @@ class KafkaSink:
         return self._topic
 
     def _placed(self, message: Message) -> Message:
-        """With its partition, if its key says which: the client would work it out from each key, again and again."""
+        """With its partition, if its key says which: the client would work it out from each key,
+        again and again.
+        """
         count = self._partitions(message.topic)
         if message.partition is not None:
             self._require(message, count)
@@ -239,7 +245,8 @@ class KafkaSink:
                         topic, value=value, key=key, headers=list(headers), timestamp_ms=timestamp_ms
                     )
                     continue
-                # What its send() comes to once topic, partition and size are known to be right, at half the cost.
+                # What its send() comes to once topic, partition and size are known to be right, at
+                # half the cost.
                 parcel.future, is_full, is_new, _ = append(
                     _place(topic, partition), timestamp_ms, key, value, list(headers), abort_on_new_batch=False
                 )
@@ -276,11 +283,11 @@ class KafkaSink:
         return Outcome(refused, sorted(set(again) - set(refused)), self._judged(why))
 
     def _too_large(self, shipment: Shipment, failed: Sequence[Parcel], errors: Sequence[BaseException]) -> Outcome:
-        """The broker found a message too large for its topic; the client fails all that were behind it with the same
-        error.
+        """The broker found a message too large for its topic; the client fails all that were behind
+        it with the same error.
 
-        So those that failed are sent again one by one, in order, until the one at fault is alone; frames are made smaller
-        first.
+        So those that failed are sent again one by one, in order, until the one at fault is alone;
+        frames are made smaller first.
         """
         self._drop()
         again = sorted({*shipment.left, *(position for parcel in failed for position in parcel.positions)})
@@ -295,7 +302,9 @@ class KafkaSink:
         return Outcome(shipment.refused, again)
 
     def _judged(self, error: BaseException) -> SinkAway | SinkBroken:
-        """What the producer is told. After all but a plain absence the client may have lost its place: it is replaced."""
+        """What the producer is told. After all but a plain absence the client may have lost its
+        place: it is replaced.
+        """
         told: SinkAway | SinkBroken
         if isinstance(error, KafkaAway | ServersUnreachable):
             told = SinkAway(str(error))

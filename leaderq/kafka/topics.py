@@ -1,8 +1,10 @@
-"""Small dealings with a Kafka cluster apart from draining it: topics, offsets, feeding records, and whether it answers.
+"""Small dealings with a Kafka cluster apart from draining it: topics, offsets, feeding records, and
+whether it answers.
 
-For the demo, ``leaderq doctor``, benchmarks and tests; each call opens its own connection and closes it. Errors of all of them:
-:class:`~leaderq.errors.ConfigurationError` (malformed address), :class:`~leaderq.errors.ServersUnreachable`,
-:class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.KafkaError`.
+For the demo, ``leaderq doctor``, benchmarks and tests; each call opens its own connection and
+closes it. Errors of all of them: :class:`~leaderq.errors.ConfigurationError` (malformed address),
+:class:`~leaderq.errors.ServersUnreachable`, :class:`~leaderq.errors.AccessRefused`,
+:class:`~leaderq.errors.KafkaError`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def create_topics(
     security: KafkaSecurity | None = None,
     timeout_s: float = 30.0,
 ) -> None:
-    """Create topics with so many partitions each, and return when each partition has a leader; existing topics are left alone."""
+    """Create topics with so many partitions each, and return when each partition has a leader;
+    existing topics are left alone.
+    """
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin, speaking_leaderq("creating topics", address):
         for topic, partitions in topics.items():
             try:
@@ -48,7 +52,8 @@ def create_topics(
 
 
 def ensure_topic(address: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0) -> bool:
-    """Create ``topic`` with the cluster's own defaults if it is not there; gives whether it was created.
+    """Create ``topic`` with the cluster's own defaults if it is not there; gives whether it was
+    created.
 
     Raises :class:`~leaderq.errors.UnknownTopic` if it is not there and may not be created.
     """
@@ -78,8 +83,8 @@ def committed(
 ) -> dict[int, int]:
     """For each partition of ``topic`` for which ``group`` has committed an offset, that offset.
 
-    While the group has no coordinator (a broker that has just started loads its groups first) it is asked for again, up to
-    ``timeout_s``.
+    While the group has no coordinator (a broker that has just started loads its groups first) it is
+    asked for again, up to ``timeout_s``.
     """
     with _opened(KafkaConsumer, address, security, timeout_s) as consumer:
         where = _partitions(consumer, topic, address)
@@ -93,10 +98,12 @@ def committed(
 def produce(
     address: str, topic: str, records: Iterable[Feed], *, security: KafkaSecurity | None = None, timeout_s: float = 60.0
 ) -> int:
-    """Send ``(key, value)`` or ``(key, value, headers)`` records, and return their number when the cluster has them all.
+    """Send ``(key, value)`` or ``(key, value, headers)`` records, and return their number when the
+    cluster has them all.
 
-    *Guarantees:* records of one key are in one partition, in the order given, each once (the producer is idempotent). Raises if
-    even one was not acknowledged within ``timeout_s`` of the last.
+    *Guarantees:* records of one key are in one partition, in the order given, each once (the
+    producer is idempotent). Raises if even one was not acknowledged within ``timeout_s`` of the
+    last.
     """
     failed: list[Exception] = []
     sent: Counter[str] = Counter()

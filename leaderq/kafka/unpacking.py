@@ -10,8 +10,8 @@ from leaderq.producing.frame import FRAME_HEADER, unpack_frame
 
 
 class UnpackedRecord(Record):
-    """A record that came in a frame: topic, partition and offset are the frame's; ``frame_index`` is its place in it,
-    from 0."""
+    """A record that came in a frame: topic, partition and offset are the frame's; ``frame_index``
+    is its place in it, from 0."""
 
     frame_index: int
 
@@ -29,8 +29,9 @@ def _unpacked_record(*fields: Any) -> UnpackedRecord:
 def unpacked(records: Iterable[Record]) -> Iterator[Record]:
     """``records`` with each frame replaced by the records in it, in order; others pass as they are.
 
-    For a handler of :class:`~leaderq.kafka.KafkaLeaderCareer` whose topic is fed with ``packing="frame"``. A handler that
-    tells records by their offset must add :attr:`UnpackedRecord.frame_index`.
+    For a handler of :class:`~leaderq.kafka.KafkaLeaderCareer` whose topic is fed with
+    ``packing="frame"``. A handler that tells records by their offset must add
+    :attr:`UnpackedRecord.frame_index`.
 
     :raises CorruptRecord: a frame is not what was packed.
     """

@@ -62,8 +62,8 @@ def letters_topic(settings: Settings, topic: str | None) -> str:
     if topic is not None:
         return topic
     from leaderq.election.layout import Layout
+    from leaderq.kafka.consuming.report import decode
     from leaderq.kafka.handling.on_error import dead_topic
-    from leaderq.kafka.pumping.report import decode
 
     path = Layout(settings.root, career).progress
     with open_session(settings) as session:

@@ -10,9 +10,10 @@ from leaderq.kafka.clients.address import bootstrap_servers
 from leaderq.kafka.clients.drain import DrainSettings
 from leaderq.kafka.clients.tls import tls_options
 
-# How long a broker may keep a fetch open that finds nothing. One fetch is in flight per broker: while it waits for records of
-# quiet partitions, a busy partition on the same broker cannot be fetched, and one hot partition among quiet ones is read at
-# 4 MB/s (kafka-python's default, 500 ms). Short waits cost a leader without work 2 % of a core more. Hence both.
+# How long a broker may keep a fetch open that finds nothing. One fetch is in flight per broker:
+# while it waits for records of quiet partitions, a busy partition on the same broker cannot be
+# fetched, and one hot partition among quiet ones is read at 4 MB/s (kafka-python's default, 500
+# ms). Short waits cost a leader without work 2 % of a core more. Hence both.
 BUSY_FETCH_MS, QUIET_FETCH_MS = 10, 500
 
 
@@ -22,10 +23,12 @@ def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s:
         "bootstrap_servers": bootstrap_servers(address),
         "bootstrap_timeout_ms": int(open_timeout_s * 1000),
         "security_protocol": security.protocol,
-        # Up to 30 s between attempts is the default: a leader would sleep through the broker's return.
+        # Up to 30 s between attempts is the default: a leader would sleep through the broker's
+        # return.
         "reconnect_backoff_ms": 20,
         "reconnect_backoff_max_ms": 1000,
-        # Paces every wait for a coordinator, a leader or a marker; 100 ms by default, far above what a broker needs.
+        # Paces every wait for a coordinator, a leader or a marker; 100 ms by default, far above
+        # what a broker needs.
         "retry_backoff_ms": 20,
     }
     if security.protocol.startswith("SASL_"):
@@ -45,9 +48,11 @@ def consumer_options(settings: DrainSettings) -> dict[str, Any]:
         "group_id": settings.group,
         "group_instance_id": settings.member if settings.membership else None,
         "enable_auto_commit": False,
-        # Also makes OffsetFetch ask for stable offsets only: a zombie's open transaction is waited for, not overlooked.
+        # Also makes OffsetFetch ask for stable offsets only: a zombie's open transaction is waited
+        # for, not overlooked.
         "isolation_level": "read_committed",
-        # Any other value would jump silently when the offset to read on from is gone; leaderq decides that.
+        # Any other value would jump silently when the offset to read on from is gone; leaderq
+        # decides that.
         "auto_offset_reset": "none",
         "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
         "session_timeout_ms": int(settings.session_timeout_s * 1000),
@@ -66,9 +71,10 @@ def _no_debug_lines(line: logging.LogRecord) -> bool:
 def quiet_client_logs() -> None:
     """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level.
 
-    It reports each failed attempt as an error, several times a second while a broker is away; what matters of it leaderq raises
-    or logs itself. ``logging.getLogger("kafka").setLevel("INFO")`` brings them back. The debug lines of two of them contain every
-    request as it is sent, passwords too, and are never let out unless that very logger was given a level.
+    It reports each failed attempt as an error, several times a second while a broker is away; what
+    matters of it leaderq raises or logs itself. ``logging.getLogger("kafka").setLevel("INFO")``
+    brings them back. The debug lines of two of them contain every request as it is sent, passwords
+    too, and are never let out unless that very logger was given a level.
     """
     for name in ("kafka.protocol.parser", "kafka.net.connection"):
         spilling = logging.getLogger(name)

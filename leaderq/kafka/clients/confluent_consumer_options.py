@@ -19,9 +19,11 @@ def consumer_options(settings: DrainSettings, heard: Heard) -> dict[str, Any]:
         "partition.assignment.strategy": "range",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Also makes OffsetFetch ask for stable offsets only, and ListOffsets for the last stable one.
+        # Also makes OffsetFetch ask for stable offsets only, and ListOffsets for the last stable
+        # one.
         "isolation.level": "read_committed",
-        # Any other value would jump silently when the offset to read on from is gone; leaderq decides that.
+        # Any other value would jump silently when the offset to read on from is gone; leaderq
+        # decides that.
         "auto.offset.reset": "error",
         "allow.auto.create.topics": False,
         "session.timeout.ms": session_ms,
@@ -30,9 +32,11 @@ def consumer_options(settings: DrainSettings, heard: Heard) -> dict[str, Any]:
         "socket.timeout.ms": int(settings.request_timeout_s * 1000),
         "topic.metadata.refresh.interval.ms": 30_000,
         "enable.partition.eof": True,
-        # A fetch that waits for quiet partitions holds up a busy one on the same broker (500 ms by default).
+        # A fetch that waits for quiet partitions holds up a busy one on the same broker (500 ms by
+        # default).
         "fetch.wait.max.ms": 50,
-        # How long fetching rests when enough is prefetched; at the default of 1 s a fast reader runs dry in between.
+        # How long fetching rests when enough is prefetched; at the default of 1 s a fast reader
+        # runs dry in between.
         "fetch.queue.backoff.ms": 10,
     }
     if settings.membership:

@@ -1,30 +1,40 @@
-"""A :class:`~leaderq.kafka.clients.drain.Drain` on confluent-kafka (librdkafka); needs the extra ``leaderq[confluent]``.
+"""A :class:`~leaderq.kafka.clients.drain.Drain` on confluent-kafka (librdkafka); needs the extra
+``leaderq[confluent]``.
 
-Facts of librdkafka 2.x that this file leans on (each has a test in the drain contract, or was met in its source):
+Facts of librdkafka 2.x that this file leans on (each has a test in the drain contract, or was met
+in its source):
 
-* It runs the group protocol on threads of its own, and **offers no gate before a JoinGroup request**. ``allowed`` is asked right
-  before ``subscribe`` and again when partitions are assigned, before they are accepted. What that leaves open: a process that is
-  frozen between the two, or whose session has run out at the broker (5 minutes) and that thaws after its term, sends a JoinGroup
-  without having been asked, and fences its successor, who stands again. Nothing is read or committed by the thawed one: its
-  assignment is refused by ``allowed``. A zombie whose successor has joined already does *not* do that: its next heartbeat or commit
-  is answered with FENCED_INSTANCE_ID, which is fatal to this client for ever, and it never joins again. kafka-python has no such gap.
-* A fenced consumer is told by its heartbeat (3 s), without a commit: ``poll`` then raises ``KafkaFenced``, for ever. Until
-  then it may still give records: brokers refuse commits of a fenced member, not its fetches.
-* With all brokers away ``consume`` gives nothing and no error, as on an idle topic: only requests (:meth:`ConfluentDrain.end_offsets`,
-  a commit) tell.
-* A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits go through a thread of their
-  own, in order; :meth:`ConfluentDrain.close` waits neither for it nor for librdkafka.
-* ``pause`` and ``resume`` race with the client's own threads, which then drop either of them or the offset of an ``assign`` before
-  them: a partition stands still for ever, without an error (librdkafka issues 2190 and 5591; met in one of 300 rounds under load).
-  So neither is ever called. What is not to be read is **not assigned**, and reading begins by assigning with offsets: an ``assign``
-  is carried out by one thread, in order. A member stays a member without it.
-* Prefetched records are thrown away by each ``assign``. So :meth:`ConfluentDrain.attend` leaves it as it is: it takes one record at
-  a time into a stash, from which the next ``poll`` begins, and stops reading only after 100 of them without a poll.
-* A position stays before the transaction markers at the end of a partition, until the news that its end was reached
-  (``enable.partition.eof``) carries the offset behind them.
-* Static members send no LeaveGroup when closed; ``unsubscribe`` would send one, and is never called.
-* ``offsets_for_times`` with the "times" -1 and -2 is ListOffsets for all partitions in one request to each broker, with the
-  isolation level of the consumer: the LSO.
+* It runs the group protocol on threads of its own, and **offers no gate before a JoinGroup
+  request**. ``allowed`` is asked right before ``subscribe`` and again when partitions are assigned,
+  before they are accepted. What that leaves open: a process that is frozen between the two, or
+  whose session has run out at the broker (5 minutes) and that thaws after its term, sends a
+  JoinGroup without having been asked, and fences its successor, who stands again. Nothing is read
+  or committed by the thawed one: its assignment is refused by ``allowed``. A zombie whose successor
+  has joined already does *not* do that: its next heartbeat or commit is answered with
+  FENCED_INSTANCE_ID, which is fatal to this client for ever, and it never joins again. kafka-python
+  has no such gap.
+* A fenced consumer is told by its heartbeat (3 s), without a commit: ``poll`` then raises
+  ``KafkaFenced``, for ever. Until then it may still give records: brokers refuse commits of a
+  fenced member, not its fetches.
+* With all brokers away ``consume`` gives nothing and no error, as on an idle topic: only requests
+  (:meth:`ConfluentDrain.end_offsets`, a commit) tell.
+* A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
+  go through a thread of their own, in order; :meth:`ConfluentDrain.close` waits neither for it nor
+  for librdkafka.
+* ``pause`` and ``resume`` race with the client's own threads, which then drop either of them or the
+  offset of an ``assign`` before them: a partition stands still for ever, without an error
+  (librdkafka issues 2190 and 5591; met in one of 300 rounds under load). So neither is ever called.
+  What is not to be read is **not assigned**, and reading begins by assigning with offsets: an
+  ``assign`` is carried out by one thread, in order. A member stays a member without it.
+* Prefetched records are thrown away by each ``assign``. So :meth:`ConfluentDrain.attend` leaves it
+  as it is: it takes one record at a time into a stash, from which the next ``poll`` begins, and
+  stops reading only after 100 of them without a poll.
+* A position stays before the transaction markers at the end of a partition, until the news that its
+  end was reached (``enable.partition.eof``) carries the offset behind them.
+* Static members send no LeaveGroup when closed; ``unsubscribe`` would send one, and is never
+  called.
+* ``offsets_for_times`` with the "times" -1 and -2 is ListOffsets for all partitions in one request
+  to each broker, with the isolation level of the consumer: the LSO.
 """
 
 from __future__ import annotations
@@ -239,7 +249,8 @@ class ConfluentDrain:
         try:
             found += self._consume(most - len(found), 0.0)
             if not found and timeout_s > 0:
-                # Asked for more than one, the client would wait the whole time although one is there.
+                # Asked for more than one, the client would wait the whole time although one is
+                # there.
                 found += self._consume(1, timeout_s)
                 found += self._consume(most - len(found), 0.0) if found else ()
             elif timeout_s > 0 and len(found) * _FAST_SHARE >= most:
@@ -285,7 +296,9 @@ class ConfluentDrain:
         self._read(self._next)
 
     def _read(self, offsets: Offsets) -> None:
-        """Let the client read these partitions from these offsets, and no others; not ``seek``, which waits for its fetcher."""
+        """Let the client read these partitions from these offsets, and no others; not ``seek``,
+        which waits for its fetcher.
+        """
         with self._speaking("setting positions"):
             self._consumer.assign(self._named(offsets))
         self._is_reading = bool(offsets)
@@ -346,7 +359,8 @@ class ConfluentDrain:
         """Ours for the client's, which is remembered if it is the last."""
         error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
         found: Any = translated(exc, doing, self._settings.address, self._heard)
-        # Of a consumer of the classic protocol only the fencing is fatal; asked again, the client says just "_FATAL".
+        # Of a consumer of the classic protocol only the fencing is fatal; asked again, the client
+        # says just "_FATAL".
         if hasattr(error, "fatal") and (error.fatal() or error.name() == "_FATAL") and not isinstance(found, KafkaFenced):
             found = KafkaFenced(f"{found}; a newer member of the same name has taken over")
         if isinstance(found, KafkaFenced):

@@ -1,10 +1,12 @@
 """confluent-kafka (librdkafka): whether it is there, how it is connected, what its errors mean.
 
-It is optional (``leaderq[confluent]``), so nothing here imports it before :func:`require` is called.
+It is optional (``leaderq[confluent]``), so nothing here imports it before :func:`require` is
+called.
 
-librdkafka never raises for a broker that is away or that refuses a password: it tries again by itself for ever, tells an error
-callback in passing, and lets the call in hand run into its time-out. :class:`Heard` is that callback: it remembers a refusal, so
-that the time-out can be explained (:func:`translated`). Nothing of librdkafka is printed: by default it writes to stderr.
+librdkafka never raises for a broker that is away or that refuses a password: it tries again by
+itself for ever, tells an error callback in passing, and lets the call in hand run into its
+time-out. :class:`Heard` is that callback: it remembers a refusal, so that the time-out can be
+explained (:func:`translated`). Nothing of librdkafka is printed: by default it writes to stderr.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ _TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
 
 
 class Heard:
-    """What librdkafka told in passing (its ``error_cb``); called on the thread that polls the client."""
+    """What librdkafka told in passing (its ``error_cb``); called on the thread that polls the
+    client.
+    """
 
     def __init__(self) -> None:
         self.refusal: Any = None
@@ -98,7 +102,9 @@ class Heard:
             self.cause = error
 
     def remedy(self) -> str:
-        """What may help against silence, with the last thing heard that says why; ``""`` where nothing was."""
+        """What may help against silence, with the last thing heard that says why; ``""`` where
+        nothing was.
+        """
         if self.cause is None:
             return ""
         return f"is Kafka listening there, and may this host reach it? The last attempt ended with {self.cause.str()}"
@@ -123,7 +129,8 @@ def connection_options(address: str, security: KafkaSecurity, heard: Heard | Non
     options: dict[str, Any] = {
         "bootstrap.servers": ",".join(bootstrap_servers(address)),
         "security.protocol": security.protocol,
-        # Up to 10 s between attempts is the default: a leader would sleep through the broker's return.
+        # Up to 10 s between attempts is the default: a leader would sleep through the broker's
+        # return.
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 1000,
         "retry.backoff.ms": 20,
@@ -132,8 +139,9 @@ def connection_options(address: str, security: KafkaSecurity, heard: Heard | Non
         "error_cb": heard or Heard(),
     }
     if require().libversion()[1] >= _FORGETS_BROKERS:
-        # With all brokers away it would forget them and look for others, while requests and the coordinator still
-        # refer to the old ones: a transactional call then never returns, whatever its time-out (2.16.0), and a core is kept busy.
+        # With all brokers away it would forget them and look for others, while requests and the
+        # coordinator still refer to the old ones: a transactional call then never returns, whatever
+        # its time-out (2.16.0), and a core is kept busy.
         options["metadata.recovery.strategy"] = "none"
     if security.protocol.startswith("SASL_"):
         options["sasl.mechanism"] = security.mechanism
@@ -149,7 +157,9 @@ def connection_options(address: str, security: KafkaSecurity, heard: Heard | Non
 
 
 def translated(exc: Any, doing: str, address: str, heard: Heard | None = None) -> LeaderqError:
-    """The error of ours for a ``KafkaException``, or for a ``KafkaError`` (which is a value there, not an exception)."""
+    """The error of ours for a ``KafkaException``, or for a ``KafkaError`` (which is a value there,
+    not an exception).
+    """
     error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
     name = error.name() if hasattr(error, "name") else type(exc).__name__
     at = f"{doing} at Kafka {address!r}: {name}: {error.str() if hasattr(error, 'str') else error}"

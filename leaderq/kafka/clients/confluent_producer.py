@@ -1,14 +1,18 @@
-"""A :class:`~leaderq.kafka.clients.producer.TransactionalProducer` on confluent-kafka (librdkafka); needs ``leaderq[confluent]``.
+"""A :class:`~leaderq.kafka.clients.producer.TransactionalProducer` on confluent-kafka (librdkafka);
+needs ``leaderq[confluent]``.
 
-Facts of librdkafka 2 that this file leans on (its documentation of transactions, ``INTRODUCTION.md``):
+Facts of librdkafka 2 that this file leans on (its documentation of transactions,
+``INTRODUCTION.md``):
 
-* Each error of a transactional call says what to do: *retriable* (call the same function again, it goes on where it was), *abort
-  required*, or *fatal*. A time-out while a commit is under way is retriable: the commit is completed by calling it again.
-* Failed messages are told to a callback from within ``poll`` and ``flush``. So ``flush`` comes first, then the failures are looked
-  at, then offsets are sent, then the transaction is committed.
-* It never takes the transactional id over again by itself: a producer that was fenced asks for its next epoch with the old one, and
-  is refused.
-* A broker configured to create topics when they are used creates an unknown one; there is no setting against it in a producer.
+* Each error of a transactional call says what to do: *retriable* (call the same function again, it
+  goes on where it was), *abort required*, or *fatal*. A time-out while a commit is under way is
+  retriable: the commit is completed by calling it again.
+* Failed messages are told to a callback from within ``poll`` and ``flush``. So ``flush`` comes
+  first, then the failures are looked at, then offsets are sent, then the transaction is committed.
+* It never takes the transactional id over again by itself: a producer that was fenced asks for its
+  next epoch with the old one, and is refused.
+* A broker configured to create topics when they are used creates an unknown one; there is no
+  setting against it in a producer.
 """
 
 from __future__ import annotations
@@ -151,7 +155,8 @@ class ConfluentProducer:
         if self._failed:
             topic, failure = self._failed[0]
             found = translated(failure, f"producing to {topic!r}", self._settings.address, self._heard)
-            # Given up by the client (after the transaction's time-out), so the transaction cannot be completed.
+            # Given up by the client (after the transaction's time-out), so the transaction cannot
+            # be completed.
             error = BatchLost(str(found)) if isinstance(found, KafkaAway) else self._explained(found)
             raise error from self._confluent.KafkaException(failure)
 
@@ -189,8 +194,9 @@ class ConfluentProducer:
         except self._confluent.KafkaException as exc:
             raise self._to_raise(exc, doing) from exc
         except SystemError as exc:
-            # A fatal error is raised from within whatever serves callbacks, even between two callbacks: that confuses Python, and
-            # the second callback may make it forget what was raised.
+            # A fatal error is raised from within whatever serves callbacks, even between two
+            # callbacks: that confuses Python, and the second callback may make it forget what was
+            # raised.
             told = exc.__cause__ if isinstance(exc.__cause__, self._confluent.KafkaException) else self._fatal()
             if told is None:
                 raise
@@ -199,7 +205,8 @@ class ConfluentProducer:
     def _fatal(self) -> Any:
         """What has ended this client for good, if anything has; asked within a transaction.
 
-        Some calls say only that there was a fatal error. One to begin a transaction says which; within one it is refused anyway.
+        Some calls say only that there was a fatal error. One to begin a transaction says which;
+        within one it is refused anyway.
         """
         if self._began_s is None:
             return None

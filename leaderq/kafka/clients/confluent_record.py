@@ -1,8 +1,9 @@
 """confluent-kafka's messages seen as records, made only while somebody looks at them.
 
-A ``Message`` can neither be given another class nor made by us, so a :class:`Record` beside it is needed: 0.15 us each, if it is
-made by C code only, is thrown away before the next is made, and so never meets the garbage collector (kept in a list it costs ten
-times as much). :class:`Messages` therefore makes them anew whenever it is iterated. What most handlers read, offset, key and value,
+A ``Message`` can neither be given another class nor made by us, so a :class:`Record` beside it is
+needed: 0.15 us each, if it is made by C code only, is thrown away before the next is made, and so
+never meets the garbage collector (kept in a list it costs ten times as much). :class:`Messages`
+therefore makes them anew whenever it is iterated. What most handlers read, offset, key and value,
 is taken out at once; the rest is asked of the message when it is asked for.
 """
 
@@ -47,7 +48,9 @@ class ConfluentRecord(Record):
 
 
 class Messages(Sequence[Record]):
-    """The records of one partition, in order. Iterating makes them anew each time; equal, but not the same objects."""
+    """The records of one partition, in order. Iterating makes them anew each time; equal, but not
+    the same objects.
+    """
 
     __slots__ = ("_messages",)
 
@@ -83,7 +86,9 @@ class Messages(Sequence[Record]):
 
 
 def by_partition(messages: list[Any], topics: Sequence[str]) -> dict[Partition, Sequence[Record]]:
-    """Messages without errors, sorted out. They come in long runs of one partition, which stay together in C code."""
+    """Messages without errors, sorted out. They come in long runs of one partition, which stay
+    together in C code.
+    """
     found: dict[Partition, list[Any]] = {}
     the_only = topics[0] if len(topics) == 1 else None
     number_of: Any = Message.partition

@@ -1,7 +1,9 @@
-"""What is known of the topics: their partitions and ids, asked in the background, for a consumer of confluent-kafka.
+"""What is known of the topics: their partitions and ids, asked in the background, for a consumer of
+confluent-kafka.
 
-The consumer keeps that knowledge to itself, so an admin client (a connection and a few threads of librdkafka more) asks instead:
-once at the beginning, and then no more than every 10 s, without anybody waiting for the answer.
+The consumer keeps that knowledge to itself, so an admin client (a connection and a few threads of
+librdkafka more) asks instead: once at the beginning, and then no more than every 10 s, without
+anybody waiting for the answer.
 """
 
 from __future__ import annotations

@@ -1,13 +1,17 @@
-"""Making a kafka-python client, with some of its omissions mended (3.0.12; each was met, and has a test).
+"""Making a kafka-python client, with some of its omissions mended (3.0.12; each was met, and has a
+test).
 
-* A client whose constructor fails leaves its IO thread running; with Kafka away that is one more thread at each attempt.
-* It forgets the socket of each failed attempt to connect, which stays open until the garbage collector comes by. kafka-python
-  lets a program register a way to make connections under the scheme of a proxy's URL; :data:`DIRECT` names ours, and no proxy.
-* It throws away what it has read from a connection that was closed right behind: a broker's "wrong password", usually.
-  :class:`_Socket` reports the end of the stream only after the data before it was processed. (Over TLS Python makes
-  another socket of it; see :mod:`leaderq.kafka.clients.tls`.)
-* A broker's "wrong password" is also only logged while the client looks for its first broker, and then reported as "no
-  answer" when the time is up. :class:`_Manager` sees the answer, and stops looking.
+* A client whose constructor fails leaves its IO thread running; with Kafka away that is one more
+  thread at each attempt.
+* It forgets the socket of each failed attempt to connect, which stays open until the garbage
+  collector comes by. kafka-python lets a program register a way to make connections under the
+  scheme of a proxy's URL; :data:`DIRECT` names ours, and no proxy.
+* It throws away what it has read from a connection that was closed right behind: a broker's "wrong
+  password", usually. :class:`_Socket` reports the end of the stream only after the data before it
+  was processed. (Over TLS Python makes another socket of it; see :mod:`leaderq.kafka.clients.tls`.)
+* A broker's "wrong password" is also only logged while the client looks for its first broker, and
+  then reported as "no answer" when the time is up. :class:`_Manager` sees the answer, and stops
+  looking.
 """
 
 from __future__ import annotations

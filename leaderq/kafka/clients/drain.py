@@ -1,14 +1,20 @@
-"""The narrow face of a Kafka client that the drain needs, so that another client can stand behind it.
+"""The narrow face of a Kafka client that the drain needs, so that another client can stand behind
+it.
 
-One thread owns a drain; no method is called from two threads. Every call is bounded by its ``timeout_s`` or by the drain's own
-request time-out. A client's own exceptions never come out: what comes is one of
+One thread owns a drain; no method is called from two threads. Every call is bounded by its
+``timeout_s`` or by the drain's own request time-out. A client's own exceptions never come out: what
+comes is one of
 
-* :class:`KafkaAway`: no broker answers for now, or it is busy with itself; the same call may be tried again;
-* :class:`MembershipLost`: the group does not know this member's generation any more; join again, then decide what is true;
+* :class:`KafkaAway`: no broker answers for now, or it is busy with itself; the same call may be
+  tried again;
+* :class:`MembershipLost`: the group does not know this member's generation any more; join again,
+  then decide what is true;
 * :class:`BatchLost` (from stores only): the effects of the batch in hand are gone, or may be;
-* :class:`~leaderq.errors.KafkaFenced`: a newer member of the same name exists; this drain is over for ever;
-* :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`, :class:`~leaderq.errors.OffsetOutOfRange`,
-  :class:`~leaderq.errors.KafkaError`: trying again does not help.
+* :class:`~leaderq.errors.KafkaFenced`: a newer member of the same name exists; this drain is over
+  for ever;
+* :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`,
+  :class:`~leaderq.errors.OffsetOutOfRange`, :class:`~leaderq.errors.KafkaError`: trying again does
+  not help.
 """
 
 from __future__ import annotations
@@ -29,26 +35,32 @@ class KafkaAway(KafkaError):
 
 
 class MembershipLost(KafkaError):
-    """The broker no longer knows this member's generation; whether the last commit happened is not known."""
+    """The broker no longer knows this member's generation; whether the last commit happened is not
+    known.
+    """
 
 
 class BatchLost(KafkaError):
-    """What was done for the batch in hand is undone, or may be: only the offsets can tell, once they are loaded again."""
+    """What was done for the batch in hand is undone, or may be: only the offsets can tell, once
+    they are loaded again.
+    """
 
 
 @dataclass(frozen=True)
 class DrainSettings:
     """What a drain reads, and as whom.
 
-    ``member`` is the ``group.instance.id``: whoever joins under it last is the only one whose commits are accepted. With
-    ``membership=False`` the group is not joined at all: all partitions are simply taken (*assigned*), and a commit is only
-    information for tools, which anybody may overwrite.
+    ``member`` is the ``group.instance.id``: whoever joins under it last is the only one whose
+    commits are accepted. With ``membership=False`` the group is not joined at all: all partitions
+    are simply taken (*assigned*), and a commit is only information for tools, which anybody may
+    overwrite.
 
-    ``session_timeout_s`` is long (5 minutes) on purpose. Taking over does not wait for it, as the newcomer replaces the member
-    of the same name at once; but when it runs out the group becomes empty, and the next join waits for the broker's
-    ``group.initial.rebalance.delay.ms`` (3 s). So membership should outlive a time without any leader: a restart of all
-    candidates, an outage of ZooKeeper. Its price: for so long the group looks active to tools that reset offsets, and after a
-    career was renamed inside an unchanged group the old name keeps its share of the partitions.
+    ``session_timeout_s`` is long (5 minutes) on purpose. Taking over does not wait for it, as the
+    newcomer replaces the member of the same name at once; but when it runs out the group becomes
+    empty, and the next join waits for the broker's ``group.initial.rebalance.delay.ms`` (3 s). So
+    membership should outlive a time without any leader: a restart of all candidates, an outage of
+    ZooKeeper. Its price: for so long the group looks active to tools that reset offsets, and after
+    a career was renamed inside an unchanged group the old name keeps its share of the partitions.
     """
 
     address: str
@@ -68,40 +80,53 @@ class Saving(Protocol):
     """Something being stored."""
 
     def done(self, wait_s: float) -> bool:
-        """Whether it is stored durably, waiting up to ``wait_s`` for that; raises if it failed. May be asked again."""
+        """Whether it is stored durably, waiting up to ``wait_s`` for that; raises if it failed. May
+        be asked again.
+        """
 
 
 class Drain(Protocol):
-    """A consumer of all partitions of some topics; states: new, warm (:meth:`open`), member (:meth:`join`), closed.
+    """A consumer of all partitions of some topics; states: new, warm (:meth:`open`), member
+    (:meth:`join`), closed.
 
-    ``slice_records``: as many records are read at a time while a handler works: some milliseconds' worth, since only between polls is
-    it noticed that something is to be saved, and each change of threads costs a part of a millisecond.
+    ``slice_records``: as many records are read at a time while a handler works: some milliseconds'
+    worth, since only between polls is it noticed that something is to be saved, and each change of
+    threads costs a part of a millisecond.
     """
 
     slice_records: int
 
     def open(self) -> None:
-        """Connect, learn the topics, find the coordinator; *without* joining the group, which would fence the leader.
+        """Connect, learn the topics, find the coordinator; *without* joining the group, which would
+        fence the leader.
 
-        Raises also :class:`~leaderq.errors.ServersUnreachable` and :class:`~leaderq.errors.UnknownTopic`.
+        Raises also :class:`~leaderq.errors.ServersUnreachable` and
+        :class:`~leaderq.errors.UnknownTopic`.
         """
 
     def refresh(self, timeout_s: float) -> None:
-        """Use every connection once, so that none is closed as idle and a moved coordinator or leader is known."""
+        """Use every connection once, so that none is closed as idle and a moved coordinator or
+        leader is known.
+        """
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """Become the one member of this name (or take all partitions); gives whether that has happened yet (call again if not).
+        """Become the one member of this name (or take all partitions); gives whether that has
+        happened yet (call again if not).
 
-        ``allowed`` raises if this process may not be the member; it is called as late as the client can before *each* request to
-        join, now and later.
+        ``allowed`` raises if this process may not be the member; it is called as late as the client
+        can before *each* request to join, now and later.
         """
 
     @property
     def joins(self) -> int:
-        """How often the group has assigned partitions to this drain; a change means that positions are to be set again."""
+        """How often the group has assigned partitions to this drain; a change means that positions
+        are to be set again.
+        """
 
     def rejoin(self) -> None:
-        """Ask for a new assignment at the next :meth:`attend` or :meth:`poll`: partitions were added."""
+        """Ask for a new assignment at the next :meth:`attend` or :meth:`poll`: partitions were
+        added.
+        """
 
     def attend(self, timeout_s: float) -> None:
         """Stay a member without reading; joins again if the group asks for it."""
@@ -113,7 +138,9 @@ class Drain(Protocol):
         """The partitions that the topics have, as far as is known now; costs no request."""
 
     def topic_ids(self) -> dict[str, str]:
-        """The broker's id of each topic, as far as it is known now: a topic deleted and created again has another one."""
+        """The broker's id of each topic, as far as it is known now: a topic deleted and created
+        again has another one.
+        """
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
         """Wait for records; with ``timeout_s=0``, what has arrived already.
@@ -128,25 +155,34 @@ class Drain(Protocol):
         """The offset to be read next; may be past the last record given, over transaction markers."""
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
-        """The group's committed offsets of the partitions held, or of all when none is held; absent where none is stored."""
+        """The group's committed offsets of the partitions held, or of all when none is held; absent
+        where none is stored.
+        """
 
     def commit(self, offsets: Offsets, note: str) -> Saving:
-        """Begin to store offsets, with ``note`` beside them; what is given tells when the broker has acknowledged them.
+        """Begin to store offsets, with ``note`` beside them; what is given tells when the broker
+        has acknowledged them.
 
         ``poll`` may be called meanwhile.
         """
 
     def group_metadata(self) -> Any:
-        """This membership, in the form that a transactional producer of the same client library wants it (KIP-447)."""
+        """This membership, in the form that a transactional producer of the same client library
+        wants it (KIP-447).
+        """
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
         """The first offset still held, of each existing partition."""
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        """The offset after the last *stable* record (the LSO, as ``read_committed`` is used) of each existing partition."""
+        """The offset after the last *stable* record (the LSO, as ``read_committed`` is used) of
+        each existing partition.
+        """
 
     def close(self) -> None:
-        """Free everything, without leaving the group: a member that left would make the next join wait. Never raises."""
+        """Free everything, without leaving the group: a member that left would make the next join
+        wait. Never raises.
+        """
 
 
 DrainFactory = Callable[[DrainSettings], Drain]

@@ -1,26 +1,33 @@
 """A :class:`~leaderq.kafka.clients.drain.Drain` on kafka-python.
 
-Facts of kafka-python 3.0 that this file leans on (read in its source; the version is pinned below 3.1):
+Facts of kafka-python 3.0 that this file leans on (read in its source; the version is pinned below
+3.1):
 
-* A consumer is not thread-safe; its own IO thread sends heartbeats and runs the group protocol. It joins only from within a
-  ``poll`` of the owner, but repeats the request as often as it sees fit while that call lasts.
-* The IO thread asks each assignor for its ``metadata`` right before *every* JoinGroup request. An assignor that refuses there is
-  the only place from which no request to join escapes, so that is where :class:`_GatedAssignor` asks whether the term lasts. A
-  process that was frozen inside ``poll`` and thaws after its term cannot fence its successor.
-* After FENCED_INSTANCE_ID the heartbeat stops without a word. ``poll`` returns nothing more, or goes on returning records: brokers do
-  not refuse to be read. Only a commit tells.
-* A member whose generation is lost (``UNKNOWN_MEMBER_ID``) drops its positions and joins again under a new id, by itself, in the
-  next ``poll``. :attr:`KafkaPythonDrain.joins` makes that visible.
+* A consumer is not thread-safe; its own IO thread sends heartbeats and runs the group protocol. It
+  joins only from within a ``poll`` of the owner, but repeats the request as often as it sees fit
+  while that call lasts.
+* The IO thread asks each assignor for its ``metadata`` right before *every* JoinGroup request. An
+  assignor that refuses there is the only place from which no request to join escapes, so that is
+  where :class:`_GatedAssignor` asks whether the term lasts. A process that was frozen inside
+  ``poll`` and thaws after its term cannot fence its successor.
+* After FENCED_INSTANCE_ID the heartbeat stops without a word. ``poll`` returns nothing more, or
+  goes on returning records: brokers do not refuse to be read. Only a commit tells.
+* A member whose generation is lost (``UNKNOWN_MEMBER_ID``) drops its positions and joins again
+  under a new id, by itself, in the next ``poll``. :attr:`KafkaPythonDrain.joins` makes that
+  visible.
 * Static members send no LeaveGroup when closed.
-* A ``poll`` that runs out of time while a join is under way leaves the join to finish by itself, and the next ``poll`` finds nothing
-  left to do: the assignment is never taken over, and every commit is refused from then on (*RebalanceInProgress*). So joins are
-  left to :meth:`KafkaPythonDrain.attend`, never begun by a short ``poll``; and one that finished unseen is asked for again.
+* A ``poll`` that runs out of time while a join is under way leaves the join to finish by itself,
+  and the next ``poll`` finds nothing left to do: the assignment is never taken over, and every
+  commit is refused from then on (*RebalanceInProgress*). So joins are left to
+  :meth:`KafkaPythonDrain.attend`, never begun by a short ``poll``; and one that finished unseen is
+  asked for again.
 
-Four methods of the consumer's private ``_coordinator`` are used, since the public face has none for them: to join without
-reading, to fetch the committed offsets of all partitions in one request, to commit without waiting (the public ``commit_async`` gives
-up where ``commit`` repeats), and to ask for a new assignment; one setting of its ``_fetcher`` is changed while it runs, and its
-``_cluster`` is read. A static member that
-took over a stable group is told that its dead predecessor leads the group, and would never notice that partitions were added.
+Four methods of the consumer's private ``_coordinator`` are used, since the public face has none for
+them: to join without reading, to fetch the committed offsets of all partitions in one request, to
+commit without waiting (the public ``commit_async`` gives up where ``commit`` repeats), and to ask
+for a new assignment; one setting of its ``_fetcher`` is changed while it runs, and its ``_cluster``
+is read. A static member that took over a stable group is told that its dead predecessor leads the
+group, and would never notice that partitions were added.
 """
 
 from __future__ import annotations
@@ -45,7 +52,8 @@ from leaderq.kafka.record import Partition, Record
 
 log = logging.getLogger(__name__)
 
-# How long one commit may look for a coordinator and repeat itself; the caller then decides whether to begin another.
+# How long one commit may look for a coordinator and repeat itself; the caller then decides whether
+# to begin another.
 _COMMIT_MS = 1000
 _JOIN_S = 1.0
 _SEND_S = 0.0005
@@ -53,7 +61,9 @@ _QUIET_AFTER_S = 1.0
 
 
 class _Seen(Record):
-    """kafka-python's own tuple, seen as a :class:`Record`: its class is changed in place, 50 ns against 1 us for a copy."""
+    """kafka-python's own tuple, seen as a :class:`Record`: its class is changed in place, 50 ns
+    against 1 us for a copy.
+    """
 
     __slots__ = ()
 
@@ -83,7 +93,9 @@ class _Commit:
 
 
 class _GatedAssignor(RangePartitionAssignor):
-    """Gives all partitions to the one member there is, and lets no request to join pass unless it is allowed."""
+    """Gives all partitions to the one member there is, and lets no request to join pass unless it
+    is allowed.
+    """
 
     def __init__(self) -> None:
         self.allowed: Callable[[], None] = _never
@@ -123,7 +135,8 @@ class KafkaPythonDrain:
                 options["partition_assignment_strategy"] = (self._assignor,)
                 self._client = connected(KafkaConsumer, settings.address, options)
                 if settings.membership:
-                    # Before the first metadata: else the first join finds that "they changed", and is followed by another.
+                    # Before the first metadata: else the first join finds that "they changed", and
+                    # is followed by another.
                     self._client.subscribe(topics=list(settings.topics))
                 else:
                     self._client._cluster.set_topics(settings.topics)  # kept up to date while nothing is assigned yet
@@ -225,7 +238,9 @@ class KafkaPythonDrain:
         return {Partition(*where): rows for where, rows in polled.items()}
 
     def _pace(self, busy: bool) -> None:
-        """Let fetches wait long only where nothing has come for a while; read by the client at its next fetch."""
+        """Let fetches wait long only where nothing has come for a while; read by the client at its
+        next fetch.
+        """
         now = now_s()
         if busy:
             self._busy_at = now
@@ -263,10 +278,12 @@ class KafkaPythonDrain:
         """Begin to store offsets."""
         wanted = {TopicPartition(*where): OffsetAndMetadata(offset, note, -1) for where, offset in offsets.items()}
         coordinator = self._consumer._coordinator
-        # What the public commit() runs and waits for: looks for the coordinator, repeats what may be repeated.
+        # What the public commit() runs and waits for: looks for the coordinator, repeats what may
+        # be repeated.
         future = coordinator._manager.call_soon(coordinator._commit_offsets_sync_async, wanted, _COMMIT_MS)
         commit = _Commit(future, self._settings.address)
-        # Unpacking records keeps the interpreter to itself for milliseconds: let the client's thread send this first.
+        # Unpacking records keeps the interpreter to itself for milliseconds: let the client's
+        # thread send this first.
         commit.answered.wait(_SEND_S)
         return commit
 

@@ -1,22 +1,29 @@
 """A :class:`~leaderq.kafka.clients.producer.TransactionalProducer` on kafka-python.
 
-Facts of kafka-python 3.0 that this file leans on (read in its source; the version is pinned below 3.1):
+Facts of kafka-python 3.0 that this file leans on (read in its source; the version is pinned below
+3.1):
 
-* A thread of its own, the *sender*, sends batches and transactional requests, repeats what may be repeated for ever, and keeps the
-  state. The public ``commit_transaction``, ``abort_transaction`` and ``send_offsets_to_transaction`` ask it and wait, without a
-  bound. So they are done here as they do it, through the producer's ``_transaction_manager``: ask once, wait for as long as
-  allowed, and wait for the same answer if called again. That makes an unanswered commit one that can be completed later.
-* A refused batch does not fail the transaction's commit by itself in each case; only its future tells. So all futures are looked at
-  before the offsets are sent, and nothing is in flight from then on.
-* A producer whose *batch* is refused for its epoch asks for a new epoch (KIP-360), with an old broker even for a new producer
-  id: a zombie would fence its successor. Worse, a commit that waits meanwhile is answered with success although the
-  transaction was aborted. :func:`mended` turns that off: such a producer is over.
-* A transactional request whose broker cannot be reached at that moment is forgotten: the sender expects ``await_ready`` to say
-  no, but it raises. What waits for the answer would wait for ever. :func:`mended` lets it say no, and the request is repeated.
-* ``close`` waits for what is buffered, and raises, leaving its threads behind, if that does not come to an end in time. So
-  :func:`dropped` does what is left of it otherwise.
-* Each request that is repeated waits for ``retry_backoff_ms``: a broker is still writing the markers of a transaction when the next
-  one begins, so with the default of 100 ms the next transaction takes 111 ms; with 5 ms, 14.
+* A thread of its own, the *sender*, sends batches and transactional requests, repeats what may be
+  repeated for ever, and keeps the state. The public ``commit_transaction``, ``abort_transaction``
+  and ``send_offsets_to_transaction`` ask it and wait, without a bound. So they are done here as
+  they do it, through the producer's ``_transaction_manager``: ask once, wait for as long as
+  allowed, and wait for the same answer if called again. That makes an unanswered commit one that
+  can be completed later.
+* A refused batch does not fail the transaction's commit by itself in each case; only its future
+  tells. So all futures are looked at before the offsets are sent, and nothing is in flight from
+  then on.
+* A producer whose *batch* is refused for its epoch asks for a new epoch (KIP-360), with an old
+  broker even for a new producer id: a zombie would fence its successor. Worse, a commit that waits
+  meanwhile is answered with success although the transaction was aborted. :func:`mended` turns that
+  off: such a producer is over.
+* A transactional request whose broker cannot be reached at that moment is forgotten: the sender
+  expects ``await_ready`` to say no, but it raises. What waits for the answer would wait for ever.
+  :func:`mended` lets it say no, and the request is repeated.
+* ``close`` waits for what is buffered, and raises, leaving its threads behind, if that does not
+  come to an end in time. So :func:`dropped` does what is left of it otherwise.
+* Each request that is repeated waits for ``retry_backoff_ms``: a broker is still writing the
+  markers of a transaction when the next one begins, so with the default of 100 ms the next
+  transaction takes 111 ms; with 5 ms, 14.
 """
 
 from __future__ import annotations
@@ -52,7 +59,8 @@ def producer_options(settings: ProducerSettings) -> dict[str, Any]:
         "metrics_enabled": False,  # costs time at every message, and nobody reads it
         "acks": "all",
         "retry_backoff_ms": 5,
-        # Batches grow while the one before is on the wire; a commit flushes, so waiting on purpose only costs.
+        # Batches grow while the one before is on the wire; a commit flushes, so waiting on purpose
+        # only costs.
         "linger_ms": 0,
         "batch_size": 262_144,  # 16 kB by default: one request for every 16 messages of 1 kB
         "max_request_size": max(1_048_576, settings.max_message_bytes + _ROOM_BYTES),
@@ -167,11 +175,14 @@ class KafkaPythonProducer:
             topic, exc = self._failed[0]
             doing = f"producing to {topic!r}"
             found = self._translated(exc, doing) if isinstance(exc, native.KafkaError) else KafkaError(f"{doing}: {exc}")
-            # Given up by the client (after delivery_timeout_ms), so its place in the sequence of messages is lost as well.
+            # Given up by the client (after delivery_timeout_ms), so its place in the sequence of
+            # messages is lost as well.
             raise BatchLost(str(found)) if isinstance(found, KafkaAway) else found from exc
 
     def _end(self, doing: str, deadline: float) -> None:
-        """Ask once for the end of the transaction, and wait for it: from here on the outcome may be unknown."""
+        """Ask once for the end of the transaction, and wait for it: from here on the outcome may be
+        unknown.
+        """
         manager = self._producer._transaction_manager
         if self._ending is None:
             with self._speaking(doing):
@@ -216,7 +227,9 @@ class KafkaPythonProducer:
         return _Speaking(self, doing)
 
     def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
-        """The error of ours; the state that an earlier error left behind is explained by that error."""
+        """The error of ours; the state that an earlier error left behind is explained by that
+        error.
+        """
         manager = self._producer._transaction_manager
         cause = manager.last_error
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
@@ -262,13 +275,17 @@ def dropped(client: Any) -> None:
 
 
 def _require_member(group: Any) -> None:
-    """The broker accepts offsets of nobody in particular, whoever holds the group: so they are never sent."""
+    """The broker accepts offsets of nobody in particular, whoever holds the group: so they are
+    never sent.
+    """
     if not group.group_id or not group.member_id or group.generation_id < 0:
         raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
 
 
 def mended(client: Any) -> Any:
-    """The same producer, without the two faults told of in the docstring of the module. Before its first request."""
+    """The same producer, without the two faults told of in the docstring of the module. Before its
+    first request.
+    """
     net = client._sender._client
     is_ready = net.await_ready
 

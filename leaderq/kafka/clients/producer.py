@@ -1,19 +1,25 @@
-"""The narrow face of a transactional producer, so that another client can stand behind it, and what is sent through it.
+"""The narrow face of a transactional producer, so that another client can stand behind it, and what
+is sent through it.
 
-States: new, open (:meth:`TransactionalProducer.open`), fenced in (:meth:`~TransactionalProducer.fence`), in a transaction
-(:meth:`~TransactionalProducer.begin`), closed. The broker is authoritative: it knows one *epoch* for each transactional id, the
-one given to the producer that was fenced in last, and refuses all others.
+States: new, open (:meth:`TransactionalProducer.open`), fenced in
+(:meth:`~TransactionalProducer.fence`), in a transaction (:meth:`~TransactionalProducer.begin`),
+closed. The broker is authoritative: it knows one *epoch* for each transactional id, the one given
+to the producer that was fenced in last, and refuses all others.
 
 A client's own exceptions never come out: what comes is one of
 
-* :class:`~leaderq.errors.KafkaFenced`: a later producer of the same id, or a later member of the same name, exists; this
-  producer is over for ever;
-* :class:`~leaderq.kafka.clients.drain.KafkaAway`: no answer yet; the *same* call may be repeated, and goes on where it was;
-* :class:`~leaderq.kafka.clients.drain.MembershipLost`: the group refused the offsets; nothing of the transaction was committed. Abort it;
-* :class:`~leaderq.kafka.clients.drain.BatchLost`: this producer cannot find out whether its transaction was committed. Discard it, fence
-  in another (which settles the transaction one way or the other), then read the committed offsets: they tell;
-* :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`, :class:`~leaderq.errors.KafkaError` (a message
-  that is too large, a client that is broken): nothing of the transaction was committed, trying again does not help. Abort it.
+* :class:`~leaderq.errors.KafkaFenced`: a later producer of the same id, or a later member of the
+  same name, exists; this producer is over for ever;
+* :class:`~leaderq.kafka.clients.drain.KafkaAway`: no answer yet; the *same* call may be repeated,
+  and goes on where it was;
+* :class:`~leaderq.kafka.clients.drain.MembershipLost`: the group refused the offsets; nothing of
+  the transaction was committed. Abort it;
+* :class:`~leaderq.kafka.clients.drain.BatchLost`: this producer cannot find out whether its
+  transaction was committed. Discard it, fence in another (which settles the transaction one way or
+  the other), then read the committed offsets: they tell;
+* :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`,
+  :class:`~leaderq.errors.KafkaError` (a message that is too large, a client that is broken):
+  nothing of the transaction was committed, trying again does not help. Abort it.
 """
 
 from __future__ import annotations
@@ -27,17 +33,20 @@ from leaderq.errors import KafkaError, MessageTooLarge
 from leaderq.kafka.clients.drain import Offsets
 
 MAX_MESSAGE_BYTES = 1_000_000
-"""What a topic accepts unless its ``max.message.bytes`` was changed, less what the protocol adds."""
+"""What a topic accepts unless its ``max.message.bytes`` was changed, less what the protocol adds.
+"""
 
 
 _KEYS = (bytes, type(None))
 
 
 class Message(NamedTuple):
-    """One message to send. ``value`` and ``key`` are bytes or ``None`` (not both); ``headers`` pairs of name and bytes.
+    """One message to send. ``value`` and ``key`` are bytes or ``None`` (not both); ``headers``
+    pairs of name and bytes.
 
-    Without a ``partition`` the client's partitioner decides: all messages of one key in one partition. (kafka-python and the Java
-    client agree on which; librdkafka is told to use the same hash.) Without ``timestamp_ms`` it is the time of sending.
+    Without a ``partition`` the client's partitioner decides: all messages of one key in one
+    partition. (kafka-python and the Java client agree on which; librdkafka is told to use the same
+    hash.) Without ``timestamp_ms`` it is the time of sending.
     """
 
     topic: str
@@ -57,7 +66,8 @@ class Message(NamedTuple):
 def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
     """The message, if a client can send it: found out where it was made, not when it is sent.
 
-    :raises KafkaError: wrong types, or nothing in it; :raises MessageTooLarge: larger than ``limit`` bytes.
+    :raises KafkaError: wrong types, or nothing in it; :raises MessageTooLarge: larger than
+    ``limit`` bytes.
     """
     topic, value, key, headers, partition, _ = message
     # The usual message, at a fifth of the cost: this runs for each one.
@@ -100,9 +110,10 @@ TRANSACTION_TIMEOUT_S = 60.0
 class ProducerSettings:
     """How a transactional producer is made.
 
-    ``transactional_id`` is the name under which it fences: fixed for a career, whoever leads. ``transaction_timeout_s`` is how
-    long the broker keeps an open transaction of a producer that is never heard of again, nor fenced: so long do readers of
-    ``read_committed`` wait behind it. A transaction open for longer is refused, so it must exceed the longest commit.
+    ``transactional_id`` is the name under which it fences: fixed for a career, whoever leads.
+    ``transaction_timeout_s`` is how long the broker keeps an open transaction of a producer that is
+    never heard of again, nor fenced: so long do readers of ``read_committed`` wait behind it. A
+    transaction open for longer is refused, so it must exceed the longest commit.
     """
 
     address: str
@@ -116,20 +127,23 @@ class ProducerSettings:
 
 
 class TransactionalProducer(Protocol):
-    """Sends messages and offsets together, or not at all. One thread at a time, except for :meth:`produce`."""
+    """Sends messages and offsets together, or not at all. One thread at a time, except for
+    :meth:`produce`.
+    """
 
     def open(self) -> None:
         """Connect, without fencing anybody.
 
-        Raises also :class:`~leaderq.errors.ServersUnreachable`, and :class:`~leaderq.errors.MissingPiece` if the client library
-        is not installed.
+        Raises also :class:`~leaderq.errors.ServersUnreachable`, and
+        :class:`~leaderq.errors.MissingPiece` if the client library is not installed.
         """
 
     def fence(self, timeout_s: float) -> bool:
         """Take the transactional id over; gives whether that has happened yet (call again if not).
 
-        *Guarantees:* once it has given ``True``, every earlier producer of the id is refused, and its open transaction is aborted
-        (or, if its commit was under way, committed entirely). KIP-98.
+        *Guarantees:* once it has given ``True``, every earlier producer of the id is refused, and
+        its open transaction is aborted (or, if its commit was under way, committed entirely).
+        KIP-98.
         """
 
     def begin(self) -> None:
@@ -142,16 +156,22 @@ class TransactionalProducer(Protocol):
         """
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
-        """Commit the transaction with these offsets of ``group`` (:meth:`~leaderq.kafka.clients.drain.Drain.group_metadata`).
+        """Commit the transaction with these offsets of ``group``
+        (:meth:`~leaderq.kafka.clients.drain.Drain.group_metadata`).
 
-        *Guarantees:* all or nothing; refused if the group does not know that member, generation and instance any more (KIP-447).
+        *Guarantees:* all or nothing; refused if the group does not know that member, generation and
+        instance any more (KIP-447).
         """
 
     def abort(self, timeout_s: float) -> None:
-        """Drop the transaction; does nothing without one. If it fails, for whatever reason, close the producer."""
+        """Drop the transaction; does nothing without one. If it fails, for whatever reason, close
+        the producer.
+        """
 
     def close(self) -> None:
-        """Free everything within about a second; an open transaction is left to the next :meth:`fence`. Never raises."""
+        """Free everything within about a second; an open transaction is left to the next
+        :meth:`fence`. Never raises.
+        """
 
 
 ProducerFactory = Callable[[ProducerSettings], TransactionalProducer]

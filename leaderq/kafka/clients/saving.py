@@ -33,7 +33,9 @@ class BackgroundSaving:
 
 
 class Background:
-    """One thread that carries out one piece of work after the other; it begins with the first, and ends with :meth:`close`."""
+    """One thread that carries out one piece of work after the other; it begins with the first, and
+    ends with :meth:`close`.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,7 +1,8 @@
-"""Sending messages apart from any transaction: dead letters of careers whose offsets are kept elsewhere.
+"""Sending messages apart from any transaction: dead letters of careers whose offsets are kept
+elsewhere.
 
-One producer on kafka-python, idempotent (each message once, as long as this process lives) and acknowledged by all replicas in
-sync; connected with the first message, then kept.
+One producer on kafka-python, idempotent (each message once, as long as this process lives) and
+acknowledged by all replicas in sync; connected with the first message, then kept.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Sender:
     """Sends messages and waits until they are acknowledged. One thread at a time.
 
     *Guarantees:* when :meth:`send` has returned, all its messages are stored, each once.
-    *Not guaranteed:* anything about messages of a :meth:`send` that raised: some may be stored, or be stored later. Sending them
-    again may store them twice.
+    *Not guaranteed:* anything about messages of a :meth:`send` that raised: some may be stored, or
+    be stored later. Sending them again may store them twice.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class Sender:
         """Send all, and return when the cluster has them all.
 
         :raises KafkaAway: not within ``timeout_s``.
-        :raises ServersUnreachable: no broker answered when connecting; AccessRefused: nor let this user in.
+        :raises ServersUnreachable: no broker answered when connecting; AccessRefused: nor let this
+        user in.
         :raises UnknownTopic: a topic does not exist.
         :raises KafkaError: a message is too large, or not one.
         """

@@ -1,13 +1,16 @@
-"""TLS towards Kafka, for kafka-python, with three of its omissions mended (3.0.12; each was met, and has a test).
+"""TLS towards Kafka, for kafka-python, with three of its omissions mended (3.0.12; each was met,
+and has a test).
 
-* It forgets the socket of each failed handshake, which stays open until the garbage collector comes by.
-* It throws away what it has read from a connection that was closed right behind: a broker's "wrong password", usually.
-* It reads the files of certificates at each attempt to connect, and takes a file that is missing or a wrong password of a
-key for
-  a broker that does not answer. Here they are read once, and a fault is the user's. (Without a password, Python would ask
-  for one on the terminal.)
+* It forgets the socket of each failed handshake, which stays open until the garbage collector comes
+  by.
+* It throws away what it has read from a connection that was closed right behind: a broker's "wrong
+  password", usually.
+* It reads the files of certificates at each attempt to connect, and takes a file that is missing or
+  a wrong password of a key for a broker that does not answer. Here they are read once, and a fault
+  is the user's. (Without a password, Python would ask for one on the terminal.)
 
-A program may give kafka-python an SSL context of its own, and Python lets a context make sockets of a class of its own.
+A program may give kafka-python an SSL context of its own, and Python lets a context make sockets of
+a class of its own.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ from leaderq.errors import ConfigurationError
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
-    """What kafka-python is to be given as ``ssl_context``: TLS 1.2 or newer, with the server's certificate checked.
+    """What kafka-python is to be given as ``ssl_context``: TLS 1.2 or newer, with the server's
+    certificate checked.
 
-    Raises :class:`~leaderq.errors.ConfigurationError` if a file cannot be read, or a key's password is wrong.
+    Raises :class:`~leaderq.errors.ConfigurationError` if a file cannot be read, or a key's password
+    is wrong.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslsocket_class = _Socket
@@ -62,7 +67,9 @@ class _Socket(ssl.SSLSocket):
             raise
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """As ever, but the end of the stream, or an error, comes only once what was before it has been worked off."""
+        """As ever, but the end of the stream, or an error, comes only once what was before it has
+        been worked off.
+        """
         given_before, self._has_given = self._has_given, False
         try:
             data = super().recv(buflen, flags)

@@ -1,4 +1,6 @@
-"""One attempt at some records: decode, handle, and whom a failure is blamed on. May run on a worker thread."""
+"""One attempt at some records: decode, handle, and whom a failure is blamed on. May run on a worker
+thread.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from leaderq.term import Term
 def attempt(desk: Desk, records: Sequence[Record], term: Term) -> Failure | None:
     """Decode and handle; gives ``None`` when that went well, else what is to be judged.
 
-    All are decoded before any is handled, so where one cannot be, none was touched. Errors that are not about records
-    (:func:`~leaderq.kafka.handling.on_error.is_about_records`) are raised, also when they are only the cause of a
-    :class:`~leaderq.kafka.handling.on_error.PoisonRecord`.
+    All are decoded before any is handled, so where one cannot be, none was touched. Errors that are
+    not about records (:func:`~leaderq.kafka.handling.on_error.is_about_records`) are raised, also
+    when they are only the cause of a :class:`~leaderq.kafka.handling.on_error.PoisonRecord`.
     """
     # A copy where it is a list: the user may empty what was handed over, and then raise.
     handed: Sequence[Record] = list(records) if isinstance(records, list) else records
@@ -54,7 +56,8 @@ def _handle(desk: Desk, records: Sequence[Record], term: Term) -> Exception | No
 def _judgeable(error: Exception) -> Exception:
     """The user's own error, raised if it says nothing about the records.
 
-    Raised here, outside the ``except`` that caught it: so it comes out as it went in, with no context added.
+    Raised here, outside the ``except`` that caught it: so it comes out as it went in, with no
+    context added.
     """
     own: BaseException = error
     if isinstance(error, PoisonRecord) and error.__cause__ is not None:

@@ -1,28 +1,35 @@
-"""Marks of records over which processes have died, so that one that kills whoever handles it is found out.
+"""Marks of records over which processes have died, so that one that kills whoever handles it is
+found out.
 
-A segmentation fault, the OOM killer or a hang that the guardian ends leaves no error to judge. What it leaves is a term that ended
-uncleanly at the same saved offset as the one before. Nothing is written for that while all goes well:
+A segmentation fault, the OOM killer or a hang that the guardian ends leaves no error to judge. What
+it leaves is a term that ended uncleanly at the same saved offset as the one before. Nothing is
+written for that while all goes well:
 
-* **first unclean take-over** at an offset: the offset of each partition is written down, with 1 death;
-* **second one in a row** at the same offset: the partition becomes *careful*. Its next ``max_records`` records are handled one by
-  one, each marked durably before it;
-* **the process dies again**: the mark names the record in hand. That death is the record's own, counted from here on, and
-  :meth:`AttemptMarks.before` tells it; what to do at which number is the policy's business. So a record that kills costs two
-  processes more than the policy says: those that died before anybody was careful.
-* **a clean end** of a term proves that its leader could go on: the next leader that finds records forgets all deaths.
+* **first unclean take-over** at an offset: the offset of each partition is written down, with 1
+  death;
+* **second one in a row** at the same offset: the partition becomes *careful*. Its next
+  ``max_records`` records are handled one by one, each marked durably before it;
+* **the process dies again**: the mark names the record in hand. That death is the record's own,
+  counted from here on, and :meth:`AttemptMarks.before` tells it; what to do at which number is the
+  policy's business. So a record that kills costs two processes more than the policy says: those
+  that died before anybody was careful.
+* **a clean end** of a term proves that its leader could go on: the next leader that finds records
+  forgets all deaths.
 
-The znode ``<root>/<career>/attempts`` holds JSON: ``positions`` (topic, partition, saved offset, deaths), ``killers`` (topic,
-partition, offset, deaths of that very record) and ``in_hand`` (topic, partition, offset). It is written through the term's fence
-only, so a zombie cannot blame a record that its successor passed. Authoritative is what stands there at the begin of a term; within
-it, memory.
+The znode ``<root>/<career>/attempts`` holds JSON: ``positions`` (topic, partition, saved offset,
+deaths), ``killers`` (topic, partition, offset, deaths of that very record) and ``in_hand`` (topic,
+partition, offset). It is written through the term's fence only, so a zombie cannot blame a record
+that its successor passed. Authoritative is what stands there at the begin of a term; within it,
+memory.
 
-*Not guaranteed:* that a record is guilty. Processes that die for another reason (a host that fails, ``kill -9``) while they
-handle one and the same record, again and again, put the blame on it: two such deaths make the work slow for a moment, the others
-need that very record in hand each time. Nor is a record found that kills only in the company of others.
+*Not guaranteed:* that a record is guilty. Processes that die for another reason (a host that fails,
+``kill -9``) while they handle one and the same record, again and again, put the blame on it: two
+such deaths make the work slow for a moment, the others need that very record in hand each time. Nor
+is a record found that kills only in the company of others.
 
-On failure: a znode that cannot be understood is logged and begun anew, since counting deaths must not stop the work. While
-ZooKeeper is silent :meth:`AttemptMarks.before` waits, no record being handled unmarked, at most until the lease ends; then it
-raises :class:`~leaderq.errors.Deposed`.
+On failure: a znode that cannot be understood is logged and begun anew, since counting deaths must
+not stop the work. While ZooKeeper is silent :meth:`AttemptMarks.before` waits, no record being
+handled unmarked, at most until the lease ends; then it raises :class:`~leaderq.errors.Deposed`.
 """
 
 from __future__ import annotations
@@ -62,8 +69,10 @@ class Place(NamedTuple):
 class Mark:
     """What is known of deaths.
 
-    ``positions``: for each partition, the offset saved at the last unclean take-over, and how many in a row there were at it.
-    ``killers``: how many processes died of a record for certain. ``in_hand``: the records being handled, one a partition.
+    ``positions``: for each partition, the offset saved at the last unclean take-over, and how many
+    in a row there were at it.
+    ``killers``: how many processes died of a record for certain. ``in_hand``: the records being
+    handled, one a partition.
     """
 
     positions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
@@ -84,7 +93,8 @@ def judge(mark: Mark, saved: Mapping[Partition, int], unclean: bool) -> tuple[Ma
         return Mark(), frozenset()
     positions = {where: (offset, _deaths_at(mark.positions.get(where), offset)) for where, offset in saved.items()}
     counted = {place: mark.killers.get(place, 0) + (place in mark.in_hand) for place in {*mark.killers, *mark.in_hand}}
-    # A record in front of the saved offset was passed, whoever died since; its deaths are no one's business any more.
+    # A record in front of the saved offset was passed, whoever died since; its deaths are no one's
+    # business any more.
     killers = {place: deaths for place, deaths in counted.items() if place.offset >= saved.get(place.partition, 0)}
     careful = {where for where, (_, deaths) in positions.items() if deaths >= CAREFUL_FROM}
     return _bounded(positions, killers), frozenset(careful | {place.partition for place in killers})
@@ -95,7 +105,9 @@ def _deaths_at(before: tuple[int, int] | None, offset: int) -> int:
 
 
 def _bounded(positions: Mapping[Partition, tuple[int, int]], killers: Mapping[Place, int]) -> Mark:
-    """Well below the megabyte that a znode may hold: partitions and records with the most deaths are kept."""
+    """Well below the megabyte that a znode may hold: partitions and records with the most deaths
+    are kept.
+    """
     most = sorted(positions, key=lambda where: (-positions[where][1], where))[:MAX_POSITIONS]
     worst = sorted(killers, key=lambda place: (-killers[place], place))[:MAX_KILLERS]
     return Mark({where: positions[where] for where in most}, {place: killers[place] for place in worst})
@@ -143,10 +155,12 @@ T = TypeVar("T")
 
 
 class AttemptMarks:
-    """The marks of one career, kept at ``path``, whose parent exists; one object for a process. For the career thread only.
+    """The marks of one career, kept at ``path``, whose parent exists; one object for a process. For
+    the career thread only.
 
-    ``session`` is asked what stands there when a term begins; what is written goes through the term. ``max_records`` is the
-    largest batch, so that a careful partition gets past all that may have been in hand when the processes died.
+    ``session`` is asked what stands there when a term begins; what is written goes through the
+    term. ``max_records`` is the largest batch, so that a careful partition gets past all that may
+    have been in hand when the processes died.
     """
 
     def __init__(self, session: Session, path: str, *, max_records: int) -> None:
@@ -157,10 +171,11 @@ class AttemptMarks:
         self._left: dict[Partition, int] = {}
 
     def begin(self, term: Term, saved: Mapping[Partition, int]) -> None:
-        """Judge what former leaders left, now that this one begins at the offsets ``saved``; costs one read.
+        """Judge what former leaders left, now that this one begins at the offsets ``saved``; costs
+        one read.
 
-        One write besides if the term before ended uncleanly, or if there was something to forget. Raises
-        :class:`~leaderq.errors.Deposed`.
+        One write besides if the term before ended uncleanly, or if there was something to forget.
+        Raises :class:`~leaderq.errors.Deposed`.
         """
         data = self._asked(term, self._read)
         self._mark, careful = judge(self._decoded(data), saved, term.unclean)
@@ -182,7 +197,8 @@ class AttemptMarks:
         return partition in self._left
 
     def before(self, term: Term, record: Record) -> int:
-        """Mark durably that ``record`` is about to be handled; gives how many processes have died of it so far.
+        """Mark durably that ``record`` is about to be handled; gives how many processes have died
+        of it so far.
 
         Raises :class:`~leaderq.errors.Deposed`, if the mark cannot be written any more.
         """
@@ -195,7 +211,8 @@ class AttemptMarks:
     def after(self, term: Term, record: Record) -> None:
         """The record was passed: handled, skipped or buried, and saved. Costs no request.
 
-        The mark stays as it is until the next one: its record lies in front of the saved offset now, so nobody is blamed.
+        The mark stays as it is until the next one: its record lies in front of the saved offset
+        now, so nobody is blamed.
         """
         where = Partition(record.topic, record.partition)
         left = self._left.pop(where, 1) - 1
@@ -244,7 +261,9 @@ class AttemptMarks:
             return
 
     def _asked(self, term: Term, request: Callable[[], T]) -> T:
-        """Ask, again while the connection breaks: each request here may be repeated. Ends with the lease at the latest."""
+        """Ask, again while the connection breaks: each request here may be repeated. Ends with the
+        lease at the latest.
+        """
         while True:
             term.check()
             try:

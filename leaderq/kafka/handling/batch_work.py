@@ -1,7 +1,9 @@
-"""The work on one batch, as :mod:`leaderq.kafka.handling.handling` describes it: a line of parts, worked off from its front.
+"""The work on one batch, as :mod:`leaderq.kafka.handling.handling` describes it: a line of parts,
+worked off from its front.
 
-A part that failed goes back to the front, cut around its culprit, with the failure on it; a failure at the front of the
-line is judged, when all before it is done. So there is one place that tries, one that judges and one that saves.
+A part that failed goes back to the front, cut around its culprit, with the failure on it; a failure
+at the front of the line is judged, when all before it is done. So there is one place that tries,
+one that judges and one that saves.
 """
 
 from __future__ import annotations
@@ -107,7 +109,9 @@ class BatchWork:
             self._line.extendleft(reversed(self._undone([(part, failure)]) + self._cut(part, failure)))
 
     def _first_of(self, part: Part) -> Part:
-        """The part to try now: of those handed over one by one, the first record; the others go back to the front."""
+        """The part to try now: of those handed over one by one, the first record; the others go
+        back to the front.
+        """
         if part.mode is Mode.TOGETHER:
             return part
         if part.mode is Mode.CAREFUL and not part.marked and not self._bench.careful((_partition(part.records[0]),)):
@@ -118,7 +122,9 @@ class BatchWork:
         return first
 
     def _mark(self, part: Part) -> bool:
-        """Mark the attempt if need be; gives ``False`` if the record was passed over, having taken too many processes."""
+        """Mark the attempt if need be; gives ``False`` if the record was passed over, having taken
+        too many processes.
+        """
         marks, limit = self._bench.marks, self._bench.on_error.deaths
         if part.mode is not Mode.CAREFUL or part.marked or marks is None:
             return True
@@ -134,7 +140,8 @@ class BatchWork:
     def _passed(self, part: Part, is_saved_now: bool) -> None:
         """The part is done, skipped or buried.
 
-        What was skipped or buried is saved now, lest it be handled again when something later is undone.
+        What was skipped or buried is saved now, lest it be handled again when something later is
+        undone.
         """
         self._unsaved.append(part)
         if is_saved_now:
@@ -143,9 +150,11 @@ class BatchWork:
             self._bench.marks.after(self._term, part.records[0])
 
     def _undone(self, failed: Sequence[tuple[Part, Failure]]) -> list[Part]:
-        """Undo what the failed attempts did, and all that is not saved yet with it; gives what is to be done again.
+        """Undo what the failed attempts did, and all that is not saved yet with it; gives what is
+        to be done again.
 
-        If the first failure is to be raised, this does it: nothing would be gained by doing the rest again first.
+        If the first failure is to be raised, this does it: nothing would be gained by doing the
+        rest again first.
         """
         if not self._undoes or not any(failure.touched for _part, failure in failed):
             return []
@@ -236,8 +245,8 @@ class BatchWork:
         return not self._term.ending.is_set() and not self._term.paused
 
     def _must_be_handled(self, part: Part) -> bool:
-        """With "at most once": whether it is saved already, so that nobody else will ever handle it. Ends with the term
-        even so."""
+        """With "at most once": whether it is saved already, so that nobody else will ever handle
+        it. Ends with the term even so."""
         if not self._bench.saves_first:
             return False
         self._term.check()

@@ -1,5 +1,5 @@
-"""What the work on a batch needs and what outlasts it: the career's desk and policies; and what is said of records that
-fail."""
+"""What the work on a batch needs and what outlasts it: the career's desk and policies; and what is
+said of records that fail."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Bench:
         )
 
     def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
-        """Skip or bury a raw record; before its offset is saved, as a crash in between must not lose it.
+        """Skip or bury a raw record; before its offset is saved, as a crash in between must not
+        lose it.
 
         Raises :class:`~leaderq.errors.Deposed`, or what the desk's ``bury`` raises.
         """
@@ -87,7 +88,9 @@ class Bench:
             self._warn("another partition met %s", _said(error))
 
     def tell_unsaved(self, error: Exception) -> None:
-        """The error that was to be raised is not, as saving what was done before it failed in its turn."""
+        """The error that was to be raised is not, as saving what was done before it failed in its
+        turn.
+        """
         self._warn("%s; and what was done before it could not be saved", _said(error), cause=error)
 
     def _warn(self, sentence: str, *values: object, cause: Exception | None = None) -> None:

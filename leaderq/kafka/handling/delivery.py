@@ -1,7 +1,8 @@
-"""How often a record may be handled: the career's ``delivery``, fitted to where its offsets are kept. Pure.
+"""How often a record may be handled: the career's ``delivery``, fitted to where its offsets are
+kept. Pure.
 
-A delivery names the least that is needed; a store that gives more is accepted. Per store, the default marked with ``*``,
-and the order of saving and work:
+A delivery names the least that is needed; a store that gives more is accepted. Per store, the
+default marked with ``*``, and the order of saving and work:
 
 =================  =================  ==============================================================================
 store              delivery           order, and what a crash in between costs
@@ -19,9 +20,9 @@ store              delivery           order, and what a crash in between costs
 ``"external"``     exactly_once *     ``handle`` stores result and offset in one transaction of its own: nothing
 =================  =================  ==============================================================================
 
-Refused: *exactly once* with ``"kafka"``, where saving and work are two steps with a crash possible between them; *at most
-once* with ``"transaction"`` and ``"external"``, where offset and result are stored together, so nothing can be saved
-first.
+Refused: *exactly once* with ``"kafka"``, where saving and work are two steps with a crash possible
+between them; *at most once* with ``"transaction"`` and ``"external"``, where offset and result are
+stored together, so nothing can be saved first.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Delivery:
-    """A delivery that its store can keep. ``saves_first``: offsets are saved before the work begins, not after."""
+    """A delivery that its store can keep. ``saves_first``: offsets are saved before the work
+    begins, not after.
+    """
 
     name: str
     store: str
@@ -71,7 +74,8 @@ class Delivery:
 def delivery_of(delivery: str | None, store: str, where: str) -> Delivery:
     """How the class ``where`` delivers: what it declares (``None``: the default of its store).
 
-    Raises :class:`~leaderq.errors.ConfigurationError` if the store cannot do that, or a name is unknown.
+    Raises :class:`~leaderq.errors.ConfigurationError` if the store cannot do that, or a name is
+    unknown.
     """
     problems = [
         None if store in tuple(_ACCEPTED) else f"offsets={store!r} of {where} is not known; use {_listed(tuple(_ACCEPTED))}",

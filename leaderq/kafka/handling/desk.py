@@ -1,7 +1,7 @@
 """What the handling of batches needs of its career, and how the career wants its batches.
 
-A desk belongs to one career. ``handle`` and ``decode`` are the user's code and may be called on worker threads; all else is
-called on the career thread only.
+A desk belongs to one career. ``handle`` and ``decode`` are the user's code and may be called on
+worker threads; all else is called on the career thread only.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ BY_PARTITION = "partition"
 class Desk(Protocol):
     """Where batches are worked on.
 
-    ``undoes``: effects through the offset store vanish when their records are not saved. ``decodes``: whether there is
-    anything to decode; if not, :meth:`decode` is never called.
+    ``undoes``: effects through the offset store vanish when their records are not saved.
+    ``decodes``: whether there is anything to decode; if not, :meth:`decode` is never called.
     """
 
     undoes: bool
@@ -35,7 +35,9 @@ class Desk(Protocol):
         """The user's code."""
 
     def save(self, term: Term, ends: Mapping[Partition, int]) -> None:
-        """Save these offsets and wait until that is done; raises :class:`~leaderq.errors.Deposed` or ``KafkaError``."""
+        """Save these offsets and wait until that is done; raises :class:`~leaderq.errors.Deposed`
+        or ``KafkaError``.
+        """
 
     def undo(self) -> None:
         """Drop what was to go with offsets that are not saved yet."""
@@ -48,7 +50,9 @@ class Marks(Protocol):
     """Durable marks of attempts, by which a leader learns that its predecessors died of a record."""
 
     def is_careful(self, partition: Partition) -> bool:
-        """Whether the next records of this partition are to be handled one by one, each marked before."""
+        """Whether the next records of this partition are to be handled one by one, each marked
+        before.
+        """
 
     def before(self, term: Term, record: Record) -> int:
         """Mark an attempt durably; gives how many processes have died of this very record so far."""
@@ -61,7 +65,9 @@ class Pace(Protocol):
     """Limits how fast records are handed out; see :mod:`leaderq.kafka.handling.rates`."""
 
     def parts(self, records: Sequence[Record]) -> Iterable[tuple[float, Sequence[Record]]]:
-        """Pairs of how long to wait (seconds) and what to hand out then; together they are ``records``."""
+        """Pairs of how long to wait (seconds) and what to hand out then; together they are
+        ``records``.
+        """
 
     def handed_out(self) -> None:
         """The part given last is being handed out now."""
@@ -71,8 +77,8 @@ class Pace(Protocol):
 class Shape:
     """How a batch is handed over.
 
-    ``batches``: ``"merged"``, all records in one call, or ``"partition"``, one call for each partition. With ``workers``
-    of more than 1 always the latter, on so many threads.
+    ``batches``: ``"merged"``, all records in one call, or ``"partition"``, one call for each
+    partition. With ``workers`` of more than 1 always the latter, on so many threads.
     """
 
     workers: int = 1

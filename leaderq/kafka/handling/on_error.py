@@ -1,4 +1,5 @@
-"""What becomes of a record that cannot be handled: the career's ``on_error``, as written and as decided upon. Pure values.
+"""What becomes of a record that cannot be handled: the career's ``on_error``, as written and as
+decided upon. Pure values.
 
 ==================================  ==================================================================================
 ``"raise"`` (the default)           the error is raised: the term fails, the record is handed out again in the next term
@@ -9,13 +10,13 @@
                                     headers that say why; the offset passes over it
 ==================================  ==================================================================================
 
-``deaths`` of the last two: after so many deaths of the process while it handled one and the same record, that record is
-treated as one that cannot be handled. ``"raise"`` never does that: a record that kills the process kills the next one
-too.
+``deaths`` of the last two: after so many deaths of the process while it handled one and the same
+record, that record is treated as one that cannot be handled. ``"raise"`` never does that: a record
+that kills the process kills the next one too.
 
-Only errors about records are judged (:func:`is_about_records`). That leadership is lost, that Kafka or ZooKeeper is away or
-leaderq wrongly configured says nothing about the record in hand; such errors pass through whatever the policy is, or an
-outage would empty a topic into the log.
+Only errors about records are judged (:func:`is_about_records`). That leadership is lost, that Kafka
+or ZooKeeper is away or leaderq wrongly configured says nothing about the record in hand; such
+errors pass through whatever the policy is, or an outage would empty a topic into the log.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ _CHOICES = "use 'raise', skip(), retry(n) or dead_letter(), from leaderq.kafka"
 
 
 class PoisonRecord(LeaderqError):
-    """Raised in ``handle`` to name the culprit: everything before ``record`` in the list is done, nothing after it was
-    touched.
+    """Raised in ``handle`` to name the culprit: everything before ``record`` in the list is done,
+    nothing after it was touched.
 
-    ``raise PoisonRecord(record) from exc`` keeps the error itself: it is what is logged, put into the dead letter, or
-    raised where the policy is ``"raise"``. ``record`` must be of the list that was handed over (found by topic, partition
-    and offset).
+    ``raise PoisonRecord(record) from exc`` keeps the error itself: it is what is logged, put into
+    the dead letter, or raised where the policy is ``"raise"``. ``record`` must be of the list that
+    was handed over (found by topic, partition and offset).
     """
 
     def __init__(self, record: Record, why: str = "") -> None:
@@ -67,7 +68,8 @@ class PoisonRecord(LeaderqError):
 
 
 class ProcessDied(LeaderqError):
-    """The process ended, again and again, while it handled one record: a crash in C code, memory run out, a kill.
+    """The process ended, again and again, while it handled one record: a crash in C code, memory
+    run out, a kill.
 
     ``times`` is how often.
     """
@@ -136,8 +138,8 @@ Verdict = Retry | Terminal
 class OnError:
     """A policy that was found to be sound.
 
-    ``retries`` further attempts, then ``terminal``; ``deaths`` of the process on one record that are as good as ``terminal``
-    (``None``: no number is).
+    ``retries`` further attempts, then ``terminal``; ``deaths`` of the process on one record that
+    are as good as ``terminal`` (``None``: no number is).
     """
 
     terminal: Terminal = Raise()
@@ -163,7 +165,9 @@ def dead_topic(career: str) -> str:
 
 @dataclass(frozen=True)
 class Skipping:
-    """:func:`skip`, as written; not checked before :func:`policy`, which can name the class it stands in."""
+    """:func:`skip`, as written; not checked before :func:`policy`, which can name the class it
+    stands in.
+    """
 
     deaths: Any
 
@@ -197,15 +201,19 @@ def retry(
     then: str | Skipping | Burying = "raise",
     max_backoff_s: float = MAX_BACKOFF_S,
 ) -> Retrying:
-    """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time, up to ``max_backoff_s``.
+    """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time,
+    up to ``max_backoff_s``.
 
-    Records behind the one that fails wait: order is kept. ``then`` is what follows when all are in vain.
+    Records behind the one that fails wait: order is kept. ``then`` is what follows when all are in
+    vain.
     """
     return Retrying(n, backoff_s, then, max_backoff_s)
 
 
 def dead_letter(topic: str | None = None, deaths: int = DEATHS) -> Burying:
-    """Set a record that cannot be handled aside on ``topic``; default: the career's name and ``-dead``."""
+    """Set a record that cannot be handled aside on ``topic``; default: the career's name and
+    ``-dead``.
+    """
     return Burying(topic, deaths)
 
 

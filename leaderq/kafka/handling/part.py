@@ -1,4 +1,6 @@
-"""Parts of a batch: what is handed over in one call, and how a part that failed is cut around the culprit. Pure."""
+"""Parts of a batch: what is handed over in one call, and how a part that failed is cut around the
+culprit. Pure.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ class Mode(Enum):
 class Failure:
     """An attempt at a part that failed.
 
-    ``index`` is the place of the culprit in the part, ``None`` if it is not known; ``touched`` says whether the user's
-    handle ran: then all before the culprit is done.
+    ``index`` is the place of the culprit in the part, ``None`` if it is not known; ``touched`` says
+    whether the user's handle ran: then all before the culprit is done.
     """
 
     error: Exception
@@ -36,10 +38,11 @@ class Failure:
 class Part:
     """Records next in line of their partitions, and what was tried with them so far.
 
-    ``ends`` are the offsets to be saved once they are done (``None``: those after the last record of each partition).
-    ``failed`` counts their own attempts in vain, ``before`` those made while they were part of a larger part. ``failure``
-    is one that is still to be judged. ``at_once``: saved by itself as soon as it is done. ``marked``: its durable mark is
-    set.
+    ``ends`` are the offsets to be saved once they are done (``None``: those after the last record
+    of each partition).
+    ``failed`` counts their own attempts in vain, ``before`` those made while they were part of a
+    larger part. ``failure`` is one that is still to be judged. ``at_once``: saved by itself as soon
+    as it is done. ``marked``: its durable mark is set.
     """
 
     records: Sequence[Record]
@@ -77,7 +80,9 @@ class Part:
         return Part(self.records, ends=self.ends, mode=Mode.ISOLATED, before=self.attempts)
 
     def again(self) -> Part:
-        """The same records once more, their effects having been undone; saved as soon as they are done."""
+        """The same records once more, their effects having been undone; saved as soon as they are
+        done.
+        """
         return Part(self.records, ends=self.ends, at_once=True)
 
     def together(self) -> Part:
@@ -85,7 +90,8 @@ class Part:
         return Part(self.records, ends=self.ends)
 
     def cut(self, failure: Failure) -> tuple[Part | None, Part, Part | None]:
-        """What lies before the culprit, the culprit (with the failure to be judged), and what lies behind.
+        """What lies before the culprit, the culprit (with the failure to be judged), and what lies
+        behind.
 
         Where the culprit is not known, it is the whole part.
         """
@@ -103,8 +109,8 @@ class Part:
 def ends_of(part: Part, batch: Batch) -> Mapping[Partition, int]:
     """What is to be saved when this part is done, all before it being done too.
 
-    With the last record of a partition comes the partition's end in the batch, which may lie further on (transaction
-    markers).
+    With the last record of a partition comes the partition's end in the batch, which may lie
+    further on (transaction markers).
     """
     if part.ends is not None:
         return part.ends

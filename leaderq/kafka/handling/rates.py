@@ -1,15 +1,17 @@
-"""How fast records may be handed out: so many records or bytes a second, and each key only so often. No threads, no
-sleeping.
+"""How fast records may be handed out: so many records or bytes a second, and each key only so
+often. No threads, no sleeping.
 
-A :class:`Pace` cuts what was read into parts and says how long to wait before each; waiting is the caller's business, so
-that the end of a term interrupts it. Nothing is dropped and nothing changes places: a record that must wait makes all
-behind it wait.
+A :class:`Pace` cuts what was read into parts and says how long to wait before each; waiting is the
+caller's business, so that the end of a term interrupts it. Nothing is dropped and nothing changes
+places: a record that must wait makes all behind it wait.
 
-* **Records and bytes** are two token buckets. A bucket holds one second's worth, at least one record, so a leader that
+* **Records and bytes** are two token buckets. A bucket holds one second's worth, at least one
+  record, so a leader that
 was idle
-  may begin with that much at once. A record larger than a second's bytes passes alone, out of a full bucket, and is paid
-  off after.
-* **Keys**: a record whose key was handed out less than ``key_interval_s`` ago waits until it was that long ago. Records
+  may begin with that much at once. A record larger than a second's bytes passes alone, out of a
+  full bucket, and is paid off after.
+* **Keys**: a record whose key was handed out less than ``key_interval_s`` ago waits until it was
+  that long ago. Records
 without a
   key are free. The key alone counts, whatever its topic.
 
@@ -29,22 +31,27 @@ from leaderq.kafka.record import Record
 
 BURST_S = 1.0
 QUANTUM_S = 0.1
-"""What waits for tokens waits for this much, so that a high rate is not handed out record by record (seconds' worth)."""
+"""What waits for tokens waits for this much, so that a high rate is not handed out record by record
+(seconds' worth).
+"""
 
 
 class Pace:
     """Cuts records into parts that keep the limits. Not thread-safe: one batch at a time.
 
-    ``records_per_s`` and ``bytes_per_s`` (key and value, as read) are upper limits, ``key_interval_s`` is the least time
-    between two records of one key; ``None``: no limit of that kind. ``now`` is the clock, in seconds.
+    ``records_per_s`` and ``bytes_per_s`` (key and value, as read) are upper limits,
+    ``key_interval_s`` is the least time between two records of one key; ``None``: no limit of that
+    kind. ``now`` is the clock, in seconds.
 
-    *Guarantees:* in any window of ``w`` seconds at most ``records_per_s * w + max(1, records_per_s)`` records, and at most
-    ``bytes_per_s * w + max(bytes_per_s, size of the largest record)`` bytes are handed out; two records of one key are
-    handed out at least ``key_interval_s`` apart; every record is handed out once, in the order given.
-    *Not guaranteed:* anything across processes. A new leader may handle a key sooner than ``key_interval_s`` after the
-    former one did, and begins with a full second's worth.
+    *Guarantees:* in any window of ``w`` seconds at most ``records_per_s * w + max(1,
+    records_per_s)`` records, and at most ``bytes_per_s * w + max(bytes_per_s, size of the largest
+    record)`` bytes are handed out; two records of one key are handed out at least
+    ``key_interval_s`` apart; every record is handed out once, in the order given.
+    *Not guaranteed:* anything across processes. A new leader may handle a key sooner than
+    ``key_interval_s`` after the former one did, and begins with a full second's worth.
 
-    Memory: about 150 bytes for each key handed out within the last ``key_interval_s`` seconds, whatever its length.
+    Memory: about 150 bytes for each key handed out within the last ``key_interval_s`` seconds,
+    whatever its length.
     """
 
     def __init__(
@@ -62,10 +69,11 @@ class Pace:
         self._pending: Sequence[Record] = ()
 
     def parts(self, records: Sequence[Record]) -> Iterator[tuple[float, Sequence[Record]]]:
-        """Pairs of how long to wait (seconds, often 0) and what to hand out then; together they are ``records``.
+        """Pairs of how long to wait (seconds, often 0) and what to hand out then; together they are
+        ``records``.
 
-        Wait, call :meth:`handed_out`, work on the part, then take the next pair. A caller that breaks off in the wait has
-        used up nothing.
+        Wait, call :meth:`handed_out`, work on the part, then take the next pair. A caller that
+        breaks off in the wait has used up nothing.
         """
         at = 0
         while at < len(records):
@@ -80,7 +88,8 @@ class Pace:
     def handed_out(self) -> None:
         """The part given last is being handed out now; that moment is what the limits count from.
 
-        Without this call the part counts from when the next one is asked for, which is later: limits hold, at a lower pace.
+        Without this call the part counts from when the next one is asked for, which is later:
+        limits hold, at a lower pace.
         """
         part, self._pending = self._pending, ()
         if not part:
@@ -117,7 +126,8 @@ class Pace:
 def pace_of(records_per_s: Any, bytes_per_s: Any, key_interval_s: Any, where: str) -> Pace | None:
     """The pace that a career named ``where`` asks for; ``None`` when it sets no limit.
 
-    Raises :class:`~leaderq.errors.ConfigurationError` with one sentence for each value that cannot be used.
+    Raises :class:`~leaderq.errors.ConfigurationError` with one sentence for each value that cannot
+    be used.
     """
     limits = {"max_records_per_s": records_per_s, "max_bytes_per_s": bytes_per_s, "key_interval_s": key_interval_s}
     problems = [
@@ -138,7 +148,9 @@ _DUST = 1e-6  # of a token: what adding up fractions of seconds may lose
 
 
 class _Bucket:
-    """Tokens that come in at ``rate`` a second; it holds one second's worth, and owes what was taken beyond that."""
+    """Tokens that come in at ``rate`` a second; it holds one second's worth, and owes what was
+    taken beyond that.
+    """
 
     def __init__(self, rate: float, now: float) -> None:
         self._rate = rate
@@ -152,8 +164,8 @@ class _Bucket:
         return min(self.size, self._tokens + self._rate * max(0.0, then - self._at))
 
     def wait_s(self, least: float, wanted: float, now: float) -> float:
-        """How long until ``least`` may be taken; where that is not at once, until it is worth it: up to a quantum of
-        ``wanted``."""
+        """How long until ``least`` may be taken; where that is not at once, until it is worth it:
+        up to a quantum of ``wanted``."""
         level = self.level(now)
         if level + _DUST >= min(least, self.size):
             return 0.0
@@ -181,7 +193,9 @@ class _Keys:
         return now if last is None else max(now, last + self._interval_s)
 
     def end(self, records: Sequence[Record], at: int, end: int, then: float) -> int:
-        """Where the part that begins at ``at`` must end: before the first record that may not go at ``then``."""
+        """Where the part that begins at ``at`` must end: before the first record that may not go at
+        ``then``.
+        """
         seen = set()
         for position in range(at, end):
             key = records[position].key

@@ -1,10 +1,11 @@
-"""Threads that work on several partitions at once, for one career thread that waits for all of them.
+"""Threads that work on several partitions at once, for one career thread that waits for all of
+them.
 
 The career thread may be struck by an exception at any instruction (``atomic`` careers,
-:mod:`leaderq.running.stages`), so it shares no lock with the workers: it puts one ticket into a ``SimpleQueue`` and
-waits on another, single C calls both. The worker that takes a ticket passes one on if tasks are left. Struck while it
-waits, :meth:`Workers.run` begins no further task and still waits for those begun: the user's code must not go on behind
-the back of ``handOver``.
+:mod:`leaderq.running.stages`), so it shares no lock with the workers: it puts one ticket into a
+``SimpleQueue`` and waits on another, single C calls both. The worker that takes a ticket passes one
+on if tasks are left. Struck while it waits, :meth:`Workers.run` begins no further task and still
+waits for those begun: the user's code must not go on behind the back of ``handOver``.
 
 Daemon threads: one that hangs in the user's code must not keep the process alive.
 """
@@ -59,7 +60,9 @@ class Workers:
         return job.outcomes
 
     def close(self) -> None:
-        """End the threads; one that hangs is left alone after 5 s. May be called twice; :meth:`run` makes new ones."""
+        """End the threads; one that hangs is left alone after 5 s. May be called twice; :meth:`run`
+        makes new ones.
+        """
         threads, self._threads = self._threads, []
         for _ in threads:
             self._tickets.put(None)

@@ -1,7 +1,8 @@
-"""Dead letters: records that could not be handled, set aside on a topic of their own with headers that say why.
+"""Dead letters: records that could not be handled, set aside on a topic of their own with headers
+that say why.
 
-Pure: what a letter looks like, and how one is read. A letter keeps the record's key, value and headers byte for byte and adds,
-each header's value being text in UTF-8:
+Pure: what a letter looks like, and how one is read. A letter keeps the record's key, value and
+headers byte for byte and adds, each header's value being text in UTF-8:
 
 ========================== ==========================================================================================
 ``leaderq-dead-topic``     where the record was read: topic,
@@ -18,14 +19,15 @@ each header's value being text in UTF-8:
 ``leaderq-dead-times``     how often this record has become a dead letter: 2 after one replay in vain
 ========================== ==========================================================================================
 
-A letter's own timestamp is the time of death, not the record's: with the record's, the topic's retention could delete a letter
-about an old record as soon as it is written. Headers of an earlier death (the record is a letter, or was replayed) are replaced
-and counted, so they do not pile up.
+A letter's own timestamp is the time of death, not the record's: with the record's, the topic's
+retention could delete a letter about an old record as soon as it is written. Headers of an earlier
+death (the record is a letter, or was replayed) are replaced and counted, so they do not pile up.
 
-A record close to the broker's ``max.message.bytes`` may become too large by these headers, of about 500 bytes and the error's
-text. Value, key and the record's own headers are never cut. :func:`shortened` gives the letter without what can be spared; one
-that is refused even so stops the work as ``on_error="raise"`` would: give the dead-letter topic a ``max.message.bytes`` some kilobytes
-above that of the topics read.
+A record close to the broker's ``max.message.bytes`` may become too large by these headers, of about
+500 bytes and the error's text. Value, key and the record's own headers are never cut.
+:func:`shortened` gives the letter without what can be spared; one that is refused even so stops the
+work as ``on_error="raise"`` would: give the dead-letter topic a ``max.message.bytes`` some
+kilobytes above that of the topics read.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ from leaderq.kafka.record import Partition, Record
 
 PREFIX = "leaderq-dead-"
 REPLAYED = "leaderq-replayed-"
-"""Prefix of the headers that a replay adds: ``from`` (topic-partition@offset of the letter) and ``times``."""
+"""Prefix of the headers that a replay adds: ``from`` (topic-partition@offset of the letter) and
+``times``.
+"""
 
 MAX_TEXT_BYTES = 1000
 _MAX_NAME_BYTES = 250
@@ -55,7 +59,9 @@ N = TypeVar("N", int, None)
 
 
 class Letter(NamedTuple):
-    """What is to be produced to the dead-letter topic. ``timestamp_ms`` is milliseconds since the epoch."""
+    """What is to be produced to the dead-letter topic. ``timestamp_ms`` is milliseconds since the
+    epoch.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -64,10 +70,12 @@ class Letter(NamedTuple):
 
 
 def letter_of(record: Record, error: BaseException, *, attempts: int, term: int, career: str, at_ms: int) -> Letter:
-    """The letter about ``record``, given up at ``at_ms`` (milliseconds since the epoch) after ``attempts`` because of ``error``.
+    """The letter about ``record``, given up at ``at_ms`` (milliseconds since the epoch) after
+    ``attempts`` because of ``error``.
 
-    ``record`` is the raw one, as it was read, before any deserialiser. *Guarantees:* never raises for what ``error`` is; the same
-    arguments give the same letter. *Not guaranteed:* that a broker takes it; see the module's words on size.
+    ``record`` is the raw one, as it was read, before any deserialiser. *Guarantees:* never raises
+    for what ``error`` is; the same arguments give the same letter. *Not guaranteed:* that a broker
+    takes it; see the module's words on size.
     """
     said = {
         "topic": record.topic,
@@ -97,8 +105,8 @@ def shortened(letter: Letter) -> Letter:
 class DeadLetter:
     """A letter as it was found.
 
-    ``record`` is the letter where it lies; ``headers`` are those of the record it is about. What an abridged letter does not say
-    is ``None`` or empty. Times are milliseconds since the epoch.
+    ``record`` is the letter where it lies; ``headers`` are those of the record it is about. What an
+    abridged letter does not say is ``None`` or empty. Times are milliseconds since the epoch.
     """
 
     record: Record
@@ -129,8 +137,8 @@ class DeadLetter:
 def read_letter(record: Record) -> DeadLetter:
     """What a record of the dead-letter topic says.
 
-    Raises :class:`~leaderq.errors.CorruptRecord` if it does not name the record it is about: somebody else wrote it. Anything
-    else that is missing or spoilt is left empty.
+    Raises :class:`~leaderq.errors.CorruptRecord` if it does not name the record it is about:
+    somebody else wrote it. Anything else that is missing or spoilt is left empty.
     """
     said = {name[len(PREFIX) :]: value for name, value in record.headers if name.startswith(PREFIX)}
     place = f"offset {record.offset} of {Partition(record.topic, record.partition)}"
@@ -164,7 +172,8 @@ def read_letter(record: Record) -> DeadLetter:
 def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
     """The headers that neither a death nor a replay has added, in their order.
 
-    A header without a value gets an empty one: clients write none without, and a record must not be lost over that.
+    A header without a value gets an empty one: clients write none without, and a record must not be
+    lost over that.
     """
     return [(name, value or b"") for name, value in headers if not name.startswith((PREFIX, REPLAYED))]
 

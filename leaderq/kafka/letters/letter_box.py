@@ -1,7 +1,8 @@
 """Reads a dead-letter topic from a place to its end as it is now, without joining any group.
 
-Records of transactions still open are waited for by nobody: the end is the last stable offset. Errors:
-:class:`~leaderq.errors.ServersUnreachable`, ``AccessRefused``, ``UnknownTopic``, ``KafkaError``.
+Records of transactions still open are waited for by nobody: the end is the last stable offset.
+Errors: :class:`~leaderq.errors.ServersUnreachable`, ``AccessRefused``, ``UnknownTopic``,
+``KafkaError``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _SILENCE_S = 30.0
 
 
 class LetterBox:
-    """The letters on ``topic``, for a ``with`` block. ``ends`` are those at its begin; ``group`` is whose progress is asked for."""
+    """The letters on ``topic``, for a ``with`` block. ``ends`` are those at its begin; ``group`` is
+    whose progress is asked for.
+    """
 
     def __init__(
         self, address: str, topic: str, *, group: str, security: KafkaSecurity | None = None, timeout_s: float = 10.0
@@ -87,7 +90,9 @@ class LetterBox:
         return found | {each.partition: replayed(kept.offset, kept.metadata or "") for each, kept in stored.items()}
 
     def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:
-        """The records from ``first`` on (else from the topic's first ones) to ``ends``, in order within each partition."""
+        """The records from ``first`` on (else from the topic's first ones) to ``ends``, in order
+        within each partition.
+        """
         begins = {number: max(start, (first or {}).get(number, start)) for number, start in self.starts.items()}
         open_ = {TopicPartition(self.topic, number) for number, begin in begins.items() if begin < self.ends[number]}
         with speaking_leaderq("reading", self._address):
@@ -107,7 +112,9 @@ class LetterBox:
                 raise KafkaAway(f"topic {self.topic!r} on Kafka {self._address!r} gave no records for {_SILENCE_S:.0f} s")
 
     def one(self, number: int, offset: int) -> Record:
-        """The record at ``offset`` of partition ``number``; raises :class:`~leaderq.errors.KafkaError` if there is none."""
+        """The record at ``offset`` of partition ``number``; raises
+        :class:`~leaderq.errors.KafkaError` if there is none.
+        """
         if number in self.ends and self.starts[number] <= offset < self.ends[number]:
             found = next((record for record in self.read({**self.ends, number: offset}) if record.offset >= offset), None)
             if found is not None and found.offset == offset:
@@ -126,7 +133,9 @@ class LetterBox:
         return found
 
     def _narrowed(self, open_: set[TopicPartition]) -> bool:
-        """Leave out the partitions read to their end; positions also pass over what is no record (transaction markers)."""
+        """Leave out the partitions read to their end; positions also pass over what is no record
+        (transaction markers).
+        """
         with speaking_leaderq("reading", self._address):
             done = {
                 where

@@ -1,21 +1,26 @@
 """Sends dead letters back to where they came from.
 
-A letter and the note that it was replayed are **one transaction**: committed offsets of the group ``<career>-dead-replay`` on
-the dead-letter topic, sent along with the records (KIP-98). So, for whoever reads ``read_committed`` as every leader does:
+A letter and the note that it was replayed are **one transaction**: committed offsets of the group
+``<career>-dead-replay`` on the dead-letter topic, sent along with the records (KIP-98). So, for
+whoever reads ``read_committed`` as every leader does:
 
-* *killed or interrupted at any moment*, and started again: each letter is sent once. Readers of ``read_uncommitted`` may see those
-  of the one transaction that was open twice. Kafka aborts it when the next replay begins, or after 20 s; until then readers of
-  the topics it wrote to wait behind it;
-* *two replays at once*: the later one takes over. The transactional id is the group's name; the broker refuses the earlier one's
-  open transaction and all that follows, and it ends with an error;
-* *Kafka away*: tried again for a minute, then an error. Whatever the outcome was, the next replay begins at what was committed.
+* *killed or interrupted at any moment*, and started again: each letter is sent once. Readers of
+  ``read_uncommitted`` may see those of the one transaction that was open twice. Kafka aborts it
+  when the next replay begins, or after 20 s; until then readers of the topics it wrote to wait
+  behind it;
+* *two replays at once*: the later one takes over. The transactional id is the group's name; the
+  broker refuses the earlier one's open transaction and all that follows, and it ends with an error;
+* *Kafka away*: tried again for a minute, then an error. Whatever the outcome was, the next replay
+  begins at what was committed.
 
-What is sent: key, value and headers as they were before the death; ``leaderq-replayed-from`` (topic-partition@offset of the
-letter), ``-times`` (how often the record has died) and ``-timestamp`` (its original one). Its timestamp is the time of the replay: with
-the old one, retention could delete it before it is read. The letter stays on its topic until retention takes it.
+What is sent: key, value and headers as they were before the death; ``leaderq-replayed-from``
+(topic-partition@offset of the letter), ``-times`` (how often the record has died) and
+``-timestamp`` (its original one). Its timestamp is the time of the replay: with the old one,
+retention could delete it before it is read. The letter stays on its topic until retention takes it.
 
-What was replayed is noted letter by letter (:mod:`leaderq.kafka.letters.replayed`): a letter left out by a filter is still there for the
-next replay. What is no letter of leaderq is passed over for good, and counted.
+What was replayed is noted letter by letter (:mod:`leaderq.kafka.letters.replayed`): a letter left
+out by a filter is still there for the next replay. What is no letter of leaderq is passed over for
+good, and counted.
 """
 
 from __future__ import annotations
@@ -55,7 +60,9 @@ def group_of(career: str) -> str:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which letters are meant: those about records of topic ``origin``, whose error contains ``error`` (in any case), at ``places``."""
+    """Which letters are meant: those about records of topic ``origin``, whose error contains
+    ``error`` (in any case), at ``places``.
+    """
 
     error: str | None = None
     origin: str | None = None
@@ -76,7 +83,8 @@ class Selection:
 class Tally:
     """How many letters were sent, left out by the selection, and passed over as no letters.
 
-    ``held`` are those read and not known to be sent; ``unseen`` counts *offsets* not looked at yet, at most so many letters.
+    ``held`` are those read and not known to be sent; ``unseen`` counts *offsets* not looked at yet,
+    at most so many letters.
     """
 
     sent: int = 0
@@ -110,10 +118,12 @@ class _Batch:
 
 
 class Replay:
-    """One replay of the letters on ``topic``, for one ``with`` block; ``tally`` is up to date whatever happens.
+    """One replay of the letters on ``topic``, for one ``with`` block; ``tally`` is up to date
+    whatever happens.
 
-    ``rate_per_s`` is the most letters a second (0: no limit). With ``same_partition`` a record goes back to the partition it was
-    read from; else to the one that Java's and Python's producers choose for its key (a record without a key: where it was).
+    ``rate_per_s`` is the most letters a second (0: no limit). With ``same_partition`` a record goes
+    back to the partition it was read from; else to the one that Java's and Python's producers
+    choose for its key (a record without a key: where it was).
     """
 
     def __init__(
@@ -169,11 +179,14 @@ class Replay:
             yield each
 
     def run(self, wait: Callable[[float], object]) -> Tally:
-        """Send the letters; ``wait`` sleeps for so many seconds, to keep the rate, and may raise to interrupt.
+        """Send the letters; ``wait`` sleeps for so many seconds, to keep the rate, and may raise to
+        interrupt.
 
-        Raises :class:`~leaderq.errors.RequestRefused` if another replay has taken over, or too much would have to be
-        remembered; the errors of :class:`~leaderq.kafka.letters.letter_box.LetterBox` and of
-        :class:`~leaderq.kafka.clients.producer.TransactionalProducer`, naming the letter where it is about one.
+        Raises :class:`~leaderq.errors.RequestRefused` if another replay has taken over, or too much
+        would have to be remembered; the errors of
+        :class:`~leaderq.kafka.letters.letter_box.LetterBox` and of
+        :class:`~leaderq.kafka.clients.producer.TransactionalProducer`, naming the letter where it
+        is about one.
         """
         try:
             self._producer.open()
@@ -213,7 +226,9 @@ class Replay:
             wait(left_s)
 
     def _chosen(self) -> Iterator[Resending]:
-        """The letters to send, with all others passed or left; the passages stand where the last one given lies."""
+        """The letters to send, with all others passed or left; the passages stand where the last
+        one given lies.
+        """
         if self._from_start:  # nothing is taken for stored, so the first transaction sets all partitions back
             begun = {number: Replayed(start) for number, start in self._box.starts.items()}
         else:
@@ -285,7 +300,9 @@ class Replay:
         return number
 
     def _send(self, batch: _Batch) -> float:
-        """Send a batch, and note it, in one transaction; gives how many seconds its letters are worth."""
+        """Send a batch, and note it, in one transaction; gives how many seconds its letters are
+        worth.
+        """
         now = {number: passage.now() for number, passage in self._passages.items()}
         changed = {number: each for number, each in now.items() if each != self._stored.get(number)}
         if not changed:

@@ -1,9 +1,12 @@
-"""Which letters of one partition were replayed: an offset, and the letters behind it that were replayed out of turn (pure).
+"""Which letters of one partition were replayed: an offset, and the letters behind it that were
+replayed out of turn (pure).
 
-The offset is what the group has committed, so Kafka's own tools show it; it never passes a letter that was left out. What was
-replayed behind one that was left out stands beside the offset, in the *metadata* of the commit: ``replayed 3-5,9``, counted from
-the committed offset, or, where that is shorter, ``replayed bits <base64 of a compressed bit field>``. So each letter is replayed
-once, whatever was filtered in which order. An offset somebody resets with Kafka's tools has no metadata, and says: from here on.
+The offset is what the group has committed, so Kafka's own tools show it; it never passes a letter
+that was left out. What was replayed behind one that was left out stands beside the offset, in the
+*metadata* of the commit: ``replayed 3-5,9``, counted from the committed offset, or, where that is
+shorter, ``replayed bits <base64 of a compressed bit field>``. So each letter is replayed once,
+whatever was filtered in which order. An offset somebody resets with Kafka's tools has no metadata,
+and says: from here on.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ class Replayed:
 
 
 def replayed(upto: int, note: str) -> Replayed:
-    """What a committed offset and its metadata say; raises :class:`~leaderq.errors.CorruptRecord` for a note of ours gone bad.
+    """What a committed offset and its metadata say; raises :class:`~leaderq.errors.CorruptRecord`
+    for a note of ours gone bad.
 
     A note of anybody else's is none.
     """
@@ -88,7 +92,9 @@ def _from_bits(text: str) -> Iterator[int]:
 
 
 class Passage:
-    """One way through a partition: what has been passed on it so far, and what that makes of :class:`Replayed`."""
+    """One way through a partition: what has been passed on it so far, and what that makes of
+    :class:`Replayed`.
+    """
 
     def __init__(self, before: Replayed) -> None:
         self._beyond = set(before.beyond)

@@ -1,9 +1,12 @@
-"""A DB-API 2 connection that can be relied on to begin, commit and roll back, whatever its driver calls these.
+"""A DB-API 2 connection that can be relied on to begin, commit and roll back, whatever its driver
+calls these.
 
-Drivers differ in who begins a transaction. PEP 249: the first statement does, and ``commit`` ends it. ``sqlite3`` begins one only
-before some statements, unless told otherwise in one of three ways; a connection in *autocommit* begins none, and its ``commit`` may
-do nothing. So where the connection does not begin by itself, ``BEGIN``, ``COMMIT`` and ``ROLLBACK`` are sent as statements; in SQLite
-``BEGIN IMMEDIATE``, which takes the lock for writing at once, so that it is waited for instead of missed later.
+Drivers differ in who begins a transaction. PEP 249: the first statement does, and ``commit`` ends
+it. ``sqlite3`` begins one only before some statements, unless told otherwise in one of three ways;
+a connection in *autocommit* begins none, and its ``commit`` may do nothing. So where the connection
+does not begin by itself, ``BEGIN``, ``COMMIT`` and ``ROLLBACK`` are sent as statements; in SQLite
+``BEGIN IMMEDIATE``, which takes the lock for writing at once, so that it is waited for instead of
+missed later.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ class Connection(Protocol):
 class Database:
     """One connection, opened by ``connect`` when it is first needed, or given. For one thread.
 
-    Raises :class:`~leaderq.errors.ConfigurationError` if ``connect`` gives something else, or a driver without ``paramstyle``.
+    Raises :class:`~leaderq.errors.ConfigurationError` if ``connect`` gives something else, or a
+    driver without ``paramstyle``.
     """
 
     def __init__(self, connect: Callable[[], Connection] | Connection, paramstyle: str | None) -> None:
@@ -55,7 +59,8 @@ class Database:
         self._connect = None if is_given else cast("Callable[[], Connection]", connect)
         self._paramstyle = checked_paramstyle(paramstyle) if paramstyle is not None else None
         self._connection: Connection | None = cast("Connection", connect) if is_given else None
-        # Kept apart from the connection: its errors must be known for what they are after it was given up.
+        # Kept apart from the connection: its errors must be known for what they are after it was
+        # given up.
         self._classes: tuple[type, ...] = type(connect).__mro__ if is_given else ()
 
     @property
@@ -128,7 +133,9 @@ class Database:
                 raise
 
     def check_still_open(self) -> None:
-        """Raise :class:`~leaderq.errors.ConfigurationError` if the transaction was ended by the code inside it, where that shows."""
+        """Raise :class:`~leaderq.errors.ConfigurationError` if the transaction was ended by the
+        code inside it, where that shows.
+        """
         if self._is_in_transaction() is False:
             raise ConfigurationError(
                 "the transaction was committed or rolled back inside the 'with' block; leave that to the block's end"

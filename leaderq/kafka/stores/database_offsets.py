@@ -1,20 +1,25 @@
-"""Offsets in the user's database, stored in the transaction that holds the results: exactly once, for work outside Kafka.
+"""Offsets in the user's database, stored in the transaction that holds the results: exactly once,
+for work outside Kafka.
 
-Who is authoritative: the career's *office* row in the table of offsets. It holds the newest term that has loaded the offsets.
-:meth:`DatabaseOffsets.load` raises it and reads, and every transaction begins by comparing its own term with it, by an ``UPDATE``.
-So the row's lock is taken first and kept to the end: a successor's ``load`` waits for a transaction that is under way and then
-sees what it stored; once ``load`` has returned, every transaction of an older term finds a higher number and is rolled back whole.
-This holds at PostgreSQL's default READ COMMITTED (an ``UPDATE`` that waited looks at the row again) and in SQLite (one writer).
+Who is authoritative: the career's *office* row in the table of offsets. It holds the newest term
+that has loaded the offsets. :meth:`DatabaseOffsets.load` raises it and reads, and every transaction
+begins by comparing its own term with it, by an ``UPDATE``. So the row's lock is taken first and
+kept to the end: a successor's ``load`` waits for a transaction that is under way and then sees what
+it stored; once ``load`` has returned, every transaction of an older term finds a higher number and
+is rolled back whole. This holds at PostgreSQL's default READ COMMITTED (an ``UPDATE`` that waited
+looks at the row again) and in SQLite (one writer).
 
 Two things a database does by itself, and what to set against them:
 
-* a leader that is frozen in mid-transaction keeps its locks, and its successor's ``load`` waits for them. PostgreSQL ends its session
-  after ``idle_in_transaction_session_timeout`` (default: never): set it. Measured with PostgreSQL 15 and psycopg 3.3: that time is
-  not counted after an ``executemany``, which is a pipeline, until the next ``execute``; PostgreSQL 17's ``transaction_timeout``
-  does not look at idleness. SQLite waits for the frozen process, for the connection's ``timeout``, then raises. A successor whose
-  ``load`` fails stands again, until the frozen process goes on or is killed.
-* an answer to COMMIT that is lost leaves the outcome open. The next try of the same batch finds its offsets stored, and raises
-  :class:`~leaderq.errors.AlreadyStored` instead of doing the work twice.
+* a leader that is frozen in mid-transaction keeps its locks, and its successor's ``load`` waits for
+  them. PostgreSQL ends its session after ``idle_in_transaction_session_timeout`` (default: never):
+  set it. Measured with PostgreSQL 15 and psycopg 3.3: that time is not counted after an
+  ``executemany``, which is a pipeline, until the next ``execute``; PostgreSQL 17's
+  ``transaction_timeout`` does not look at idleness. SQLite waits for the frozen process, for the
+  connection's ``timeout``, then raises. A successor whose ``load`` fails stands again, until the
+  frozen process goes on or is killed.
+* an answer to COMMIT that is lost leaves the outcome open. The next try of the same batch finds its
+  offsets stored, and raises :class:`~leaderq.errors.AlreadyStored` instead of doing the work twice.
 """
 
 from __future__ import annotations
@@ -34,9 +39,11 @@ log = logging.getLogger(__name__)
 
 
 class DatabaseOffsets:
-    """Offsets of ``career`` in a table of any DB-API 2 database; tried with ``sqlite3`` and ``psycopg``.
+    """Offsets of ``career`` in a table of any DB-API 2 database; tried with ``sqlite3`` and
+    ``psycopg``.
 
-    A career that stores each click in the same transaction as the offset after it, and so stores each once::
+    A career that stores each click in the same transaction as the offset after it, and so stores
+    each once::
 
         class Clicks(KafkaLeaderCareer):
             topics = "clicks"
@@ -64,16 +71,18 @@ class DatabaseOffsets:
                 super().retire()
                 self.store.close()
 
-    ``connect`` opens a connection (then each :meth:`load` begins with a fresh one, so a broken one does not outlive its term), or is
-    one. Transactions are begun here, whatever the connection's autocommit says: PEP 249's own, psycopg's ``autocommit=True``, every
-    ``isolation_level`` of ``sqlite3``, and its ``autocommit`` of Python 3.12. ``paramstyle`` is the driver module's unless given.
-    Use it on one thread, where the connection may be used.
+    ``connect`` opens a connection (then each :meth:`load` begins with a fresh one, so a broken one
+    does not outlive its term), or is one. Transactions are begun here, whatever the connection's
+    autocommit says: PEP 249's own, psycopg's ``autocommit=True``, every ``isolation_level`` of
+    ``sqlite3``, and its ``autocommit`` of Python 3.12. ``paramstyle`` is the driver module's unless
+    given. Use it on one thread, where the connection may be used.
 
-    *Guarantees:* the writes made through the cursor and the offsets are stored together or not at all; none by a term older than the
-    newest that has loaded.
-    *Not guaranteed:* anything for writes outside the ``with`` block, or for what commits by itself (DDL in some databases); a bound
-    on waiting for locks, which the connection's own settings give. Errors of the driver pass through as they are, unless the term
-    is over by then: that is :class:`~leaderq.errors.Deposed`, with the driver's error as its cause.
+    *Guarantees:* the writes made through the cursor and the offsets are stored together or not at
+    all; none by a term older than the newest that has loaded.
+    *Not guaranteed:* anything for writes outside the ``with`` block, or for what commits by itself
+    (DDL in some databases); a bound on waiting for locks, which the connection's own settings give.
+    Errors of the driver pass through as they are, unless the term is over by then: that is
+    :class:`~leaderq.errors.Deposed`, with the driver's error as its cause.
     """
 
     def __init__(
@@ -93,14 +102,16 @@ class DatabaseOffsets:
         try:
             self._create_table()
         except self._database.error:
-            # PostgreSQL's IF NOT EXISTS fails where two create at once; the second time it is there. A true error comes again.
+            # PostgreSQL's IF NOT EXISTS fails where two create at once; the second time it is
+            # there. A true error comes again.
             self._create_table()
 
     def load(self, term: Term) -> dict[Partition, int]:
-        """Refuse all terms before ``term`` from now on, and give the offsets at which to read on; {} before the first batch.
+        """Refuse all terms before ``term`` from now on, and give the offsets at which to read on;
+        {} before the first batch.
 
-        Waits for a transaction of an older term that is under way. Raises :class:`~leaderq.errors.Deposed` if a newer term has
-        loaded.
+        Waits for a transaction of an older term that is under way. Raises
+        :class:`~leaderq.errors.Deposed` if a newer term has loaded.
         """
         term.check()
         self._database.renew()
@@ -108,16 +119,18 @@ class DatabaseOffsets:
             try:
                 return self._load(term)
             except self._database.integrity_error:
-                # Two terms met at a career's very first load, and the other has founded the office meanwhile.
+                # Two terms met at a career's very first load, and the other has founded the office
+                # meanwhile.
                 return self._load(term)
 
     @contextmanager
     def transaction(self, records: Sequence[Record], term: Term) -> Iterator[Cursor]:
-        """A transaction for the results of ``records``: gives a cursor, stores the offset after the last of each partition, commits.
+        """A transaction for the results of ``records``: gives a cursor, stores the offset after the
+        last of each partition, commits.
 
-        Rolled back whole if the block raises. Raises :class:`~leaderq.errors.Deposed` if a newer term has loaded, and
-        :class:`~leaderq.errors.AlreadyStored` if an offset past the first record of a partition is stored; the block is not
-        entered then.
+        Rolled back whole if the block raises. Raises :class:`~leaderq.errors.Deposed` if a newer
+        term has loaded, and :class:`~leaderq.errors.AlreadyStored` if an offset past the first
+        record of a partition is stored; the block is not entered then.
         """
         term.check()
         with self._explained(term), self._database.transaction() as cursor:
@@ -149,13 +162,15 @@ class DatabaseOffsets:
     def _take_office(self, cursor: Cursor, term: Term) -> None:
         if self._execute(cursor, sql.TAKE_OFFICE, term=term.number).rowcount == 1:
             return
-        # Not only a newer term: the row may be missing, and some drivers count no row that keeps its value.
+        # Not only a newer term: the row may be missing, and some drivers count no row that keeps
+        # its value.
         holder = self._holder(cursor)
         if holder is None:
             self._execute(cursor, sql.FOUND_OFFICE, term=term.number)
             return
         if holder < term.number:
-            # An older term founded the office between the two statements: there was no row yet to be locked.
+            # An older term founded the office between the two statements: there was no row yet to
+            # be locked.
             self._execute(cursor, sql.TAKE_OFFICE, term=term.number)
             holder = self._holder(cursor)
         if holder != term.number:
@@ -172,7 +187,8 @@ class DatabaseOffsets:
     def _store(self, cursor: Cursor, term: Term, where: Partition, end: int, *, known: bool) -> None:
         statement = sql.ADVANCE if known else sql.BEGIN_AT
         values = {"topic": where.topic, "partition": where.number, "next_offset": end, "term": term.number}
-        # 0 rows: another term's row, or one that vanished under the lock of the office. -1: the driver cannot tell.
+        # 0 rows: another term's row, or one that vanished under the lock of the office. -1: the
+        # driver cannot tell.
         if self._execute(cursor, statement, **values).rowcount == 0:
             self._refuse(term, f"the offset of {where} could not be stored under it")
 
@@ -199,7 +215,9 @@ class DatabaseOffsets:
 
     @contextmanager
     def _explained(self, term: Term) -> Iterator[None]:
-        """A database that ended the session of a leader frozen in mid-transaction raises some error of its own."""
+        """A database that ended the session of a leader frozen in mid-transaction raises some error
+        of its own.
+        """
         try:
             yield
         except self._database.error as exc:

@@ -1,7 +1,9 @@
-"""The SQL of :class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets`, in whatever parameter style a driver has. Pure.
+"""The SQL of :class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets`, in whatever parameter
+style a driver has. Pure.
 
-One table holds both kinds of row of a career: its *offices* row (topic ``''``, partition -1), whose ``term`` is the newest that has
-taken office, and a row for each partition. Only what every SQL database understands is used: no upsert, no ``FOR UPDATE``.
+One table holds both kinds of row of a career: its *offices* row (topic ``''``, partition -1), whose
+``term`` is the newest that has taken office, and a row for each partition. Only what every SQL
+database understands is used: no upsert, no ``FOR UPDATE``.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ BEGIN_AT = "INSERT INTO {table} (career, topic, partition, next_offset, term) VA
 
 
 def in_style(paramstyle: str, statement: str, values: Mapping[str, Any]) -> tuple[str, Parameters]:
-    """``statement``, whose parameters are written ``:name``, and its parameters, as a driver of this PEP 249 style wants them."""
+    """``statement``, whose parameters are written ``:name``, and its parameters, as a driver of
+    this PEP 249 style wants them.
+    """
     names = _MARK.findall(statement)
     if paramstyle == "named":
         return statement, {name: values[name] for name in names}
@@ -50,7 +54,9 @@ def in_style(paramstyle: str, statement: str, values: Mapping[str, Any]) -> tupl
 
 
 def checked_table(name: str) -> str:
-    """``name``; raises :class:`~leaderq.errors.ConfigurationError` unless it is a plain SQL name, with a schema or without."""
+    """``name``; raises :class:`~leaderq.errors.ConfigurationError` unless it is a plain SQL name,
+    with a schema or without.
+    """
     if not _TABLE_NAME.match(name):
         raise ConfigurationError(
             f"{name!r} cannot be the table of offsets; use letters, digits and '_', such as 'leaderq_offsets' or 'billing.offsets'"

@@ -1,8 +1,9 @@
 """One term's transactional producer, and the thread that alone touches it.
 
-States: none, open, fenced in; with or without an open :class:`Transaction`. Whatever fails so that the producer cannot be trusted
-any more discards it; the next piece of work takes a new one, and fences it in, if the term still allows that. Fencing a new one
-settles what the former one left open, one way or the other.
+States: none, open, fenced in; with or without an open :class:`Transaction`. Whatever fails so that
+the producer cannot be trusted any more discards it; the next piece of work takes a new one, and
+fences it in, if the term still allows that. Fencing a new one settles what the former one left
+open, one way or the other.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _CLOSE_S = 1.0
 class Transaction:
     """Messages and offsets that belong together.
 
-    ``in_doubt``: nobody waits for its commit any more, which may still happen. ``is_committed``: it did, whoever noticed.
+    ``in_doubt``: nobody waits for its commit any more, which may still happen. ``is_committed``: it
+    did, whoever noticed.
     """
 
     messages: list[Message]
@@ -60,7 +62,8 @@ class Transacting:
         return self._background.save(self._open_producer)
 
     def fencing(self, allowed: Callable[[], None]) -> Saving:
-        """Begin to fence; done once no transaction is open, neither of an earlier leader nor of this one.
+        """Begin to fence; done once no transaction is open, neither of an earlier leader nor of
+        this one.
 
         ``allowed`` raises if this process may not fence; asked right before, now and later.
         """
@@ -155,7 +158,9 @@ class Transacting:
             raise
 
     def _fenced_out(self, transaction: Transaction, exc: KafkaFenced) -> None:
-        """A transaction open for too long is aborted by the broker, and the producer refused, without any successor."""
+        """A transaction open for too long is aborted by the broker, and the producer refused,
+        without any successor.
+        """
         is_late = transaction.began_s is not None and now_s() - transaction.began_s > self._timeout_s
         self._discard()
         if is_late:

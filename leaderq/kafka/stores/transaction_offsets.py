@@ -1,26 +1,31 @@
-"""Offsets kept in Kafka in one transaction with what the handler produced: ``offsets="transaction"``.
+"""Offsets kept in Kafka in one transaction with what the handler produced:
+``offsets="transaction"``.
 
-Who is authoritative: the broker. It holds one epoch for the career's transactional id and one member for the career's name in the
-group, and refuses a transaction unless both are those of the leader that took over last.
+Who is authoritative: the broker. It holds one epoch for the career's transactional id and one
+member for the career's name in the group, and refuses a transaction unless both are those of the
+leader that took over last.
 
-What is produced while a batch is handled is kept in memory until the batch is to be saved; only then is a transaction begun,
-filled and committed, all on one thread of its own. So nothing of a batch that fails has ever left the process; a handler may take
-as long as it likes without a transaction that times out, or that holds readers up; the career's threads, in which an exception
-may be raised at any instruction, never enter a client library; and a refused transaction can be done again without handling the
-batch again. It costs the memory of one batch's messages.
+What is produced while a batch is handled is kept in memory until the batch is to be saved; only
+then is a transaction begun, filled and committed, all on one thread of its own. So nothing of a
+batch that fails has ever left the process; a handler may take as long as it likes without a
+transaction that times out, or that holds readers up; the career's threads, in which an exception
+may be raised at any instruction, never enter a client library; and a refused transaction can be
+done again without handling the batch again. It costs the memory of one batch's messages.
 
 What happens on each failure:
 
-* **no answer** (:class:`~leaderq.kafka.clients.drain.KafkaAway`): saving the same offsets again goes on with the same transaction, wherever
-  it was, also in the middle of its commit.
-* **the group refused the offsets** (:class:`~leaderq.kafka.clients.drain.MembershipLost`): nothing was committed; the transaction is
-  aborted. Saving the same offsets again, as the member that has joined meanwhile, sends the same messages again.
-* **the outcome is not known** (:class:`~leaderq.kafka.clients.drain.BatchLost`; a producer that cannot go on, rare): fencing again takes a
-  new producer, which settles the transaction one way or the other; the offsets loaded then tell which.
+* **no answer** (:class:`~leaderq.kafka.clients.drain.KafkaAway`): saving the same offsets again
+  goes on with the same transaction, wherever it was, also in the middle of its commit.
+* **the group refused the offsets** (:class:`~leaderq.kafka.clients.drain.MembershipLost`): nothing
+  was committed; the transaction is aborted. Saving the same offsets again, as the member that has
+  joined meanwhile, sends the same messages again.
+* **the outcome is not known** (:class:`~leaderq.kafka.clients.drain.BatchLost`; a producer that
+  cannot go on, rare): fencing again takes a new producer, which settles the transaction one way or
+  the other; the offsets loaded then tell which.
 * **the drain was made anew** while a transaction is open: the same, without an error.
 * **fenced**: :class:`~leaderq.errors.KafkaFenced`; the term is over.
-* **a message cannot be stored** (its topic is unknown, or takes no message of that size): the transaction is aborted, the error is
-  raised by the saving, and the batch stays undone.
+* **a message cannot be stored** (its topic is unknown, or takes no message of that size): the
+  transaction is aborted, the error is raised by the saving, and the batch stays undone.
 """
 
 from __future__ import annotations
@@ -42,13 +47,16 @@ Make = Callable[[], TransactionalProducer]
 class TransactionOffsets:
     """See :class:`~leaderq.kafka.stores.offsets.OffsetStore`, and the docstring of this module.
 
-    *Guarantees:* a reader with ``read_committed`` sees what was produced for a record exactly once, whatever dies. From the moment
-    :meth:`fence` has given ``True``, an earlier leader can neither commit nor produce.
-    *Not guaranteed:* anything for readers with ``read_uncommitted``, or for effects other than :meth:`produce`.
+    *Guarantees:* a reader with ``read_committed`` sees what was produced for a record exactly once,
+    whatever dies. From the moment :meth:`fence` has given ``True``, an earlier leader can neither
+    commit nor produce.
+    *Not guaranteed:* anything for readers with ``read_uncommitted``, or for effects other than
+    :meth:`produce`.
 
-    Taking over fences the producer first, then the group, then reads. The producer first, since that also ends a transaction that
-    the former leader has left open, for which reading the offsets would have to wait; the group second, since joining is the
-    longer step, during which the former leader can commit nothing any more; reading last, when nobody else can move an offset.
+    Taking over fences the producer first, then the group, then reads. The producer first, since
+    that also ends a transaction that the former leader has left open, for which reading the offsets
+    would have to wait; the group second, since joining is the longer step, during which the former
+    leader can commit nothing any more; reading last, when nobody else can move an offset.
     """
 
     in_group = True
@@ -87,7 +95,8 @@ class TransactionOffsets:
     def open(self) -> None:
         """Connect a producer, without fencing anybody; does nothing if one is connected.
 
-        Raises :class:`~leaderq.errors.ServersUnreachable` or :class:`~leaderq.errors.AccessRefused`.
+        Raises :class:`~leaderq.errors.ServersUnreachable` or
+        :class:`~leaderq.errors.AccessRefused`.
         """
         if self._transacting is not None:
             return
@@ -153,7 +162,8 @@ class TransactionOffsets:
     def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
         """Commit offsets in a transaction without messages.
 
-        Not by a plain commit: an earlier transaction completed after it would not count, though its messages would.
+        Not by a plain commit: an earlier transaction completed after it would not count, though its
+        messages would.
         """
         return _Placing(self._commit(drain, Transaction([], dict(offsets))))
 
@@ -168,7 +178,9 @@ class TransactionOffsets:
             self._unsaved = None
 
     def undo(self) -> None:
-        """Forget what was produced for the batch in hand, which has failed or was let go of; no thread may still handle it."""
+        """Forget what was produced for the batch in hand, which has failed or was let go of; no
+        thread may still handle it.
+        """
         self._messages = []
         self._unsaved = None
 
@@ -203,7 +215,9 @@ class _Committing:
 
 
 class _Placing:
-    """A saving of offsets that nothing goes with: if its outcome is not known, it is simply done again."""
+    """A saving of offsets that nothing goes with: if its outcome is not known, it is simply done
+    again.
+    """
 
     def __init__(self, saving: Saving) -> None:
         self._saving = saving

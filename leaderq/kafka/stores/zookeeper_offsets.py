@@ -1,13 +1,15 @@
 """Offsets in ZooKeeper, one znode per topic, written through the term's fence.
 
-``<root>/<career>/offsets/<topic>`` holds JSON: ``{"offsets": {"0": 17, ...}, "term": 3, "write": "3-81"}``. All topics of a batch,
-and the operations that the user's code gave for it, are one multi; so they happen together, or not at all, and only while this
-leader's candidate znode exists.
+``<root>/<career>/offsets/<topic>`` holds JSON: ``{"offsets": {"0": 17, ...}, "term": 3, "write":
+"3-81"}``. All topics of a batch, and the operations that the user's code gave for it, are one
+multi; so they happen together, or not at all, and only while this leader's candidate znode exists.
 
-*The answer to a write was lost*: the znode tells. ``write`` is unique to each write; if it stands there the multi happened, if not it
-is sent again (the leader is the only one who writes, so nothing else can have come between). *Deposed*: the error of ``term.write``.
+*The answer to a write was lost*: the znode tells. ``write`` is unique to each write; if it stands
+there the multi happened, if not it is sent again (the leader is the only one who writes, so nothing
+else can have come between). *Deposed*: the error of ``term.write``.
 
-The partitions are assigned, not subscribed: Kafka's group has no say here. It is shown the offsets, for tools that display lag.
+The partitions are assigned, not subscribed: Kafka's group has no say here. It is shown the offsets,
+for tools that display lag.
 """
 
 from __future__ import annotations
@@ -54,9 +56,11 @@ class TopicOffsets:
 
 
 class ZooKeeperOffsets:
-    """An :class:`~leaderq.kafka.stores.offsets.OffsetStore` in ZooKeeper; ``path`` is the folder of the topics' znodes.
+    """An :class:`~leaderq.kafka.stores.offsets.OffsetStore` in ZooKeeper; ``path`` is the folder of
+    the topics' znodes.
 
-    *Guarantees:* offsets and the operations added for their batch happen together, once, and only by the newest leader.
+    *Guarantees:* offsets and the operations added for their batch happen together, once, and only
+    by the newest leader.
     *Not guaranteed:* anything about effects that are not operations of the batch.
     """
 
@@ -125,7 +129,8 @@ class ZooKeeperOffsets:
         return f"{self._path}/{topic}"
 
     def _write_with_operations(self, term: Term, offsets: dict[Partition, int]) -> None:
-        # Taken now, not when the saving was asked for: an earlier one of the same batch may have carried them out meanwhile.
+        # Taken now, not when the saving was asked for: an earlier one of the same batch may have
+        # carried them out meanwhile.
         with self._lock:
             operations = tuple(self._waiting)
         self._write(term, offsets, operations)
@@ -167,7 +172,9 @@ class ZooKeeperOffsets:
         ]
 
     def _happened(self, term: Term, new: dict[str, TopicOffsets]) -> bool:
-        """Whether the write whose answer was lost stands in the znodes; asks until ZooKeeper answers, or the term is over."""
+        """Whether the write whose answer was lost stands in the znodes; asks until ZooKeeper
+        answers, or the term is over.
+        """
         topic, kept = next(iter(new.items()))
         while True:
             term.check()

@@ -12,7 +12,7 @@ import pytest
 
 from leaderq import Session, connect
 from leaderq.election.layout import Layout
-from leaderq.kafka.pumping.report import DrainReport, PartitionLag, encode
+from leaderq.kafka.consuming.report import DrainReport, PartitionLag, encode
 
 Say = Callable[..., None]
 

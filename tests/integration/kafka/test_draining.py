@@ -17,7 +17,7 @@ from driving import Driver, Recorder
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, Deposed, OffsetOutOfRange, ServersUnreachable, UnknownTopic
 from leaderq.kafka import Record
-from leaderq.kafka.pumping.draining import CONFIRM_S
+from leaderq.kafka.consuming.term_consumer import CONFIRM_S
 from leaderq.kafka.topics import committed, end_offsets
 from leaderq.running import UnitAbandoned
 from leaderq.term import Reason, Term

@@ -20,8 +20,8 @@ from leaderq.errors import AccessRefused
 from leaderq.events import DrainStalled
 from leaderq.kafka.clients.drain import DrainSettings
 from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
-from leaderq.kafka.pumping import draining
-from leaderq.kafka.pumping.stall import Limits
+from leaderq.kafka.consuming import term_consumer
+from leaderq.kafka.consuming.consumer_check import Limits
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.testing import KafkaBroker, eventually
 
@@ -69,14 +69,14 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
     class Watched(Recorder):
         _stall_limits = Limits(still_s=5.0, polls=10, empty_polls=3)  # longer than a busy broker is still
 
-    monkeypatch.setattr(draining, "INSPECT_S", 0.3)
+    monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
     feed(0, 20)
     leader = drive(Watched).begin()
     stalls: list[DrainStalled] = []
     leader.career.events.subscribe(DrainStalled, stalls.append)
     leader.run_until(lambda: len(leader.career.seen) >= 20)
     deafened: list[Any] = []
-    opened = draining.Draining._read
+    opened = term_consumer.Draining._read
 
     def deafen(self: Any, drain: Any) -> bool:
         if not deafened:
@@ -85,7 +85,7 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
             deafened.append(drain)
         return opened(self, drain)
 
-    monkeypatch.setattr(draining.Draining, "_read", deafen)
+    monkeypatch.setattr(term_consumer.Draining, "_read", deafen)
     leader.run_until(lambda: bool(deafened))
     feed(20, 40)
     leader.run_until(lambda: len(leader.career.seen) >= 40)

@@ -15,9 +15,9 @@ from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.events import DrainProgress, RecordBuried, RecordSkipped
 from leaderq.kafka import PoisonRecord, Record, dead_letter, retry, skip
+from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.handling.rates import Pace
 from leaderq.kafka.letters.dead_letters import read_letter
-from leaderq.kafka.pumping import draining
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
@@ -314,7 +314,7 @@ def test_partitions_added_while_reading_are_read(
 ) -> None:
     import kafka
 
-    monkeypatch.setattr(draining, "INSPECT_S", 0.3)
+    monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
     feed(0, 10)
     leader = drive().begin()
     leader.run_until(lambda: len(leader.career.seen) >= 10)
@@ -367,7 +367,7 @@ def test_a_topic_made_again_stops_the_leader_unless_it_was_told_where_to_go_on(
 
 
 def test_the_lag_is_told(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draining, "INSPECT_S", 0.3)
+    monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
     feed(0, 50)
     leader = drive().begin()
     told: list[DrainProgress] = []

@@ -12,7 +12,7 @@ import pytest
 from leaderq import Candidate, Session, connect
 from leaderq.election.layout import Layout
 from leaderq.events import EventBus
-from leaderq.kafka.pumping.report import DrainReport, PartitionLag, Reporter, decode
+from leaderq.kafka.consuming.report import DrainReport, PartitionLag, Reporter, decode
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
 
@@ -70,7 +70,7 @@ def test_a_deposed_leaders_report_does_not_replace_its_successors(stand: Any, pl
     with caplog.at_level(logging.WARNING):
         published(reporter, first, 99)
     assert decode(session.get(place.progress)[0], path=place.progress) == report(second, 3)
-    assert [record for record in caplog.records if record.name.startswith("leaderq.kafka.pumping.report")] == []
+    assert [record for record in caplog.records if record.name.startswith("leaderq.kafka.consuming.report")] == []
     second.check()
 
 

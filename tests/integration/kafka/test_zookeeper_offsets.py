@@ -12,7 +12,7 @@ from driving import Driver, Recorder, new_term
 
 from leaderq.errors import CorruptRecord, NodeExists
 from leaderq.kafka import Partition, Record
-from leaderq.kafka.pumping import draining
+from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.kafka.topics import committed, end_offsets
 from leaderq.term import Term
@@ -148,7 +148,7 @@ def test_lag_tools_see_where_the_leader_stands(
         def load_offsets(self, term: Term) -> dict[tuple[str, int], int]:
             return {}
 
-    monkeypatch.setattr(draining, "CONFIRM_S", 0.2)
+    monkeypatch.setattr(term_consumer, "CONFIRM_S", 0.2)
     feed(0, 50)
     leader = drive(Outside, offsets=offsets).begin()
     ends = end_offsets(kafka_broker.address, four_partitions)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leaderq.kafka.pumping.collecting import collecting_seldom
+from leaderq.kafka.consuming.gc_threshold import collecting_seldom
 
 
 @pytest.fixture(autouse=True)

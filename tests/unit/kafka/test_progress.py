@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaderq.kafka.pumping.progress import Progress, rest_of
+from leaderq.kafka.consuming.positions import Progress, rest_of
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 
 A, B = Partition("t", 0), Partition("t", 1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
-from leaderq.kafka.pumping.report import DrainReport, Estimator, PartitionLag, decode, encode
+from leaderq.kafka.consuming.report import DrainReport, Estimator, PartitionLag, decode, encode
 from leaderq.kafka.record import Partition
 
 A, B = Partition("t", 0), Partition("t", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.kafka.pumping.stall import Limits, Memory, Sight, judge, rebuilt
+from leaderq.kafka.consuming.consumer_check import Limits, Memory, Sight, judge, rebuilt
 from leaderq.kafka.record import Partition
 
 WHERE = Partition("t", 0)

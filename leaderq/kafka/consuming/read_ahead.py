@@ -1,10 +1,12 @@
-"""Reading ahead: what was read and not yet handed out, cut into batches of the shape that the career asks for (pure).
+"""Reading ahead: what was read and not yet handed out, cut into batches of the shape that the
+career asks for (pure).
 
-Reading ahead costs memory (:data:`DEPTH` batches), and buys that the next batch is there when the last one is saved: records are
-taken from the network and unpacked while a handler waits for its database, and while an offset is on its way to its store. A second
-batch ahead would buy nothing: one thread at a time runs in Python, and what it makes early it has to keep. What is ahead is only
-ever read; it is dropped without loss whenever the positions are set anew. Several polls fill one batch, unless it is asked for
-before it is full.
+Reading ahead costs memory (:data:`DEPTH` batches), and buys that the next batch is there when the
+last one is saved: records are taken from the network and unpacked while a handler waits for its
+database, and while an offset is on its way to its store. A second batch ahead would buy nothing:
+one thread at a time runs in Python, and what it makes early it has to keep. What is ahead is only
+ever read; it is dropped without loss whenever the positions are set anew. Several polls fill one
+batch, unless it is asked for before it is full.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ Polled = Mapping[Partition, Sequence[Record]]
 class Shape:
     """How large a batch may get, and how long it may take to fill.
 
-    ``max_records`` records; ``max_bytes`` of keys and values together (``None``: no limit; a single record may exceed it);
+    ``max_records`` records; ``max_bytes`` of keys and values together (``None``: no limit; a single
+    record may exceed it);
     ``max_wait_s`` after its first record was read a batch is handed out although it is not full.
     """
 
@@ -87,7 +90,9 @@ class ReadAhead:
         return self._count >= self._shape.max_records or (limit is not None and self._bytes >= limit)
 
     def _fitting(self, rows: Sequence[Record]) -> Iterator[Sequence[Record]]:
-        """``rows`` cut where a batch reaches its bytes; closes the batch before each part but the first."""
+        """``rows`` cut where a batch reaches its bytes; closes the batch before each part but the
+        first.
+        """
         limit = self._shape.max_bytes
         if limit is None:
             yield rows

@@ -1,4 +1,5 @@
-"""What is on its way to the offset store, within one term: the ends of the batch in hand, or offsets that no effect belongs to.
+"""What is on its way to the offset store, within one term: the ends of the batch in hand, or
+offsets that no effect belongs to.
 
 One thing at a time, so that the store never sees a later offset before an earlier one.
 """
@@ -43,7 +44,9 @@ class Savings:
         return self.wanted or {}, self._placed
 
     def want(self, ends: Offsets, *, in_hand: bool) -> None:
-        """Save these ends of the batch in hand as soon as may be; if none is in hand any more, that is the outcome."""
+        """Save these ends of the batch in hand as soon as may be; if none is in hand any more, that
+        is the outcome.
+        """
         if in_hand:
             self.wanted, self.outcome = ends, None
         else:
@@ -57,7 +60,9 @@ class Savings:
             self._saving = self._store.save(drain, self._term, self.wanted)
 
     def finish(self, *, may_wait: bool) -> Offsets | None:
-        """What has been saved, once it is; waits 2 ms if it may. Raises what the saving raises, which ends the attempt."""
+        """What has been saved, once it is; waits 2 ms if it may. Raises what the saving raises,
+        which ends the attempt.
+        """
         saving = self._saving
         if saving is None:
             return None
@@ -71,7 +76,9 @@ class Savings:
         return self._saving_ends
 
     def _tell(self) -> None:
-        """Some clients and stores wait without a word for a server that is away; an operator should know."""
+        """Some clients and stores wait without a word for a server that is away; an operator should
+        know.
+        """
         if self._tell_at_s is not None and now_s() > self._tell_at_s:
             self._tell_at_s = None
             log.warning("offsets have been on their way to their store for %.0f s; the term goes on and waits", TELL_AFTER_S)
@@ -108,8 +115,10 @@ class Savings:
             raise KafkaAway("an offset is not stored yet")
 
     def forget(self) -> None:
-        """The consumer is another now: ask no more about what was under way; what is wanted will be saved anew.
+        """The consumer is another now: ask no more about what was under way; what is wanted will be
+        saved anew.
 
-        Never done while the consumer lives: what is under way could then be stored after something newer.
+        Never done while the consumer lives: what is under way could then be stored after something
+        newer.
         """
         self._saving = self._placing = None

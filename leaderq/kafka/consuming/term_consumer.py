@@ -1,45 +1,70 @@
-"""One term's reading: takes over, reads batches ahead of the handler, saves what was handled.
+"""One term's reading: takes over, reads batches ahead of the handler, commits what was handled.
 
-Runs on the drain thread (:mod:`leaderq.kafka.pumping.pump`) only. Taking over is always *fence, load, read*: first the store refuses the
-former leader, then the offsets are loaded, then the first record is asked for.
+Runs on the consumer thread (:mod:`leaderq.kafka.consuming.consumer_thread`) only. Taking over is
+always *fence, load, read*: first the store refuses the former leader, then the offsets are loaded,
+then the first record is asked for.
 
-At any time at most one batch is *in hand*: given to the career, and not saved yet. Batches behind it may have been *read ahead*;
-the next is handed out only when the one before it is saved, so that at a crash one batch is repeated at most.
+At any time at most one batch is *in hand*: given to the career, and not committed yet. Batches
+behind it may have been *read ahead*; the next is handed out only when the one before it is
+committed, so that at a crash one batch is repeated at most.
 
 What happens on each failure:
 
-* **Kafka away**: the same step is tried again, with a back-off up to 1 s, for as long as ``term.check()`` passes; after 30 s (10 s
-  while joining) with a new consumer. The batch in hand stays in hand.
-* **membership lost** (broker restarted, session run out): joined again, offsets loaded again; if nobody moved them the batch in
-  hand is saved under the new membership, else it is let go of and reading goes on where the store says. Nothing is skipped.
-* **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.drain.BatchLost`, a transaction that was aborted, or may have been):
-  fenced and loaded again; if the store holds the batch's ends it was saved after all, else its records are handed out again.
-* **fenced**: the term is deposed. Where a fenced leader is not told (``store.is_silent``), it learns it within 3 s all the same,
-  since it places its offsets again.
+* **Kafka away**: the same step is tried again, with a back-off up to 1 s, for as long as
+  ``term.check()`` passes; after 30 s (10 s while joining) with a new consumer. The batch in hand
+  stays in hand.
+* **membership lost** (broker restarted, session run out): joined again, offsets loaded again; if
+  nobody moved them the batch in hand is committed under the new membership, else it is dropped and
+  reading goes on where the store says. Nothing is skipped.
+* **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.consumer.BatchLost`, a
+  transaction that was aborted, or may have been): fenced and loaded again; if the store holds the
+  batch's ends it was committed after all, else its records are handed out again.
+* **fenced**: the term is deposed. Where a fenced leader is not told (``store.is_silent``), it
+  learns it within 3 s all the same, because it commits its positions again.
 * **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
 * **anything else**: the error is given to the career, whose term fails with it.
 
-However it ends, the consumer is closed at once: a consumer that is left alone would join again by itself.
+However it ends, the consumer is closed at once: a consumer that is left alone would join again by
+itself.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
-from leaderq.events import DrainStalled
+from leaderq.events import DrainStalled, EventBus
 from leaderq.kafka.clients.drain import BatchLost, Drain, KafkaAway, MembershipLost, Offsets
-from leaderq.kafka.pumping.beginnings import may_reset, resets, starts
-from leaderq.kafka.pumping.inspection import Inspection
-from leaderq.kafka.pumping.outage import MAX_BACKOFF_S, Outage
-from leaderq.kafka.pumping.plan import Plan
-from leaderq.kafka.pumping.progress import Progress
-from leaderq.kafka.pumping.reading import ReadAhead
-from leaderq.kafka.pumping.savings import Savings
+from leaderq.kafka.consuming.commits import Savings
+from leaderq.kafka.consuming.consumer_check import Inspection, Limits
+from leaderq.kafka.consuming.positions import Progress, may_reset, resets, starts
+from leaderq.kafka.consuming.read_ahead import ReadAhead, Shape
+from leaderq.kafka.consuming.report import Reporting
 from leaderq.kafka.record import Batch, Partition
+from leaderq.kafka.stores.offsets import OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``make`` gives a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None``
+    where it says nothing; ``gc_threshold`` see :mod:`~leaderq.kafka.consuming.gc_threshold`."""
+
+    address: str
+    make: Callable[[], Drain]
+    store: OffsetStore
+    events: EventBus
+    career: str
+    candidate: str
+    shape: Shape = field(default_factory=Shape)
+    start: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    reporting: Reporting | None = None
+    gc_threshold: int | None = None
+
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +74,8 @@ REQUEST_S = 1.0
 CONFIRM_S = 3.0
 INSPECT_S = 5.0
 FIRST_LOOK_S = 0.5
-# With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has nothing.
+# With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has
+# nothing.
 _MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 
 
@@ -88,7 +114,9 @@ class Draining:
         return dict(self._progress.saved) if self._progress else {}
 
     def offer(self) -> Batch | None:
-        """The batch to hand out: the one in hand once more, else the next; ``None`` while there is none."""
+        """The batch to hand out: the one in hand once more, else the next; ``None`` while there is
+        none.
+        """
         if self._progress is None or not self._joined or self._savings.wanted is not None or self._stalled:
             return None
         if self._progress.in_hand is None and (batch := self._ahead.take(now_s())):
@@ -97,11 +125,15 @@ class Draining:
         return self._progress.in_hand
 
     def save(self, ends: Offsets) -> None:
-        """Save these offsets of the batch in hand, at the next rounds; :meth:`outcome` tells when that is done."""
+        """Save these offsets of the batch in hand, at the next rounds; :meth:`outcome` tells when
+        that is done.
+        """
         self._savings.want(ends, in_hand=self._has_in_hand)
 
     def outcome(self) -> bool | None:
-        """Whether what was to be saved was saved (``False``: it was let go of); ``None`` while that is open."""
+        """Whether what was to be saved was saved (``False``: it was let go of); ``None`` while that
+        is open.
+        """
         return self._savings.outcome
 
     @property
@@ -129,7 +161,9 @@ class Draining:
         return max(0.0, due - now)
 
     def close(self) -> None:
-        """Close the consumer; the group keeps its member. The store lets go of what it holds for the term."""
+        """Close the consumer; the group keeps its member. The store lets go of what it holds for
+        the term.
+        """
         self._store.close()
         if self._drain is not None:
             self._drain.close()
@@ -214,7 +248,8 @@ class Draining:
         if fresh := held - set(progress.handed):
             first = drain.start_offsets(REQUEST_S)
             last = drain.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
-            # Saved before the first record is read: otherwise "latest" would be a later place for the next leader.
+            # Saved before the first record is read: otherwise "latest" would be a later place for
+            # the next leader.
             begin = starts(self._plan.start, fresh, stored, first, last)
             self._savings.place_now(drain, begin, 2 * REQUEST_S)
             progress.add(begin)
@@ -267,7 +302,8 @@ class Draining:
             return False
         if wait_s:
             self._attended = now_s()
-        # What came in the same poll as a new assignment was read from the client's idea of the positions, not from ours.
+        # What came in the same poll as a new assignment was read from the client's idea of the
+        # positions, not from ours.
         if not self._settle_membership(drain):
             return False
         self._ahead.add(records, now_s())
@@ -319,7 +355,9 @@ class Draining:
             self._savings.settled(ends)
 
     def _confirm(self, drain: Drain) -> None:
-        """Prove from time to time that the store still accepts this leader, and tell tools of the group where it stands."""
+        """Prove from time to time that the store still accepts this leader, and tell tools of the
+        group where it stands.
+        """
         if now_s() < self._confirmed + CONFIRM_S or self._progress is None:
             return
         offsets = dict(self._progress.saved)
@@ -397,3 +435,46 @@ class Draining:
             self._drain = None
         self._joined = False
         self._savings.forget()
+
+
+TELL_AFTER_S = 2.0
+REBUILD_AFTER_S = 30.0
+REBUILD_JOINING_AFTER_S = 10.0
+"""A request to join waits for its answer for minutes, on purpose; one whose answer was lost is best
+given up with its client. Joining takes milliseconds, or 3 s for a group's very first member; where
+others in the group hold it up, a new client does no harm.
+"""
+_MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
+
+
+class Outage:
+    """Counts one outage after the other; times are :func:`leaderq.clock.now_s`. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.not_before_s = 0.0
+        self._since_s: float | None = None
+        self._client_since_s = 0.0
+        self._backoff_s = 0.0
+        self._told = False
+
+    def met(self, why: Exception, now_s: float, *, joining: bool) -> bool:
+        """An attempt failed; gives whether the client has failed for so long that it should be made
+        anew.
+        """
+        if self._since_s is None:
+            self._since_s = self._client_since_s = now_s
+        if not self._told and now_s - self._since_s > TELL_AFTER_S:
+            self._told = True
+            log.warning("Kafka is away (%s); the term goes on and tries again", why)
+        self._backoff_s = min(MAX_BACKOFF_S, max(_MIN_BACKOFF_S, self._backoff_s * 2))
+        self.not_before_s = now_s + self._backoff_s
+        if now_s - self._client_since_s <= (REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S):
+            return False
+        self._client_since_s = now_s
+        return True
+
+    def over(self, now_s: float) -> None:
+        """An attempt succeeded."""
+        if self._told and self._since_s is not None:
+            log.info("Kafka answers again, after %.1f s", now_s - self._since_s)
+        self._since_s, self._told, self._backoff_s = None, False, 0.0

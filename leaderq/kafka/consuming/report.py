@@ -1,11 +1,14 @@
-"""How far a leader is behind, how fast it goes, when it will have caught up; published for ``leaderq status``.
+"""How far a leader is behind, how fast it goes, when it will have caught up; for ``leaderq
+status``.
 
-Lag counts *offsets*, not records: transaction markers, aborted records and what compaction took away count too, since
-nobody knows how many of them lie ahead before having read them. The same goes for the rates. The end is the last stable
-offset, so records of a transaction still open are not waited for.
+Lag counts *offsets*, not records: transaction markers, aborted records and what compaction took
+away count too, because nobody knows how many of them lie ahead before having read them. The same
+goes for the rates. The end is the last stable offset, so records of a transaction still open are
+not waited for.
 
-The leader writes its report every few seconds to ``<root>/<career>/progress``, as a JSON object, through the term's
-fence: a deposed leader cannot overwrite its successor's. It is for people and tools; nothing is decided on it.
+The leader writes its report every few seconds to ``<root>/<career>/progress``, as a JSON object,
+through the term's fence: a deposed leader cannot overwrite its successor's. It is for people and
+tools, but for one thing: a new leader compares the ids of its topics with those in the last report.
 """
 
 from __future__ import annotations
@@ -14,15 +17,25 @@ import json
 import logging
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaderq.errors import ConnectionLost, CorruptRecord, Deposed, LeaderqError, NoNode, SessionClosed, SessionExpired
-from leaderq.events import DrainProgress
+from leaderq.errors import (
+    ConnectionLost,
+    CorruptRecord,
+    Deposed,
+    LeaderqError,
+    NoNode,
+    SessionClosed,
+    SessionExpired,
+    ZooKeeperError,
+)
+from leaderq.events import DrainProgress, RecordBuried, RecordSkipped
 from leaderq.kafka.clients.drain import Offsets
-from leaderq.kafka.record import Partition
+from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 from leaderq.zookeeper import Create, SetData
 
@@ -33,7 +46,9 @@ SMOOTHED_OVER_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition: the offset to be handled next (as saved), the offset after the last stable record, what is between."""
+    """One partition: the offset to be handled next (as saved), the offset after the last stable
+    record, what is between.
+    """
 
     position: int
     end: int
@@ -44,11 +59,13 @@ class PartitionLag:
 class DrainReport:
     """What a leader says of its draining at one moment.
 
-    ``at`` is seconds since the epoch on the leader's host; ``partitions`` goes by names such as ``clicks-0``;
-    ``rate_per_s`` is what is handled and saved, ``arriving_per_s`` what is added, both over the last half minute
-    (``None`` after a first look); ``catch_up_s`` is when the lag will be 0 if both stay so: 0 when it is, ``None`` when
-    that will not come or is not known. ``dead_letters`` is the topic for them, if the career has one; ``skipped`` and
-    ``buried`` (put there) count since this process started. ``topic_ids`` are the broker's ids of the topics.
+    ``at`` is seconds since the epoch on the leader's host; ``partitions`` goes by names such as
+    ``clicks-0``;
+    ``rate_per_s`` is what is handled and saved, ``arriving_per_s`` what is added, both over the
+    last half minute (``None`` after a first look); ``catch_up_s`` is when the lag will be 0 if both
+    stay so: 0 when it is, ``None`` when that will not come or is not known. ``dead_letters`` is the
+    topic for them, if the career has one; ``skipped`` and ``buried`` (put there) count since this
+    process started. ``topic_ids`` are the broker's ids of the topics.
     """
 
     term: int = 0
@@ -87,7 +104,8 @@ def encode(report: DrainReport) -> bytes:
 
 
 def decode(data: bytes, *, path: str) -> DrainReport:
-    """The report in ``data``; fields of a newer version are left out, missing ones have their defaults.
+    """The report in ``data``; fields of a newer version are left out, missing ones have their
+    defaults.
 
     Raises :class:`~leaderq.errors.CorruptRecord` naming ``path`` when it is something else.
     """
@@ -137,13 +155,14 @@ class _Look(NamedTuple):
 
 
 class Estimator:
-    """Lag and rates from looks at offsets, taken every few seconds (pure; the clock's readings are given to it). One for
-    each term.
+    """Lag and rates from looks at offsets, taken every few seconds (pure; the clock's readings are
+    given to it). One for each term.
 
-    An offset that went back (somebody reset it, the topic was made anew) is a new beginning for its partition: nothing is
-    counted for it at that look. The same goes for a partition seen for the first time. One that is missing in a look is
-    as it was before.
-    *Not guaranteed:* an offset that somebody set *forward* counts as handled, and raises the rate for half a minute.
+    An offset that went back (somebody reset it, the topic was made anew) is a new beginning for its
+    partition: nothing is counted for it at that look. The same goes for a partition seen for the
+    first time. One that is missing in a look is as it was before.
+    *Not guaranteed:* an offset that somebody set *forward* counts as handled, and raises the rate
+    for half a minute.
     """
 
     def __init__(self, smoothed_over_s: float = SMOOTHED_OVER_S) -> None:
@@ -153,11 +172,14 @@ class Estimator:
         self._looks: deque[_Look] = deque()
 
     def see(self, now_s: float, saved: Offsets, ends: Offsets) -> None:
-        """Take note of what is saved and where the partitions end; ``now_s`` is on any clock that does not go back."""
+        """Take note of what is saved and where the partitions end; ``now_s`` is on any clock that
+        does not go back.
+        """
         last = self._looks[-1] if self._looks else _Look(now_s, 0, 0)
         handled, arrived = last.handled + _grown(self._saved, saved), last.arrived + _grown(self._ends, ends)
         self._looks.append(_Look(now_s, handled, arrived))
-        # One look older than the span stays, so that a gap between looks is averaged over rather than forgotten.
+        # One look older than the span stays, so that a gap between looks is averaged over rather
+        # than forgotten.
         while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._span_s:
             self._looks.popleft()
         self._saved.update(saved)
@@ -174,7 +196,9 @@ class Estimator:
         buried: int = 0,
         topic_ids: Mapping[str, str] | None = None,
     ) -> DrainReport:
-        """What can be said after the last look; partitions of which only one of both offsets is known are left out."""
+        """What can be said after the last look; partitions of which only one of both offsets is
+        known are left out.
+        """
         both = sorted(self._saved.keys() & self._ends.keys())
         rows = {str(where): _row(self._saved[where], self._ends[where]) for where in both}
         rate, arriving = self._rates()
@@ -201,7 +225,9 @@ class Estimator:
 
 
 def catch_up_s(lag: int, rate_per_s: float | None, arriving_per_s: float | None) -> float | None:
-    """How long until nothing is left, if both rates stay as they are; ``None``: that will not come, or is not known."""
+    """How long until nothing is left, if both rates stay as they are; ``None``: that will not come,
+    or is not known.
+    """
     if lag <= 0:
         return 0.0
     if rate_per_s is None or arriving_per_s is None:
@@ -220,11 +246,12 @@ def _grown(before: Offsets, after: Offsets) -> int:
 
 
 class Reporter:
-    """Writes reports to the znode at ``path``, whose parent exists; one object for a process. Never raises, never blocks.
+    """Writes reports to the znode at ``path``, whose parent exists; one object for a process. Never
+    raises, never blocks.
 
-    The write is made on a thread of its own, which ends with it: while ZooKeeper is silent a fenced write waits as long
-    as the lease lasts, and the drain's thread has offsets to save meanwhile. A report that comes while the one before is
-    still being written is dropped.
+    The write is made on a thread of its own, which ends with it: while ZooKeeper is silent a fenced
+    write waits as long as the lease lasts, and the drain's thread has offsets to save meanwhile. A
+    report that comes while the one before is still being written is dropped.
     """
 
     def __init__(self, path: str) -> None:
@@ -258,3 +285,68 @@ class Reporter:
         except LeaderqError as exc:
             log.log(logging.DEBUG if self._told else logging.WARNING, "leaderq status cannot show this drain: %s", exc)
             self._told = True
+
+
+if TYPE_CHECKING:
+    from leaderq.election.layout import Layout
+    from leaderq.kafka.career import KafkaLeaderCareer
+
+
+class Reporting:
+    """Reports for one career, through all its terms."""
+
+    def __init__(self, career: KafkaLeaderCareer, name: str, layout: Layout, dead_letters: str | None) -> None:
+        self._career = career
+        self._name = name
+        self._path = layout.progress
+        self._dead_letters = dead_letters
+        self._reporter = Reporter(layout.progress)
+        self._estimator = Estimator()
+        self._term = 0
+        self._skipped = self._buried = 0
+
+    def known_topics(self) -> dict[str, str]:
+        """The ids of the topics as the last report told them; empty if none did, or if ZooKeeper
+        does not say.
+        """
+        try:
+            data, _ = self._career.session.get(self._path)
+            return dict(decode(data, path=self._path).topic_ids)
+        except NoNode:
+            return {}
+        except (CorruptRecord, ZooKeeperError) as exc:
+            log.warning("whether the topics are still the same cannot be told: %s", exc)
+            return {}
+
+    def tell(self, term: Term, now_s: float, saved: Offsets, ends: Offsets, topic_ids: Mapping[str, str]) -> None:
+        """Publish where the drain stands."""
+        if term.number != self._term:
+            self._term, self._estimator = term.number, Estimator()
+        self._estimator.see(now_s, saved, ends)
+        report = self._estimator.report(
+            term=term.number,
+            at=time.time(),
+            group=self._career.group or self._name,
+            dead_letters=self._dead_letters,
+            skipped=self._skipped,
+            buried=self._buried,
+            topic_ids=topic_ids,
+        )
+        self._reporter.publish(term, report)
+        self._career.events.publish(report.as_event(self._name, self._career.candidate_id))
+
+    def skipped(self, record: Record, error: Exception, attempts: int) -> None:
+        """A record was passed over."""
+        self._skipped += 1
+        where = str(Partition(record.topic, record.partition))
+        self._career.events.publish(
+            RecordSkipped(self._name, self._career.candidate_id, where, record.offset, error, attempts)
+        )
+
+    def buried(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
+        """A record was set aside."""
+        self._buried += 1
+        where = str(Partition(record.topic, record.partition))
+        self._career.events.publish(
+            RecordBuried(self._name, self._career.candidate_id, where, record.offset, error, attempts, topic)
+        )

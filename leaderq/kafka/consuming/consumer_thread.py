@@ -1,18 +1,21 @@
 """The drain thread: owns the consumer, and hands its batches to the career thread.
 
-Why a thread of its own: polling must go on while a handler is slow, and the runner may raise an exception inside the career
-thread at any instruction (``atomic`` careers). So the career thread never enters the client library, and never holds a lock that
-the drain thread needs. The two exchange messages through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls; each
-question carries its own queue for the answer, so that an exchange broken off half-way leaves nothing behind that could be taken
-for an answer to a later one. A batch whose hand-over was broken off is handed out again when asked for again; it is saved only
-if the career asks for that after its handler has returned.
+Why a thread of its own: polling must go on while a handler is slow, and the runner may raise an
+exception inside the career thread at any instruction (``atomic`` careers). So the career thread
+never enters the client library, and never holds a lock that the drain thread needs. The two
+exchange messages through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls; each
+question carries its own queue for the answer, so that an exchange broken off half-way leaves
+nothing behind that could be taken for an answer to a later one. A batch whose hand-over was broken
+off is handed out again when asked for again; it is saved only if the career asks for that after its
+handler has returned.
 
-The drain thread is the authority on the consumer. Between terms it keeps one open and warm, never joined; within a term it runs a
-:class:`~leaderq.kafka.pumping.draining.Draining`.
+The drain thread is the authority on the consumer. Between terms it keeps one open and warm, never
+joined; within a term it runs a :class:`~leaderq.kafka.consuming.term_consumer.Draining`.
 
-The gate: :meth:`Pump.finish` shuts it at once, in the career's thread, whatever the drain thread is doing, and a term that is over
-shuts it by itself. Behind it no request to join the group is sent: a deposed leader's consumer, which would join by itself under
-the shared name, cannot fence its successor. A request already on the wire is not recalled; the leader fenced by it stands again.
+The gate: :meth:`Pump.finish` shuts it at once, in the career's thread, whatever the drain thread is
+doing, and a term that is over shuts it by itself. Behind it no request to join the group is sent: a
+deposed leader's consumer, which would join by itself under the shared name, cannot fence its
+successor. A request already on the wire is not recalled; the leader fenced by it stands again.
 """
 
 from __future__ import annotations
@@ -27,9 +30,8 @@ from typing import Any, TypeVar, cast
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients.drain import BatchLost, Drain, KafkaAway, Offsets
-from leaderq.kafka.pumping.collecting import collecting_seldom
-from leaderq.kafka.pumping.draining import Draining
-from leaderq.kafka.pumping.plan import Plan
+from leaderq.kafka.consuming.gc_threshold import collecting_seldom
+from leaderq.kafka.consuming.term_consumer import Draining, Plan
 from leaderq.kafka.record import Batch
 from leaderq.term import Reason, Term
 
@@ -47,7 +49,9 @@ T = TypeVar("T")
 
 
 class Gate:
-    """Whether this process may be the member of the group now: as long as its term lasts and is not finished."""
+    """Whether this process may be the member of the group now: as long as its term lasts and is not
+    finished.
+    """
 
     def __init__(self, term: Term) -> None:
         self.term = term
@@ -82,7 +86,9 @@ class _Save(_Message):
 
 @dataclass(frozen=True)
 class _Saved:
-    """The answer to :class:`_Save`; ``next_batch`` is ``None`` if none is ready, or something of the last one is left."""
+    """The answer to :class:`_Save`; ``next_batch`` is ``None`` if none is ready, or something of
+    the last one is left.
+    """
 
     next_batch: Batch | None
 
@@ -130,7 +136,9 @@ class Pump:
             raise error
 
     def begin(self, term: Term, wait_s: float) -> bool:
-        """Take over for ``term``: gives whether the former leader was fenced within ``wait_s``; goes on if not."""
+        """Take over for ``term``: gives whether the former leader was fenced within ``wait_s``;
+        goes on if not.
+        """
         self._gate = gate = Gate(term)
         self.loaded = self._next_batch = None
         message = _Begin(gate=gate)
@@ -163,9 +171,10 @@ class Pump:
     def save(self, term: Term, ends: Offsets) -> None:
         """Save these ends of the batch in hand, or of a part of it, and wait until that is done.
 
-        Raises :class:`~leaderq.kafka.clients.drain.BatchLost` if the batch was let go of instead (somebody else moved the offsets, or a
-        transaction was lost): what the store says is not done is handed out again. Raises :class:`~leaderq.errors.Deposed` if a
-        newer leader is there.
+        Raises :class:`~leaderq.kafka.clients.drain.BatchLost` if the batch was let go of instead
+        (somebody else moved the offsets, or a transaction was lost): what the store says is not
+        done is handed out again. Raises :class:`~leaderq.errors.Deposed` if a newer leader is
+        there.
         """
         message = _Save(ends=ends)
         self._mail.put(message)
@@ -286,7 +295,9 @@ class Pump:
 
 
 class _Leading:
-    """The drain thread's loop within one term: answers the career's messages between rounds of the draining."""
+    """The drain thread's loop within one term: answers the career's messages between rounds of the
+    draining.
+    """
 
     def __init__(self, pump: Pump, draining: Draining, begun: _Begin, gate: Gate) -> None:
         self._pump = pump
@@ -347,7 +358,8 @@ class _Leading:
         if self._saving is not None and (saved := draining.outcome()) is not None:
             lost = None if saved else BatchLost("the batch was let go of; what is not done of it is handed out again")
             self._pump._progress = draining.loaded
-            # The next one goes along, which spares a batch two changes of thread. If nobody takes it, it stays in hand.
+            # The next one goes along, which spares a batch two changes of thread. If nobody takes
+            # it, it stays in hand.
             self._saving.answer.put((_Saved(draining.offer() if draining.has_saved_all else None), lost))
             self._saving = None
         if self._asking is not None and self._saving is None and (batch := draining.offer()) is not None:

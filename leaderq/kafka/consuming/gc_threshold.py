@@ -1,13 +1,16 @@
 """How seldom Python's garbage collector looks while a term drains.
 
-The collector counts objects made less objects freed, and looks at the young ones when the count passes its first threshold (700 by
-default); what has survived that some times is looked at again with all that is older. Batches of records are thousands of objects
-that live for milliseconds, so every batch passes the threshold many times, and the records that are read ahead are gone over again and
-again; nothing is ever found there, for a record holds no cycle. That took a quarter to a half of the time of a fast drain
-(``benchmarks/drain.py``; see ``docs/design/kafka.md``). So the threshold is raised for as long as a term drains. What the user's own
-code leaves in cycles is collected as surely, but in larger heaps.
+The collector counts objects made less objects freed, and looks at the young ones when the count
+passes its first threshold (700 by default); what has survived that some times is looked at again
+with all that is older. Batches of records are thousands of objects that live for milliseconds, so
+every batch passes the threshold many times, and the records that are read ahead are gone over again
+and again; nothing is ever found there, for a record holds no cycle. That took a quarter to a half
+of the time of a fast drain (``benchmarks/drain.py``; see ``docs/design/kafka.md``). So the
+threshold is raised for as long as a term drains. What the user's own code leaves in cycles is
+collected as surely, but in larger heaps.
 
-Who is authoritative: the process has one threshold. What others set meanwhile is left alone: it is put back only if it is still ours.
+Who is authoritative: the process has one threshold. What others set meanwhile is left alone: it is
+put back only if it is still ours.
 """
 
 from __future__ import annotations
@@ -25,9 +28,11 @@ _ours: tuple[int, int, int] | None = None
 
 @contextmanager
 def collecting_seldom(threshold: int | None) -> Iterator[None]:
-    """Raise the collector's first threshold to ``threshold`` objects; of several at a time the largest holds.
+    """Raise the collector's first threshold to ``threshold`` objects; of several at a time the
+    largest holds.
 
-    Nothing is changed by ``None``, where the collector is off, or where its threshold is larger already.
+    Nothing is changed by ``None``, where the collector is off, or where its threshold is larger
+    already.
     """
     if threshold is None:
         yield

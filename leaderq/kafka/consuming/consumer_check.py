@@ -1,0 +1,202 @@
+"""Looks over the consumer every few seconds: partitions missing, positions that stand still, topics
+created again.
+
+What is found is only told; :mod:`leaderq.kafka.consuming.term_consumer` acts on it when nothing is
+in hand.
+
+A consumer *stalls* when its position stands still although records wait. Clients have had this
+fault again and again (kafka-python#2459, #1552, #3106, #3132): a partition is simply not fetched
+any more, and no error is raised. The cure is a new consumer. A position may stand still for good
+reasons, and none of them may count:
+
+* *nobody polls*, because a handler is slow: only polls count as evidence, and an empty one
+  (nothing buffered for any partition) for much more than one that returned records of other
+  partitions;
+* *an open transaction*: the end is the last stable offset, beyond which there is nothing to read
+  yet;
+* *transaction markers, aborted records, or a gap left by compaction at the end*: the client steps
+  over them when it fetches, so position and end meet. Should one not, the end does not move either:
+  after a longer while the consumer is rebuilt once, and never again for the same position and end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from leaderq.errors import UnknownTopic
+from leaderq.kafka.clients.drain import Drain, Offsets
+from leaderq.kafka.consuming.positions import recreated
+from leaderq.kafka.record import Partition
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One look at one partition; ``polls`` and ``empty_polls`` count since the consumer was made."""
+
+    at_s: float
+    position: int
+    end: int
+    polls: int
+    empty_polls: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much stillness is too much."""
+
+    still_s: float = 10.0
+    polls: int = 100
+    empty_polls: int = 10
+    unmoved_factor: int = 3
+
+
+@dataclass(frozen=True)
+class Stillness:
+    """What is remembered of one partition: the first look at this position, and what a rebuild was
+    already tried for.
+    """
+
+    since: Sight
+    tried: tuple[int, int] | None = None
+
+
+Memory = Mapping[Partition, Stillness]
+
+
+def judge(
+    memory: Memory, sights: Mapping[Partition, Sight], limits: Limits
+) -> tuple[dict[Partition, Stillness], list[Partition]]:
+    """What to remember after these looks, and which partitions have stalled."""
+    after: dict[Partition, Stillness] = {}
+    stalled: list[Partition] = []
+    for partition, sight in sights.items():
+        known = memory.get(partition)
+        if known is None or known.since.position != sight.position or sight.position >= sight.end:
+            after[partition] = Stillness(since=sight, tried=known.tried if known else None)
+        elif _has_stalled(known, sight, limits):
+            stalled.append(partition)
+            after[partition] = Stillness(since=sight, tried=(sight.position, sight.end))
+        else:
+            after[partition] = known
+    return after, stalled
+
+
+def rebuilt(memory: Memory) -> dict[Partition, Stillness]:
+    """The memory after a new consumer was made, whose polls are counted from 0."""
+    return {
+        partition: replace(still, since=replace(still.since, polls=0, empty_polls=0)) for partition, still in memory.items()
+    }
+
+
+def _has_stalled(known: Stillness, sight: Sight, limits: Limits) -> bool:
+    since = known.since
+    was_polled = sight.empty_polls - since.empty_polls >= limits.empty_polls or sight.polls - since.polls >= limits.polls
+    if not was_polled or known.tried == (sight.position, sight.end):
+        return False
+    patience_s = limits.still_s if sight.end > since.end else limits.still_s * limits.unmoved_factor
+    return sight.at_s - since.at_s >= patience_s
+
+
+log = logging.getLogger(__name__)
+
+_GONE_LOOKS = 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a look has shown: the ends of all partitions, whether to ask for partitions anew, what
+    stalls, what was made anew.
+    """
+
+    ends: Offsets
+    added: bool
+    stalled: tuple[Partition, Sight] | None
+    recreated: frozenset[str]
+
+
+class Inspection:
+    """What is remembered between looks, within one term. Not thread-safe."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._memory: dict[Partition, Stillness] = {}
+        self._missing: frozenset[Partition] = frozenset()
+        self._warned = False
+        self._polls = self._empty_polls = 0
+        self._gone_looks = 0
+        self.topic_ids: dict[str, str] = {}
+
+    def polled(self, empty: bool) -> None:
+        """A poll has waited for records."""
+        self._polls += 1
+        self._empty_polls += empty
+
+    def look(self, drain: Drain, now_s: float, wait_s: float) -> Found:
+        """One look; asks the brokers for positions and ends."""
+        self._require_topics(drain)
+        added = self.misses(drain)
+        ends, positions = drain.end_offsets(wait_s), drain.positions()
+        sights = {
+            where: Sight(now_s, positions[where], end, self._polls, self._empty_polls)
+            for where, end in ends.items()
+            if where in positions
+        }
+        self._memory, stalled = judge(self._memory, sights, self._limits)
+        return Found(
+            ends=ends,
+            added=added,
+            stalled=(stalled[0], sights[stalled[0]]) if stalled else None,
+            recreated=self.changed_topics(drain),
+        )
+
+    def changed_topics(self, drain: Drain) -> frozenset[str]:
+        """Topics whose id is not the one known so far."""
+        ids = drain.topic_ids()
+        changed = recreated(self.topic_ids, ids)
+        self.topic_ids = {**ids, **{topic: known for topic, known in self.topic_ids.items() if topic in changed}}
+        return changed
+
+    def accept(self, drain: Drain, topics: frozenset[str]) -> None:
+        """Topics created again were dealt with: know them by their new ids."""
+        self.topic_ids.update({topic: found for topic, found in drain.topic_ids().items() if topic in topics})
+
+    def misses(self, drain: Drain) -> bool:
+        """Whether the topics have partitions that are not held, seen for the first time; the second
+        time they are another's.
+        """
+        missing = drain.existing() - drain.assigned()
+        if missing and missing != self._missing:
+            self._missing, self._warned = missing, False
+            return True
+        if missing and not self._warned:
+            self._warned = True
+            log.warning(
+                "partitions %s are not given to this leader; who else uses its group?", ", ".join(map(str, sorted(missing)))
+            )
+        self._missing = missing
+        return False
+
+    def repositioned(self) -> None:
+        """Positions were set anew: what stood still before proves nothing."""
+        self._memory = {}
+
+    def rebuilt(self) -> dict[Partition, Stillness]:
+        """The consumer is made anew because it stalled: what is to be remembered of that."""
+        self._polls = self._empty_polls = 0
+        return rebuilt(self._memory)
+
+    def remember(self, memory: dict[Partition, Stillness]) -> None:
+        """What a rebuild was tried for already."""
+        self._memory = memory
+
+    def _require_topics(self, drain: Drain) -> None:
+        """A topic that is gone from several looks in a row was deleted (one look may fall into a
+        change of metadata).
+        """
+        known = set(self.topic_ids)
+        gone = known - {partition.topic for partition in drain.existing()}
+        self._gone_looks = self._gone_looks + 1 if gone else 0
+        if self._gone_looks >= _GONE_LOOKS:
+            raise UnknownTopic(f"topic {', '.join(map(repr, sorted(gone)))} was deleted while it was read")

@@ -1,0 +1,148 @@
+"""How far one term has handed out and committed, and where reading begins: bookkeeping without
+threads or sockets.
+
+For each partition ``saved`` <= ``handed``: ``saved`` is what the store is known to hold,
+``handed`` is where the batch in hand ends, and what is read ahead begins. Only this file decides
+where reading goes on after the store was asked again, and where it begins in a partition that has
+no offset to go on from.
+
+``policy`` is the career's ``auto_offset_reset``: what the *user said*, or ``None`` where the user
+said nothing. Saying nothing means: a group that never committed begins at the first record, so that
+nothing is skipped; but a position that is *gone* (its records were deleted, or the topic was, and
+created again) stops the leader, because only a person can know what was lost.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping
+from operator import attrgetter
+
+from leaderq.errors import KafkaError
+from leaderq.kafka.clients.drain import Offsets
+from leaderq.kafka.record import Batch, Partition
+
+
+class Progress:
+    """The offsets of one term. Not thread-safe."""
+
+    def __init__(self, saved: Offsets) -> None:
+        self.saved = dict(saved)
+        self.handed = dict(saved)
+        self.in_hand: Batch | None = None
+
+    def hand(self, batch: Batch) -> None:
+        """``batch`` is handed out."""
+        self.in_hand = batch
+        self.handed.update(batch.ends)
+
+    def settle(self, ends: Offsets) -> None:
+        """These offsets of the batch in hand were saved; what is left of it stays in hand."""
+        self.saved.update(ends)
+        if self.in_hand is not None:
+            self.in_hand = rest_of(self.in_hand, self.saved)
+
+    def let_go(self) -> None:
+        """The batch in hand is not to be saved: reading goes on where it began, or where a part of
+        it was saved.
+        """
+        if self.in_hand is not None:
+            self.handed.update({partition: self.saved[partition] for partition in self.in_hand.ends})
+            self.in_hand = None
+
+    def advance(self, positions: Offsets) -> None:
+        """These positions (past transaction markers, with no record between) were saved while
+        nothing was in hand.
+        """
+        for partition, offset in positions.items():
+            if partition in self.saved:
+                self.saved[partition] = max(offset, self.saved[partition])
+                self.handed[partition] = max(offset, self.handed[partition])
+
+    def resume(self, stored: Offsets, held: Collection[Partition], *own: Offsets) -> frozenset[Partition]:
+        """The store was asked again and holds ``stored``; gives the partitions that somebody else
+        moved.
+
+        What the store holds is the truth. An offset equal to what was saved, or to one in ``own``,
+        what was just being saved (the answer was lost), is this term's own. Any other was set by
+        somebody else: reading goes on there, and the batch in hand is let go of.
+        """
+        moved = frozenset(
+            partition
+            for partition, offset in stored.items()
+            if partition in self.saved and offset not in {self.saved[partition], *(one.get(partition) for one in own)}
+        )
+        if self.in_hand is not None and moved & set(self.in_hand.ends):
+            self.let_go()
+        for partition in moved:
+            self.saved[partition] = self.handed[partition] = stored[partition]
+        for partition in set(self.saved) - set(held):
+            del self.saved[partition], self.handed[partition]
+        return moved
+
+    def add(self, starts: Offsets) -> None:
+        """Partitions met for the first time, or to be read anew, and where to begin."""
+        self.saved.update(starts)
+        self.handed.update(starts)
+
+
+def rest_of(batch: Batch, saved: Offsets) -> Batch | None:
+    """What of ``batch`` is not saved yet; ``None`` if nothing is."""
+    ends = {partition: end for partition, end in batch.ends.items() if saved[partition] < end}
+    if len(ends) == len(batch.ends) and all(
+        not rows or saved[partition] <= rows[0].offset for partition, rows in batch.records.items()
+    ):
+        return batch
+    records = {
+        partition: rows[bisect_left(rows, saved[partition], key=attrgetter("offset")) :]
+        for partition, rows in batch.records.items()
+        if partition in ends
+    }
+    return Batch(records=records, ends=ends) if ends else None
+
+
+POLICIES = ("earliest", "latest", "none", None)
+
+
+def starts(
+    policy: str | None, fresh: Collection[Partition], known: Collection[Partition], first: Offsets, last: Offsets
+) -> dict[Partition, int]:
+    """The offset at which each ``fresh`` partition begins; ``known`` are the partitions with an
+    offset.
+
+    A partition added to a topic that is being read begins at its first record, whatever the policy:
+    none of its records was ever skipped on purpose.
+    """
+    topics = {partition.topic for partition in known}
+    new = {partition for partition in fresh if partition.topic not in topics}
+    if new and policy == "none":
+        raise KafkaError(
+            f"the group has no offset for {', '.join(map(str, sorted(new)))} and auto_offset_reset is 'none'; "
+            "set the group's offsets, or choose 'earliest' or 'latest'"
+        )
+    return {partition: (last if policy == "latest" and partition in new else first)[partition] for partition in fresh}
+
+
+def resets(
+    policy: str | None, positions: Offsets, recreated: Collection[str], first: Offsets, last: Offsets
+) -> dict[Partition, int]:
+    """The new offset of each partition whose position is gone; ``recreated`` are topics that are
+    not the ones they were.
+    """
+    gone = [
+        partition
+        for partition, position in positions.items()
+        if partition in first
+        and (partition.topic in recreated or not first[partition] <= position <= max(last[partition], first[partition]))
+    ]
+    return {partition: (last if policy == "latest" else first)[partition] for partition in gone}
+
+
+def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str]:
+    """The topics whose id has changed: they were deleted and created again."""
+    return frozenset(topic for topic, known in before.items() if now.get(topic, known) != known)
+
+
+def may_reset(policy: str | None) -> bool:
+    """Whether the user said where to go on when a position is gone."""
+    return policy in ("earliest", "latest")
