@@ -12,11 +12,11 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 
 from leaderq.clock import now_s
 from leaderq.kafka import KafkaLeaderCareer
-from leaderq.kafka.clients.client_options import consumer_options
-from leaderq.kafka.clients.confluent_consumer_options import consumer_options as confluent_consumer_options
-from leaderq.kafka.clients.confluent_options import Heard
+from leaderq.kafka.clients.confluent_connection import Heard
+from leaderq.kafka.clients.confluent_consumer import consumer_options as confluent_consumer_options
 from leaderq.kafka.clients.confluent_producer import producer_options as confluent_producer_options
-from leaderq.kafka.clients.drain import DrainSettings
+from leaderq.kafka.clients.consumer import DrainSettings
+from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.clients.kafka_python_producer import producer_options
 from leaderq.kafka.clients.producer import ProducerSettings
 from leaderq.kafka.consuming.gc_threshold import collecting_seldom

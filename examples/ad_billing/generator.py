@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from leaderq import LeaderqError
-from leaderq.kafka.letters.letter_box import LetterBox
+from leaderq.kafka.dead_letters.topic import LetterBox
 from leaderq.kafka.topics import create_topics, produce
 
 from .billing import NUMBER, AdBilling

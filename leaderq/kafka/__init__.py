@@ -9,11 +9,11 @@ with warnings.catch_warnings():
     import kafka as _kafka_python  # noqa: F401
 
 from leaderq.kafka.career import KafkaLeaderCareer
-from leaderq.kafka.clients.drain import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Saving
+from leaderq.kafka.clients.consumer import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Saving
 from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
-from leaderq.kafka.stores.offsets import KafkaOffsets, OffsetStore
+from leaderq.kafka.stores.offset_store import KafkaOffsets, OffsetStore
 
 __all__ = [
     "Batch",

@@ -12,8 +12,8 @@ from leaderq.career import career_name
 from leaderq.election.layout import Layout
 from leaderq.kafka.career_desk import CareerDesk
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.drain import DrainFactory, DrainSettings
-from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
+from leaderq.kafka.clients.consumer import DrainFactory, DrainSettings
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
 from leaderq.kafka.consuming.consumer_thread import Pump
@@ -27,8 +27,7 @@ from leaderq.kafka.handling.desk import Shape as HandlingShape
 from leaderq.kafka.handling.handling import Handling
 from leaderq.kafka.handling.on_error import Bury, OnError, dead_topic, policy
 from leaderq.kafka.handling.rates import pace_of
-from leaderq.kafka.stores.external_offsets import ExternalOffsets
-from leaderq.kafka.stores.offsets import KafkaOffsets, OffsetStore
+from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, OffsetStore
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.kafka.topics import ensure_topic
@@ -155,10 +154,10 @@ def _plan(career: KafkaLeaderCareer, name: str, store: OffsetStore, reporting: R
 def _drain_class(client: str) -> DrainFactory:
     if client == "kafka-python":
         return KafkaPythonDrain
-    from leaderq.kafka.clients.confluent_options import require  # an extra, loaded only where it is asked for
+    from leaderq.kafka.clients.confluent_connection import require  # an extra, loaded only where it is asked for
 
     require()
-    from leaderq.kafka.clients.confluent_drain import ConfluentDrain
+    from leaderq.kafka.clients.confluent_consumer import ConfluentDrain
 
     return ConfluentDrain
 

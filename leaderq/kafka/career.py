@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from leaderq.career import LeaderCareer
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
 from leaderq.kafka.assembly import Assembly, assembled, drain_settings
-from leaderq.kafka.clients.drain import BatchLost, DrainSettings
+from leaderq.kafka.clients.consumer import BatchLost, DrainSettings
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.consuming.consumer_check import Limits
 from leaderq.kafka.handling.delivery import AT_MOST_ONCE

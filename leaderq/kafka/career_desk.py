@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leaderq.errors import MessageTooLarge, ServersUnreachable
-from leaderq.kafka.clients.drain import BatchLost, KafkaAway
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
+from leaderq.kafka.clients.kafka_python_producer import Sender
 from leaderq.kafka.clients.producer import Message
-from leaderq.kafka.clients.sender import Sender
 from leaderq.kafka.consuming.consumer_thread import Pump
-from leaderq.kafka.letters.dead_letters import Letter, shortened
+from leaderq.kafka.dead_letters.format import Letter, shortened
 from leaderq.kafka.record import Deserializer, Partition, Record, deserialized
-from leaderq.kafka.stores.offsets import OffsetStore
+from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.term import Term
 
@@ -60,7 +60,7 @@ class CareerDesk:
         self._career.handle(records, term)
 
     def save(self, term: Term, ends: Mapping[Partition, int]) -> None:
-        """Save, and wait for it; raises also :class:`~leaderq.kafka.clients.drain.BatchLost`."""
+        """Save, and wait for it; raises also :class:`~leaderq.kafka.clients.consumer.BatchLost`."""
         self._pump.save(term, ends)
 
     def undo(self) -> None:

@@ -45,12 +45,10 @@ from leaderq.errors import (
     SinkBusy,
     UnknownTopic,
 )
-from leaderq.kafka.clients.client_options import quiet_client_logs
-from leaderq.kafka.clients.connecting import connected
-from leaderq.kafka.clients.drain import KafkaAway
+from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.kafka.clients.kafka_python_connection import connected, quiet_client_logs, translated
 from leaderq.kafka.clients.kafka_python_producer import dropped, mended, producer_options
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
-from leaderq.kafka.clients.translation import translated
 from leaderq.kafka.shipment import Parcel, Shipment, framed
 from leaderq.producing.frame import EMPTY_BYTES, Packed
 from leaderq.producing.sinks.sink import ALL_CONFIRMED, Outcome

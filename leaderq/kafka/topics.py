@@ -21,10 +21,14 @@ from kafka import errors as native
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
-from leaderq.kafka.clients.client_options import connection_options, quiet_client_logs
-from leaderq.kafka.clients.connecting import Client, connected
-from leaderq.kafka.clients.drain import KafkaAway
-from leaderq.kafka.clients.translation import speaking_leaderq
+from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.kafka.clients.kafka_python_connection import (
+    Client,
+    connected,
+    connection_options,
+    quiet_client_logs,
+    speaking_leaderq,
+)
 
 T = TypeVar("T")
 Feed = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]

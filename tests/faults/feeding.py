@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Iterator
 
-from leaderq.kafka.clients.drain import Offsets
+from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Partition
 from leaderq.kafka.topics import Feed, end_offsets, produce
 

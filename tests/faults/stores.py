@@ -14,8 +14,7 @@ from verdicts import Handled, Result
 
 from leaderq import Session
 from leaderq.config import KafkaSecurity
-from leaderq.kafka.clients.client_options import connection_options
-from leaderq.kafka.clients.connecting import connected
+from leaderq.kafka.clients.kafka_python_connection import connected, connection_options
 
 
 class Results(Protocol):

@@ -16,9 +16,9 @@ from leaderq.cli.writing import write_json, write_table
 from leaderq.errors import CorruptRecord
 
 if TYPE_CHECKING:
-    from leaderq.kafka.letters.dead_letters import DeadLetter
-    from leaderq.kafka.letters.letter_box import LetterBox
-    from leaderq.kafka.letters.replay import Selection
+    from leaderq.kafka.dead_letters.format import DeadLetter
+    from leaderq.kafka.dead_letters.replay import Selection
+    from leaderq.kafka.dead_letters.topic import LetterBox
     from leaderq.kafka.record import Record
 
 _HEADINGS = ("PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "ERROR")
@@ -54,8 +54,8 @@ def ls(given: Given, topic: str | None, error: str | None, origin: str | None, l
     settings = given.load().settings
     named_career(settings)
     quiet()
-    from leaderq.kafka.letters.letter_box import LetterBox
-    from leaderq.kafka.letters.replay import Selection, group_of
+    from leaderq.kafka.dead_letters.replay import Selection, group_of
+    from leaderq.kafka.dead_letters.topic import LetterBox
 
     where = letters_topic(settings, topic)
     box = LetterBox(
@@ -99,7 +99,7 @@ def _rows(box: LetterBox, selection: Selection, limit: int | None) -> Iterator[d
 
 
 def _row(record: Record, selection: Selection) -> dict[str, Any] | None:
-    from leaderq.kafka.letters.dead_letters import read_letter
+    from leaderq.kafka.dead_letters.format import read_letter
 
     try:
         letter = read_letter(record)

@@ -17,7 +17,7 @@ from leaderq.cli.writing import write_json, write_table
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leaderq.kafka.letters.replay import Replay, Resending
+    from leaderq.kafka.dead_letters.replay import Replay, Resending
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,7 +96,7 @@ def replay(
     quiet()
     # As Ctrl-C: what is open is aborted rather than left to the broker, and the exit code says that it is not complete.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    from leaderq.kafka.letters.replay import Replay, Selection
+    from leaderq.kafka.dead_letters.replay import Replay, Selection
 
     work = Replay(
         settings.kafka,

@@ -44,8 +44,8 @@ def show(given: Given, topic: str | None, raw: bool, as_json: bool, place: tuple
     settings = given.load().settings
     named_career(settings)
     quiet()
-    from leaderq.kafka.letters.letter_box import LetterBox
-    from leaderq.kafka.letters.replay import group_of
+    from leaderq.kafka.dead_letters.replay import group_of
+    from leaderq.kafka.dead_letters.topic import LetterBox
 
     box = LetterBox(
         settings.kafka,
@@ -65,7 +65,7 @@ def show(given: Given, topic: str | None, raw: bool, as_json: bool, place: tuple
 
 
 def _said(record: Record) -> dict[str, Any]:
-    from leaderq.kafka.letters.dead_letters import read_letter
+    from leaderq.kafka.dead_letters.format import read_letter
 
     try:
         return as_dict(read_letter(record))

@@ -23,8 +23,8 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable
-from leaderq.kafka.clients.confluent_options import Heard, connection_options, require, translated
-from leaderq.kafka.clients.drain import BatchLost, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.confluent_connection import Heard, connection_options, require, translated
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 
 log = logging.getLogger(__name__)

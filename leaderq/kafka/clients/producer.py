@@ -10,11 +10,11 @@ A client's own exceptions never come out: what comes is one of
 
 * :class:`~leaderq.errors.KafkaFenced`: a later producer of the same id, or a later member of the
   same name, exists; this producer is over for ever;
-* :class:`~leaderq.kafka.clients.drain.KafkaAway`: no answer yet; the *same* call may be repeated,
+* :class:`~leaderq.kafka.clients.consumer.KafkaAway`: no answer yet; the *same* call may be repeated,
   and goes on where it was;
-* :class:`~leaderq.kafka.clients.drain.MembershipLost`: the group refused the offsets; nothing of
+* :class:`~leaderq.kafka.clients.consumer.MembershipLost`: the group refused the offsets; nothing of
   the transaction was committed. Abort it;
-* :class:`~leaderq.kafka.clients.drain.BatchLost`: this producer cannot find out whether its
+* :class:`~leaderq.kafka.clients.consumer.BatchLost`: this producer cannot find out whether its
   transaction was committed. Discard it, fence in another (which settles the transaction one way or
   the other), then read the committed offsets: they tell;
 * :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`,
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Protocol
 
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, MessageTooLarge
-from leaderq.kafka.clients.drain import Offsets
+from leaderq.kafka.clients.consumer import Offsets
 
 MAX_MESSAGE_BYTES = 1_000_000
 """What a topic accepts unless its ``max.message.bytes`` was changed, less what the protocol adds.
@@ -157,7 +157,7 @@ class TransactionalProducer(Protocol):
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
         """Commit the transaction with these offsets of ``group``
-        (:meth:`~leaderq.kafka.clients.drain.Drain.group_metadata`).
+        (:meth:`~leaderq.kafka.clients.consumer.Drain.group_metadata`).
 
         *Guarantees:* all or nothing; refused if the group does not know that member, generation and
         instance any more (KIP-447).

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 
 from leaderq.clock import now_s
-from leaderq.kafka.clients.drain import Drain, KafkaAway, Offsets, Saving
-from leaderq.kafka.stores.offsets import OffsetStore
+from leaderq.kafka.clients.consumer import Drain, KafkaAway, Offsets, Saving
+from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
 
 log = logging.getLogger(__name__)

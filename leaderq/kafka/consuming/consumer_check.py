@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from leaderq.errors import UnknownTopic
-from leaderq.kafka.clients.drain import Drain, Offsets
+from leaderq.kafka.clients.consumer import Drain, Offsets
 from leaderq.kafka.consuming.positions import recreated
 from leaderq.kafka.record import Partition
 

@@ -29,7 +29,7 @@ from typing import Any, TypeVar, cast
 
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
-from leaderq.kafka.clients.drain import BatchLost, Drain, KafkaAway, Offsets
+from leaderq.kafka.clients.consumer import BatchLost, Drain, KafkaAway, Offsets
 from leaderq.kafka.consuming.gc_threshold import collecting_seldom
 from leaderq.kafka.consuming.term_consumer import Draining, Plan
 from leaderq.kafka.record import Batch
@@ -171,7 +171,7 @@ class Pump:
     def save(self, term: Term, ends: Offsets) -> None:
         """Save these ends of the batch in hand, or of a part of it, and wait until that is done.
 
-        Raises :class:`~leaderq.kafka.clients.drain.BatchLost` if the batch was let go of instead
+        Raises :class:`~leaderq.kafka.clients.consumer.BatchLost` if the batch was let go of instead
         (somebody else moved the offsets, or a transaction was lost): what the store says is not
         done is handed out again. Raises :class:`~leaderq.errors.Deposed` if a newer leader is
         there.

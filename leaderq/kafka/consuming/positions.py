@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from operator import attrgetter
 
 from leaderq.errors import KafkaError
-from leaderq.kafka.clients.drain import Offsets
+from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Batch, Partition
 
 

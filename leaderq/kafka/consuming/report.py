@@ -34,7 +34,7 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.events import DrainProgress, RecordBuried, RecordSkipped
-from leaderq.kafka.clients.drain import Offsets
+from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 from leaderq.zookeeper import Create, SetData

@@ -37,14 +37,14 @@ from dataclasses import dataclass, field
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
 from leaderq.events import DrainStalled, EventBus
-from leaderq.kafka.clients.drain import BatchLost, Drain, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.consumer import BatchLost, Drain, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.consuming.commits import Savings
 from leaderq.kafka.consuming.consumer_check import Inspection, Limits
 from leaderq.kafka.consuming.positions import Progress, may_reset, resets, starts
 from leaderq.kafka.consuming.read_ahead import ReadAhead, Shape
 from leaderq.kafka.consuming.report import Reporting
 from leaderq.kafka.record import Batch, Partition
-from leaderq.kafka.stores.offsets import OffsetStore
+from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
 
 

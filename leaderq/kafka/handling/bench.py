@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from leaderq.kafka.dead_letters.format import letter_of
 from leaderq.kafka.handling.desk import Desk, Marks, Pace
 from leaderq.kafka.handling.on_error import Bury, OnError, Skip, dead_topic, place_of
 from leaderq.kafka.handling.part import Failure, Part
 from leaderq.kafka.handling.workers import Workers
-from leaderq.kafka.letters.dead_letters import letter_of
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from leaderq.kafka.letters.dead_letters import Letter
+from leaderq.kafka.dead_letters.format import Letter
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 

@@ -38,7 +38,7 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
-from leaderq.kafka.clients.drain import BatchLost, KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
 from leaderq.kafka.record import Partition, Record
 
 BACKOFF_S = 0.5

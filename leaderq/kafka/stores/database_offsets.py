@@ -1,13 +1,15 @@
-"""Offsets in the user's database, stored in the transaction that holds the results: exactly once,
-for work outside Kafka.
+"""Offsets in the user's database, stored in the transaction that holds the results: exactly once, for
+work outside Kafka.
 
-Who is authoritative: the career's *office* row in the table of offsets. It holds the newest term
-that has loaded the offsets. :meth:`DatabaseOffsets.load` raises it and reads, and every transaction
-begins by comparing its own term with it, by an ``UPDATE``. So the row's lock is taken first and
-kept to the end: a successor's ``load`` waits for a transaction that is under way and then sees what
-it stored; once ``load`` has returned, every transaction of an older term finds a higher number and
-is rolled back whole. This holds at PostgreSQL's default READ COMMITTED (an ``UPDATE`` that waited
-looks at the row again) and in SQLite (one writer).
+One table holds two kinds of row of a career: its *term row* (topic ``''``, partition -1), whose
+``term`` is the newest that has loaded the offsets, and a row for each partition.
+
+Who is authoritative: the term row. :meth:`DatabaseOffsets.load` raises it and reads, and every
+transaction begins by comparing its own term with it, by an ``UPDATE``. So the row's lock is taken
+first and kept to the end: a successor's ``load`` waits for a transaction that is under way and then
+sees what it stored; once ``load`` has returned, every transaction of an older term finds a higher
+number and is rolled back whole. This holds at PostgreSQL's default READ COMMITTED (an ``UPDATE``
+that waited looks at the row again) and in SQLite (one writer).
 
 Two things a database does by itself, and what to set against them:
 
@@ -20,19 +22,26 @@ Two things a database does by itself, and what to set against them:
   frozen process goes on or is killed.
 * an answer to COMMIT that is lost leaves the outcome open. The next try of the same batch finds its
   offsets stored, and raises :class:`~leaderq.errors.AlreadyStored` instead of doing the work twice.
+
+Drivers differ in who begins a transaction. PEP 249: the first statement does, and ``commit`` ends
+it. ``sqlite3`` begins one only before some statements, unless told otherwise in one of three ways;
+a connection in *autocommit* begins none, and its ``commit`` may do nothing. So where the connection
+does not begin by itself, ``BEGIN``, ``COMMIT`` and ``ROLLBACK`` are sent as statements; in SQLite
+``BEGIN IMMEDIATE``, which takes the lock for writing at once, so that it is waited for instead of
+missed later. Of SQL only what every database understands is used: no upsert, no ``FOR UPDATE``.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import closing, contextmanager
+from typing import Any, Protocol, cast
 
-from leaderq.errors import AlreadyStored, Deposed
+from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
 from leaderq.kafka.record import Partition, Record
-from leaderq.kafka.stores import database_statements as sql
-from leaderq.kafka.stores.database_connection import Connection, Cursor, Database
 from leaderq.term import OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
@@ -95,7 +104,7 @@ class DatabaseOffsets:
     ) -> None:
         self._database = Database(connect, paramstyle)
         self._career = career
-        self._table = sql.checked_table(table)
+        self._table = checked_table(table)
 
     def create_table(self) -> None:
         """Make the table of offsets if it is not there; any number of processes may do it at once."""
@@ -151,41 +160,41 @@ class DatabaseOffsets:
 
     def _create_table(self) -> None:
         with self._database.transaction() as cursor:
-            self._execute(cursor, sql.CREATE)
+            self._execute(cursor, CREATE_TABLE)
 
     def _load(self, term: Term) -> dict[Partition, int]:
         with self._database.transaction() as cursor:
             self._take_office(cursor, term)
-            self._execute(cursor, sql.OFFSETS)
+            self._execute(cursor, ALL_OFFSETS)
             return {Partition(topic, int(number)): int(offset) for topic, number, offset in cursor.fetchall()}
 
     def _take_office(self, cursor: Cursor, term: Term) -> None:
-        if self._execute(cursor, sql.TAKE_OFFICE, term=term.number).rowcount == 1:
+        if self._execute(cursor, RAISE_TERM, term=term.number).rowcount == 1:
             return
         # Not only a newer term: the row may be missing, and some drivers count no row that keeps
         # its value.
         holder = self._holder(cursor)
         if holder is None:
-            self._execute(cursor, sql.FOUND_OFFICE, term=term.number)
+            self._execute(cursor, INSERT_TERM, term=term.number)
             return
         if holder < term.number:
             # An older term founded the office between the two statements: there was no row yet to
             # be locked.
-            self._execute(cursor, sql.TAKE_OFFICE, term=term.number)
+            self._execute(cursor, RAISE_TERM, term=term.number)
             holder = self._holder(cursor)
         if holder != term.number:
             self._refuse(term, f"term {holder} has taken office there")
 
     def _holder(self, cursor: Cursor) -> int | None:
-        row = self._execute(cursor, sql.HOLDER).fetchone()
+        row = self._execute(cursor, NEWEST_TERM).fetchone()
         return None if row is None else int(row[0])
 
     def _stored(self, cursor: Cursor, where: Partition) -> int | None:
-        row = self._execute(cursor, sql.OFFSET, topic=where.topic, partition=where.number).fetchone()
+        row = self._execute(cursor, ONE_OFFSET, topic=where.topic, partition=where.number).fetchone()
         return None if row is None else int(row[0])
 
     def _store(self, cursor: Cursor, term: Term, where: Partition, end: int, *, known: bool) -> None:
-        statement = sql.ADVANCE if known else sql.BEGIN_AT
+        statement = ADVANCE if known else INSERT_OFFSET
         values = {"topic": where.topic, "partition": where.number, "next_offset": end, "term": term.number}
         # 0 rows: another term's row, or one that vanished under the lock of the office. -1: the
         # driver cannot tell.
@@ -205,7 +214,7 @@ class DatabaseOffsets:
         raise Deposed(term=term.number, reason=Reason.FENCED)
 
     def _execute(self, cursor: Cursor, statement: str, **values: Any) -> Cursor:
-        text, parameters = sql.in_style(self._database.paramstyle, statement, {"career": self._career, **values})
+        text, parameters = in_style(self._database.paramstyle, statement, {"career": self._career, **values})
         text = text.replace("{table}", self._table)
         if parameters:
             cursor.execute(text, parameters)
@@ -237,3 +246,236 @@ def _range_of(records: Sequence[Record]) -> tuple[Mapping[Partition, int], Mappi
         firsts.setdefault(where, record.offset)
         ends[where] = record.offset + 1
     return firsts, ends
+
+
+class Cursor(Protocol):
+    """What is used of a DB-API cursor."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def execute(self, statement: Any, parameters: Any = ..., /) -> Any: ...
+    def executemany(self, statement: Any, parameters: Any, /) -> Any: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> Any: ...
+    def close(self) -> Any: ...
+
+
+class Connection(Protocol):
+    """What is used of a DB-API connection."""
+
+    def cursor(self) -> Any: ...
+    def commit(self) -> Any: ...
+    def rollback(self) -> Any: ...
+    def close(self) -> Any: ...
+
+
+class Database:
+    """One connection, opened by ``connect`` when it is first needed, or given. For one thread.
+
+    Raises :class:`~leaderq.errors.ConfigurationError` if ``connect`` gives something else, or a
+    driver without ``paramstyle``.
+    """
+
+    def __init__(self, connect: Callable[[], Connection] | Connection, paramstyle: str | None) -> None:
+        # Not callable(): a connection of sqlite3 can be called, too.
+        is_given = hasattr(connect, "cursor")
+        if not is_given and not callable(connect):
+            raise ConfigurationError(f"{connect!r} is neither a database connection nor a function that opens one")
+        self._connect = None if is_given else cast("Callable[[], Connection]", connect)
+        self._paramstyle = checked_paramstyle(paramstyle) if paramstyle is not None else None
+        self._connection: Connection | None = cast("Connection", connect) if is_given else None
+        # Kept apart from the connection: its errors must be known for what they are after it was
+        # given up.
+        self._classes: tuple[type, ...] = type(connect).__mro__ if is_given else ()
+
+    @property
+    def connection(self) -> Connection:
+        """The connection; opened now if it is not open."""
+        if self._connection is None:
+            assert self._connect is not None
+            connection = self._connect()
+            if not hasattr(connection, "cursor"):
+                raise ConfigurationError(
+                    f"the function that opens the database gave {connection!r}; it must give a DB-API connection"
+                )
+            self._connection, self._classes = connection, type(connection).__mro__
+        return self._connection
+
+    @property
+    def paramstyle(self) -> str:
+        """How the driver marks parameters."""
+        if self._paramstyle is None:
+            style = getattr(self._driver("paramstyle"), "paramstyle", None)
+            if style is None:
+                raise ConfigurationError(
+                    f"the driver of {self.connection!r} does not say its paramstyle; give it as paramstyle=..."
+                )
+            self._paramstyle = checked_paramstyle(style)
+        return self._paramstyle
+
+    @property
+    def error(self) -> type[Exception]:
+        """The root of the driver's errors; of nothing, if it has none."""
+        return self._error("Error")
+
+    @property
+    def integrity_error(self) -> type[Exception]:
+        """What the driver raises when a key is taken."""
+        return self._error("IntegrityError")
+
+    def renew(self) -> None:
+        """Open the connection anew, if we opened it; end a transaction left open on it otherwise."""
+        if self._connect is not None:
+            self.close()
+        elif self._begin is None or self._is_in_transaction():
+            self._end("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the connection, if we opened it. Never raises for one that is broken."""
+        if self._connect is None or self._connection is None:
+            return
+        connection, self._connection = self._connection, None
+        try:
+            connection.close()
+        except Exception as exc:  # noqa: BLE001  (whatever a driver raises for a broken connection: it is given up)
+            log.debug("a broken database connection did not close: %r", exc)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Cursor]:
+        """Begin, give a cursor, and commit; roll back whatever is raised, at whatever point."""
+        if self._begin is not None and self._is_in_transaction():
+            raise ConfigurationError(
+                "a transaction is open on the database connection already; commit or roll it back before this one is begun"
+            )
+        with closing(self.connection.cursor()) as cursor:
+            try:
+                if self._begin is not None:
+                    cursor.execute(self._begin)
+                yield cursor
+                self._end("COMMIT", cursor)
+            except BaseException:
+                self._abandon()
+                raise
+
+    def check_still_open(self) -> None:
+        """Raise :class:`~leaderq.errors.ConfigurationError` if the transaction was ended by the
+        code inside it, where that shows.
+        """
+        if self._is_in_transaction() is False:
+            raise ConfigurationError(
+                "the transaction was committed or rolled back inside the 'with' block; leave that to the block's end"
+            )
+
+    @property
+    def _begin(self) -> str | None:
+        """The statement that begins a transaction; ``None``: the first statement of any kind does."""
+        autocommit = getattr(self.connection, "autocommit", None)
+        if self._is_sqlite():
+            return None if autocommit is False else "BEGIN IMMEDIATE"
+        return "BEGIN" if autocommit is True else None
+
+    def _end(self, how: str, cursor: Cursor | None = None) -> None:
+        if self._begin is None:
+            if how == "COMMIT":
+                self.connection.commit()
+            else:
+                self.connection.rollback()
+        elif cursor is not None:
+            cursor.execute(how)
+        else:
+            # A cursor of its own: the user's may hold rows, or be closed.
+            with closing(self.connection.cursor()) as own:
+                own.execute(how)
+
+    def _abandon(self) -> None:
+        try:
+            if self._begin is None or self._is_in_transaction() is not False:
+                self._end("ROLLBACK")
+        except Exception as exc:  # noqa: BLE001  (the first error is the one to raise; the server rolls a lost session back itself)
+            log.warning("the database transaction could not be rolled back (%r); its connection is given up", exc)
+            self.close()
+
+    def _is_in_transaction(self) -> bool | None:
+        """Whether a transaction is open; ``None`` where the driver cannot tell."""
+        if self._is_sqlite():
+            return bool(cast("Any", self.connection).in_transaction)
+        status = getattr(getattr(self.connection, "info", None), "transaction_status", None)
+        return None if status is None else int(status) != 0
+
+    def _is_sqlite(self) -> bool:
+        return any(base.__module__ == "sqlite3" for base in self._classes)
+
+    def _driver(self, name: str) -> Any:
+        """The module of the connection's class, or of one it derives from, that has ``name``."""
+        roots = (base.__module__.partition(".")[0] for base in self._classes)
+        return next((module for root in roots if hasattr(module := sys.modules.get(root), name)), None)
+
+    def _error(self, name: str) -> type[Exception]:
+        found = getattr(self._driver(name), name, None)
+        return found if isinstance(found, type) and issubclass(found, Exception) else _NoError
+
+
+class _NoError(Exception):
+    """Never raised: stands for an error class that a driver lacks."""
+
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+PARAMSTYLES = ("qmark", "format", "numeric", "named", "pyformat")
+_TABLE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")
+_MARK = re.compile(r":([a-z_]+)")
+
+CREATE_TABLE = (
+    "CREATE TABLE IF NOT EXISTS {table} (career VARCHAR(255) NOT NULL, topic VARCHAR(249) NOT NULL, partition INTEGER NOT NULL, "
+    "next_offset BIGINT NOT NULL, term BIGINT NOT NULL, PRIMARY KEY (career, topic, partition))"
+)
+RAISE_TERM = "UPDATE {table} SET term = :term WHERE career = :career AND topic = '' AND partition = -1 AND term <= :term"
+NEWEST_TERM = "SELECT term FROM {table} WHERE career = :career AND topic = '' AND partition = -1"
+INSERT_TERM = "INSERT INTO {table} (career, topic, partition, next_offset, term) VALUES (:career, '', -1, 0, :term)"
+ALL_OFFSETS = "SELECT topic, partition, next_offset FROM {table} WHERE career = :career AND partition >= 0"
+ONE_OFFSET = "SELECT next_offset FROM {table} WHERE career = :career AND topic = :topic AND partition = :partition"
+ADVANCE = (
+    "UPDATE {table} SET next_offset = :next_offset, term = :term "
+    "WHERE career = :career AND topic = :topic AND partition = :partition AND term <= :term"
+)
+INSERT_OFFSET = (
+    "INSERT INTO {table} (career, topic, partition, next_offset, term) "
+    "VALUES (:career, :topic, :partition, :next_offset, :term)"
+)
+
+
+def in_style(paramstyle: str, statement: str, values: Mapping[str, Any]) -> tuple[str, Parameters]:
+    """``statement``, whose parameters are written ``:name``, and its parameters, as a driver of
+    this PEP 249 style wants them.
+    """
+    names = _MARK.findall(statement)
+    if paramstyle == "named":
+        return statement, {name: values[name] for name in names}
+    if paramstyle == "pyformat":
+        return _MARK.sub(r"%(\1)s", statement), {name: values[name] for name in names}
+    if paramstyle == "numeric":
+        count = iter(range(1, len(names) + 1))
+        text = _MARK.sub(lambda _: f":{next(count)}", statement)
+    else:
+        text = _MARK.sub("?" if paramstyle == "qmark" else "%s", statement)
+    return text, tuple(values[name] for name in names)
+
+
+def checked_table(name: str) -> str:
+    """``name``; raises :class:`~leaderq.errors.ConfigurationError` unless it is a plain SQL name,
+    with a schema or without.
+    """
+    if not _TABLE_NAME.match(name):
+        raise ConfigurationError(
+            f"{name!r} cannot be the table of offsets; use letters, digits and '_', such as 'leaderq_offsets' or 'billing.offsets'"
+        )
+    return name
+
+
+def checked_paramstyle(name: str) -> str:
+    """``name``; raises :class:`~leaderq.errors.ConfigurationError` unless it is one of PEP 249."""
+    if name not in PARAMSTYLES:
+        raise ConfigurationError(
+            f"paramstyle={name!r} is not known; the driver's module says which of {', '.join(PARAMSTYLES)} it is"
+        )
+    return name

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from leaderq.errors import ConnectionLost, CorruptRecord, NoNode
-from leaderq.kafka.clients.drain import Drain, KafkaAway, Offsets, Saving
-from leaderq.kafka.clients.saving import Background
+from leaderq.kafka.clients.consumer import Background, Drain, KafkaAway, Offsets, Saving
 from leaderq.kafka.record import Partition
 from leaderq.term import Term
 from leaderq.zookeeper import Create, Operation, Session, SetData
@@ -56,7 +55,7 @@ class TopicOffsets:
 
 
 class ZooKeeperOffsets:
-    """An :class:`~leaderq.kafka.stores.offsets.OffsetStore` in ZooKeeper; ``path`` is the folder of
+    """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` in ZooKeeper; ``path`` is the folder of
     the topics' znodes.
 
     *Guarantees:* offsets and the operations added for their batch happen together, once, and only

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from leaderq import connect
-from leaderq.kafka.letters.dead_letters import letter_of
-from leaderq.kafka.letters.replay import group_of
+from leaderq.kafka.dead_letters.format import letter_of
+from leaderq.kafka.dead_letters.replay import group_of
 from leaderq.kafka.record import Record
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.testing import eventually

@@ -13,7 +13,7 @@ from kafka.structs import ConsumerGroupMetadata
 
 from leaderq.errors import Deposed, KafkaFenced, ServersUnreachable, UnknownTopic
 from leaderq.kafka import Drain, Partition, Record
-from leaderq.kafka.clients.drain import DrainFactory, DrainSettings, KafkaAway, Offsets
+from leaderq.kafka.clients.consumer import DrainFactory, DrainSettings, KafkaAway, Offsets
 from leaderq.kafka.topics import create_topics
 from leaderq.term import Reason
 from leaderq.testing import eventually

@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from leaderq.errors import KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.drain import KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
 from leaderq.kafka.clients.producer import Message, ProducerFactory, ProducerSettings, TransactionalProducer
 from leaderq.kafka.record import Partition
 from leaderq.kafka.topics import committed, create_topics, end_offsets

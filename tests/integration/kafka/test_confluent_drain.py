@@ -9,7 +9,7 @@ from leaderq.errors import KafkaFenced
 
 pytest.importorskip("confluent_kafka", reason="the extra leaderq[confluent] is not installed", exc_type=ImportError)
 
-from leaderq.kafka.clients.confluent_drain import ConfluentDrain
+from leaderq.kafka.clients.confluent_consumer import ConfluentDrain
 
 
 class TestConfluentDrain(DrainContract):

@@ -10,7 +10,7 @@ from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Make, Member, Output, ProducerContract
 
 from leaderq.errors import KafkaFenced, MissingPiece
-from leaderq.kafka.clients import confluent_options
+from leaderq.kafka.clients import confluent_connection
 from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.topics import create_topics
@@ -110,4 +110,4 @@ class TestConfluentProducer(ProducerContract):
 def test_a_library_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(MissingPiece, match=r"pip install 'leaderq\[confluent\]'"):
-        confluent_options.require()
+        confluent_connection.require()

@@ -18,8 +18,8 @@ from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused
 from leaderq.events import DrainStalled
-from leaderq.kafka.clients.drain import DrainSettings
-from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
+from leaderq.kafka.clients.consumer import DrainSettings
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.consuming.consumer_check import Limits
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drain_contract import DrainContract
 
-from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
 
 
 class TestKafkaPythonDrain(DrainContract):

@@ -8,9 +8,9 @@ from kafka import KafkaConsumer
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Member, ProducerContract
 
-from leaderq.kafka.clients.client_options import consumer_options
-from leaderq.kafka.clients.connecting import connected
-from leaderq.kafka.clients.drain import DrainSettings
+from leaderq.kafka.clients.consumer import DrainSettings
+from leaderq.kafka.clients.kafka_python_connection import connected
+from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.testing import eventually
 

@@ -26,8 +26,8 @@ from leaderq.config import KafkaSecurity, Settings
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.events import EventBus
 from leaderq.kafka import Record
-from leaderq.kafka.clients.drain import Drain, DrainSettings
-from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
+from leaderq.kafka.clients.consumer import Drain, DrainSettings
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
@@ -200,7 +200,7 @@ REFUSALS = (
 def drain_of(client: str, settings: DrainSettings) -> Drain:
     if client == "kafka-python":
         return KafkaPythonDrain(settings)
-    from leaderq.kafka.clients.confluent_drain import ConfluentDrain
+    from leaderq.kafka.clients.confluent_consumer import ConfluentDrain
 
     return ConfluentDrain(settings)
 

@@ -11,9 +11,9 @@ from kafka import KafkaConsumer, TopicPartition
 from leaderq.errors import KafkaError, KafkaFenced, RequestRefused, UnknownTopic
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings
-from leaderq.kafka.letters.dead_letters import letter_of
-from leaderq.kafka.letters.letter_box import LetterBox
-from leaderq.kafka.letters.replay import Replay, Selection, group_of
+from leaderq.kafka.dead_letters.format import letter_of
+from leaderq.kafka.dead_letters.replay import Replay, Selection, group_of
+from leaderq.kafka.dead_letters.topic import LetterBox
 from leaderq.kafka.record import Record
 from leaderq.kafka.topics import committed, create_topics, produce
 from leaderq.testing import eventually

@@ -10,9 +10,9 @@ from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Output
 
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.drain import KafkaAway
+from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.kafka.clients.kafka_python_producer import Sender
 from leaderq.kafka.clients.producer import Message
-from leaderq.kafka.clients.sender import Sender
 from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 

@@ -11,8 +11,8 @@ from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Output, stored
 
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.drain import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Offsets
-from leaderq.kafka.clients.kafka_python import KafkaPythonDrain
+from leaderq.kafka.clients.consumer import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings, TransactionalProducer
 from leaderq.kafka.record import Partition

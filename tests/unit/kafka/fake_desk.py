@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leaderq.clock import now_s
+from leaderq.kafka.dead_letters.format import Letter, read_letter
 from leaderq.kafka.handling.delivery import delivery_of
 from leaderq.kafka.handling.handling import Handling, Shape
 from leaderq.kafka.handling.on_error import PoisonRecord, policy
-from leaderq.kafka.letters.dead_letters import Letter, read_letter
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 from leaderq.term import OpenTerm
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.stores.database_statements import checked_paramstyle, checked_table, in_style
+from leaderq.kafka.stores.database_offsets import checked_paramstyle, checked_table, in_style
 
 STATEMENT = "UPDATE t SET term = :term WHERE career = :career AND term <= :term"
 VALUES = {"career": "c", "term": 7, "unused": 0}

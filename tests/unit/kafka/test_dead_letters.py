@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
-from leaderq.kafka.letters import dead_letters
-from leaderq.kafka.letters.dead_letters import MAX_TEXT_BYTES, DeadLetter, Letter, letter_of, read_letter, shortened
+from leaderq.kafka.dead_letters import format as dead_letters
+from leaderq.kafka.dead_letters.format import MAX_TEXT_BYTES, DeadLetter, Letter, letter_of, read_letter, shortened
 from leaderq.kafka.record import Partition, Record
 
 AT_MS = 1_790_000_000_123

@@ -8,9 +8,9 @@ import pytest
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.clients.drain import Drain, KafkaAway
+from leaderq.kafka.clients.consumer import Drain, KafkaAway
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores.external_offsets import ExternalOffsets, checked_offsets
+from leaderq.kafka.stores.offset_store import ExternalOffsets, checked_offsets
 from leaderq.term import OpenTerm
 
 NO_DRAIN = cast("Drain", None)

@@ -9,7 +9,7 @@ import pytest
 from fake_desk import A, B, Bad, FakeDesk, a_batch, a_handling, a_term, records, where
 
 from leaderq.errors import Deposed, KafkaError
-from leaderq.kafka.clients.drain import KafkaAway
+from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.handling import Shape
 from leaderq.kafka.handling.on_error import PoisonRecord, dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record

@@ -14,8 +14,9 @@ from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
 from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.client_options import connection_options, consumer_options
-from leaderq.kafka.clients.drain import DrainSettings
+from leaderq.kafka.clients.consumer import DrainSettings
+from leaderq.kafka.clients.kafka_python_connection import connection_options
+from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.declaration import check, deserializer_of
 from leaderq.kafka.record import deserialized
 from leaderq.term import Term

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from leaderq.errors import ConfigurationError, ConnectionLost, Deposed, KafkaError, KafkaFenced, NodeExists
-from leaderq.kafka.clients.drain import KafkaAway
+from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.on_error import (
     Bury,
     OnError,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
-from leaderq.kafka.letters.replayed import MAX_NOTE, Passage, Replayed, replayed
+from leaderq.kafka.dead_letters.replay import MAX_NOTE, Passage, Replayed, replayed
 
 
 @given(upto=st.integers(0, 2**40), ahead=st.frozensets(st.integers(0, 5000)))

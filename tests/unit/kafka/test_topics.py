@@ -8,7 +8,7 @@ import pytest
 from kafka import errors as native
 
 from leaderq.errors import AccessRefused
-from leaderq.kafka.clients.drain import KafkaAway
+from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.topics import _once_it_answers
 
 

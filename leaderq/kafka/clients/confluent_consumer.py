@@ -1,4 +1,4 @@
-"""A :class:`~leaderq.kafka.clients.drain.Drain` on confluent-kafka (librdkafka); needs the extra
+"""A :class:`~leaderq.kafka.clients.consumer.Drain` on confluent-kafka (librdkafka); needs the extra
 ``leaderq[confluent]``.
 
 Facts of librdkafka 2.x that this file leans on (each has a test in the drain contract, or was met
@@ -35,23 +35,28 @@ in its source):
   called.
 * ``offsets_for_times`` with the "times" -1 and -2 is ListOffsets for all partitions in one request
   to each broker, with the isolation level of the consumer: the LSO.
+
+The consumer keeps what it knows of the topics, their partitions and ids, to itself. So an admin
+client (a connection and a few threads of librdkafka more) asks instead: once at the beginning, and
+then no more than every 10 s, without anybody waiting for the answer.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
+
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.confluent_consumer_options import consumer_options
-from leaderq.kafka.clients.confluent_options import Heard, connection_options, require, translated
+from leaderq.kafka.clients.confluent_connection import Heard, confluent_speaking, connection_options, require, translated
 from leaderq.kafka.clients.confluent_record import by_partition, has_errors
-from leaderq.kafka.clients.confluent_topics import ConfluentTopics
-from leaderq.kafka.clients.drain import DrainSettings, KafkaAway, MembershipLost, Offsets, Saving
-from leaderq.kafka.clients.saving import Background
+from leaderq.kafka.clients.consumer import Background, DrainSettings, KafkaAway, MembershipLost, Offsets, Saving
 from leaderq.kafka.record import Partition, Record
 
 log = logging.getLogger(__name__)
@@ -65,7 +70,7 @@ _FAST_SHARE = 8
 
 
 class ConfluentDrain:
-    """See :class:`~leaderq.kafka.clients.drain.Drain`."""
+    """See :class:`~leaderq.kafka.clients.consumer.Drain`."""
 
     slice_records = 5000
 
@@ -412,3 +417,106 @@ class _Speaking:
 
 def _never() -> None:
     raise KafkaError("this consumer is kept warm and may not join its group")
+
+
+ASK_EVERY_S = 10.0
+_LOOK_S = 0.05
+
+
+class ConfluentTopics:
+    """Partitions and ids of some topics. Not thread-safe."""
+
+    def __init__(
+        self, options: dict[str, Any], address: str, topics: Sequence[str], heard: Heard, request_timeout_s: float
+    ) -> None:
+        self._admin = AdminClient(options)
+        self._address = address
+        self._topics = topics
+        self._heard = heard
+        self._request_timeout_s = request_timeout_s
+        self._asked: dict[str, Future[Any]] = {}
+        self._asked_at = 0.0
+        self.partitions: dict[str, frozenset[Partition]] = {}
+        self.ids: dict[str, str] = {}
+
+    def learn(self, timeout_s: float) -> None:
+        """Ask, and wait for the answer.
+
+        Raises :class:`~leaderq.errors.UnknownTopic`, :class:`~leaderq.errors.AccessRefused` or
+        :class:`~leaderq.kafka.clients.consumer.KafkaAway`.
+        """
+        end = now_s() + timeout_s
+        self._ask(timeout_s)
+        for topic, answer in self._asked.items():
+            while not answer.done():
+                if self._heard.refusal is not None:  # known at once, while the question would go on until its time is up
+                    raise translated(self._heard.refusal, "connecting", self._address)
+                if now_s() > end:
+                    raise KafkaAway(f"asking for the topic {topic!r} at Kafka {self._address!r}: no answer")
+                self._admin.poll(_LOOK_S)  # also lets the errors be heard of
+            with confluent_speaking(f"asking for the topic {topic!r}", self._address, self._heard):
+                self._note(topic, answer.result())
+        self._asked = {}
+
+    def keep_known(self) -> None:
+        """Take in what was answered, and ask again from time to time; waits for nothing."""
+        for topic, answer in list(self._asked.items()):
+            if answer.done():
+                del self._asked[topic]
+                error = answer.exception()
+                if error is None:
+                    self._note(topic, answer.result())
+                elif isinstance(translated(error, "asking for topics", self._address), UnknownTopic):
+                    self.partitions.pop(topic, None)
+                    self.ids.pop(topic, None)
+        if not self._asked and now_s() > self._asked_at + ASK_EVERY_S:
+            self._ask(self._request_timeout_s)
+
+    def hurry(self) -> None:
+        """Ask at the next :meth:`keep_known`."""
+        self._asked_at = 0.0
+
+    def _ask(self, timeout_s: float) -> None:
+        wanted = TopicCollection(list(self._topics))
+        self._asked_at = now_s()
+        self._asked = self._admin.describe_topics(wanted, request_timeout=timeout_s)
+
+    def _note(self, topic: str, found: Any) -> None:
+        self.partitions[topic] = frozenset(Partition(topic, partition.id) for partition in found.partitions)
+        self.ids[topic] = str(found.topic_id)
+
+
+def consumer_options(settings: DrainSettings, heard: Heard) -> dict[str, Any]:
+    """What the consumer is made with."""
+    session_ms = int(settings.session_timeout_s * 1000)
+    options = {
+        **connection_options(settings.address, settings.security, heard),
+        "client.id": settings.client_id,
+        "group.id": settings.group,
+        "group.protocol": "classic",  # the newer one fences the newcomer instead of the old member
+        "partition.assignment.strategy": "range",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # Also makes OffsetFetch ask for stable offsets only, and ListOffsets for the last stable
+        # one.
+        "isolation.level": "read_committed",
+        # Any other value would jump silently when the offset to read on from is gone; leaderq
+        # decides that.
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        "session.timeout.ms": session_ms,
+        "heartbeat.interval.ms": min(3000, session_ms // 3),
+        "max.poll.interval.ms": max(session_ms, int(settings.max_poll_interval_s * 1000)),
+        "socket.timeout.ms": int(settings.request_timeout_s * 1000),
+        "topic.metadata.refresh.interval.ms": 30_000,
+        "enable.partition.eof": True,
+        # A fetch that waits for quiet partitions holds up a busy one on the same broker (500 ms by
+        # default).
+        "fetch.wait.max.ms": 50,
+        # How long fetching rests when enough is prefetched; at the default of 1 s a fast reader
+        # runs dry in between.
+        "fetch.queue.backoff.ms": 10,
+    }
+    if settings.membership:
+        options["group.instance.id"] = settings.member
+    return options

@@ -1,4 +1,4 @@
-"""A :class:`~leaderq.kafka.clients.drain.Drain` on kafka-python.
+"""A :class:`~leaderq.kafka.clients.consumer.Drain` on kafka-python.
 
 Facts of kafka-python 3.0 that this file leans on (read in its source; the version is pinned below
 3.1):
@@ -44,13 +44,22 @@ from kafka.errors import NoOffsetForPartitionError
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.client_options import BUSY_FETCH_MS, QUIET_FETCH_MS, consumer_options, quiet_client_logs
-from leaderq.kafka.clients.connecting import connected
-from leaderq.kafka.clients.drain import DrainSettings, KafkaAway, Offsets, Saving
-from leaderq.kafka.clients.translation import speaking_leaderq
+from leaderq.kafka.clients.consumer import DrainSettings, KafkaAway, Offsets, Saving
+from leaderq.kafka.clients.kafka_python_connection import (
+    connected,
+    connection_options,
+    quiet_client_logs,
+    speaking_leaderq,
+)
 from leaderq.kafka.record import Partition, Record
 
 log = logging.getLogger(__name__)
+
+# How long a broker may keep a fetch open that finds nothing. One fetch is in flight per broker:
+# while it waits for records of quiet partitions, a busy partition on the same broker cannot be
+# fetched, and one hot partition among quiet ones is read at 4 MB/s (kafka-python's default, 500
+# ms). Short waits cost a leader without work 2 % of a core more. Hence both.
+BUSY_FETCH_MS, QUIET_FETCH_MS = 10, 500
 
 # How long one commit may look for a coordinator and repeat itself; the caller then decides whether
 # to begin another.
@@ -58,6 +67,31 @@ _COMMIT_MS = 1000
 _JOIN_S = 1.0
 _SEND_S = 0.0005
 _QUIET_AFTER_S = 1.0
+
+
+def consumer_options(settings: DrainSettings) -> dict[str, Any]:
+    """What a consumer that drains as a static member is made with."""
+    return {
+        **connection_options(settings.address, settings.security, open_timeout_s=settings.open_timeout_s),
+        "client_id": settings.client_id,
+        "metrics_enabled": False,  # costs time at every fetch, and nobody reads it
+        "group_id": settings.group,
+        "group_instance_id": settings.member if settings.membership else None,
+        "enable_auto_commit": False,
+        # Also makes OffsetFetch ask for stable offsets only: a zombie's open transaction is waited
+        # for, not overlooked.
+        "isolation_level": "read_committed",
+        # Any other value would jump silently when the offset to read on from is gone; leaderq
+        # decides that.
+        "auto_offset_reset": "none",
+        "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
+        "session_timeout_ms": int(settings.session_timeout_s * 1000),
+        "heartbeat_interval_ms": min(3000, int(settings.session_timeout_s * 1000 / 3)),
+        "max_poll_interval_ms": int(settings.max_poll_interval_s * 1000),
+        "request_timeout_ms": int(settings.request_timeout_s * 1000),
+        "fetch_max_wait_ms": BUSY_FETCH_MS,
+        "metadata_max_age_ms": 10_000,  # how long a new partition may go unnoticed
+    }
 
 
 class _Seen(Record):
@@ -114,7 +148,7 @@ def _never() -> None:
 
 
 class KafkaPythonDrain:
-    """See :class:`~leaderq.kafka.clients.drain.Drain`."""
+    """See :class:`~leaderq.kafka.clients.consumer.Drain`."""
 
     slice_records = 5000
 

@@ -18,16 +18,28 @@ What is sent: key, value and headers as they were before the death; ``leaderq-re
 ``-timestamp`` (its original one). Its timestamp is the time of the replay: with the old one,
 retention could delete it before it is read. The letter stays on its topic until retention takes it.
 
-What was replayed is noted letter by letter (:mod:`leaderq.kafka.letters.replayed`): a letter left
-out by a filter is still there for the next replay. What is no letter of leaderq is passed over for
-good, and counted.
+What was replayed is noted letter by letter: a letter left out by a filter is still there for the
+next replay. What is not a letter of leaderq is passed over for good, and counted. Of each
+partition the note is an offset, and the letters behind it that were replayed out of turn:
+
+* the offset is what the group has committed, so Kafka's own tools show it; it never passes a letter
+  that was left out;
+* what was replayed behind one that was left out stands beside the offset, in the *metadata* of the
+  commit: ``replayed 3-5,9``, counted from the committed offset, or, where that is shorter,
+  ``replayed bits <base64 of a compressed bit field>``. So each letter is replayed once, whatever
+  was filtered in which order. An offset somebody resets with Kafka's tools has no metadata, and
+  says: from here on.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka.partitioner import murmur2
@@ -35,13 +47,116 @@ from kafka.partitioner import murmur2
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, LeaderqError, RequestRefused, UnknownTopic
-from leaderq.kafka.clients.drain import BatchLost, KafkaAway
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
-from leaderq.kafka.letters.dead_letters import REPLAYED, DeadLetter, read_letter
-from leaderq.kafka.letters.letter_box import LetterBox
-from leaderq.kafka.letters.replayed import Passage, Replayed
+from leaderq.kafka.dead_letters.format import REPLAYED, DeadLetter, read_letter
+from leaderq.kafka.dead_letters.topic import LetterBox
 from leaderq.kafka.record import Partition, Record
+
+MAX_NOTE = 4000
+"""Characters; a broker takes 4096 (``offset.metadata.max.bytes``)."""
+
+_RANGES, _BITS = "replayed ", "replayed bits "
+_MAX_SPAN = 1 << 24
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """All letters before ``upto``, and those at ``beyond``, none of which is before it."""
+
+    upto: int
+    beyond: frozenset[int] = frozenset()
+
+    def __contains__(self, offset: int) -> bool:
+        return offset < self.upto or offset in self.beyond
+
+    def note(self) -> str | None:
+        """The metadata to commit with ``upto``; ``None`` if it would be longer than a broker takes."""
+        if not self.beyond:
+            return ""
+        ranges = _RANGES + ",".join(_ranges(offset - self.upto for offset in self.beyond))
+        if len(ranges) <= MAX_NOTE:
+            return ranges
+        bits = sum(1 << (offset - self.upto) for offset in self.beyond)
+        data = zlib.compress(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), 9)
+        packed = _BITS + base64.b64encode(data).decode()
+        return packed if len(packed) <= MAX_NOTE else None
+
+
+def replayed(upto: int, note: str) -> Replayed:
+    """What a committed offset and its metadata say; raises :class:`~leaderq.errors.CorruptRecord`
+    for a note of ours gone bad.
+
+    A note of anybody else's is none.
+    """
+    if not note.startswith(_RANGES):
+        return Replayed(upto)
+    try:
+        ahead = list(_from_bits(note[len(_BITS) :]) if note.startswith(_BITS) else _from_ranges(note[len(_RANGES) :]))
+    except (ValueError, binascii.Error, zlib.error) as exc:
+        raise CorruptRecord(
+            f"the metadata beside the committed offset {upto} is {note[:60]!r}, which leaderq did not write ({exc}); replay "
+            "--from-start, or set the group's offset with kafka-consumer-groups --reset-offsets"
+        ) from exc
+    return Replayed(upto, frozenset(upto + each for each in ahead))
+
+
+def _ranges(offsets: Iterable[int]) -> Iterator[str]:
+    for _, group in groupby(enumerate(sorted(offsets)), key=lambda each: each[1] - each[0]):
+        run = [offset for _, offset in group]
+        yield f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0])
+
+
+def _from_ranges(text: str) -> Iterator[int]:
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        ends = int(first), int(last if dash else first)
+        if ends[1] - ends[0] > _MAX_SPAN:
+            raise ValueError(f"{part!r} is too wide")
+        yield from range(ends[0], ends[1] + 1)
+
+
+def _from_bits(text: str) -> Iterator[int]:
+    expander = zlib.decompressobj()
+    data = expander.decompress(base64.b64decode(text, validate=True), _MAX_SPAN // 8)
+    if not expander.eof:
+        raise ValueError("its compressed bits are cut off")
+    yield from (8 * at + bit for at, byte in enumerate(data) for bit in range(8) if byte >> bit & 1)
+
+
+class Passage:
+    """One way through a partition: what has been passed on it so far, and what that makes of
+    :class:`Replayed`.
+    """
+
+    def __init__(self, before: Replayed) -> None:
+        self._beyond = set(before.beyond)
+        self._next = before.upto
+        self._left: int | None = None
+
+    def passed(self, offset: int) -> None:
+        """The letter at ``offset`` is replayed, or needs no replay."""
+        self._next = offset + 1
+        if self._left is not None:
+            self._beyond.add(offset)
+
+    def left(self, offset: int) -> None:
+        """The letter at ``offset`` is left for another time."""
+        self._next = offset + 1
+        if self._left is None:
+            self._left = offset
+
+    def ended(self, end: int) -> None:
+        """Nothing is left to be seen before ``end``."""
+        self._next = max(self._next, end)
+
+    def now(self) -> Replayed:
+        """What has been replayed if it ends here."""
+        if self._left is None:
+            return Replayed(self._next, frozenset(offset for offset in self._beyond if offset >= self._next))
+        return Replayed(self._left, frozenset(offset for offset in self._beyond if offset > self._left))
+
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +171,12 @@ _MAX_MESSAGE_BYTES = 64_000_000  # the broker knows what its topics take
 def group_of(career: str) -> str:
     """The group whose committed offsets on the dead-letter topic are a replay's progress."""
     return f"{career}-dead-replay"
+
+
+def replay_progress(box: LetterBox) -> dict[int, Replayed]:
+    """What the box's group has replayed of each partition; nothing, where it has committed nothing."""
+    found = {number: Replayed(start) for number, start in box.starts.items()}
+    return found | {number: replayed(at, note) for number, (at, note) in box.committed().items()}
 
 
 @dataclass(frozen=True)
@@ -184,7 +305,7 @@ class Replay:
 
         Raises :class:`~leaderq.errors.RequestRefused` if another replay has taken over, or too much
         would have to be remembered; the errors of
-        :class:`~leaderq.kafka.letters.letter_box.LetterBox` and of
+        :class:`~leaderq.kafka.dead_letters.topic.LetterBox` and of
         :class:`~leaderq.kafka.clients.producer.TransactionalProducer`, naming the letter where it
         is about one.
         """
@@ -232,7 +353,7 @@ class Replay:
         if self._from_start:  # nothing is taken for stored, so the first transaction sets all partitions back
             begun = {number: Replayed(start) for number, start in self._box.starts.items()}
         else:
-            begun = self._box.progress()
+            begun = replay_progress(self._box)
             self._stored = dict(begun)
         self._passages = {number: Passage(known) for number, known in begun.items()}
         self._seen = {number: max(known.upto, self._box.starts[number]) for number, known in begun.items()}

@@ -28,7 +28,7 @@ from leaderq.errors import (
     UnknownTopic,
 )
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.drain import KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
 
 _FENCED = {"FENCED_INSTANCE_ID", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED"}
 _MEMBERSHIP = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}

@@ -1,26 +1,30 @@
-"""The narrow face of a Kafka client that the drain needs, so that another client can stand behind
-it.
+"""The narrow face of a Kafka consumer, so that another client library can stand behind it.
 
-One thread owns a drain; no method is called from two threads. Every call is bounded by its
-``timeout_s`` or by the drain's own request time-out. A client's own exceptions never come out: what
-comes is one of
+One thread owns a consumer; no method is called from two threads. Every call is bounded by its
+``timeout_s`` or by the consumer's own request time-out. A client's own exceptions never come out:
+what comes is one of
 
 * :class:`KafkaAway`: no broker answers for now, or it is busy with itself; the same call may be
   tried again;
 * :class:`MembershipLost`: the group does not know this member's generation any more; join again,
   then decide what is true;
 * :class:`BatchLost` (from stores only): the effects of the batch in hand are gone, or may be;
-* :class:`~leaderq.errors.KafkaFenced`: a newer member of the same name exists; this drain is over
-  for ever;
+* :class:`~leaderq.errors.KafkaFenced`: a newer member of the same name exists; this consumer is
+  over for ever;
 * :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`,
   :class:`~leaderq.errors.OffsetOutOfRange`, :class:`~leaderq.errors.KafkaError`: trying again does
   not help.
+
+What blocks in a client library, a commit for instance, is done by a :class:`Background`, while the
+consumer's thread goes on reading.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from leaderq.config import KafkaSecurity
@@ -186,3 +190,59 @@ class Drain(Protocol):
 
 
 DrainFactory = Callable[[DrainSettings], Drain]
+
+
+class BackgroundSaving:
+    """A :class:`~leaderq.kafka.clients.consumer.Saving` that a :class:`Background` carries out."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._finished = threading.Event()
+        self._error: BaseException | None = None
+
+    def done(self, wait_s: float) -> bool:
+        """Whether the work has returned; raises what it raised."""
+        if not self._finished.is_set() and not self._finished.wait(wait_s):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def carry_out(self) -> None:
+        """Do the work, on the background's thread."""
+        try:
+            self._work()
+        except BaseException as exc:  # noqa: BLE001  (raised to whoever waits for it)
+            self._error = exc
+        self._finished.set()
+
+
+class Background:
+    """One thread that carries out one piece of work after the other; it begins with the first, and
+    ends with :meth:`close`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: SimpleQueue[BackgroundSaving | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def save(self, work: Callable[[], None]) -> BackgroundSaving:
+        """Begin ``work``; what is given tells when it has returned."""
+        saving = BackgroundSaving(work)
+        self._queue.put(saving)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, args=(self._queue,), name=self._name, daemon=True)
+            self._thread.start()
+        return saving
+
+    def close(self) -> None:
+        """Let the thread end once it has done what it was given; does not wait for that."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._queue, self._thread = SimpleQueue(), None
+
+    @staticmethod
+    def _run(queue: SimpleQueue[BackgroundSaving | None]) -> None:
+        while (saving := queue.get()) is not None:
+            saving.carry_out()

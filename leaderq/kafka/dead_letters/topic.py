@@ -16,11 +16,8 @@ from kafka import KafkaConsumer, TopicPartition
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, UnknownTopic
-from leaderq.kafka.clients.client_options import connection_options, quiet_client_logs
-from leaderq.kafka.clients.connecting import connected
-from leaderq.kafka.clients.drain import KafkaAway
-from leaderq.kafka.clients.translation import speaking_leaderq
-from leaderq.kafka.letters.replayed import Replayed, replayed
+from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, quiet_client_logs, speaking_leaderq
 from leaderq.kafka.record import Record
 
 _POLL_MS = 200
@@ -81,13 +78,12 @@ class LetterBox:
         with speaking_leaderq("asking for partitions", self._address):
             return frozenset(self._consumer.partitions_for_topic(topic) or ())
 
-    def progress(self) -> dict[int, Replayed]:
-        """What the group has replayed of each partition; nothing, where it has committed nothing."""
+    def committed(self) -> dict[int, tuple[int, str]]:
+        """The group's committed offset of each partition, and the metadata beside it; absent where none is."""
         where = [TopicPartition(self.topic, number) for number in self.starts]
         with speaking_leaderq("reading committed offsets", self._address):
             stored = self._consumer._coordinator.fetch_committed_offsets(where, timeout_ms=self._timeout_s * 1000)
-        found = {number: Replayed(start) for number, start in self.starts.items()}
-        return found | {each.partition: replayed(kept.offset, kept.metadata or "") for each, kept in stored.items()}
+        return {each.partition: (kept.offset, kept.metadata or "") for each, kept in stored.items()}
 
     def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:
         """The records from ``first`` on (else from the topic's first ones) to ``ends``, in order

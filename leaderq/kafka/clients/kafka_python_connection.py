@@ -1,0 +1,314 @@
+"""Making a client of kafka-python: its options, its connections, TLS, and its errors as leaderq's.
+
+Some of its omissions are mended here (3.0.12; each was met, and has a test):
+
+* A client whose constructor fails leaves its IO thread running; with Kafka away that is one more
+  thread at each attempt.
+* It forgets the socket of each failed attempt to connect, and of each failed TLS handshake, which
+  stay open until the garbage collector comes by. kafka-python lets a program register a way to make
+  connections under the scheme of a proxy's URL; :data:`DIRECT` names ours, and no proxy.
+* It throws away what it has read from a connection that was closed right behind: a broker's "wrong
+  password", usually. :class:`_Socket` reports the end of the stream only after the data before it
+  was processed. Over TLS Python makes another socket of it: a program may give kafka-python an SSL
+  context of its own, and Python lets a context make sockets of a class of its own
+  (:class:`_TlsSocket`).
+* A broker's "wrong password" is also only logged while the client looks for its first broker, and
+  then reported as "no answer" when the time is up. :class:`_Manager` sees the answer, and stops
+  looking.
+* It reads the files of certificates at each attempt to connect, and takes a file that is missing or
+  a wrong password of a key for a broker that does not answer. Here they are read once, and a fault
+  is the user's. (Without a password, Python would ask for one on the terminal.)
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket as sockets  # a method below must be named socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from kafka import errors as native
+from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import KafkaNetSocket
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+
+from leaderq.clock import now_s
+from leaderq.config import KafkaSecurity
+from leaderq.errors import (
+    AccessRefused,
+    ConfigurationError,
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    ServersUnreachable,
+    UnknownTopic,
+)
+from leaderq.kafka.clients.address import bootstrap_servers
+from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
+
+
+def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s: float = 10.0) -> dict[str, Any]:
+    """What consumer, producer and admin client share: where to connect, and how to be let in."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap_servers(address),
+        "bootstrap_timeout_ms": int(open_timeout_s * 1000),
+        "security_protocol": security.protocol,
+        # Up to 30 s between attempts is the default: a leader would sleep through the broker's
+        # return.
+        "reconnect_backoff_ms": 20,
+        "reconnect_backoff_max_ms": 1000,
+        # Paces every wait for a coordinator, a leader or a marker; 100 ms by default, far above
+        # what a broker needs.
+        "retry_backoff_ms": 20,
+    }
+    if security.protocol.startswith("SASL_"):
+        options.update(
+            sasl_mechanism=security.mechanism, sasl_plain_username=security.user, sasl_plain_password=security.password
+        )
+    options.update(tls_options(security))
+    return options
+
+
+def _no_debug_lines(line: logging.LogRecord) -> bool:
+    return line.levelno > logging.DEBUG
+
+
+def quiet_client_logs() -> None:
+    """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level.
+
+    It reports each failed attempt as an error, several times a second while a broker is away; what
+    matters of it leaderq raises or logs itself. ``logging.getLogger("kafka").setLevel("INFO")``
+    brings them back. The debug lines of two of them contain every request as it is sent, passwords
+    too, and are never let out unless that very logger was given a level.
+    """
+    for name in ("kafka.protocol.parser", "kafka.net.connection"):
+        spilling = logging.getLogger(name)
+        if spilling.level == logging.NOTSET:
+            spilling.addFilter(_no_debug_lines)
+    logger = logging.getLogger("kafka")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)
+
+
+DIRECT = "leaderq://direct"
+
+
+class _Socket(sockets.socket):
+    _has_given = False
+
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+        try:
+            data = super().recv(bufsize, flags)
+        except BlockingIOError:
+            self._has_given = False
+            raise
+        if not data and self._has_given:
+            self._has_given = False
+            raise BlockingIOError(errno.EAGAIN, "the end comes after the data")
+        self._has_given = bool(data)
+        return data
+
+
+class _Direct(KafkaNetSocket):
+    SCHEMES: ClassVar[tuple[str, ...]] = ("leaderq",)
+
+    def socket(self, *kind: int) -> sockets.socket:
+        return _Socket(*kind)
+
+    async def sock_connect(
+        self, net: Any, sock: sockets.socket, sockaddr: Any, timeout_at: float | None = None
+    ) -> sockets.socket:
+        try:
+            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+
+
+class _Manager(KafkaConnectionManager):
+    """Remembers why connections failed; a refusal ends the search for a first broker."""
+
+    last_error: BaseException | None = None
+
+    def get_connection(self, node_id: Any, *args: Any, **more: Any) -> Any:
+        if isinstance(self.last_error, REFUSALS) and not self.bootstrapped:
+            raise self.last_error
+        connection = super().get_connection(node_id, *args, **more)
+        connection.init_future.add_errback(self._remember)
+        return connection
+
+    def _remember(self, error: BaseException) -> None:
+        self.last_error = error
+
+
+class _Closable(Protocol):
+    def __init__(self, **configs: Any) -> None: ...
+    def close(self) -> None: ...
+
+
+Client = TypeVar("Client", bound=_Closable)
+
+
+def connected(kind: type[Client], address: str, options: dict[str, Any]) -> Client:
+    """A client of class ``kind``, connected.
+
+    Raises :class:`~leaderq.errors.ServersUnreachable`, :class:`~leaderq.errors.AccessRefused` or
+    :class:`~leaderq.errors.KafkaError`; nothing is left behind then.
+    """
+    made: list[_Manager] = []
+
+    def client_of(**settings: Any) -> KafkaNetClient:
+        net = NetworkSelector(**settings)
+        manager = _Manager(net, **settings)
+        made.append(manager)
+        client = KafkaNetClient(net=net, manager=manager, **settings)
+        clients.append(client)
+        return client
+
+    clients: list[KafkaNetClient] = []
+    began = now_s()
+    try:
+        with speaking_leaderq("connecting", address):
+            return kind(**options, proxy_url=DIRECT, kafka_client=client_of)
+    except BaseException as exc:
+        for client in clients:
+            client.close()
+        if isinstance(exc, KafkaAway):
+            why = made[0].last_error if made else None
+            asked = str(options.get("security_protocol")).startswith("SASL_")
+            raise ServersUnreachable("Kafka", address, waited_s=now_s() - began, remedy=_remedy(why, asked)) from exc
+        raise
+
+
+def _remedy(why: BaseException | None, names_user: bool) -> str:
+    question = "is Kafka listening there, and may this host reach it?"
+    if names_user:
+        question += " Are protocol, mechanism, user and password right? (Brokers may refuse them by closing the connection.)"
+    if why is None or isinstance(why, native.KafkaTimeoutError):
+        return question
+    return f"{question} The last attempt ended with {why}"
+
+
+def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
+    """What kafka-python is to be given as ``ssl_context``: TLS 1.2 or newer, with the server's
+    certificate checked.
+
+    Raises :class:`~leaderq.errors.ConfigurationError` if a file cannot be read, or a key's password
+    is wrong.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = _TlsSocket
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = security.check_hostname
+    try:
+        if security.ca:
+            context.load_verify_locations(security.ca)
+        else:
+            context.load_default_certs()
+    except OSError as exc:
+        raise ConfigurationError(f"kafka_ca={security.ca!r} cannot be used: {exc}; name a PEM file of certificates") from exc
+    try:
+        if security.cert:
+            context.load_cert_chain(security.cert, security.key, password=security.key_password or "")
+    except OSError as exc:
+        raise ConfigurationError(
+            f"kafka_cert={security.cert!r} with kafka_key={security.key!r} cannot be used: {exc}; "
+            "name PEM files that belong together, and give the key's password if it has one"
+        ) from exc
+    return context
+
+
+_AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
+
+
+class _TlsSocket(ssl.SSLSocket):
+    _has_given = False
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except _AGAIN:
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """As ever, but the end of the stream, or an error, comes only once what was before it has
+        been worked off.
+        """
+        given_before, self._has_given = self._has_given, False
+        try:
+            data = super().recv(buflen, flags)
+        except _AGAIN:
+            raise
+        except OSError as exc:
+            if given_before:
+                raise ssl.SSLWantReadError("the error comes after the data") from exc
+            raise
+        if not data and given_before:
+            raise ssl.SSLWantReadError("the end comes after the data")
+        self._has_given = bool(data)
+        return data
+
+
+def tls_options(security: KafkaSecurity) -> dict[str, Any]:
+    """The options of kafka-python's clients for TLS; empty where none is asked for."""
+    return {"ssl_context": tls_context(security)} if security.protocol.endswith("SSL") else {}
+
+
+_MEMBERSHIP = (
+    native.CommitFailedError,
+    native.RebalanceInProgressError,
+    native.IllegalGenerationError,
+    native.UnknownMemberIdError,
+)
+REFUSALS = (
+    native.AuthorizationError,
+    native.SaslAuthenticationFailedError,
+    native.UnsupportedSaslMechanismError,
+    native.IllegalSaslStateError,
+)
+_SUPERSEDED = (native.ProducerFencedError, native.InvalidProducerEpochError)
+_TOO_LARGE = (native.MessageSizeTooLargeError, native.RecordListTooLargeError)
+_GONE = (native.OffsetOutOfRangeError, native.LogTruncationError)
+
+
+def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:
+    """The error of ours for ``exc``, met while ``doing`` something at ``address``."""
+    at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {exc}"
+    if isinstance(exc, native.FencedInstanceIdError):
+        return KafkaFenced(f"{at}; a newer member of the same name has taken over")
+    if isinstance(exc, _SUPERSEDED):
+        return KafkaFenced(f"{at}; a newer producer of the same transactional id has taken over")
+    if isinstance(exc, _MEMBERSHIP):
+        return MembershipLost(at)
+    if isinstance(exc, REFUSALS):
+        return AccessRefused(f"{at}; check user, password, mechanism and the broker's ACLs")
+    if isinstance(exc, _GONE):
+        return OffsetOutOfRange(
+            f"{at}; the records between the committed offset and the topic's first one are gone. Nothing is skipped "
+            "silently: set the group's offsets (kafka-consumer-groups --reset-offsets) once you have decided where to go on"
+        )
+    if isinstance(exc, native.InvalidTopicError):
+        return UnknownTopic(f"{at}; is the topic's name written right?")
+    if isinstance(exc, _TOO_LARGE):
+        return MessageTooLarge(f"{at}; send less, or raise max.message.bytes of the topic")
+    if exc.retriable or isinstance(exc, native.KafkaConnectionError):
+        return KafkaAway(at)
+    return KafkaError(at)
+
+
+@contextmanager
+def speaking_leaderq(doing: str, address: str) -> Iterator[None]:
+    """Let no exception of kafka-python out of the block."""
+    try:
+        yield
+    except native.KafkaError as exc:
+        raise translated(exc, doing, address) from exc

@@ -1,0 +1,259 @@
+"""Where a career's progress is kept: one small interface, chosen by the career's ``offsets``; and the
+two stores that keep nothing themselves, Kafka's and the user's own.
+
+Whatever the store, the order on taking over is the same, and is kept by
+:mod:`leaderq.kafka.consuming.term_consumer`: **fence, then load, then read**. A store that loaded
+first could be handed an offset that a zombie moves a moment later.
+
+A store lives as long as its career's object, through many terms; :meth:`OffsetStore.fence` begins
+each. It is called by the consumer thread, except for what its own class offers to the user's code
+besides (operations to go with the offsets, records to produce).
+
+**The user's own store** (``offsets="external"``) is authoritative: ``handle`` writes a batch's
+results and its offsets in one transaction there, and ``load_offsets(term)`` says where to read on.
+leaderq only seeks. The fence is the user's too: the broker refuses nobody, because the group is not
+joined. So ``load_offsets`` **fences first, then reads**: it makes the store refuse lower term
+numbers, in the same transaction in which it reads the offsets, and every later write compares its
+own number. :class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both.
+
+Threads: ``load_offsets`` is called on the career thread, where ``handle`` is called as well (a
+``sqlite3`` connection refuses any other); its answer is kept here for the consumer thread.
+
+What happens on each failure: ``load_offsets`` raises: so does :meth:`ExternalOffsets.begin`, and
+the term fails, or is deposed. ``handle`` raises: its transaction was rolled back with it, so the
+batch is done again from its beginning. The consumer is made anew within a term: it reads on after
+the last batch whose ``handle`` returned.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from leaderq.errors import ConfigurationError
+from leaderq.kafka.clients.consumer import Drain, KafkaAway, Offsets, Saving
+from leaderq.kafka.record import Partition
+from leaderq.term import Term
+
+
+class OffsetStore(Protocol):
+    """Keeps, for each partition, the offset at which the next reader begins.
+
+    ``in_group``: the drain must be a member of the consumer group (else it only takes the
+    partitions).
+    ``undoes``: effects that go through the store vanish when their batch is not saved, so a batch
+    that failed is done again from its beginning; elsewhere the part of it that was done stays done.
+    ``is_silent``: a leader that only reads is not told that a newer one has fenced it, so from time
+    to time it has to :meth:`place` its offsets again.
+
+    Errors: those of :mod:`leaderq.kafka.clients.consumer`; :class:`~leaderq.errors.KafkaFenced` or
+    :class:`~leaderq.errors.Deposed` where a newer leader exists.
+    """
+
+    in_group: bool
+    undoes: bool
+    is_silent: bool
+
+    def open(self) -> None:
+        """Connect, in advance and without fencing anybody."""
+
+    def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+        """From now on refuse what an earlier leader saves, and hold the partitions; gives whether
+        that is so yet.
+
+        Called again until it gives ``True``, and whenever the drain was made anew within the term.
+        """
+
+    def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
+        """The offsets saved; a partition never saved is absent."""
+
+    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Begin to keep these offsets, with the effects that wait to go with them; fails if a newer
+        leader has fenced this one.
+
+        One at a time. If the outcome is unknown (an error that asks for another try), saving the
+        same offsets again completes it, and no effect happens twice.
+        """
+
+    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Begin to keep offsets that no effect belongs to: where a new partition begins, or the
+        same ones again, as a proof.
+
+        Leaves alone what waits to go with the batch in hand.
+        """
+
+    def undo(self) -> None:
+        """Drop the effects that were to go with the batch in hand: it has failed."""
+
+    def close(self) -> None:
+        """The term is over: let go of what it held (abort what is open). May be called twice. Never
+        raises.
+        """
+
+
+class KafkaOffsets:
+    """The group's committed offsets in Kafka itself; the fence is the static membership.
+
+    Guarantees: once :meth:`fence` has given ``True``, no earlier member of the same name can save.
+    Not guaranteed: anything against a consumer that commits for the group from outside it while no
+    member exists.
+    """
+
+    in_group = True
+    undoes = False
+    is_silent = True
+
+    def open(self) -> None:
+        """Nothing to connect: the drain's own connection is used."""
+
+    def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+        """Join under the career's name: the broker refuses the former holder of it (KIP-345)."""
+        return drain.join(allowed, timeout_s)
+
+    def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
+        """The committed offsets, with those of open transactions waited for."""
+        return drain.committed(timeout_s)
+
+    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Commit; done once the broker has acknowledged it."""
+        return drain.commit(offsets, note_of(term))
+
+    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+        """Commit, all the same: a fenced consumer's ``poll`` is silent, so only this tells it."""
+        return drain.commit(offsets, note_of(term))
+
+    def undo(self) -> None:
+        """Nothing goes with the offsets here."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def note_of(term: Term) -> str:
+    """What stands beside offsets committed to Kafka."""
+    return f"leaderq term {term.number}"
+
+
+class Saved:
+    """A :class:`~leaderq.kafka.clients.consumer.Saving` that was done at once."""
+
+    def done(self, wait_s: float) -> bool:
+        """It is."""
+        return True
+
+
+LoadOffsets = Callable[[Term], Mapping[Any, int]]
+"""From a term to the offset at which to read on, by ``Partition`` or ``(topic, number)``; an absent
+partition was never read.
+"""
+
+
+class ExternalOffsets:
+    """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` whose offsets are the user's; ``where``
+    names their class in messages.
+
+    *Guarantees:* no record of a term is read before ``load`` has returned for that term.
+    *Not guaranteed:* anything against a zombie whose writes the user's store does not compare; that
+    ``auto_offset_reset="latest"`` means the same place to the next leader, if this one ends before
+    the first batch of a partition.
+    """
+
+    in_group = False
+    undoes = True
+    is_silent = False
+
+    def __init__(self, load: LoadOffsets, where: str = "this career") -> None:
+        self._load = load
+        self._where = where
+        self._lock = threading.Lock()
+        self._term: str | None = None
+        self._offsets: dict[Partition, int] = {}
+
+    def begin(self, term: Term) -> None:
+        """Ask the user's code for its offsets; on the career thread, before the drain begins to
+        read for ``term``.
+
+        Raises whatever ``load_offsets`` raises, and :class:`~leaderq.errors.ConfigurationError` if
+        its answer is unusable.
+        """
+        self.set_loaded(term, self._load(term))
+
+    def set_loaded(self, term: Term, offsets: Mapping[Any, int]) -> None:
+        """From now on these are the offsets of ``term``; raises
+        :class:`~leaderq.errors.ConfigurationError` if they are unusable.
+        """
+        checked = checked_offsets(offsets, self._where)
+        with self._lock:
+            self._term, self._offsets = term.id, checked
+
+    def open(self) -> None:
+        """Nothing to connect: the store is the user's."""
+
+    def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+        """Take all partitions. The former leader was fenced by ``load_offsets``, which has returned
+        when :meth:`load` gives.
+        """
+        term.check()
+        return drain.join(allowed, timeout_s)
+
+    def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
+        """The user's offsets, and what was saved since.
+
+        Raises :class:`~leaderq.kafka.clients.consumer.KafkaAway` as long as none are known.
+        """
+        with self._lock:
+            if self._term != term.id:
+                raise KafkaAway(f"'load_offsets' of {self._where} has not answered for term {term.number} yet")
+            return dict(self._offsets)
+
+    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saved:
+        """Note how far the user's store has come: ``handle`` has returned, and had stored these
+        offsets by then.
+        """
+        with self._lock:
+            if self._term == term.id:
+                self._offsets.update(offsets)
+        return Saved()
+
+    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saved:
+        """Note where a partition begins; the user's store learns of it with the first batch."""
+        return self.save(drain, term, offsets)
+
+    def undo(self) -> None:
+        """Nothing to do: the user's transaction was rolled back by the exception that failed the
+        batch.
+        """
+
+    def close(self) -> None:
+        """Nothing is held; what is known stands under its term's id, so the next term does not see
+        it.
+        """
+
+
+def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, int]:
+    """What ``load_offsets`` of ``where`` returned, as offsets; raises
+    :class:`~leaderq.errors.ConfigurationError` with all problems.
+    """
+    if not isinstance(offsets, Mapping):
+        raise ConfigurationError(
+            f"'load_offsets' of {where} returned {type(offsets).__name__}; "
+            "it must return a mapping of (topic, partition) to the offset to read next, {} if there is none yet"
+        )
+    problems = [problem for key, value in offsets.items() for problem in (_problem(key, value, where),) if problem]
+    if problems:
+        raise ConfigurationError(*problems)
+    return {Partition(*key): int(value) for key, value in offsets.items()}
+
+
+def _problem(key: Any, value: Any, where: str) -> str | None:
+    is_pair = isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and _is_count(key[1])
+    if not is_pair:
+        return f"'load_offsets' of {where} returned the key {key!r}; keys are (topic, partition), such as ('clicks', 0)"
+    if not _is_count(value):
+        return f"'load_offsets' of {where} returned the offset {value!r} for {key!r}; it must be a whole number, 0 or more"
+    return None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
