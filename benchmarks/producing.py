@@ -27,9 +27,8 @@ from typing import Any
 from confluent_kafka import Producer
 from figures import print_table, save, summary
 
-from leaderq.kafka.sink import KafkaSink
+from leaderq.kafka.sink import KafkaSink, unpacked
 from leaderq.kafka.topics import create_topics
-from leaderq.kafka.unpacking import unpacked
 from leaderq.producing import EVERY_ITEM, BufferedProducer, Interval
 from leaderq.testing import KafkaBroker
 

@@ -1,40 +1,41 @@
-"""Puts the parts of one Kafka career together: consumer, offset store, drain thread, handling. The
-one place that builds them.
+"""Puts the parts of one Kafka career together: consumer, offset store, consumer thread, handling.
+The one place that builds them.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
-from leaderq.career import career_name
+from leaderq.config import Settings
 from leaderq.election.layout import Layout
-from leaderq.kafka.career_desk import CareerDesk
+from leaderq.events import EventBus
 from leaderq.kafka.clients.address import bootstrap_servers
 from leaderq.kafka.clients.consumer import DrainFactory, DrainSettings
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
+from leaderq.kafka.consuming.consumer_check import Limits
 from leaderq.kafka.consuming.consumer_thread import Pump
 from leaderq.kafka.consuming.read_ahead import Shape
 from leaderq.kafka.consuming.report import Reporting
 from leaderq.kafka.consuming.term_consumer import Plan
-from leaderq.kafka.declaration import check, deserializer_of, topics_of
-from leaderq.kafka.handling.attempts import AttemptMarks
-from leaderq.kafka.handling.delivery import delivery_of
-from leaderq.kafka.handling.desk import Shape as HandlingShape
-from leaderq.kafka.handling.handling import Handling
+from leaderq.kafka.dead_letters.topic import DeadLetterSender
+from leaderq.kafka.declaration import Declaration, delivery_of
+from leaderq.kafka.handling.batch_handler import BatchHandler
+from leaderq.kafka.handling.context import HandlingContext
+from leaderq.kafka.handling.crash_marks import AttemptMarks
 from leaderq.kafka.handling.on_error import Bury, OnError, dead_topic, policy
-from leaderq.kafka.handling.rates import pace_of
-from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, OffsetStore
+from leaderq.kafka.handling.rate_limit import pace_of
+from leaderq.kafka.record import Record, deserialized
+from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, LoadOffsets, OffsetStore
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.kafka.topics import ensure_topic
 from leaderq.term import Term
-
-if TYPE_CHECKING:
-    from leaderq.kafka.career import KafkaLeaderCareer
+from leaderq.zookeeper import Session
 
 log = logging.getLogger(__name__)
 
@@ -42,16 +43,33 @@ OPEN_MARGIN_S = 20.0
 """How much longer than for the first answer to wait for topics, metadata and coordinator."""
 
 
+@dataclass(frozen=True)
+class Environment:
+    """Where a career runs, and what of its code is called.
+
+    ``consumer_settings`` has the last word on how the consumer is made.
+    """
+
+    settings: Settings
+    session: Session
+    events: EventBus
+    candidate: str
+    handle: Callable[[Sequence[Record], Term], None]
+    load_offsets: LoadOffsets
+    stall_limits: Limits
+    consumer_settings: Callable[[DrainSettings], DrainSettings]
+
+
 class Assembly:
     """What serves one career, through all its terms; for the career thread."""
 
     def __init__(
-        self, store: OffsetStore, pump: Pump, handling: Handling, desk: CareerDesk, marks: AttemptMarks | None
+        self, store: OffsetStore, pump: Pump, handling: BatchHandler, letters: DeadLetterSender, marks: AttemptMarks | None
     ) -> None:
         self.store = store
         self.pump = pump
         self.handling = handling
-        self._desk = desk
+        self._letters = letters
         self._marks = marks
         self._marked: str | None = None
 
@@ -73,82 +91,90 @@ class Assembly:
         """Close connections and threads."""
         self.pump.close()
         self.handling.close()
-        self._desk.close()
+        self._letters.close()
         self.store.close()
 
 
-def assembled(career: KafkaLeaderCareer, former: Assembly | None) -> Assembly:
-    """The parts for ``career``, connected to Kafka; in the place of ``former``, whose drain thread
+def assembled(declared: Declaration, environment: Environment, former: Assembly | None) -> Assembly:
+    """The parts for a career, connected to Kafka; in the place of ``former``, whose consumer thread
     has ended or hangs.
 
     Raises :class:`~leaderq.errors.ConfigurationError`, ``MissingPiece``, ``UnknownTopic``,
     ``AccessRefused`` or ``ServersUnreachable``.
     """
-    name = career.settings.career or career_name(career)
-    check(career, name)
-    bootstrap_servers(career.settings.kafka)
-    drain_class = _drain_class(career.client)
+    settings = environment.settings
+    bootstrap_servers(settings.kafka)
+    drain_class = _drain_class(declared.client)
     if former is not None:
         former.close()
-    where = type(career).__qualname__
-    on_error = policy(career.on_error, where)
-    layout = Layout(career.settings.root, name)
-    store = _store(career, name, layout)
-    dead_letters = _dead_letters(on_error, name)
+    on_error = policy(declared.on_error, declared.where)
+    layout = Layout(settings.root, declared.name)
+    store = _store(declared, environment, layout)
+    dead_letters = _dead_letters(on_error, declared.name)
     if dead_letters is not None:
-        _require_letter_box(career, dead_letters)
-    reporting = Reporting(career, name, layout, dead_letters)
-    pump = Pump(_plan(career, name, store, reporting, drain_class))
-    pump.start(career.settings.connect_timeout_s + OPEN_MARGIN_S)
-    desk = CareerDesk(
-        career,
-        pump,
-        store,
-        key=deserializer_of(career, "key_deserializer"),
-        value=deserializer_of(career, "value_deserializer"),
+        _require_dead_letter_topic(settings, dead_letters)
+    reporting = Reporting(
+        environment.session,
+        environment.events,
+        layout.progress,
+        career=declared.name,
+        candidate=environment.candidate,
+        group=declared.group,
+        dead_letters=dead_letters,
     )
-    marks = AttemptMarks(career.session, layout.attempts, max_records=career.max_records) if on_error.deaths else None
-    handling = Handling(
-        desk,
-        HandlingShape(workers=career.workers, batches=career.batches),
-        on_error,
-        delivery_of(career.delivery, career.offsets, where),
-        career=name,
+    pump = Pump(
+        Plan(
+            address=settings.kafka,
+            make=partial(drain_class, consumer_settings(declared, environment, store.in_group)),
+            store=store,
+            events=environment.events,
+            career=declared.name,
+            candidate=environment.candidate,
+            shape=Shape(max_records=declared.max_records, max_bytes=declared.max_bytes, max_wait_s=declared.max_wait_s),
+            start=declared.auto_offset_reset,
+            limits=environment.stall_limits,
+            reporting=reporting,
+            gc_threshold=declared.gc_threshold,
+        )
+    )
+    pump.start(settings.connect_timeout_s + OPEN_MARGIN_S)
+    letters = DeadLetterSender(
+        settings.kafka, settings.kafka_security, store.produce if isinstance(store, TransactionOffsets) else None
+    )
+    marks = None
+    if on_error.deaths:
+        marks = AttemptMarks(environment.session, layout.attempts, max_records=declared.max_records)
+    key, value = declared.key_deserializer, declared.value_deserializer
+    context = HandlingContext(
+        career=declared.name,
+        handle=environment.handle,
+        decode=None if key is None and value is None else partial(deserialized, key=key, value=value),
+        save=pump.save,
+        undo=store.undo,
+        undoes=store.undoes,
+        saves_first=delivery_of(declared.delivery, declared.offsets, declared.where).saves_first,
+        send_dead_letter=letters.send,
+        batches=declared.batches,
+        workers=declared.workers,
+        on_error=on_error,
         marks=marks,
-        pace=pace_of(career.max_records_per_s, career.max_bytes_per_s, career.key_interval_s, where),
+        pace=pace_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, declared.where),
         on_skipped=reporting.skipped,
         on_buried=reporting.buried,
     )
-    return Assembly(store, pump, handling, desk, marks)
+    return Assembly(store, pump, BatchHandler(context), letters, marks)
 
 
 def _dead_letters(on_error: OnError, name: str) -> str | None:
     return (on_error.terminal.topic or dead_topic(name)) if isinstance(on_error.terminal, Bury) else None
 
 
-def _require_letter_box(career: KafkaLeaderCareer, topic: str) -> None:
+def _require_dead_letter_topic(settings: Settings, topic: str) -> None:
     """A dead-letter topic is made when the career is, so that poison does not meet a missing one at
     night.
     """
-    settings = career.settings
     if ensure_topic(settings.kafka, topic, security=settings.kafka_security, timeout_s=settings.connect_timeout_s):
         log.info("the dead-letter topic %r was created, with the cluster's default partitions and replication", topic)
-
-
-def _plan(career: KafkaLeaderCareer, name: str, store: OffsetStore, reporting: Reporting, drain_class: DrainFactory) -> Plan:
-    return Plan(
-        address=career.settings.kafka,
-        make=partial(drain_class, career._drain_settings(name, store.in_group)),
-        store=store,
-        events=career.events,
-        career=name,
-        candidate=career.candidate_id,
-        shape=Shape(max_records=career.max_records, max_bytes=career.max_bytes, max_wait_s=career.max_wait_s),
-        start=career.auto_offset_reset,
-        limits=career._stall_limits,
-        reporting=reporting,
-        gc_threshold=career.gc_threshold,
-    )
 
 
 def _drain_class(client: str) -> DrainFactory:
@@ -162,39 +188,42 @@ def _drain_class(client: str) -> DrainFactory:
     return ConfluentDrain
 
 
-def drain_settings(career: KafkaLeaderCareer, name: str, in_group: bool) -> DrainSettings:
-    """As whom, and what, the consumer of ``career`` reads."""
-    return DrainSettings(
-        address=career.settings.kafka,
-        topics=topics_of(career),
-        group=career.group or name,
-        member=name,
-        membership=in_group,
-        client_id=f"leaderq-{name}-{career.candidate_id}",
-        security=career.settings.kafka_security,
-        open_timeout_s=career.settings.connect_timeout_s,
+def consumer_settings(declared: Declaration, environment: Environment, in_group: bool) -> DrainSettings:
+    """As whom, and what, the consumer of a career reads."""
+    settings = environment.settings
+    return environment.consumer_settings(
+        DrainSettings(
+            address=settings.kafka,
+            topics=declared.topics,
+            group=declared.group,
+            member=declared.name,
+            membership=in_group,
+            client_id=f"leaderq-{declared.name}-{environment.candidate}",
+            security=settings.kafka_security,
+            open_timeout_s=settings.connect_timeout_s,
+        )
     )
 
 
-def _store(career: KafkaLeaderCareer, name: str, layout: Layout) -> OffsetStore:
-    if career.offsets == "zookeeper":
-        return ZooKeeperOffsets(career.session, layout.offsets)
-    if career.offsets == "external":
-        return ExternalOffsets(career.load_offsets, type(career).__qualname__)
-    if career.offsets == "transaction":
-        return TransactionOffsets(partial(_producer, career, name))
+def _store(declared: Declaration, environment: Environment, layout: Layout) -> OffsetStore:
+    if declared.offsets == "zookeeper":
+        return ZooKeeperOffsets(environment.session, layout.offsets)
+    if declared.offsets == "external":
+        return ExternalOffsets(environment.load_offsets, declared.where)
+    if declared.offsets == "transaction":
+        return TransactionOffsets(partial(_producer, declared, environment))
     return KafkaOffsets()
 
 
-def _producer(career: KafkaLeaderCareer, name: str) -> TransactionalProducer:
+def _producer(declared: Declaration, environment: Environment) -> TransactionalProducer:
     settings = ProducerSettings(
-        address=career.settings.kafka,
-        transactional_id=f"leaderq-{name}",
-        client_id=f"leaderq-{name}-{career.candidate_id}",
-        security=career.settings.kafka_security,
-        open_timeout_s=career.settings.connect_timeout_s,
+        address=environment.settings.kafka,
+        transactional_id=f"leaderq-{declared.name}",
+        client_id=f"leaderq-{declared.name}-{environment.candidate}",
+        security=environment.settings.kafka_security,
+        open_timeout_s=environment.settings.connect_timeout_s,
     )
-    if career.client == "kafka-python":
+    if declared.client == "kafka-python":
         return KafkaPythonProducer(settings)
     from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from leaderq.career import LeaderCareer
+from leaderq.career import LeaderCareer, career_name
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
-from leaderq.kafka.assembly import Assembly, assembled, drain_settings
+from leaderq.kafka.assembly import Assembly, Environment, assembled
 from leaderq.kafka.clients.consumer import BatchLost, DrainSettings
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.consuming.consumer_check import Limits
-from leaderq.kafka.handling.delivery import AT_MOST_ONCE
+from leaderq.kafka.declaration import AT_MOST_ONCE, Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.record import Deserializer, Record
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
@@ -34,7 +34,7 @@ class KafkaLeaderCareer(LeaderCareer):
         ``"transaction"`` (with the records it produces), ``"external"`` (in the user's own
         database).
         ``delivery``: ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``; default: the
-        most that the store can do. See :mod:`leaderq.kafka.handling.delivery` for the order of work
+        most that the store can do. See :mod:`leaderq.kafka.declaration` for the order of work
         and saving, and what each costs.
         ``auto_offset_reset``: where a group that never committed begins: ``"earliest"``,
         ``"latest"`` or ``"none"`` (an error). If it is set, reading also goes on there where
@@ -232,12 +232,32 @@ class KafkaLeaderCareer(LeaderCareer):
     def _running(self) -> Assembly:
         assembly = self._assembly
         if assembly is None or not assembly.pump.is_fit:
-            assembly = self._assembly = assembled(self, assembly)
+            assembly = self._assembly = assembled(self._declared(), self._environment(), assembly)
         return assembly
 
-    def _drain_settings(self, name: str, in_group: bool) -> DrainSettings:
+    def _declared(self) -> Declaration:
+        """What the class declares; raises :class:`~leaderq.errors.ConfigurationError` if it cannot
+        be run.
+        """
+        declared = declaration_of(self, self.settings.career or career_name(self))
+        check(declared, self._problems())
+        return declared
+
+    def _environment(self) -> Environment:
+        return Environment(
+            settings=self.settings,
+            session=self.session,
+            events=self.events,
+            candidate=self.candidate_id,
+            handle=self.handle,
+            load_offsets=self.load_offsets,
+            stall_limits=self._stall_limits,
+            consumer_settings=self._consumer_settings,
+        )
+
+    def _consumer_settings(self, settings: DrainSettings) -> DrainSettings:
         """As whom the consumer reads; for tests to shorten its times."""
-        return drain_settings(self, name, in_group)
+        return settings
 
     @classmethod
     def _problems(cls) -> Iterable[str]:

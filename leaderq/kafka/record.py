@@ -4,16 +4,20 @@ These types are ours, not a client library's, so that a handler runs unchanged b
 client, and can be tested with records made by hand. A record costs next to nothing: what a client
 library has made is not copied but *seen as* a :class:`Record`, through a subclass of it that knows
 where that library keeps each field.
+
+A batch of several partitions is handed over as one sequence (:class:`Chained`), without a copy. Its
+records may be made only while they are looked at (:mod:`leaderq.kafka.clients.confluent_record`); a
+list of them would make all at once, keep them alive, and wake the garbage collector: with
+confluent-kafka that costs as much as all the rest of the career thread's work.
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from leaderq.kafka.chained import Chained
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
 
@@ -137,3 +141,50 @@ def deserialized(record: Record, key: Deserializer | None, value: Deserializer |
         key=key(record.key) if key is not None and record.key is not None else record.key,
         value=value(record.value) if value is not None and record.value is not None else record.value,
     )
+
+
+T = TypeVar("T")
+
+
+class Chained(Sequence[T]):
+    """The elements of ``parts``, one part after the other; the parts must not change."""
+
+    __slots__ = ("_length", "_parts")
+
+    def __init__(self, parts: Sequence[Sequence[T]]) -> None:
+        self._parts = parts
+        self._length = sum(map(len, parts))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[T]:
+        return chain.from_iterable(self._parts)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        left = index + self._length if index < 0 else index
+        if left >= 0:
+            for part in self._parts:
+                if left < len(part):
+                    return part[left]
+                left -= len(part)
+        raise IndexError(f"there is no element {index} of {self._length}")
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to any sequence of equal elements, a list too."""
+        return (
+            isinstance(other, Sequence)
+            and len(other) == self._length
+            and all(a == b for a, b in zip(self, other, strict=True))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))

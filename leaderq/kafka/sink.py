@@ -49,8 +49,8 @@ from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import connected, quiet_client_logs, translated
 from leaderq.kafka.clients.kafka_python_producer import dropped, mended, producer_options
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
-from leaderq.kafka.shipment import Parcel, Shipment, framed
-from leaderq.producing.frame import EMPTY_BYTES, Packed
+from leaderq.kafka.record import Record
+from leaderq.producing.frame import EMPTY_BYTES, FRAME_HEADER, Packed, pack_frame, unpack_frame
 from leaderq.producing.sinks.sink import ALL_CONFIRMED, Outcome
 
 FRAME_BYTES = 256 << 10
@@ -69,7 +69,7 @@ class KafkaSink:
 
     ``packing="frame"``: the records of a batch that go to one partition are packed into messages of
     up to ``frame_bytes`` each, with the header ``leaderq-frame``; one acknowledgement confirms them
-    all. Readers use :func:`~leaderq.kafka.unpacking.unpacked`. A frame has no key: it is not for
+    all. Readers use :func:`~leaderq.kafka.sink.unpacked`. A frame has no key: it is not for
     compacted topics. ``options`` are given to kafka-python on top of ours
     (``compression_type="gzip"``).
 
@@ -353,3 +353,103 @@ _place = lru_cache(maxsize=4096)(TopicPartition)
 @lru_cache(maxsize=65_536)
 def _partition_of(key: bytes, partitions: int) -> int:
     return int(murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+class Parcel:
+    """One Kafka message, and the positions in the batch of the records that it carries."""
+
+    __slots__ = ("future", "message", "positions")
+
+    def __init__(self, message: Message, positions: list[int]) -> None:
+        self.message = message
+        self.positions = positions
+        self.future: Any = None
+
+
+class Shipment:
+    """A batch on its way."""
+
+    def __init__(self, batch: Sequence[Any]) -> None:
+        self._batch = batch
+        self.parcels: list[Parcel] = []
+        self.refused: dict[int, BaseException] = {}
+        self.left: list[int] = []
+        self.error: BaseException | None = None
+
+    def is_of(self, batch: Sequence[Any]) -> bool:
+        """Whether it is of these very records."""
+        return len(batch) == len(self._batch) and all(a is b for a, b in zip(batch, self._batch, strict=True))
+
+    def break_off(self, position: int, error: BaseException) -> None:
+        """Nothing from this position on is sent."""
+        self.error = error
+        self.left = [at for at in range(position, len(self._batch)) if at not in self.refused]
+        self.parcels = [parcel for parcel in self.parcels if parcel.positions[0] < position]
+        for parcel in self.parcels:
+            self.left = [at for at in self.left if at not in parcel.positions]
+
+    @property
+    def open(self) -> int:
+        """Messages not acknowledged yet."""
+        return sum(parcel.future is not None and not parcel.future.is_done for parcel in self.parcels)
+
+    def wait(self, deadline: float) -> bool:
+        """Until all are acknowledged or have failed; ``False`` if that did not come in time."""
+        for parcel in self.parcels:
+            future = parcel.future
+            while future is not None and not future.is_done:
+                left_s = deadline - now_s()
+                if left_s <= 0:
+                    return False
+                try:
+                    future.get(timeout=left_s)
+                except Exception:  # noqa: BLE001, S110 - looked at when all are there
+                    pass
+        return True
+
+
+def framed(where: tuple[str, int], lot: Sequence[tuple[int, Packed]]) -> Parcel:
+    """One message that carries all of ``lot``, each with its position in the batch, to that topic
+    and partition.
+    """
+    topic, partition = where
+    headers = [(FRAME_HEADER, b"%d" % len(lot))]
+    message = Message(topic, pack_frame([piece for _, piece in lot]), None, headers, partition)
+    return Parcel(message, [position for position, _ in lot])
+
+
+class UnpackedRecord(Record):
+    """A record that came in a frame: topic, partition and offset are the frame's; ``frame_index``
+    is its place in it, from 0."""
+
+    frame_index: int
+
+    def __reduce__(self) -> Any:
+        return _unpacked_record, (*self.as_dict().values(), self.frame_index)
+
+
+def _unpacked_record(*fields: Any) -> UnpackedRecord:
+    *values, index = fields
+    record = tuple.__new__(UnpackedRecord, values)
+    record.frame_index = index
+    return record
+
+
+def unpacked(records: Iterable[Record]) -> Iterator[Record]:
+    """``records`` with each frame replaced by the records in it, in order; others pass as they are.
+
+    For a handler of :class:`~leaderq.kafka.KafkaLeaderCareer` whose topic is fed with
+    ``packing="frame"``. A handler that tells records by their offset must add
+    :attr:`UnpackedRecord.frame_index`.
+
+    :raises CorruptRecord: a frame is not what was packed.
+    """
+    for record in records:
+        if not any(name == FRAME_HEADER for name, _ in record.headers):
+            yield record
+            continue
+        for index, piece in enumerate(unpack_frame(record.value)):
+            timestamp_ms = record.timestamp_ms if piece.timestamp_ms < 0 else piece.timestamp_ms
+            yield _unpacked_record(
+                record.topic, record.partition, record.offset, timestamp_ms, piece.key, piece.value, piece.headers, index
+            )

@@ -10,8 +10,8 @@ A client's own exceptions never come out: what comes is one of
 
 * :class:`~leaderq.errors.KafkaFenced`: a later producer of the same id, or a later member of the
   same name, exists; this producer is over for ever;
-* :class:`~leaderq.kafka.clients.consumer.KafkaAway`: no answer yet; the *same* call may be repeated,
-  and goes on where it was;
+* :class:`~leaderq.kafka.clients.consumer.KafkaAway`: no answer yet; the *same* call may be
+  repeated, and goes on where it was;
 * :class:`~leaderq.kafka.clients.consumer.MembershipLost`: the group refused the offsets; nothing of
   the transaction was committed. Abort it;
 * :class:`~leaderq.kafka.clients.consumer.BatchLost`: this producer cannot find out whether its

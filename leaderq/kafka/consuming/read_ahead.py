@@ -15,8 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderq.kafka.chained import Chained
-from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.kafka.record import Batch, Chained, Partition, Record, batch_of
 
 DEPTH = 1
 

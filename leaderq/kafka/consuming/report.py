@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from leaderq.errors import (
     ConnectionLost,
@@ -33,11 +33,11 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.events import DrainProgress, RecordBuried, RecordSkipped
+from leaderq.events import DrainProgress, EventBus, RecordBuried, RecordSkipped
 from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
-from leaderq.zookeeper import Create, SetData
+from leaderq.zookeeper import Create, Session, SetData
 
 log = logging.getLogger(__name__)
 
@@ -287,20 +287,28 @@ class Reporter:
             self._told = True
 
 
-if TYPE_CHECKING:
-    from leaderq.election.layout import Layout
-    from leaderq.kafka.career import KafkaLeaderCareer
-
-
 class Reporting:
     """Reports for one career, through all its terms."""
 
-    def __init__(self, career: KafkaLeaderCareer, name: str, layout: Layout, dead_letters: str | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        events: EventBus,
+        path: str,
+        *,
+        career: str,
+        candidate: str,
+        group: str,
+        dead_letters: str | None,
+    ) -> None:
+        self._session = session
+        self._events = events
+        self._path = path
         self._career = career
-        self._name = name
-        self._path = layout.progress
+        self._candidate = candidate
+        self._group = group
         self._dead_letters = dead_letters
-        self._reporter = Reporter(layout.progress)
+        self._reporter = Reporter(path)
         self._estimator = Estimator()
         self._term = 0
         self._skipped = self._buried = 0
@@ -310,7 +318,7 @@ class Reporting:
         does not say.
         """
         try:
-            data, _ = self._career.session.get(self._path)
+            data, _ = self._session.get(self._path)
             return dict(decode(data, path=self._path).topic_ids)
         except NoNode:
             return {}
@@ -326,27 +334,23 @@ class Reporting:
         report = self._estimator.report(
             term=term.number,
             at=time.time(),
-            group=self._career.group or self._name,
+            group=self._group,
             dead_letters=self._dead_letters,
             skipped=self._skipped,
             buried=self._buried,
             topic_ids=topic_ids,
         )
         self._reporter.publish(term, report)
-        self._career.events.publish(report.as_event(self._name, self._career.candidate_id))
+        self._events.publish(report.as_event(self._career, self._candidate))
 
     def skipped(self, record: Record, error: Exception, attempts: int) -> None:
         """A record was passed over."""
         self._skipped += 1
         where = str(Partition(record.topic, record.partition))
-        self._career.events.publish(
-            RecordSkipped(self._name, self._career.candidate_id, where, record.offset, error, attempts)
-        )
+        self._events.publish(RecordSkipped(self._career, self._candidate, where, record.offset, error, attempts))
 
     def buried(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
         """A record was set aside."""
         self._buried += 1
         where = str(Partition(record.topic, record.partition))
-        self._career.events.publish(
-            RecordBuried(self._name, self._career.candidate_id, where, record.offset, error, attempts, topic)
-        )
+        self._events.publish(RecordBuried(self._career, self._candidate, where, record.offset, error, attempts, topic))

@@ -1,13 +1,14 @@
-"""Reads a dead-letter topic from a place to its end as it is now, without joining any group.
+"""The dead-letter topic: what is sent there, and reading it from a place to its end as it is now.
 
-Records of transactions still open are waited for by nobody: the end is the last stable offset.
-Errors: :class:`~leaderq.errors.ServersUnreachable`, ``AccessRefused``, ``UnknownTopic``,
-``KafkaError``.
+Reading joins no group. Records of transactions still open are waited for by nobody: the end is the
+last stable offset. Errors: :class:`~leaderq.errors.ServersUnreachable`, ``AccessRefused``,
+``UnknownTopic``, ``KafkaError``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -15,13 +16,76 @@ from kafka import KafkaConsumer, TopicPartition
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
-from leaderq.errors import KafkaError, UnknownTopic
-from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, UnknownTopic
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, quiet_client_logs, speaking_leaderq
+from leaderq.kafka.clients.kafka_python_producer import Sender
+from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.dead_letters.format import Letter, shortened
 from leaderq.kafka.record import Record
+from leaderq.term import Term
 
+log = logging.getLogger(__name__)
+
+_MAX_LETTER_BYTES = 64 * 1024 * 1024
+_SEND_S = 10.0
+_PAUSE_S = 1.0
 _POLL_MS = 200
 _SILENCE_S = 30.0
+
+
+class DeadLetterSender:
+    """Sends the dead letters of one career; for the career thread.
+
+    ``produce``: where offsets are kept in a transaction, puts a message into that of the batch;
+    else each letter is sent by itself.
+    """
+
+    def __init__(self, address: str, security: KafkaSecurity, produce: Callable[[Message], None] | None) -> None:
+        # The broker decides what is too large for a dead letter: a topic may take more than is
+        # usual.
+        self._sender = Sender(address, security, max_message_bytes=_MAX_LETTER_BYTES)
+        self._produce = produce
+
+    def send(self, term: Term, topic: str, letter: Letter) -> None:
+        """Send the letter; durable on return, or part of the transaction.
+
+        One that is too large with all its headers is sent without those that a replay can do
+        without.
+        """
+        try:
+            self._send(term, _message(topic, letter))
+        except MessageTooLarge as exc:
+            log.warning("a dead letter is sent without the error's text: %s", exc)
+            self._send(term, _message(topic, shortened(letter)))
+
+    def _send(self, term: Term, message: Message) -> None:
+        """Send until Kafka has it: while Kafka is away the term goes on."""
+        if self._produce is not None:
+            self._produce(message)
+            return
+        while True:
+            term.check()
+            try:
+                self._sender.send([message], _SEND_S)
+                return
+            except (KafkaAway, ServersUnreachable) as exc:
+                log.warning("a dead letter waits for Kafka: %s", exc)
+                if not term.wait(_PAUSE_S):
+                    raise BatchLost(
+                        "the term ends before a dead letter could be sent; its record is handed out again"
+                    ) from exc
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        self._sender.close()
+
+
+def _message(topic: str, letter: Letter) -> Message:
+    # kafka-python sends no record that has neither key nor value; its headers tell where the real
+    # one is.
+    value = b"" if letter.key is None and letter.value is None else letter.value
+    return Message(topic, value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)
 
 
 class LetterBox:
@@ -79,7 +143,9 @@ class LetterBox:
             return frozenset(self._consumer.partitions_for_topic(topic) or ())
 
     def committed(self) -> dict[int, tuple[int, str]]:
-        """The group's committed offset of each partition, and the metadata beside it; absent where none is."""
+        """The group's committed offset of each partition, and the metadata beside it; absent where
+        none is.
+        """
         where = [TopicPartition(self.topic, number) for number in self.starts]
         with speaking_leaderq("reading committed offsets", self._address):
             stored = self._consumer._coordinator.fetch_committed_offsets(where, timeout_ms=self._timeout_s * 1000)

@@ -1,5 +1,5 @@
-"""Offsets in the user's database, stored in the transaction that holds the results: exactly once, for
-work outside Kafka.
+"""Offsets in the user's database, stored in the transaction that holds the results: exactly once,
+for work outside Kafka.
 
 One table holds two kinds of row of a career: its *term row* (topic ``''``, partition -1), whose
 ``term`` is the newest that has loaded the offsets, and a row for each partition.

@@ -1,5 +1,5 @@
-"""Where a career's progress is kept: one small interface, chosen by the career's ``offsets``; and the
-two stores that keep nothing themselves, Kafka's and the user's own.
+"""Where a career's progress is kept: one small interface, chosen by the career's ``offsets``; and
+the two stores that keep nothing themselves, Kafka's and the user's own.
 
 Whatever the store, the order on taking over is the same, and is kept by
 :mod:`leaderq.kafka.consuming.term_consumer`: **fence, then load, then read**. A store that loaded
@@ -150,8 +150,8 @@ partition was never read.
 
 
 class ExternalOffsets:
-    """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` whose offsets are the user's; ``where``
-    names their class in messages.
+    """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` whose offsets are the user's;
+    ``where`` names their class in messages.
 
     *Guarantees:* no record of a term is read before ``load`` has returned for that term.
     *Not guaranteed:* anything against a zombie whose writes the user's store does not compare; that

@@ -1,4 +1,5 @@
-"""Offsets kept in Kafka in one transaction with what the handler produced: ``offsets="transaction"``.
+"""Offsets kept in Kafka in one transaction with what the handler produced:
+``offsets="transaction"``.
 
 Who is authoritative: the broker. It holds one epoch for the career's transactional id and one
 member for the career's name in the group, and refuses a transaction unless both are those of the
@@ -98,7 +99,9 @@ class Transacting:
         return self._background.save(self._fence)
 
     def committing(self, transaction: Transaction, group: Any) -> Saving:
-        """Begin to commit, or go on with it after :class:`~leaderq.kafka.clients.consumer.KafkaAway`."""
+        """Begin to commit, or go on with it after
+        :class:`~leaderq.kafka.clients.consumer.KafkaAway`.
+        """
         return self._background.save(lambda: self._commit(transaction, group))
 
     def close(self) -> None:
@@ -234,7 +237,8 @@ Make = Callable[[], TransactionalProducer]
 
 
 class TransactionOffsets:
-    """See :class:`~leaderq.kafka.stores.offset_store.OffsetStore`, and the docstring of this module.
+    """See :class:`~leaderq.kafka.stores.offset_store.OffsetStore`, and the docstring of this
+    module.
 
     *Guarantees:* a reader with ``read_committed`` sees what was produced for a record exactly once,
     whatever dies. From the moment :meth:`fence` has given ``True``, an earlier leader can neither

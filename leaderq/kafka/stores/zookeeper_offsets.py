@@ -55,8 +55,8 @@ class TopicOffsets:
 
 
 class ZooKeeperOffsets:
-    """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` in ZooKeeper; ``path`` is the folder of
-    the topics' znodes.
+    """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` in ZooKeeper; ``path`` is the
+    folder of the topics' znodes.
 
     *Guarantees:* offsets and the operations added for their batch happen together, once, and only
     by the newest leader.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leaderq.election.layout import Layout
-from leaderq.kafka.handling.attempts import decode
+from leaderq.kafka.handling.crash_marks import decode
 from leaderq.kafka.topics import create_topics, produce
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience

@@ -21,9 +21,8 @@ from numbering import KEYS
 from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
 
 from leaderq.kafka.record import Record
-from leaderq.kafka.sink import KafkaSink
+from leaderq.kafka.sink import KafkaSink, unpacked
 from leaderq.kafka.topics import create_topics
-from leaderq.kafka.unpacking import unpacked
 from leaderq.producing import BufferedProducer, Journal, State
 from leaderq.producing.codec import PLAIN
 from leaderq.producing.envelope import opened

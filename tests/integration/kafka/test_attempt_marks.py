@@ -10,7 +10,7 @@ import pytest
 from leaderq import Candidate, Deposed, Session, connect
 from leaderq.election.layout import Layout
 from leaderq.events import EventBus
-from leaderq.kafka.handling.attempts import AttemptMarks, Place, decode
+from leaderq.kafka.handling.crash_marks import AttemptMarks, Place, decode
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually

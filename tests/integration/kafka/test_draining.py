@@ -9,6 +9,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -152,14 +153,10 @@ def test_a_slow_handler_keeps_its_membership(drive: Drive, feed: Feed, monkeypat
             super().handle(records, term)
             term.wait(9.0)
 
-    settings = Slow._drain_settings
+    def short_lived(_self: Any, settings: Any) -> Any:
+        return replace(settings, max_poll_interval_s=6.0, session_timeout_s=6.0)
 
-    def short_lived(self: Any, name: str, in_group: bool) -> Any:
-        from dataclasses import replace
-
-        return replace(settings(self, name, in_group), max_poll_interval_s=6.0, session_timeout_s=6.0)
-
-    monkeypatch.setattr(Recorder, "_drain_settings", short_lived)
+    monkeypatch.setattr(Recorder, "_consumer_settings", short_lived)
     feed(0, 20)
     leader = drive(Slow, max_records=100, client=client).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 20, within_s=60)

@@ -17,7 +17,7 @@ from leaderq.events import DrainProgress, RecordBuried, RecordSkipped
 from leaderq.kafka import PoisonRecord, Record, dead_letter, retry, skip
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.dead_letters.format import read_letter
-from leaderq.kafka.handling.rates import Pace
+from leaderq.kafka.handling.rate_limit import Pace
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually

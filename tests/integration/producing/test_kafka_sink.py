@@ -15,9 +15,8 @@ from reading_topics import Read, read_all
 from leaderq.errors import ConfigurationError, MessageTooLarge, RequestGivenUp
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
-from leaderq.kafka.sink import KafkaSink
+from leaderq.kafka.sink import KafkaSink, UnpackedRecord, unpacked
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.kafka.unpacking import UnpackedRecord, unpacked
 from leaderq.producing import EVERY_ITEM, BufferedProducer, Retry
 from leaderq.producing import KafkaSink as Exported
 from leaderq.testing import eventually

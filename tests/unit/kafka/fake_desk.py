@@ -8,8 +8,9 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.kafka.dead_letters.format import Letter, read_letter
-from leaderq.kafka.handling.delivery import delivery_of
-from leaderq.kafka.handling.handling import Handling, Shape
+from leaderq.kafka.declaration import delivery_of
+from leaderq.kafka.handling.batch_handler import BatchHandler
+from leaderq.kafka.handling.context import HandlingContext
 from leaderq.kafka.handling.on_error import PoisonRecord, policy
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 from leaderq.term import OpenTerm
@@ -63,7 +64,6 @@ class FakeDesk:
         self.undecodable = undecodable
         self.undoes = undoes
         self.names = names
-        self.decodes = bool(undecodable)
         self.effects: list[Place] = []
         self.saved: dict[Partition, int] = {}
         self.letters: list[Letter] = []
@@ -151,22 +151,21 @@ class FakePace:
         self._log.append("handed out")
 
 
-def a_handling(
-    desk: FakeDesk,
-    on_error: object = "raise",
-    *,
-    shape: Shape | None = None,
-    delivery: str = "at_least_once",
-    **more: Any,
-) -> Handling:
+def a_handler(desk: FakeDesk, on_error: object = "raise", *, delivery: str = "at_least_once", **more: Any) -> BatchHandler:
     store = "zookeeper" if desk.undoes else "kafka"
-    return Handling(
-        desk,  # type: ignore[arg-type]
-        shape or Shape(),
-        policy(on_error, "Billing"),
-        delivery_of(delivery, store, "Billing"),
-        career="billing",
-        **more,
+    return BatchHandler(
+        HandlingContext(
+            career="billing",
+            handle=desk.handle,
+            decode=desk.decode if desk.undecodable else None,
+            save=desk.save,
+            undo=desk.undo,
+            undoes=desk.undoes,
+            saves_first=delivery_of(delivery, store, "Billing").saves_first,
+            send_dead_letter=desk.bury,
+            on_error=policy(on_error, "Billing"),
+            **more,
+        )
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
-from leaderq.kafka.handling.attempts import MAX_KILLERS, MAX_POSITIONS, Mark, Place, decode, encode, judge
+from leaderq.kafka.handling.crash_marks import MAX_KILLERS, MAX_POSITIONS, Mark, Place, decode, encode, judge
 from leaderq.kafka.record import Partition
 
 P, Q = Partition("orders", 0), Partition("orders", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.kafka.chained import Chained
+from leaderq.kafka.record import Chained
 
 PARTS = [[1, 2], [], [3], [4, 5, 6]]
 FLAT = [1, 2, 3, 4, 5, 6]

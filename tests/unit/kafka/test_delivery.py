@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.handling.delivery import delivery_of
+from leaderq.kafka.declaration import delivery_of
 
 STORES = ("kafka", "zookeeper", "transaction", "external")
 

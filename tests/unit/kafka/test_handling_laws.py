@@ -9,12 +9,11 @@ from itertools import count
 from typing import Any
 
 import pytest
-from fake_desk import A, B, Bad, C, FakeDesk, FakePace, Place, a_handling, a_term, records, where
+from fake_desk import A, B, Bad, C, FakeDesk, FakePace, Place, a_handler, a_term, records, where
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leaderq.errors import KafkaError
-from leaderq.kafka.handling.handling import Shape
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
 
@@ -28,7 +27,7 @@ class Case:
     undecodable: frozenset[Place]
     undoes: bool
     names: bool
-    shape: Shape
+    shape: dict[str, Any]
     paced: int
 
     def places(self) -> list[Place]:
@@ -50,7 +49,7 @@ def cases(draw: st.DrawFn) -> Case:
     places = [where(record) for each in rows.values() for record in each]
     fails = {place: draw(st.sampled_from([0, 0, 0, 1, 2, ALWAYS])) for place in places}
     undecodable = frozenset(place for place in places if draw(st.integers(0, 9)) == 0)
-    shape = draw(st.sampled_from([Shape(), Shape(batches="partition"), Shape(workers=2)]))
+    shape = draw(st.sampled_from([{}, {"batches": "partition"}, {"workers": 2}]))
     return Case(
         Batch(rows, ends),
         fails,
@@ -78,10 +77,10 @@ class Run:
                 self.check_prefix()
 
         desk.save = watched  # type: ignore[method-assign]
-        handling = a_handling(
+        handling = a_handler(
             desk,
             on_error,
-            shape=case.shape,
+            **case.shape,
             delivery=delivery,
             pace=FakePace(desk, case.paced, 0.0) if case.paced else None,
             on_skipped=lambda record, *_: self.passed.add(where(record)),
@@ -189,10 +188,10 @@ def test_however_often_it_is_paused_or_a_save_fails_nothing_is_left_out(
             raise KafkaError("not saved")
 
     desk.before_handle, desk.before_save = pause, fail
-    handling = a_handling(
+    handling = a_handler(
         desk,
         on_error,
-        shape=case.shape,
+        **case.shape,
         pace=FakePace(desk, case.paced, 0.0) if case.paced else None,
         on_skipped=lambda record, *_: passed.add(where(record)),
         on_buried=lambda record, *_: passed.add(where(record)),
@@ -223,7 +222,7 @@ def rest_of(batch: Batch, saved: Mapping[Partition, int]) -> Batch:
 
 
 def test_the_laws_see_a_handling_that_breaks_them() -> None:
-    case = Case(Batch({A: records(A, 0, 1)}, {A: 2}), {(A, 0): ALWAYS}, frozenset(), False, True, Shape(), 0)
+    case = Case(Batch({A: records(A, 0, 1)}, {A: 2}), {(A, 0): ALWAYS}, frozenset(), False, True, {}, 0)
     run = Run(case, skip())
     run.passed.clear()
     with pytest.raises(AssertionError):

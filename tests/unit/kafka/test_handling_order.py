@@ -6,15 +6,14 @@ At most once, terms that end or pause, a pace, records that kill the process.
 from __future__ import annotations
 
 import pytest
-from fake_desk import A, B, Bad, FakeDesk, FakeMarks, FakePace, a_batch, a_handling, a_term
+from fake_desk import A, B, Bad, FakeDesk, FakeMarks, FakePace, a_batch, a_handler, a_term
 
 from leaderq.errors import Deposed
-from leaderq.kafka.handling.handling import Shape
 from leaderq.kafka.handling.on_error import ProcessDied, dead_letter, retry, skip
 from leaderq.term import Reason
 
 ALWAYS = 1000
-BY_PARTITION = Shape(batches="partition")
+BY_PARTITION = "partition"
 
 
 # -- at most once ----------------------------------------------------------------------------------------------------------
@@ -22,20 +21,20 @@ BY_PARTITION = Shape(batches="partition")
 
 def test_at_most_once_saves_before_it_handles() -> None:
     desk = FakeDesk()
-    assert a_handling(desk, delivery="at_most_once").work(a_batch(A=[0, 1], B=[5]), a_term())
+    assert a_handler(desk, delivery="at_most_once").work(a_batch(A=[0, 1], B=[5]), a_term())
     assert desk.log == ["save A=2 B=6", "handle A0 A1 B5"]
 
 
 def test_at_most_once_goes_on_behind_a_named_culprit() -> None:
     desk = FakeDesk(fails={(A, 1): ALWAYS}, names=True)
-    assert a_handling(desk, dead_letter(), delivery="at_most_once").work(a_batch(A=[0, 1, 2]), a_term())
+    assert a_handler(desk, dead_letter(), delivery="at_most_once").work(a_batch(A=[0, 1, 2]), a_term())
     assert desk.log == ["save A=3", "handle A0 A1 A2", "bury A1 on billing-dead after 1: A1", "handle A2"]
 
 
 def test_at_most_once_gives_a_part_up_rather_than_handling_some_of_it_twice() -> None:
     desk = FakeDesk(fails={(A, 1): ALWAYS})
     told: list[int] = []
-    handling = a_handling(desk, "skip", delivery="at_most_once", on_skipped=lambda record, *_: told.append(record.offset))
+    handling = a_handler(desk, "skip", delivery="at_most_once", on_skipped=lambda record, *_: told.append(record.offset))
     assert handling.work(a_batch(A=[0, 1, 2]), a_term())
     assert desk.log == ["save A=3", "handle A0 A1 A2"]
     assert told == [0, 1, 2]
@@ -44,7 +43,7 @@ def test_at_most_once_gives_a_part_up_rather_than_handling_some_of_it_twice() ->
 def test_at_most_once_retries_where_the_policy_asks_for_it_and_raises_without_saving_again() -> None:
     desk = FakeDesk(fails={(A, 1): ALWAYS}, undoes=True)
     with pytest.raises(Bad):
-        a_handling(desk, retry(1, backoff_s=0), delivery="at_most_once").work(a_batch(A=[0, 1, 2]), a_term())
+        a_handler(desk, retry(1, backoff_s=0), delivery="at_most_once").work(a_batch(A=[0, 1, 2]), a_term())
     assert desk.log == ["save A=3", "handle A0 A1 A2", "handle A0 A1 A2"]
 
 
@@ -52,7 +51,7 @@ def test_at_most_once_does_not_save_what_a_pause_keeps_from_being_handled() -> N
     desk = FakeDesk()
     term = a_term()
     desk.before_handle = lambda _handed: term.pause(True)
-    handling = a_handling(desk, delivery="at_most_once", shape=BY_PARTITION)
+    handling = a_handler(desk, delivery="at_most_once", batches=BY_PARTITION)
     assert not handling.work(a_batch(A=[0], B=[0]), term)
     assert desk.log == ["save A=1", "handle A0"]
 
@@ -61,7 +60,7 @@ def test_at_most_once_handles_what_it_has_saved_even_when_the_term_is_ending() -
     desk = FakeDesk(fails={(A, 1): ALWAYS}, names=True)
     term = a_term()
     desk.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
-    assert a_handling(desk, "skip", delivery="at_most_once").work(a_batch(A=[0, 1, 2]), term)
+    assert a_handler(desk, "skip", delivery="at_most_once").work(a_batch(A=[0, 1, 2]), term)
     assert desk.log == ["save A=3", "handle A0 A1 A2", "handle A2"]
 
 
@@ -70,7 +69,7 @@ def test_at_most_once_begins_nothing_more_for_a_term_that_is_over() -> None:
     term = a_term()
     desk.before_handle = lambda _handed: term.wind_up(Reason.FENCED)
     with pytest.raises(Deposed):
-        a_handling(desk, retry(1, backoff_s=0), delivery="at_most_once").work(a_batch(A=[0, 1]), term)
+        a_handler(desk, retry(1, backoff_s=0), delivery="at_most_once").work(a_batch(A=[0, 1]), term)
     assert desk.log == ["save A=2", "handle A0 A1"]
 
 
@@ -83,7 +82,7 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
     desk = FakeDesk(undoes=undoes)
     term = a_term()
     desk.before_handle = lambda _handed: term.pause(True) if pauses else term.wind_up(Reason.STEP_DOWN)
-    assert not a_handling(desk, shape=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), term)
+    assert not a_handler(desk, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), term)
     assert desk.log == ["handle A0 A1", "save A=2"]
 
 
@@ -91,7 +90,7 @@ def test_a_batch_that_was_finished_is_saved_even_if_the_term_is_ending() -> None
     desk = FakeDesk()
     term = a_term()
     desk.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
-    assert a_handling(desk).work(a_batch(A=[0, 1]), term)
+    assert a_handler(desk).work(a_batch(A=[0, 1]), term)
     assert desk.log == ["handle A0 A1", "save A=2"]
 
 
@@ -100,19 +99,19 @@ def test_a_batch_that_was_finished_is_saved_even_if_the_term_is_ending() -> None
 
 def test_what_is_done_is_saved_before_the_pace_makes_it_wait() -> None:
     desk = FakeDesk()
-    assert a_handling(desk, pace=FakePace(desk, 2, 0.001)).work(a_batch(A=[0, 1, 2]), a_term())
+    assert a_handler(desk, pace=FakePace(desk, 2, 0.001)).work(a_batch(A=[0, 1, 2]), a_term())
     assert desk.log == ["handed out", "handle A0 A1", "save A=2", "handed out", "handle A2", "save A=3"]
 
 
 def test_parts_without_a_wait_between_them_are_saved_together() -> None:
     desk = FakeDesk()
-    assert a_handling(desk, pace=FakePace(desk, 2, 0.0), shape=BY_PARTITION).work(a_batch(A=[0], B=[0, 1]), a_term())
+    assert a_handler(desk, pace=FakePace(desk, 2, 0.0), batches=BY_PARTITION).work(a_batch(A=[0], B=[0, 1]), a_term())
     assert desk.log == ["handed out", "handle A0", "handle B0", "handed out", "handle B1", "save A=1 B=2"]
 
 
 def test_a_failure_undoes_the_parts_before_it_that_are_not_saved_yet_and_they_are_done_again() -> None:
     desk = FakeDesk(fails={(A, 2): 1}, undoes=True)
-    assert a_handling(desk, retry(1, backoff_s=0), pace=FakePace(desk, 2, 0.0)).work(a_batch(A=[0, 1, 2]), a_term())
+    assert a_handler(desk, retry(1, backoff_s=0), pace=FakePace(desk, 2, 0.0)).work(a_batch(A=[0, 1, 2]), a_term())
     assert desk.log == [
         "handed out", "handle A0 A1", "handed out", "handle A2", "undo", "handle A0 A1", "save A=2", "handle A2", "save A=3",
     ]  # fmt: skip
@@ -123,13 +122,13 @@ def test_a_term_that_ends_while_the_pace_waits_hands_nothing_more_out() -> None:
     desk = FakeDesk()
     term = a_term()
     desk.before_save = lambda: term.wind_up(Reason.STEP_DOWN)
-    assert not a_handling(desk, pace=FakePace(desk, 2, 30.0)).work(a_batch(A=[0, 1, 2]), term)
+    assert not a_handler(desk, pace=FakePace(desk, 2, 30.0)).work(a_batch(A=[0, 1, 2]), term)
     assert desk.log == ["handed out", "handle A0 A1", "save A=2"]
 
 
 def test_at_most_once_with_a_pace_saves_only_what_is_handed_out() -> None:
     desk = FakeDesk()
-    assert a_handling(desk, delivery="at_most_once", pace=FakePace(desk, 2, 0.001)).work(a_batch(A=[0, 1, 2]), a_term())
+    assert a_handler(desk, delivery="at_most_once", pace=FakePace(desk, 2, 0.001)).work(a_batch(A=[0, 1, 2]), a_term())
     assert desk.log == ["handed out", "save A=2", "handle A0 A1", "handed out", "save A=3", "handle A2"]
 
 
@@ -138,7 +137,7 @@ def test_at_most_once_with_a_pace_saves_only_what_is_handed_out() -> None:
 
 def test_a_careful_partition_is_handled_one_by_one_each_record_marked_before() -> None:
     desk = FakeDesk()
-    assert a_handling(desk, skip(), marks=FakeMarks(desk, {A: 2})).work(a_batch(A=[0, 1, 2, 3], B=[5]), a_term())
+    assert a_handler(desk, skip(), marks=FakeMarks(desk, {A: 2})).work(a_batch(A=[0, 1, 2, 3], B=[5]), a_term())
     assert desk.log == [
         "mark A0", "handle A0", "save A=1", "unmark A0",
         "mark A1", "handle A1", "save A=2", "unmark A1",
@@ -150,7 +149,7 @@ def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> Non
     desk = FakeDesk()
     told: list[tuple[object, ...]] = []
     marks = FakeMarks(desk, {A: 3}, {(A, 0): 1, (A, 1): 2})
-    handling = a_handling(
+    handling = a_handler(
         desk,
         dead_letter(deaths=2),
         marks=marks,
@@ -169,27 +168,27 @@ def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> Non
 def test_a_careful_record_that_fails_is_marked_once_for_all_its_attempts() -> None:
     desk = FakeDesk(fails={(A, 0): ALWAYS}, undoes=True)
     marks = FakeMarks(desk, {A: 1})
-    assert a_handling(desk, retry(1, backoff_s=0, then=skip()), marks=marks).work(a_batch(A=[0]), a_term())
+    assert a_handler(desk, retry(1, backoff_s=0, then=skip()), marks=marks).work(a_batch(A=[0]), a_term())
     assert desk.log == ["mark A0", "handle A0", "undo", "handle A0", "undo", "save A=1", "unmark A0"]
 
 
 @pytest.mark.parametrize(("on_error", "delivery"), [("raise", "at_least_once"), ("skip", "at_most_once")])
 def test_marks_are_not_used_where_they_would_decide_nothing(on_error: str, delivery: str) -> None:
     desk = FakeDesk()
-    assert a_handling(desk, on_error, delivery=delivery, marks=FakeMarks(desk, {A: 9})).work(a_batch(A=[0, 1]), a_term())
+    assert a_handler(desk, on_error, delivery=delivery, marks=FakeMarks(desk, {A: 9})).work(a_batch(A=[0, 1]), a_term())
     assert "handle A0 A1" in desk.log
     assert not [line for line in desk.log if "mark" in line]
 
 
 def test_a_partition_that_is_not_careful_does_not_cost_the_batch_its_one_call() -> None:
     desk = FakeDesk()
-    assert a_handling(desk, skip(), marks=FakeMarks(desk, {})).work(a_batch(A=[0, 1], B=[5]), a_term())
+    assert a_handler(desk, skip(), marks=FakeMarks(desk, {})).work(a_batch(A=[0, 1], B=[5]), a_term())
     assert desk.log == ["handle A0 A1 B5", "save A=2 B=6"]
 
 
 def test_no_workers_run_while_a_partition_is_careful() -> None:
     desk = FakeDesk()
-    handling = a_handling(desk, skip(), shape=Shape(workers=3), marks=FakeMarks(desk, {B: 6}))
+    handling = a_handler(desk, skip(), workers=3, marks=FakeMarks(desk, {B: 6}))
     assert handling.work(a_batch(A=[0, 1], B=[5]), a_term())
     handling.close()
     assert desk.log == ["handle A0 A1", "save A=2", "mark B5", "handle B5", "save B=6", "unmark B5"]

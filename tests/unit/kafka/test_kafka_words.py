@@ -13,11 +13,12 @@ from leaderq.config import KafkaSecurity, Settings
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
 from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
+from leaderq.kafka.assembly import consumer_settings
 from leaderq.kafka.clients.address import bootstrap_servers
 from leaderq.kafka.clients.consumer import DrainSettings
 from leaderq.kafka.clients.kafka_python_connection import connection_options
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
-from leaderq.kafka.declaration import check, deserializer_of
+from leaderq.kafka.declaration import deserializer_of
 from leaderq.kafka.record import deserialized
 from leaderq.term import Term
 
@@ -34,6 +35,7 @@ def dressed(kind: type[KafkaLeaderCareer], career: str | None = None) -> Any:
     made.settings = Settings(kafka="localhost:9092", career=career)
     made.events = EventBus()
     made.candidate_id = "me"
+    made.session = None
     return made
 
 
@@ -96,11 +98,15 @@ def test_a_built_in_is_a_deserialiser_too() -> None:
     assert found is str.upper
 
 
+def read_as(career: Any) -> Any:
+    return consumer_settings(career._declared(), career._environment(), in_group=True)
+
+
 def test_the_group_is_the_careers_name_unless_declared() -> None:
-    settings = dressed(Sums, career="other")._drain_settings("other", True)
+    settings = read_as(dressed(Sums, career="other"))
     assert (settings.group, settings.member, settings.topics) == ("other", "other", ("numbers",))
     Grouped = type("Grouped", (Sums,), {"group": "mine"})  # noqa: N806
-    assert dressed(Grouped)._drain_settings("grouped", True).group == "mine"
+    assert read_as(dressed(Grouped)).group == "mine"
 
 
 def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
@@ -119,29 +125,29 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
         "gc_threshold": 0,
     }
     with pytest.raises(ConfigurationError) as refused:
-        check(dressed(type("Wrong", (Sums,), wrong)), "no spaces allowed")
+        dressed(type("Wrong", (Sums,), wrong), career="no spaces allowed")._declared()
     assert len(refused.value.problems) == len(wrong) + 1
     assert all("Wrong" in problem or "no spaces" in problem for problem in refused.value.problems)
 
 
 def test_a_career_without_a_handler_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="neither handle"):
-        check(dressed(type("Idle", (KafkaLeaderCareer,), {"topics": "t"})), "idle")
+        dressed(type("Idle", (KafkaLeaderCareer,), {"topics": "t"}))._declared()
 
 
 def test_external_offsets_ask_for_their_loader() -> None:
     with pytest.raises(ConfigurationError, match="load_offsets"):
-        check(dressed(type("Outside", (Sums,), {"offsets": "external"})), "outside")
+        dressed(type("Outside", (Sums,), {"offsets": "external"}))._declared()
 
 
 def test_a_unit_on_several_threads_is_not_atomic() -> None:
     with pytest.raises(ConfigurationError, match="abandoned"):
-        check(dressed(type("Parallel", (Sums,), {"workers": 2, "atomic": True})), "parallel")
+        dressed(type("Parallel", (Sums,), {"workers": 2, "atomic": True}))._declared()
 
 
 @pytest.mark.parametrize("offsets", ["kafka", "zookeeper", "transaction"])
 def test_a_plain_declaration_is_sound_with_every_store(offsets: str) -> None:
-    check(dressed(type("Sound", (Sums,), {"offsets": offsets})), "sound")
+    assert dressed(type("Sound", (Sums,), {"offsets": offsets}))._declared().offsets == offsets
 
 
 def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

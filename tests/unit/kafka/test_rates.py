@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.handling.rates import Pace, pace_of
+from leaderq.kafka.handling.rate_limit import Pace, pace_of
 from leaderq.kafka.record import Record
 
 LITTLE = 1e-3

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
-from fake_desk import A, B, Bad, FakeDesk, FakePace, a_batch, a_handling, a_term, where
+from fake_desk import A, B, Bad, FakeDesk, FakePace, a_batch, a_handler, a_term, where
 
-from leaderq.kafka.handling.handling import Handling, Shape
+from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.handling.workers import Workers
 from leaderq.kafka.record import Record
@@ -114,8 +114,8 @@ def test_a_thread_struck_while_it_waits_begins_no_more_tasks_and_leaves_when_tho
 # -- the handling on them --------------------------------------------------------------------------------------------------
 
 
-def a_parallel(desk: FakeDesk, on_error: object = "raise", **more: object) -> Handling:
-    return a_handling(desk, on_error, shape=Shape(workers=3), **more)  # type: ignore[arg-type]
+def a_parallel(desk: FakeDesk, on_error: object = "raise", **more: object) -> BatchHandler:
+    return a_handler(desk, on_error, workers=3, **more)  # type: ignore[arg-type]
 
 
 def sorted_until_saved(log: list[str]) -> list[str]:
@@ -192,7 +192,7 @@ def test_a_term_that_ends_begins_no_further_partition_and_saves_what_is_done() -
     desk = FakeDesk()
     term = a_term()
     desk.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
-    handling = a_handling(desk, shape=Shape(workers=2))
+    handling = a_handler(desk, workers=2)
     assert not handling.work(a_batch(A=[0], B=[0], C=[0]), term)
     handling.close()
     done = {each for each, _offset in desk.effects}

@@ -1,14 +1,18 @@
-"""Parts of a batch: what is handed over in one call, and how a part that failed is cut around the
-culprit. Pure.
+"""Parts of a batch: what is handed over in one call, one attempt at it, and how a part that failed
+is cut around the culprit.
+
+An attempt may run on a worker thread; all else is pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.term import Term
 
 
 class Mode(Enum):
@@ -138,3 +142,62 @@ def by_partition(records: Sequence[Record]) -> dict[Partition, list[Record]]:
     for record in records:
         grouped.setdefault(Partition(record.topic, record.partition), []).append(record)
     return grouped
+
+
+def attempt(
+    decode: Callable[[Record], Record] | None,
+    handle: Callable[[Sequence[Record], Term], None],
+    records: Sequence[Record],
+    term: Term,
+) -> Failure | None:
+    """Decode and handle; gives ``None`` when that went well, else what is to be judged.
+
+    All are decoded before any is handled, so where one cannot be, none was touched. Errors that are
+    not about records (:func:`~leaderq.kafka.handling.on_error.is_about_records`) are raised, also
+    when they are only the cause of a :class:`~leaderq.kafka.handling.on_error.PoisonRecord`.
+    """
+    # A copy where it is a list: the user may empty what was handed over, and then raise.
+    handed: Sequence[Record] = list(records) if isinstance(records, list) else records
+    if decode is not None:
+        decoded: list[Record] = []
+        undecodable = _decode(decode, records, decoded)
+        if undecodable is not None:
+            return Failure(_judgeable(undecodable), len(decoded), touched=False)
+        handed = decoded
+    error = _handle(handle, handed, term)
+    if error is None:
+        return None
+    index = place_in(records, error.record) if isinstance(error, PoisonRecord) else None
+    return Failure(_judgeable(error), index, touched=True)
+
+
+def _decode(decode: Callable[[Record], Record], records: Sequence[Record], decoded: list[Record]) -> Exception | None:
+    """Append to ``decoded`` as far as it goes; gives what stopped it."""
+    try:
+        for record in records:
+            decoded.append(decode(record))
+    except Exception as exc:  # noqa: BLE001  (the user's code; judged by the caller)
+        return exc
+    return None
+
+
+def _handle(handle: Callable[[Sequence[Record], Term], None], records: Sequence[Record], term: Term) -> Exception | None:
+    try:
+        handle(records, term)
+    except Exception as exc:  # noqa: BLE001  (the user's code; judged by the caller)
+        return exc
+    return None
+
+
+def _judgeable(error: Exception) -> Exception:
+    """The user's own error, raised if it says nothing about the records.
+
+    Raised here, outside the ``except`` that caught it: so it comes out as it went in, with no
+    context added.
+    """
+    own: BaseException = error
+    if isinstance(error, PoisonRecord) and error.__cause__ is not None:
+        own = error.__cause__
+    if not isinstance(own, Exception) or not is_about_records(own):
+        raise own
+    return own

@@ -1,52 +1,82 @@
-"""What the work on a batch needs and what outlasts it: the career's desk and policies; and what is
-said of records that fail."""
+"""What handling needs of its career, and what is said of records that fail."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderq.kafka.dead_letters.format import letter_of
-from leaderq.kafka.handling.desk import Desk, Marks, Pace
+from leaderq.kafka.dead_letters.format import Letter, letter_of
+from leaderq.kafka.handling.crash_marks import AttemptMarks
 from leaderq.kafka.handling.on_error import Bury, OnError, Skip, dead_topic, place_of
-from leaderq.kafka.handling.part import Failure, Part
-from leaderq.kafka.handling.workers import Workers
+from leaderq.kafka.handling.parts import Failure, Part
+from leaderq.kafka.handling.rate_limit import Pace
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 
 log = logging.getLogger(__name__)
 
+MERGED = "merged"
+BY_PARTITION = "partition"
+
 
 @dataclass(frozen=True)
-class Bench:
-    """One career's way of handling; see :class:`~leaderq.kafka.handling.handling.Handling`."""
+class HandlingContext:
+    """One career's code, offset store and policies, as handling sees them through all its terms.
 
-    desk: Desk
-    is_by_partition: bool
-    on_error: OnError
-    saves_first: bool
+    The user's code, which may be called on worker threads; all else is for the career thread:
+        ``handle(records, term)``; ``decode(record)`` returns the record as ``handle`` shall see it,
+        and raises what the deserialisers raise (``None``: there is nothing to decode).
+
+    The offset store:
+        ``save(term, ends)`` saves these offsets and waits until that is done; raises
+        :class:`~leaderq.errors.Deposed` or ``KafkaError``. ``undo()`` drops what was to go with
+        offsets that are not saved yet. ``undoes``: effects through the store vanish when their
+        records are not saved. ``saves_first``: *at most once*. ``send_dead_letter(term, topic,
+        letter)``: durable on return, or part of what the next ``save`` stores.
+
+    How records are handed over:
+        ``batches``: ``"merged"``, all records of a batch in one call, or ``"partition"``, one call
+        for each partition. With ``workers`` of more than 1 always the latter, on so many threads.
+        ``pace`` limits how fast; ``marks`` tell of records over which processes have died.
+
+    ``on_skipped(record, error, attempts)`` and ``on_buried(record, error, attempts, topic)`` are
+    told, before its offset is saved, of each raw record that is passed over: perhaps twice, never
+    not at all.
+    """
+
     career: str
-    marks: Marks | None
-    pace: Pace | None
-    workers: Workers | None
-    on_skipped: Callable[[Record, Exception, int], None] | None
-    on_buried: Callable[[Record, Exception, int, str], None] | None
+    handle: Callable[[Sequence[Record], Term], None]
+    save: Callable[[Term, Mapping[Partition, int]], None]
+    undo: Callable[[], None]
+    send_dead_letter: Callable[[Term, str, Letter], None]
+    on_error: OnError
+    decode: Callable[[Record], Record] | None = None
+    undoes: bool = False
+    saves_first: bool = False
+    batches: str = MERGED
+    workers: int = 1
+    marks: AttemptMarks | None = None
+    pace: Pace | None = None
+    on_skipped: Callable[[Record, Exception, int], None] | None = None
+    on_buried: Callable[[Record, Exception, int, str], None] | None = None
+
+    @property
+    def is_by_partition(self) -> bool:
+        """Whether one call never has records of two partitions."""
+        return self.batches == BY_PARTITION or self.workers > 1
 
     def careful(self, partitions: Iterable[Partition]) -> frozenset[Partition]:
         """Those of which records are to be handled one by one now, each marked before."""
-        return (
-            frozenset(where for where in partitions if self.marks.is_careful(where))
-            if self.marks is not None
-            else frozenset()
-        )
+        marks = self.marks
+        return frozenset(where for where in partitions if marks.is_careful(where)) if marks else frozenset()
 
     def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
         """Skip or bury a raw record; before its offset is saved, as a crash in between must not
         lose it.
 
-        Raises :class:`~leaderq.errors.Deposed`, or what the desk's ``bury`` raises.
+        Raises :class:`~leaderq.errors.Deposed`, or what ``send_dead_letter`` raises.
         """
         term.check()
         verdict, place = self.on_error.terminal, place_of(record)
@@ -54,7 +84,7 @@ class Bench:
             topic = verdict.topic or dead_topic(self.career)
             at_ms = int(time.time() * 1000)
             letter = letter_of(record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms)
-            self.desk.bury(term, topic, letter)
+            self.send_dead_letter(term, topic, letter)
             self._warn("%s is set aside on %s after %d attempt(s): %s", place, topic, attempts, _said(error))
             if self.on_buried is not None:
                 self.on_buried(record, error, attempts, topic)

@@ -1,32 +1,118 @@
-"""The work on one batch, as :mod:`leaderq.kafka.handling.handling` describes it: a line of parts,
-worked off from its front.
+"""How one batch is handled: the order of work and saving, and what becomes of records that fail.
 
-A part that failed goes back to the front, cut around its culprit, with the failure on it; a failure
-at the front of the line is judged, when all before it is done. So there is one place that tries,
-one that judges and one that saves.
+Everything runs on the career thread; only the user's code, and only with ``workers`` of more than
+1, runs on threads of its own. The common case is one ``handle`` and one ``save`` for the whole
+batch.
+
+Words: a *part* is what is handed over in one call: the whole batch, the records of one partition,
+what a pace lets through at a time, a single record. What precedes the culprit in its part is the
+*prefix*, what follows is the *rest*.
+
+**What is done is saved** at the end of the batch, and before: any wait (so that no transaction is
+open meanwhile), any verdict on a record, and stopping. With *at most once* a part is saved before
+it is handed over instead, and never again.
+
+What happens on each failure:
+
+* **handle raises** :class:`~leaderq.kafka.handling.on_error.PoisonRecord`: the culprit is known.
+  The prefix is done and saved; the culprit is judged; the rest is handed over after that. Where
+  effects are undone (``undoes``) the attempt is undone as a whole, and the prefix is done
+  again and saved first.
+* **handle raises anything else**: the culprit is unknown. The same part is tried again as often as
+  ``retry`` says, undone before if effects can be; then, unless the policy ends in ``"raise"``, one
+  record at a time, each saved by itself, until one fails as often by itself: that is the culprit. A
+  failure of a part costs a record none of its own attempts: an outage outlasts the attempts of a
+  part, and would else bury a whole batch at one attempt each. Dead letters tell all attempts, those
+  in larger parts too.
+* **a value cannot be decoded**: as a named culprit, with nothing touched yet: the prefix is handled
+  and saved, then it is judged.
+* **the verdict is to raise**: what is known to be done is saved, then the user's own error is
+  raised. Where effects are undone, nothing more is saved. Failures of other partitions not judged
+  yet are logged.
+* **skip, dead letter**: told (log, hook) and set aside, then the offset passes over the record. A
+  crash in between tells and buries it again rather than losing it.
+* **bury or save fails**: their error passes; nothing is saved past the record.
+* **an error that is not about records** (deposed, Kafka or ZooKeeper away; ``BaseException``):
+  passes as it is; what was not saved yet is repeated by the next leader.
+* **the term ends or pauses**: noticed between parts and after a back-off. What is done is saved,
+  the rest is not begun, and :meth:`BatchHandler.work` gives ``False``. Attempts are counted anew
+  when the rest is handed out again.
+* **at most once**: the policy judges as above, with differences. A part whose culprit is unknown is
+  given up as a whole (skipped, buried) rather than handled one by one, which would handle some of
+  it twice. What fails is lost where the verdict is to raise. ``retry`` does repeat within the
+  process: that is what it asks for. Nothing is undone. What was saved is handled even when the term
+  is ending, as nobody else would, unless it is over.
+* **the process dies**: if the career keeps marks, its next leader handles the partition's first
+  records one by one, each marked before; one that has taken as many processes as the policy's
+  ``deaths`` is passed over with :class:`~leaderq.kafka.handling.on_error.ProcessDied`. No workers
+  run meanwhile: the blame must be on one record.
+
+**Workers.** Each partition's records are one part, in order on one thread. When all threads are
+done, what is done (whole partitions, and known prefixes) is saved once; failures are then judged on
+the career thread, partition by partition in their order, as above. With ``undoes`` a failure
+undoes all: the batch is done again, one partition after the other. A term that ends meanwhile
+begins no further partition, and waits for those begun.
+
+:class:`BatchWork` works a line of parts off from its front. A part that failed goes back to the
+front, cut around its culprit, with the failure on it; a failure at the front of the line is judged,
+when all before it is done. So there is one place that tries, one that judges and one that saves.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
-from leaderq.kafka.handling.attempt import attempt
-from leaderq.kafka.handling.bench import Bench
+from leaderq.kafka.handling.context import HandlingContext
 from leaderq.kafka.handling.on_error import ProcessDied, Raise, Retry
-from leaderq.kafka.handling.part import Failure, Mode, Part, by_partition, ends_of
-from leaderq.kafka.handling.workers import Outcome
+from leaderq.kafka.handling.parts import Failure, Mode, Part, attempt, by_partition, ends_of
+from leaderq.kafka.handling.workers import Outcome, Workers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
+
+
+class BatchHandler:
+    """Handles batches for one career, through all its terms. For the career thread.
+
+    *Guarantees:* the records of a partition are handed over in order, and none before those ahead
+    of it were done, skipped or buried; an offset is saved only when all before it were. Except with
+    *at most once*, which saves first.
+    *Not guaranteed:* that ``handle`` is called once for a record where it raised, or where its end
+    was not saved.
+    """
+
+    def __init__(self, context: HandlingContext) -> None:
+        # Marks serve to repeat records with care: without a limit of deaths, or where nothing is
+        # repeated, they serve nothing.
+        if context.on_error.deaths is None or context.saves_first:
+            context = replace(context, marks=None)
+        self._context = context
+        many = context.workers > 1
+        self._workers = Workers(context.workers, f"leaderq-{context.career}-worker") if many else None
+
+    def work(self, batch: Batch, term: Term) -> bool:
+        """Handle and save ``batch``; returns ``False`` if the term is ending or paused, and part of
+        it was not begun.
+
+        Raises the user's own error where the policy says so; what ``save`` and ``send_dead_letter``
+        raise; and errors that are not about records.
+        """
+        return BatchWork(self._context, self._workers, batch, term).run()
+
+    def close(self) -> None:
+        """End the worker threads. May be called twice; a later :meth:`work` makes new ones."""
+        if self._workers is not None:
+            self._workers.close()
 
 
 class BatchWork:
     """The work on one batch; used once."""
 
-    def __init__(self, bench: Bench, batch: Batch, term: Term) -> None:
-        self._bench = bench
-        self._desk = bench.desk
+    def __init__(self, context: HandlingContext, workers: Workers | None, batch: Batch, term: Term) -> None:
+        self._context = context
+        self._workers = workers
         self._batch = batch
         self._term = term
         self._line: deque[Part] = deque()
@@ -34,15 +120,15 @@ class BatchWork:
         self._saved: dict[Partition, int] = {}
         self._began = False
         # With "at most once" nothing waits to be saved, so nothing is there to be undone.
-        self._undoes = bench.desk.undoes and not bench.saves_first
+        self._undoes = context.undoes and not context.saves_first
 
     def run(self) -> bool:
         """Until all is done and saved, or the term ends or pauses; gives which."""
         for wait_s, parts in self._rounds():
             if not self._has_waited(wait_s):
                 return False
-            if self._bench.pace is not None:
-                self._bench.pace.handed_out()
+            if self._context.pace is not None:
+                self._context.pace.handed_out()
             self._line.extend(self._in_parallel(parts) if self._is_parallel(parts) else parts)
             while self._line:
                 part = self._line.popleft()
@@ -59,11 +145,11 @@ class BatchWork:
 
     def _rounds(self) -> Iterator[tuple[float, Sequence[Part]]]:
         """How long to wait, and the parts to work on then."""
-        if self._bench.pace is None:
+        if self._context.pace is None:
             yield 0.0, self._parts(self._batch.records, self._batch.ends, self._batch.merged)
             return
-        is_split = self._bench.is_by_partition or self._bench.marks is not None
-        for wait_s, records in self._bench.pace.parts(self._batch.merged()):
+        is_split = self._context.is_by_partition or self._context.marks is not None
+        for wait_s, records in self._context.pace.parts(self._batch.merged()):
             yield wait_s, self._parts(by_partition(records) if is_split else {}, {}, partial(list, records))
 
     def _parts(
@@ -72,8 +158,8 @@ class BatchWork:
         ends: Mapping[Partition, int],
         merged: Callable[[], Sequence[Record]],
     ) -> list[Part]:
-        careful = self._bench.careful(records)
-        if not careful and not self._bench.is_by_partition:
+        careful = self._context.careful(records)
+        if not careful and not self._context.is_by_partition:
             together = merged()
             return [Part(together, ends=ends or None)] if together else []
         parts = []
@@ -102,7 +188,7 @@ class BatchWork:
             return
         self._save_first((part,))
         self._began = True
-        failure = attempt(self._desk, part.records, self._term)
+        failure = attempt(self._context.decode, self._context.handle, part.records, self._term)
         if failure is None:
             self._passed(part, part.is_saved_alone)
         else:
@@ -114,7 +200,7 @@ class BatchWork:
         """
         if part.mode is Mode.TOGETHER:
             return part
-        if part.mode is Mode.CAREFUL and not part.marked and not self._bench.careful((_partition(part.records[0]),)):
+        if part.mode is Mode.CAREFUL and not part.marked and not self._context.careful((_partition(part.records[0]),)):
             return part.together()
         first, others = part.head()
         if others is not None:
@@ -125,7 +211,7 @@ class BatchWork:
         """Mark the attempt if need be; gives ``False`` if the record was passed over, having taken
         too many processes.
         """
-        marks, limit = self._bench.marks, self._bench.on_error.deaths
+        marks, limit = self._context.marks, self._context.on_error.deaths
         if part.mode is not Mode.CAREFUL or part.marked or marks is None:
             return True
         self._save_done()
@@ -133,7 +219,7 @@ class BatchWork:
         part.marked = True
         if limit is None or died < limit:
             return True
-        self._bench.pass_over(self._term, part.records[0], ProcessDied(died), died)
+        self._context.pass_over(self._term, part.records[0], ProcessDied(died), died)
         self._passed(part, is_saved_now=True)
         return False
 
@@ -146,8 +232,8 @@ class BatchWork:
         self._unsaved.append(part)
         if is_saved_now:
             self._save_done()
-        if part.marked and self._bench.marks is not None:
-            self._bench.marks.after(self._term, part.records[0])
+        if part.marked and self._context.marks is not None:
+            self._context.marks.after(self._term, part.records[0])
 
     def _undone(self, failed: Sequence[tuple[Part, Failure]]) -> list[Part]:
         """Undo what the failed attempts did, and all that is not saved yet with it; gives what is
@@ -158,11 +244,11 @@ class BatchWork:
         """
         if not self._undoes or not any(failure.touched for _part, failure in failed):
             return []
-        self._desk.undo()
+        self._context.undo()
         again, self._unsaved = [part.again() for part in self._unsaved], []
         part, failure = failed[0]
-        if isinstance(self._bench.on_error.verdict(part.failed_with(failure)), Raise):
-            self._bench.tell_unjudged([*failed[1:], *self._pending()])
+        if isinstance(self._context.on_error.verdict(part.failed_with(failure)), Raise):
+            self._context.tell_unjudged([*failed[1:], *self._pending()])
             raise failure.error
         return again
 
@@ -177,34 +263,34 @@ class BatchWork:
     # -- judging -------------------------------------------------------------------------------------------------------
 
     def _judge(self, part: Part, failure: Failure) -> None:
-        verdict = self._bench.on_error.verdict(part.failed)
+        verdict = self._context.on_error.verdict(part.failed)
         if isinstance(verdict, Raise):
             self._raise(failure)
         self._save_done()
         if isinstance(verdict, Retry):
             self._retry(part, failure, verdict.after_s)
-        elif len(part.records) > 1 and not self._bench.saves_first:
-            self._bench.tell_isolated(part, failure.error)
+        elif len(part.records) > 1 and not self._context.saves_first:
+            self._context.tell_isolated(part, failure.error)
             self._line.appendleft(part.isolated())
         else:
             for record in part.records:
-                self._bench.pass_over(self._term, record, failure.error, part.attempts)
+                self._context.pass_over(self._term, record, failure.error, part.attempts)
             self._passed(part, is_saved_now=True)
             self._end_isolation(part)
 
     def _retry(self, part: Part, failure: Failure, after_s: float) -> None:
-        self._bench.tell_retried(part, failure.error, after_s)
+        self._context.tell_retried(part, failure.error, after_s)
         part.failure = None
         self._line.appendleft(part)
         if after_s > 0:
             self._term.wait(after_s)
 
     def _raise(self, failure: Failure) -> None:
-        self._bench.tell_unjudged(self._pending())
+        self._context.tell_unjudged(self._pending())
         try:
             self._save_done()
         except BaseException:
-            self._bench.tell_unsaved(failure.error)
+            self._context.tell_unsaved(failure.error)
             raise
         raise failure.error
 
@@ -220,20 +306,20 @@ class BatchWork:
 
     def _save_first(self, parts: Iterable[Part]) -> None:
         """With "at most once": save what is about to be handed over, unless it was."""
-        if self._bench.saves_first:
+        if self._context.saves_first:
             self._save({where: end for part in parts for where, end in ends_of(part, self._batch).items()})
 
     def _save_done(self, all_done: bool = False) -> None:
         done, self._unsaved = self._unsaved, []
         if all_done:
             self._save(self._batch.ends)
-        elif done and not self._bench.saves_first:
+        elif done and not self._context.saves_first:
             self._save({where: end for part in done for where, end in ends_of(part, self._batch).items()})
 
     def _save(self, ends: Mapping[Partition, int]) -> None:
         new = {where: end for where, end in ends.items() if end > self._saved.get(where, -1)}
         if new:
-            self._desk.save(self._term, new)
+            self._context.save(self._term, new)
             self._saved.update(new)
 
     # -- stopping ------------------------------------------------------------------------------------------------------
@@ -247,33 +333,33 @@ class BatchWork:
     def _must_be_handled(self, part: Part) -> bool:
         """With "at most once": whether it is saved already, so that nobody else will ever handle
         it. Ends with the term even so."""
-        if not self._bench.saves_first:
+        if not self._context.saves_first:
             return False
         self._term.check()
         return all(end <= self._saved.get(where, -1) for where, end in ends_of(part, self._batch).items())
 
     def _stopped(self) -> bool:
-        self._bench.tell_unjudged(self._pending())
+        self._context.tell_unjudged(self._pending())
         self._save_done()
         return False
 
     # -- several at once -----------------------------------------------------------------------------------------------
 
     def _is_parallel(self, parts: Sequence[Part]) -> bool:
-        return self._bench.workers is not None and len(parts) > 1 and all(part.mode is Mode.TOGETHER for part in parts)
+        return self._workers is not None and len(parts) > 1 and all(part.mode is Mode.TOGETHER for part in parts)
 
     def _in_parallel(self, parts: Sequence[Part]) -> list[Part]:
         """Try all; gives what is left to be done, in order."""
         self._save_first(parts)
         self._began = True
-        may_begin = _always if self._bench.saves_first else self._may_begin  # what is saved must be begun
-        tasks = [partial(attempt, self._desk, part.records, self._term) for part in parts]
-        outcomes: list[Outcome[Failure | None]] = self._bench.workers.run(tasks, may_begin) if self._bench.workers else []
+        may_begin = _always if self._context.saves_first else self._may_begin  # what is saved must be begun
+        tasks = [partial(attempt, self._context.decode, self._context.handle, part.records, self._term) for part in parts]
+        outcomes: list[Outcome[Failure | None]] = self._workers.run(tasks, may_begin) if self._workers else []
         failed = [(part, outcome.value) for part, outcome in zip(parts, outcomes, strict=True) if outcome.value is not None]
         errors = [outcome.error for outcome in outcomes if outcome.error is not None]
         if errors:
-            self._bench.tell_unjudged(failed)
-            self._bench.tell_more(errors[1:])
+            self._context.tell_unjudged(failed)
+            self._context.tell_more(errors[1:])
             raise errors[0]
         self._unsaved += [
             part for part, outcome in zip(parts, outcomes, strict=True) if outcome.began and outcome.value is None
