@@ -12,10 +12,10 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 
 from leaderq.clock import now_s
 from leaderq.kafka import KafkaLeaderCareer
-from leaderq.kafka.clients.confluent_connection import Heard
+from leaderq.kafka.clients.confluent_connection import ErrorCallback
 from leaderq.kafka.clients.confluent_consumer import consumer_options as confluent_consumer_options
 from leaderq.kafka.clients.confluent_producer import producer_options as confluent_producer_options
-from leaderq.kafka.clients.consumer import DrainSettings
+from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.clients.kafka_python_producer import producer_options
 from leaderq.kafka.clients.producer import ProducerSettings
@@ -35,9 +35,9 @@ class Job:
     out: str = ""
 
     @property
-    def settings(self) -> DrainSettings:
+    def settings(self) -> ConsumerSettings:
         """As leaderq would read."""
-        return DrainSettings(address=self.address, topics=(self.topic,), group=self.name, member=self.name)
+        return ConsumerSettings(address=self.address, topics=(self.topic,), group=self.name, member=self.name)
 
     @property
     def producing(self) -> ProducerSettings:
@@ -107,7 +107,7 @@ def confluent(job: Job, *, group: bool, commit: bool, ours: bool = False) -> flo
     """``consume`` in a loop, key, value and offset of each record read."""
     options: dict[str, Any] = {"bootstrap.servers": job.address, "group.id": job.name, "isolation.level": "read_committed"}
     if ours:
-        options = {**confluent_consumer_options(job.settings, Heard()), "enable.partition.eof": False}
+        options = {**confluent_consumer_options(job.settings, ErrorCallback()), "enable.partition.eof": False}
     consumer = Consumer({**options, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
     if group:
         consumer.subscribe([job.topic])
@@ -160,9 +160,9 @@ def kafka_python_transactions(job: Job) -> float:
 
 def confluent_transactions(job: Job) -> float:
     """Consume, transform, produce; a transaction for each batch."""
-    consumer = Consumer({**confluent_consumer_options(job.settings, Heard()), "auto.offset.reset": "earliest"})
+    consumer = Consumer({**confluent_consumer_options(job.settings, ErrorCallback()), "auto.offset.reset": "earliest"})
     consumer.subscribe([job.topic])
-    producer = Producer(confluent_producer_options(job.producing, Heard()))
+    producer = Producer(confluent_producer_options(job.producing, ErrorCallback()))
     producer.init_transactions(10.0)
     watch = Stopwatch(job.count)
     while watch.is_running:

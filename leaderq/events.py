@@ -178,7 +178,7 @@ class RecordSkipped(Event):
 
 
 @dataclass(frozen=True)
-class RecordBuried(Event):
+class RecordDeadLettered(Event):
     """As :class:`RecordSkipped`, but moved to ``topic``, where a crash may leave it twice."""
 
     partition: str

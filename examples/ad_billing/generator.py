@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from leaderq import LeaderqError
-from leaderq.kafka.dead_letters.topic import LetterBox
+from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.topics import create_topics, produce
 
 from .billing import NUMBER, AdBilling
@@ -36,7 +36,7 @@ _ACKNOWLEDGED_WITHIN_S = 15.0
 
 def highest_number(address: str, topic: str) -> int:
     """The highest number of any record on ``topic``; 0 if there is none. In each partition the last record has the highest."""
-    with LetterBox(address, topic, group="ad-billing-generator") as box:
+    with DeadLetterReader(address, topic, group="ad-billing-generator") as box:
         last = {partition: end - 1 for partition, end in box.ends.items()}
         values = [dict(record.headers).get(NUMBER, b"0") for record in box.read(last)]
     return max((int(value) for value in values if value.isdigit()), default=0)

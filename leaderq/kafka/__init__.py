@@ -9,7 +9,14 @@ with warnings.catch_warnings():
     import kafka as _kafka_python  # noqa: F401
 
 from leaderq.kafka.career import KafkaLeaderCareer
-from leaderq.kafka.clients.consumer import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Saving
+from leaderq.kafka.clients.consumer import (
+    BatchLost,
+    CommitFuture,
+    ConsumerClient,
+    ConsumerSettings,
+    KafkaAway,
+    MembershipLost,
+)
 from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
@@ -18,9 +25,10 @@ from leaderq.kafka.stores.offset_store import KafkaOffsets, OffsetStore
 __all__ = [
     "Batch",
     "BatchLost",
+    "CommitFuture",
+    "ConsumerClient",
+    "ConsumerSettings",
     "DatabaseOffsets",
-    "Drain",
-    "DrainSettings",
     "KafkaAway",
     "KafkaLeaderCareer",
     "KafkaOffsets",
@@ -30,7 +38,6 @@ __all__ = [
     "PoisonRecord",
     "ProcessDied",
     "Record",
-    "Saving",
     "dead_letter",
     "retry",
     "skip",

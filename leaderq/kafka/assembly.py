@@ -13,22 +13,22 @@ from leaderq.config import Settings
 from leaderq.election.layout import Layout
 from leaderq.events import EventBus
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.consumer import DrainFactory, DrainSettings
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
+from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
-from leaderq.kafka.consuming.consumer_check import Limits
-from leaderq.kafka.consuming.consumer_thread import Pump
-from leaderq.kafka.consuming.read_ahead import Shape
-from leaderq.kafka.consuming.report import Reporting
-from leaderq.kafka.consuming.term_consumer import Plan
+from leaderq.kafka.consuming.consumer_check import StallLimits
+from leaderq.kafka.consuming.consumer_thread import ConsumerThread
+from leaderq.kafka.consuming.read_ahead import BatchLimits
+from leaderq.kafka.consuming.report import ProgressReports
+from leaderq.kafka.consuming.term_consumer import ConsumingPlan
 from leaderq.kafka.dead_letters.topic import DeadLetterSender
 from leaderq.kafka.declaration import Declaration, delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import HandlingContext
-from leaderq.kafka.handling.crash_marks import AttemptMarks
-from leaderq.kafka.handling.on_error import Bury, OnError, dead_topic, policy
-from leaderq.kafka.handling.rate_limit import pace_of
+from leaderq.kafka.handling.crash_marks import CrashMarks
+from leaderq.kafka.handling.on_error import OnError, SendToDeadLetters, dead_letter_topic, policy
+from leaderq.kafka.handling.rate_limit import rate_limiter_of
 from leaderq.kafka.record import Record, deserialized
 from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, LoadOffsets, OffsetStore
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
@@ -56,20 +56,25 @@ class Environment:
     candidate: str
     handle: Callable[[Sequence[Record], Term], None]
     load_offsets: LoadOffsets
-    stall_limits: Limits
-    consumer_settings: Callable[[DrainSettings], DrainSettings]
+    stall_limits: StallLimits
+    consumer_settings: Callable[[ConsumerSettings], ConsumerSettings]
 
 
 class Assembly:
     """What serves one career, through all its terms; for the career thread."""
 
     def __init__(
-        self, store: OffsetStore, pump: Pump, handling: BatchHandler, letters: DeadLetterSender, marks: AttemptMarks | None
+        self,
+        store: OffsetStore,
+        consumer: ConsumerThread,
+        handler: BatchHandler,
+        dead_letters: DeadLetterSender,
+        marks: CrashMarks | None,
     ) -> None:
         self.store = store
-        self.pump = pump
-        self.handling = handling
-        self._letters = letters
+        self.consumer = consumer
+        self.handler = handler
+        self._dead_letters = dead_letters
         self._marks = marks
         self._marked: str | None = None
 
@@ -77,21 +82,21 @@ class Assembly:
         """Take over for ``term``: fence the former leader, load the offsets."""
         if isinstance(self.store, ExternalOffsets):
             self.store.begin(term)
-        self.pump.begin(term, wait_s)
+        self.consumer.begin(term, wait_s)
 
     def begin_marks(self, term: Term) -> None:
         """Judge, once a term, what the marks of former leaders say about the offsets at which this
         one began.
         """
         if self._marks is not None and self._marked != term.id:
-            self._marks.begin(term, self.pump.loaded or {})
+            self._marks.begin(term, self.consumer.loaded or {})
             self._marked = term.id
 
     def close(self) -> None:
         """Close connections and threads."""
-        self.pump.close()
-        self.handling.close()
-        self._letters.close()
+        self.consumer.close()
+        self.handler.close()
+        self._dead_letters.close()
         self.store.close()
 
 
@@ -104,72 +109,74 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
     """
     settings = environment.settings
     bootstrap_servers(settings.kafka)
-    drain_class = _drain_class(declared.client)
+    consumer_class = _consumer_class(declared.client)
     if former is not None:
         former.close()
     on_error = policy(declared.on_error, declared.where)
     layout = Layout(settings.root, declared.name)
     store = _store(declared, environment, layout)
-    dead_letters = _dead_letters(on_error, declared.name)
-    if dead_letters is not None:
-        _require_dead_letter_topic(settings, dead_letters)
-    reporting = Reporting(
+    topic = _dead_letter_topic(on_error, declared.name)
+    if topic is not None:
+        _require_topic(settings, topic)
+    reports = ProgressReports(
         environment.session,
         environment.events,
         layout.progress,
         career=declared.name,
         candidate=environment.candidate,
         group=declared.group,
-        dead_letters=dead_letters,
+        dead_letters=topic,
     )
-    pump = Pump(
-        Plan(
+    consumer = ConsumerThread(
+        ConsumingPlan(
             address=settings.kafka,
-            make=partial(drain_class, consumer_settings(declared, environment, store.in_group)),
+            make=partial(consumer_class, consumer_settings(declared, environment, store.in_group)),
             store=store,
             events=environment.events,
             career=declared.name,
             candidate=environment.candidate,
-            shape=Shape(max_records=declared.max_records, max_bytes=declared.max_bytes, max_wait_s=declared.max_wait_s),
+            batch_limits=BatchLimits(
+                max_records=declared.max_records, max_bytes=declared.max_bytes, max_wait_s=declared.max_wait_s
+            ),
             start=declared.auto_offset_reset,
-            limits=environment.stall_limits,
-            reporting=reporting,
+            stall_limits=environment.stall_limits,
+            reports=reports,
             gc_threshold=declared.gc_threshold,
         )
     )
-    pump.start(settings.connect_timeout_s + OPEN_MARGIN_S)
-    letters = DeadLetterSender(
+    consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
+    dead_letters = DeadLetterSender(
         settings.kafka, settings.kafka_security, store.produce if isinstance(store, TransactionOffsets) else None
     )
     marks = None
     if on_error.deaths:
-        marks = AttemptMarks(environment.session, layout.attempts, max_records=declared.max_records)
+        marks = CrashMarks(environment.session, layout.attempts, max_records=declared.max_records)
     key, value = declared.key_deserializer, declared.value_deserializer
     context = HandlingContext(
         career=declared.name,
         handle=environment.handle,
         decode=None if key is None and value is None else partial(deserialized, key=key, value=value),
-        save=pump.save,
+        save=consumer.save,
         undo=store.undo,
         undoes=store.undoes,
         saves_first=delivery_of(declared.delivery, declared.offsets, declared.where).saves_first,
-        send_dead_letter=letters.send,
+        send_dead_letter=dead_letters.send,
         batches=declared.batches,
         workers=declared.workers,
         on_error=on_error,
         marks=marks,
-        pace=pace_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, declared.where),
-        on_skipped=reporting.skipped,
-        on_buried=reporting.buried,
+        pace=rate_limiter_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, declared.where),
+        on_skipped=reports.skipped,
+        on_dead_lettered=reports.dead_lettered,
     )
-    return Assembly(store, pump, BatchHandler(context), letters, marks)
+    return Assembly(store, consumer, BatchHandler(context), dead_letters, marks)
 
 
-def _dead_letters(on_error: OnError, name: str) -> str | None:
-    return (on_error.terminal.topic or dead_topic(name)) if isinstance(on_error.terminal, Bury) else None
+def _dead_letter_topic(on_error: OnError, name: str) -> str | None:
+    return (on_error.terminal.topic or dead_letter_topic(name)) if isinstance(on_error.terminal, SendToDeadLetters) else None
 
 
-def _require_dead_letter_topic(settings: Settings, topic: str) -> None:
+def _require_topic(settings: Settings, topic: str) -> None:
     """A dead-letter topic is made when the career is, so that poison does not meet a missing one at
     night.
     """
@@ -177,22 +184,22 @@ def _require_dead_letter_topic(settings: Settings, topic: str) -> None:
         log.info("the dead-letter topic %r was created, with the cluster's default partitions and replication", topic)
 
 
-def _drain_class(client: str) -> DrainFactory:
+def _consumer_class(client: str) -> ConsumerFactory:
     if client == "kafka-python":
-        return KafkaPythonDrain
+        return KafkaPythonConsumer
     from leaderq.kafka.clients.confluent_connection import require  # an extra, loaded only where it is asked for
 
     require()
-    from leaderq.kafka.clients.confluent_consumer import ConfluentDrain
+    from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 
-    return ConfluentDrain
+    return ConfluentConsumer
 
 
-def consumer_settings(declared: Declaration, environment: Environment, in_group: bool) -> DrainSettings:
+def consumer_settings(declared: Declaration, environment: Environment, in_group: bool) -> ConsumerSettings:
     """As whom, and what, the consumer of a career reads."""
     settings = environment.settings
     return environment.consumer_settings(
-        DrainSettings(
+        ConsumerSettings(
             address=settings.kafka,
             topics=declared.topics,
             group=declared.group,

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from leaderq.career import LeaderCareer, career_name
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
 from leaderq.kafka.assembly import Assembly, Environment, assembled
-from leaderq.kafka.clients.consumer import BatchLost, DrainSettings
+from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings
 from leaderq.kafka.clients.producer import Message
-from leaderq.kafka.consuming.consumer_check import Limits
+from leaderq.kafka.consuming.consumer_check import StallLimits
 from leaderq.kafka.declaration import AT_MOST_ONCE, Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.record import Deserializer, Record
@@ -103,7 +103,7 @@ class KafkaLeaderCareer(LeaderCareer):
 
     # Of the class, so that a subclass with an __init__ of its own need not call ours.
     _assembly: Assembly | None = None
-    _stall_limits: ClassVar[Limits] = Limits()
+    _stall_limits: ClassVar[StallLimits] = StallLimits()
 
     # ---- what the user writes -----------------------------------------------------------------------------------------------
 
@@ -193,14 +193,14 @@ class KafkaLeaderCareer(LeaderCareer):
         term.check()
         self._begin(term)
         assembly = self._running()
-        batch = assembly.pump.next(term, IDLE_WAIT_S)
+        batch = assembly.consumer.next(term, IDLE_WAIT_S)
         # Checked again: the batch may have come while the end was being asked for. It is handed out
         # again to whoever leads next.
         if batch is None or term.ending.is_set() or term.paused:
             return
         assembly.begin_marks(term)
         try:
-            assembly.handling.work(batch, term)
+            assembly.handler.work(batch, term)
         except BatchLost:
             assembly.store.undo()  # what of it is not saved is handed out again
         except KafkaFenced as exc:
@@ -218,7 +218,7 @@ class KafkaLeaderCareer(LeaderCareer):
         """Fence the former leader; called by the runner before ``inaugurate``, and by ``execute``
         in case it was not.
         """
-        if self._assembly is not None and self._assembly.pump.is_draining(term):
+        if self._assembly is not None and self._assembly.consumer.is_consuming(term):
             return
         self._running().begin(term, FENCE_WAIT_S)
 
@@ -227,11 +227,11 @@ class KafkaLeaderCareer(LeaderCareer):
         given back.
         """
         if self._assembly is not None:
-            self._assembly.pump.finish(term)
+            self._assembly.consumer.finish(term)
 
     def _running(self) -> Assembly:
         assembly = self._assembly
-        if assembly is None or not assembly.pump.is_fit:
+        if assembly is None or not assembly.consumer.is_fit:
             assembly = self._assembly = assembled(self._declared(), self._environment(), assembly)
         return assembly
 
@@ -255,7 +255,7 @@ class KafkaLeaderCareer(LeaderCareer):
             consumer_settings=self._consumer_settings,
         )
 
-    def _consumer_settings(self, settings: DrainSettings) -> DrainSettings:
+    def _consumer_settings(self, settings: ConsumerSettings) -> ConsumerSettings:
         """As whom the consumer reads; for tests to shorten its times."""
         return settings
 

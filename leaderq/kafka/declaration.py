@@ -41,7 +41,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.kafka.consuming.positions import POLICIES
 from leaderq.kafka.handling.context import BY_PARTITION, MERGED
 from leaderq.kafka.handling.on_error import policy
-from leaderq.kafka.handling.rate_limit import pace_of
+from leaderq.kafka.handling.rate_limit import rate_limiter_of
 from leaderq.kafka.record import Deserializer
 
 CLIENTS = ("kafka-python", "confluent")
@@ -148,7 +148,7 @@ def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
     checks: tuple[Any, ...] = (
         lambda: delivery_of(declared.delivery, declared.offsets, where),
         lambda: policy(declared.on_error, where),
-        lambda: pace_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, where),
+        lambda: rate_limiter_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, where),
     )
     for one in checks:
         try:

@@ -108,25 +108,25 @@ class KafkaSink:
             max_message_bytes=max_message_bytes,
         )
         self._client: Any = None
-        self._lots = itertools.count()
-        self._current: Shipment | None = None
+        self._batches = itertools.count()
+        self._current: SendBatch | None = None
         self._suspects = 0  # so many records are sent one by one
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> Outcome:
         """See :class:`~leaderq.producing.Sink`."""
         deadline = now_s() + timeout_s
         part = batch[:1] if self._suspects else batch
-        shipment = self._current
-        if shipment is None or not shipment.is_of(part):
+        sending = self._current
+        if sending is None or not sending.is_of(part):
             client = self._connected(timeout_s)
-            shipment = self._current = self._packed(part)
-            self._hand_over(client, shipment)
-        if not shipment.wait(deadline):
+            sending = self._current = self._packed(part)
+            self._hand_over(client, sending)
+        if not sending.wait(deadline):
             raise SinkBusy(
-                f"Kafka {self._settings.address!r} has not acknowledged {shipment.open} messages yet; is it there?"
+                f"Kafka {self._settings.address!r} has not acknowledged {sending.open} messages yet; is it there?"
             )
         self._current = None
-        outcome = self._outcome(shipment)
+        outcome = self._outcome(sending)
         if len(part) == len(batch):
             return outcome
         return outcome._replace(again=[*outcome.again, *range(1, len(batch))])
@@ -137,28 +137,28 @@ class KafkaSink:
 
     # -- a batch as messages --------------------------------------------------------------------------------------------
 
-    def _packed(self, batch: Sequence[Any]) -> Shipment:
-        shipment = Shipment(batch)
+    def _packed(self, batch: Sequence[Any]) -> SendBatch:
+        sending = SendBatch(batch)
         limit = self._settings.max_message_bytes
-        lots: dict[tuple[str, int], list[tuple[int, Packed]]] = {}
-        lot = next(self._lots)
+        groups: dict[tuple[str, int], list[tuple[int, Packed]]] = {}
+        number = next(self._batches)
         for position, record in enumerate(batch):
             try:
                 message = checked(self._message(record), limit)
                 if not self._is_packing:
-                    shipment.parcels.append(Parcel(self._placed(message), [position]))
+                    sending.messages.append(OutgoingMessage(self._placed(message), [position]))
                     continue
-                where = (message.topic, self._partition(message, lot))
+                where = (message.topic, self._partition(message, number))
                 piece = Packed(message.key, message.value, message.headers, message.timestamp_ms or -1)
-                lots.setdefault(where, []).append((position, piece))
+                groups.setdefault(where, []).append((position, piece))
             except (KafkaAway, UnknownTopic, AccessRefused) as exc:
-                shipment.break_off(position, exc)
+                sending.break_off(position, exc)
                 break
             except (KafkaError, ConfigurationError, TypeError) as exc:
-                shipment.refused[position] = exc
-        for where, pieces in lots.items():
-            shipment.parcels += self._frames(where, pieces)
-        return shipment
+                sending.refused[position] = exc
+        for where, pieces in groups.items():
+            sending.messages += self._frames(where, pieces)
+        return sending
 
     def _message(self, record: Any) -> Message:
         if type(record) is Message:
@@ -197,12 +197,12 @@ class KafkaSink:
         if message.partition is not None and message.partition >= count:
             raise ConfigurationError(f"topic {message.topic!r} has {count} partitions, and no number {message.partition}")
 
-    def _partition(self, message: Message, lot: int) -> int:
+    def _partition(self, message: Message, number: int) -> int:
         count = self._partitions(message.topic)
         if message.partition is not None:
             self._require(message, count)
             return message.partition
-        return lot % count if message.key is None else _partition_of(message.key, count)
+        return number % count if message.key is None else _partition_of(message.key, count)
 
     def _partitions(self, topic: str) -> int:
         client = self._client
@@ -219,33 +219,33 @@ class KafkaSink:
         except native.KafkaError as exc:
             raise translated(exc, f"sending to {topic!r}", self._settings.address) from exc
 
-    def _frames(self, where: tuple[str, int], pieces: Iterable[tuple[int, Packed]]) -> Iterator[Parcel]:
-        size, lot = EMPTY_BYTES, list[tuple[int, Packed]]()
+    def _frames(self, where: tuple[str, int], pieces: Iterable[tuple[int, Packed]]) -> Iterator[OutgoingMessage]:
+        size, group = EMPTY_BYTES, list[tuple[int, Packed]]()
         for position, piece in pieces:
             more = piece.frame_bytes
-            if lot and size + more > self._frame_bytes:
-                yield framed(where, lot)
-                size, lot = EMPTY_BYTES, []
-            lot.append((position, piece))
+            if group and size + more > self._frame_bytes:
+                yield framed(where, group)
+                size, group = EMPTY_BYTES, []
+            group.append((position, piece))
             size += more
-        if lot:
-            yield framed(where, lot)
+        if group:
+            yield framed(where, group)
 
     # -- the client -----------------------------------------------------------------------------------------------------
 
-    def _hand_over(self, client: Any, shipment: Shipment) -> None:
+    def _hand_over(self, client: Any, sending: SendBatch) -> None:
         append, wake = client._accumulator.append, client._sender.wakeup
-        for parcel in shipment.parcels:
-            topic, value, key, headers, partition, timestamp_ms = parcel.message
+        for outgoing in sending.messages:
+            topic, value, key, headers, partition, timestamp_ms = outgoing.message
             try:
                 if partition is None:
-                    parcel.future = client.send(
+                    outgoing.future = client.send(
                         topic, value=value, key=key, headers=list(headers), timestamp_ms=timestamp_ms
                     )
                     continue
                 # What its send() comes to once topic, partition and size are known to be right, at
                 # half the cost.
-                parcel.future, is_full, is_new, _ = append(
+                outgoing.future, is_full, is_new, _ = append(
                     _place(topic, partition), timestamp_ms, key, value, list(headers), abort_on_new_batch=False
                 )
                 if is_full or is_new:
@@ -257,30 +257,30 @@ class KafkaSink:
                 error = UnknownTopic(f"sending to {topic!r} at Kafka {self._settings.address!r}: {exc}")
             if not isinstance(error, MessageTooLarge):
                 # What comes after it would overtake it.
-                shipment.break_off(min(parcel.positions), error)
+                sending.break_off(min(outgoing.positions), error)
                 return
-            shipment.refused |= dict.fromkeys(parcel.positions, error)
+            sending.refused |= dict.fromkeys(outgoing.positions, error)
 
-    def _outcome(self, shipment: Shipment) -> Outcome:
-        failed = [parcel for parcel in shipment.parcels if parcel.future is not None and parcel.future.failed()]
-        if not failed and shipment.error is None:
+    def _outcome(self, sending: SendBatch) -> Outcome:
+        failed = [outgoing for outgoing in sending.messages if outgoing.future is not None and outgoing.future.failed()]
+        if not failed and sending.error is None:
             self._suspects = max(0, self._suspects - 1)
-            return Outcome(shipment.refused) if shipment.refused else ALL_CONFIRMED
-        errors = [self._explained(parcel.future.exception, parcel.message.topic) for parcel in failed]
+            return Outcome(sending.refused) if sending.refused else ALL_CONFIRMED
+        errors = [self._explained(outgoing.future.exception, outgoing.message.topic) for outgoing in failed]
         if any(isinstance(error, MessageTooLarge) for error in errors):
-            return self._too_large(shipment, failed, errors)
-        refused, again, why = shipment.refused, list(shipment.left), shipment.error
-        for parcel, error in zip(failed, errors, strict=True):
-            if isinstance(parcel.future.exception, _SPOILT):
-                refused |= dict.fromkeys(parcel.positions, error)
+            return self._too_large(sending, failed, errors)
+        refused, again, why = sending.refused, list(sending.left), sending.error
+        for outgoing, error in zip(failed, errors, strict=True):
+            if isinstance(outgoing.future.exception, _SPOILT):
+                refused |= dict.fromkeys(outgoing.positions, error)
             else:
-                again += parcel.positions
+                again += outgoing.positions
                 why = error
         if why is None:
             return Outcome(refused)
         return Outcome(refused, sorted(set(again) - set(refused)), self._judged(why))
 
-    def _too_large(self, shipment: Shipment, failed: Sequence[Parcel], errors: Sequence[BaseException]) -> Outcome:
+    def _too_large(self, sending: SendBatch, failed: Sequence[OutgoingMessage], errors: Sequence[BaseException]) -> Outcome:
         """The broker found a message too large for its topic; the client fails all that were behind
         it with the same error.
 
@@ -288,16 +288,16 @@ class KafkaSink:
         frames are made smaller first.
         """
         self._drop()
-        again = sorted({*shipment.left, *(position for parcel in failed for position in parcel.positions)})
-        largest = max(failed, key=lambda parcel: parcel.message.size)
+        again = sorted({*sending.left, *(position for outgoing in failed for position in outgoing.positions)})
+        largest = max(failed, key=lambda outgoing: outgoing.message.size)
         if len(largest.positions) > 1:
             self._frame_bytes = max(1, largest.message.size // 2)
-        elif len(shipment.parcels) == 1:
+        elif len(sending.messages) == 1:
             self._suspects = 0
-            return Outcome({**shipment.refused, **dict.fromkeys(again, errors[0])})
+            return Outcome({**sending.refused, **dict.fromkeys(again, errors[0])})
         else:
             self._suspects = len(again)
-        return Outcome(shipment.refused, again)
+        return Outcome(sending.refused, again)
 
     def _judged(self, error: BaseException) -> SinkAway | SinkBroken:
         """What the producer is told. After all but a plain absence the client may have lost its
@@ -355,7 +355,7 @@ def _partition_of(key: bytes, partitions: int) -> int:
     return int(murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-class Parcel:
+class OutgoingMessage:
     """One Kafka message, and the positions in the batch of the records that it carries."""
 
     __slots__ = ("future", "message", "positions")
@@ -366,12 +366,12 @@ class Parcel:
         self.future: Any = None
 
 
-class Shipment:
+class SendBatch:
     """A batch on its way."""
 
     def __init__(self, batch: Sequence[Any]) -> None:
         self._batch = batch
-        self.parcels: list[Parcel] = []
+        self.messages: list[OutgoingMessage] = []
         self.refused: dict[int, BaseException] = {}
         self.left: list[int] = []
         self.error: BaseException | None = None
@@ -384,19 +384,19 @@ class Shipment:
         """Nothing from this position on is sent."""
         self.error = error
         self.left = [at for at in range(position, len(self._batch)) if at not in self.refused]
-        self.parcels = [parcel for parcel in self.parcels if parcel.positions[0] < position]
-        for parcel in self.parcels:
-            self.left = [at for at in self.left if at not in parcel.positions]
+        self.messages = [outgoing for outgoing in self.messages if outgoing.positions[0] < position]
+        for outgoing in self.messages:
+            self.left = [at for at in self.left if at not in outgoing.positions]
 
     @property
     def open(self) -> int:
         """Messages not acknowledged yet."""
-        return sum(parcel.future is not None and not parcel.future.is_done for parcel in self.parcels)
+        return sum(outgoing.future is not None and not outgoing.future.is_done for outgoing in self.messages)
 
     def wait(self, deadline: float) -> bool:
         """Until all are acknowledged or have failed; ``False`` if that did not come in time."""
-        for parcel in self.parcels:
-            future = parcel.future
+        for outgoing in self.messages:
+            future = outgoing.future
             while future is not None and not future.is_done:
                 left_s = deadline - now_s()
                 if left_s <= 0:
@@ -408,14 +408,14 @@ class Shipment:
         return True
 
 
-def framed(where: tuple[str, int], lot: Sequence[tuple[int, Packed]]) -> Parcel:
-    """One message that carries all of ``lot``, each with its position in the batch, to that topic
+def framed(where: tuple[str, int], group: Sequence[tuple[int, Packed]]) -> OutgoingMessage:
+    """One message that carries all of ``group``, each with its position in the batch, to that topic
     and partition.
     """
     topic, partition = where
-    headers = [(FRAME_HEADER, b"%d" % len(lot))]
-    message = Message(topic, pack_frame([piece for _, piece in lot]), None, headers, partition)
-    return Parcel(message, [position for position, _ in lot])
+    headers = [(FRAME_HEADER, b"%d" % len(group))]
+    message = Message(topic, pack_frame([piece for _, piece in group]), None, headers, partition)
+    return OutgoingMessage(message, [position for position, _ in group])
 
 
 class UnpackedRecord(Record):

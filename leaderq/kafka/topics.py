@@ -26,8 +26,8 @@ from leaderq.kafka.clients.kafka_python_connection import (
     Client,
     connected,
     connection_options,
+    errors_translated,
     quiet_client_logs,
-    speaking_leaderq,
 )
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def create_topics(
     """Create topics with so many partitions each, and return when each partition has a leader;
     existing topics are left alone.
     """
-    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, speaking_leaderq("creating topics", address):
+    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("creating topics", address):
         for topic, partitions in topics.items():
             try:
                 admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": replication}})
@@ -61,7 +61,7 @@ def ensure_topic(address: str, topic: str, *, security: KafkaSecurity | None = N
 
     Raises :class:`~leaderq.errors.UnknownTopic` if it is not there and may not be created.
     """
-    with _opened(KafkaConsumer, address, security, timeout_s) as consumer, speaking_leaderq("asking for topics", address):
+    with _opened(KafkaConsumer, address, security, timeout_s) as consumer, errors_translated("asking for topics", address):
         if topic in consumer.topics():
             return False
     try:
@@ -77,7 +77,7 @@ def end_offsets(
     """For each partition of ``topic`` the offset after its last stable record."""
     with _opened(KafkaConsumer, address, security, timeout_s, isolation_level="read_committed") as consumer:
         where = _partitions(consumer, topic, address)
-        with speaking_leaderq("asking for offsets", address):
+        with errors_translated("asking for offsets", address):
             ends = consumer.end_offsets(where, timeout_ms=timeout_s * 1000)
     return {partition.partition: offset for partition, offset in ends.items()}
 
@@ -112,7 +112,7 @@ def produce(
     failed: list[Exception] = []
     sent: Counter[str] = Counter()
     with _opened(KafkaProducer, address, security, min(timeout_s, 30.0), linger_ms=5, acks="all") as producer:
-        with speaking_leaderq("producing", address):
+        with errors_translated("producing", address):
             for key, value, *more in records:
                 headers = list(more[0]) if more else None
                 producer.send(topic, value=value, key=key, headers=headers).add_errback(failed.append)
@@ -133,7 +133,7 @@ def _once_it_answers(ask: Callable[[], T], doing: str, address: str, timeout_s: 
     deadline = now_s() + timeout_s
     while True:
         try:
-            with speaking_leaderq(doing, address):
+            with errors_translated(doing, address):
                 return ask()
         except KafkaAway:
             if now_s() + _ASK_AGAIN_S > deadline:
@@ -155,7 +155,7 @@ def _opened(
 
 
 def _partitions(consumer: KafkaConsumer, topic: str, address: str) -> list[TopicPartition]:
-    with speaking_leaderq("asking for partitions", address):
+    with errors_translated("asking for partitions", address):
         numbers = consumer.partitions_for_topic(topic)
     if not numbers:
         raise UnknownTopic(f"no topic {topic!r} on Kafka {address!r}; is its name written right?")

@@ -47,7 +47,7 @@ PHRASES: dict[type[Event], tuple[int, str]] = {
     happened.DrainProgress: (DEBUG, "progress of the consumer"),  # every few seconds
     # The drain warns of both itself, with the error.
     happened.RecordSkipped: (DEBUG, "record skipped"),
-    happened.RecordBuried: (DEBUG, "record moved to the dead letters"),
+    happened.RecordDeadLettered: (DEBUG, "record moved to the dead letters"),
 }
 
 

@@ -17,8 +17,8 @@ from leaderq.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from leaderq.kafka.dead_letters.format import DeadLetter
-    from leaderq.kafka.dead_letters.replay import Selection
-    from leaderq.kafka.dead_letters.topic import LetterBox
+    from leaderq.kafka.dead_letters.replay import DeadLetterFilter
+    from leaderq.kafka.dead_letters.topic import DeadLetterReader
     from leaderq.kafka.record import Record
 
 _HEADINGS = ("PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "ERROR")
@@ -54,19 +54,19 @@ def ls(given: Given, topic: str | None, error: str | None, origin: str | None, l
     settings = given.load().settings
     named_career(settings)
     quiet()
-    from leaderq.kafka.dead_letters.replay import Selection, group_of
-    from leaderq.kafka.dead_letters.topic import LetterBox
+    from leaderq.kafka.dead_letters.replay import DeadLetterFilter, replay_group
+    from leaderq.kafka.dead_letters.topic import DeadLetterReader
 
     where = letters_topic(settings, topic)
-    box = LetterBox(
+    box = DeadLetterReader(
         settings.kafka,
         where,
-        group=group_of(named_career(settings)),
+        group=replay_group(named_career(settings)),
         security=settings.kafka_security,
         timeout_s=settings.connect_timeout_s,
     )
     with box:
-        found = _rows(box, Selection(error=error, origin=origin), limit)
+        found = _rows(box, DeadLetterFilter(error=error, origin=origin), limit)
         shown = _write_json(found) if as_json else _write_table(found)
     if not shown:
         click.echo(f"no dead letters {'of that kind ' if error or origin else ''}on topic {where!r}", err=True)
@@ -87,7 +87,7 @@ def _write_table(rows: Iterator[dict[str, Any]]) -> int:
     return len(found)
 
 
-def _rows(box: LetterBox, selection: Selection, limit: int | None) -> Iterator[dict[str, Any]]:
+def _rows(box: DeadLetterReader, selection: DeadLetterFilter, limit: int | None) -> Iterator[dict[str, Any]]:
     shown = 0
     for record in box.read():
         row = _row(record, selection)
@@ -98,11 +98,11 @@ def _rows(box: LetterBox, selection: Selection, limit: int | None) -> Iterator[d
                 return
 
 
-def _row(record: Record, selection: Selection) -> dict[str, Any] | None:
-    from leaderq.kafka.dead_letters.format import read_letter
+def _row(record: Record, selection: DeadLetterFilter) -> dict[str, Any] | None:
+    from leaderq.kafka.dead_letters.format import read_dead_letter
 
     try:
-        letter = read_letter(record)
+        letter = read_dead_letter(record)
     except CorruptRecord:
         return None if selection.error or selection.origin else _foreign(record)
     return as_dict(letter) if letter in selection else None

@@ -63,7 +63,7 @@ def letters_topic(settings: Settings, topic: str | None) -> str:
         return topic
     from leaderq.election.layout import Layout
     from leaderq.kafka.consuming.report import decode
-    from leaderq.kafka.handling.on_error import dead_topic
+    from leaderq.kafka.handling.on_error import dead_letter_topic
 
     path = Layout(settings.root, career).progress
     with open_session(settings) as session:
@@ -71,4 +71,4 @@ def letters_topic(settings: Settings, topic: str | None) -> str:
             published = decode(session.get(path)[0], path=path).dead_letters
         except NoNode:
             published = None
-    return published or dead_topic(career)
+    return published or dead_letter_topic(career)

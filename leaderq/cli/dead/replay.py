@@ -17,7 +17,7 @@ from leaderq.cli.writing import write_json, write_table
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leaderq.kafka.dead_letters.replay import Replay, Resending
+    from leaderq.kafka.dead_letters.replay import DeadLetterReplay, Resend
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,15 +96,15 @@ def replay(
     quiet()
     # As Ctrl-C: what is open is aborted rather than left to the broker, and the exit code says that it is not complete.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    from leaderq.kafka.dead_letters.replay import Replay, Selection
+    from leaderq.kafka.dead_letters.replay import DeadLetterFilter, DeadLetterReplay
 
-    work = Replay(
+    work = DeadLetterReplay(
         settings.kafka,
         letters_topic(settings, topic),
         career,
         security=settings.kafka_security,
         timeout_s=settings.connect_timeout_s,
-        selection=Selection(error=error, origin=origin, places=letters),
+        selection=DeadLetterFilter(error=error, origin=origin, places=letters),
         same_partition=same_partition,
         from_start=from_start,
         rate_per_s=rate,
@@ -119,7 +119,7 @@ def replay(
             _sum_up(work, dry_run, as_json)
 
 
-def _preview(work: Replay, as_json: bool) -> None:
+def _preview(work: DeadLetterReplay, as_json: bool) -> None:
     rows = []
     for each in work.preview():
         row = _row(each)
@@ -131,7 +131,7 @@ def _preview(work: Replay, as_json: bool) -> None:
         write_table(("LETTER", "TO", "KEY", "BYTES", "TIMES", "ERROR"), rows)
 
 
-def _row(each: Resending) -> dict[str, Any]:
+def _row(each: Resend) -> dict[str, Any]:
     message, letter = each.message, each.letter
     return {
         "letter": letter.place,
@@ -143,7 +143,7 @@ def _row(each: Resending) -> dict[str, Any]:
     }
 
 
-def _sum_up(work: Replay, dry_run: bool, as_json: bool) -> None:
+def _sum_up(work: DeadLetterReplay, dry_run: bool, as_json: bool) -> None:
     """The last line; also of a replay that was interrupted."""
     tally = work.tally
     about = "up to " if tally.unseen or tally.held else ""

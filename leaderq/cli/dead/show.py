@@ -44,13 +44,13 @@ def show(given: Given, topic: str | None, raw: bool, as_json: bool, place: tuple
     settings = given.load().settings
     named_career(settings)
     quiet()
-    from leaderq.kafka.dead_letters.replay import group_of
-    from leaderq.kafka.dead_letters.topic import LetterBox
+    from leaderq.kafka.dead_letters.replay import replay_group
+    from leaderq.kafka.dead_letters.topic import DeadLetterReader
 
-    box = LetterBox(
+    box = DeadLetterReader(
         settings.kafka,
         letters_topic(settings, topic),
-        group=group_of(named_career(settings)),
+        group=replay_group(named_career(settings)),
         security=settings.kafka_security,
         timeout_s=settings.connect_timeout_s,
     )
@@ -65,10 +65,10 @@ def show(given: Given, topic: str | None, raw: bool, as_json: bool, place: tuple
 
 
 def _said(record: Record) -> dict[str, Any]:
-    from leaderq.kafka.dead_letters.format import read_letter
+    from leaderq.kafka.dead_letters.format import read_dead_letter
 
     try:
-        return as_dict(read_letter(record))
+        return as_dict(read_dead_letter(record))
     except CorruptRecord as exc:
         click.echo(str(exc), err=True)
         return {"partition": record.partition, "offset": record.offset, "at": iso(record.timestamp_ms), "size": record.size}

@@ -5,7 +5,7 @@ called.
 
 librdkafka never raises for a broker that is away or that refuses a password: it tries again by
 itself for ever, tells an error callback in passing, and lets the call in hand run into its
-time-out. :class:`Heard` is that callback: it remembers a refusal, so that the time-out can be
+time-out. :class:`ErrorCallback` is that callback: it remembers a refusal, so that the time-out can be
 explained (:func:`translated`). Nothing of librdkafka is printed: by default it writes to stderr.
 """
 
@@ -84,7 +84,7 @@ _FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setti
 _TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
 
 
-class Heard:
+class ErrorCallback:
     """What librdkafka told in passing (its ``error_cb``); called on the thread that polls the
     client.
     """
@@ -121,7 +121,7 @@ def require() -> Any:
         raise MissingPiece(f"the Kafka client 'confluent' cannot be used ({exc}): pip install 'leaderq[confluent]'") from exc
 
 
-def connection_options(address: str, security: KafkaSecurity, heard: Heard | None = None) -> dict[str, Any]:
+def connection_options(address: str, security: KafkaSecurity, heard: ErrorCallback | None = None) -> dict[str, Any]:
     """What consumer and producer share: where to connect, and how to be let in.
 
     :raises ConfigurationError: a malformed address.
@@ -136,7 +136,7 @@ def connection_options(address: str, security: KafkaSecurity, heard: Heard | Non
         "retry.backoff.ms": 20,
         "log_level": 0,
         "log.queue": True,  # even a fatal error is then not written to stderr: it waits for a queue that is never set
-        "error_cb": heard or Heard(),
+        "error_cb": heard or ErrorCallback(),
     }
     if require().libversion()[1] >= _FORGETS_BROKERS:
         # With all brokers away it would forget them and look for others, while requests and the
@@ -156,7 +156,7 @@ def connection_options(address: str, security: KafkaSecurity, heard: Heard | Non
     return {name: value for name, value in options.items() if value is not None}
 
 
-def translated(exc: Any, doing: str, address: str, heard: Heard | None = None) -> LeaderqError:
+def translated(exc: Any, doing: str, address: str, heard: ErrorCallback | None = None) -> LeaderqError:
     """The error of ours for a ``KafkaException``, or for a ``KafkaError`` (which is a value there,
     not an exception).
     """
@@ -187,7 +187,7 @@ def translated(exc: Any, doing: str, address: str, heard: Heard | None = None) -
 
 
 @contextmanager
-def confluent_speaking(doing: str, address: str, heard: Heard | None = None) -> Iterator[None]:
+def confluent_errors_translated(doing: str, address: str, heard: ErrorCallback | None = None) -> Iterator[None]:
     """Let no ``KafkaException`` out of the block."""
     confluent = require()
     try:

@@ -1,4 +1,4 @@
-"""A :class:`~leaderq.kafka.clients.consumer.Drain` on confluent-kafka (librdkafka); needs the extra
+"""A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on confluent-kafka (librdkafka); needs the extra
 ``leaderq[confluent]``.
 
 Facts of librdkafka 2.x that this file leans on (each has a test in the drain contract, or was met
@@ -17,16 +17,16 @@ in its source):
   ``KafkaFenced``, for ever. Until then it may still give records: brokers refuse commits of a
   fenced member, not its fetches.
 * With all brokers away ``consume`` gives nothing and no error, as on an idle topic: only requests
-  (:meth:`ConfluentDrain.end_offsets`, a commit) tell.
+  (:meth:`ConfluentConsumer.end_offsets`, a commit) tell.
 * A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
-  go through a thread of their own, in order; :meth:`ConfluentDrain.close` waits neither for it nor
+  go through a thread of their own, in order; :meth:`ConfluentConsumer.close` waits neither for it nor
   for librdkafka.
 * ``pause`` and ``resume`` race with the client's own threads, which then drop either of them or the
   offset of an ``assign`` before them: a partition stands still for ever, without an error
   (librdkafka issues 2190 and 5591; met in one of 300 rounds under load). So neither is ever called.
   What is not to be read is **not assigned**, and reading begins by assigning with offsets: an
   ``assign`` is carried out by one thread, in order. A member stays a member without it.
-* Prefetched records are thrown away by each ``assign``. So :meth:`ConfluentDrain.attend` leaves it
+* Prefetched records are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves it
   as it is: it takes one record at a time into a stash, from which the next ``poll`` begins, and
   stops reading only after 100 of them without a poll.
 * A position stays before the transaction markers at the end of a partition, until the news that its
@@ -54,9 +54,15 @@ from confluent_kafka.admin import AdminClient
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.confluent_connection import Heard, confluent_speaking, connection_options, require, translated
+from leaderq.kafka.clients.confluent_connection import (
+    ErrorCallback,
+    confluent_errors_translated,
+    connection_options,
+    require,
+    translated,
+)
 from leaderq.kafka.clients.confluent_record import by_partition, has_errors
-from leaderq.kafka.clients.consumer import Background, DrainSettings, KafkaAway, MembershipLost, Offsets, Saving
+from leaderq.kafka.clients.consumer import CommitFuture, ConsumerSettings, KafkaAway, MembershipLost, Offsets, SerialExecutor
 from leaderq.kafka.record import Partition, Record
 
 log = logging.getLogger(__name__)
@@ -69,18 +75,18 @@ _FILL_S = 0.005  # how long a poll waits for more, where records come so fast th
 _FAST_SHARE = 8
 
 
-class ConfluentDrain:
-    """See :class:`~leaderq.kafka.clients.consumer.Drain`."""
+class ConfluentConsumer:
+    """See :class:`~leaderq.kafka.clients.consumer.ConsumerClient`."""
 
     slice_records = 5000
 
-    def __init__(self, settings: DrainSettings) -> None:
+    def __init__(self, settings: ConsumerSettings) -> None:
         self._confluent = require()
         self._settings = settings
-        self._heard = Heard()
+        self._heard = ErrorCallback()
         self._client: Any = None
         self._topics: ConfluentTopics | None = None
-        self._commits = Background(f"leaderq-confluent-commit-{settings.member}")
+        self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
         self._allowed: Callable[[], None] = _never
         self._is_subscribed = False
         self._joins = self._joins_before = 0
@@ -150,14 +156,14 @@ class ConfluentDrain:
     def _subscribe(self) -> None:
         consumer = self._consumer
         self._allowed()
-        with self._speaking("joining the group"):
+        with self._errors_translated("joining the group"):
             consumer.subscribe(list(self._settings.topics), on_assign=self._on_assign, on_revoke=self._on_revoke)
         self._is_subscribed = True
 
     def _take_all(self) -> bool:
         self._allowed()
         existing = self.existing()
-        with self._speaking("taking partitions"):
+        with self._errors_translated("taking partitions"):
             self._hold(self._consumer, existing)
         return bool(existing)
 
@@ -270,7 +276,7 @@ class ConfluentDrain:
             raise KafkaFenced(str(self._fenced)) from self._fenced
         if most <= 0:
             return []
-        with self._speaking("reading"):
+        with self._errors_translated("reading"):
             messages: list[Any] = self._consumer.consume(most, wait_s)
         return self._heeded(messages) if has_errors(messages) else messages
 
@@ -304,7 +310,7 @@ class ConfluentDrain:
         """Let the client read these partitions from these offsets, and no others; not ``seek``,
         which waits for its fetcher.
         """
-        with self._speaking("setting positions"):
+        with self._errors_translated("setting positions"):
             self._consumer.assign(self._named(offsets))
         self._is_reading = bool(offsets)
 
@@ -317,17 +323,17 @@ class ConfluentDrain:
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         """The group's committed offsets."""
         asked = self._named(dict.fromkeys(self._held or self.existing(), 0))
-        with self._speaking("reading committed offsets"):
+        with self._errors_translated("reading committed offsets"):
             stored = self._consumer.committed(asked, timeout_s)
         return self._answered(stored, "reading committed offsets")
 
-    def commit(self, offsets: Offsets, note: str) -> Saving:
+    def commit(self, offsets: Offsets, note: str) -> CommitFuture:
         """Begin to store offsets."""
         return self._commits.save(partial(self._commit, self._consumer, self._named(offsets, note)))
 
     def _commit(self, consumer: Any, named: list[Any]) -> None:
         """On the thread of the commits."""
-        with self._speaking("committing"):
+        with self._errors_translated("committing"):
             answer = consumer.commit(offsets=named, asynchronous=False)
         self._answered(answer, "committing")
 
@@ -341,7 +347,7 @@ class ConfluentDrain:
 
     def _ask(self, what: int, timeout_s: float) -> dict[Partition, int]:
         asked = self._named(dict.fromkeys(self.existing(), what))
-        with self._speaking("asking for offsets"):
+        with self._errors_translated("asking for offsets"):
             answer = self._consumer.offsets_for_times(asked, timeout_s)
         return self._answered(answer, "asking for offsets")
 
@@ -357,8 +363,8 @@ class ConfluentDrain:
 
     # ---- errors and the end -------------------------------------------------------------------------------------------------
 
-    def _speaking(self, doing: str) -> _Speaking:
-        return _Speaking(self, doing)
+    def _errors_translated(self, doing: str) -> _ErrorsTranslated:
+        return _ErrorsTranslated(self, doing)
 
     def _error(self, exc: Any, doing: str) -> KafkaError:
         """Ours for the client's, which is remembered if it is the last."""
@@ -398,19 +404,19 @@ class ConfluentDrain:
         return self._topics
 
 
-class _Speaking:
+class _ErrorsTranslated:
     """Lets no ``KafkaException`` out of the block."""
 
-    def __init__(self, drain: ConfluentDrain, doing: str) -> None:
-        self._drain = drain
+    def __init__(self, consumer: ConfluentConsumer, doing: str) -> None:
+        self._consumer = consumer
         self._doing = doing
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: Any, exc: BaseException | None, _trace: Any) -> None:
-        if isinstance(exc, self._drain._confluent.KafkaException):
-            raise self._drain._error(exc, self._doing) from exc
+        if isinstance(exc, self._consumer._confluent.KafkaException):
+            raise self._consumer._error(exc, self._doing) from exc
         if isinstance(exc, RuntimeError) and "closed" in str(exc):  # closed by its owner while this thread had it in hand
             raise KafkaError("this drain is closed") from exc
 
@@ -427,7 +433,7 @@ class ConfluentTopics:
     """Partitions and ids of some topics. Not thread-safe."""
 
     def __init__(
-        self, options: dict[str, Any], address: str, topics: Sequence[str], heard: Heard, request_timeout_s: float
+        self, options: dict[str, Any], address: str, topics: Sequence[str], heard: ErrorCallback, request_timeout_s: float
     ) -> None:
         self._admin = AdminClient(options)
         self._address = address
@@ -454,7 +460,7 @@ class ConfluentTopics:
                 if now_s() > end:
                     raise KafkaAway(f"asking for the topic {topic!r} at Kafka {self._address!r}: no answer")
                 self._admin.poll(_LOOK_S)  # also lets the errors be heard of
-            with confluent_speaking(f"asking for the topic {topic!r}", self._address, self._heard):
+            with confluent_errors_translated(f"asking for the topic {topic!r}", self._address, self._heard):
                 self._note(topic, answer.result())
         self._asked = {}
 
@@ -486,7 +492,7 @@ class ConfluentTopics:
         self.ids[topic] = str(found.topic_id)
 
 
-def consumer_options(settings: DrainSettings, heard: Heard) -> dict[str, Any]:
+def consumer_options(settings: ConsumerSettings, heard: ErrorCallback) -> dict[str, Any]:
     """What the consumer is made with."""
     session_ms = int(settings.session_timeout_s * 1000)
     options = {

@@ -23,7 +23,7 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable
-from leaderq.kafka.clients.confluent_connection import Heard, connection_options, require, translated
+from leaderq.kafka.clients.confluent_connection import ErrorCallback, connection_options, require, translated
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 
@@ -33,7 +33,7 @@ _ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest si
 _CLOSE_S = 1.0
 
 
-def producer_options(settings: ProducerSettings, heard: Heard) -> dict[str, Any]:
+def producer_options(settings: ProducerSettings, heard: ErrorCallback) -> dict[str, Any]:
     """What a librdkafka producer is made with, each with its reason."""
     return {
         **connection_options(settings.address, settings.security, heard),
@@ -56,7 +56,7 @@ class ConfluentProducer:
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
         self._confluent = require()
-        self._heard = Heard()
+        self._heard = ErrorCallback()
         self._client: Any = None
         self._began_s: float | None = None
         self._failed: list[tuple[str, Any]] = []

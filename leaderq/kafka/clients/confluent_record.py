@@ -2,7 +2,7 @@
 
 A ``Message`` can neither be given another class nor made by us, so a :class:`Record` beside it is
 needed: 0.15 us each, if it is made by C code only, is thrown away before the next is made, and so
-never meets the garbage collector (kept in a list it costs ten times as much). :class:`Messages`
+never meets the garbage collector (kept in a list it costs ten times as much). :class:`MessageRecords`
 therefore makes them anew whenever it is iterated. What most handlers read, offset, key and value,
 is taken out at once; the rest is asked of the message when it is asked for.
 """
@@ -47,7 +47,7 @@ class ConfluentRecord(Record):
             return self._message.headers() or ()
 
 
-class Messages(Sequence[Record]):
+class MessageRecords(Sequence[Record]):
     """The records of one partition, in order. Iterating makes them anew each time; equal, but not
     the same objects.
     """
@@ -68,10 +68,10 @@ class Messages(Sequence[Record]):
     @overload
     def __getitem__(self, index: int) -> Record: ...
     @overload
-    def __getitem__(self, index: slice) -> Messages: ...
-    def __getitem__(self, index: int | slice) -> Record | Messages:
+    def __getitem__(self, index: slice) -> MessageRecords: ...
+    def __getitem__(self, index: int | slice) -> Record | MessageRecords:
         if isinstance(index, slice):
-            return Messages(self._messages[index])
+            return MessageRecords(self._messages[index])
         row = self._messages[index]
         return tuple.__new__(ConfluentRecord, (row.offset(), row.key(), row.value(), row))
 
@@ -100,7 +100,7 @@ def by_partition(messages: list[Any], topics: Sequence[str]) -> dict[Partition, 
                 found[where].extend(rows)
             else:
                 found[where] = list(rows)
-    return {where: Messages(rows) for where, rows in found.items()}
+    return {where: MessageRecords(rows) for where, rows in found.items()}
 
 
 def has_errors(messages: list[Any]) -> bool:

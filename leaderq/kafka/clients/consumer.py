@@ -15,7 +15,7 @@ what comes is one of
   :class:`~leaderq.errors.OffsetOutOfRange`, :class:`~leaderq.errors.KafkaError`: trying again does
   not help.
 
-What blocks in a client library, a commit for instance, is done by a :class:`Background`, while the
+What blocks in a client library, a commit for instance, is done by a :class:`SerialExecutor`, while the
 consumer's thread goes on reading.
 """
 
@@ -51,7 +51,7 @@ class BatchLost(KafkaError):
 
 
 @dataclass(frozen=True)
-class DrainSettings:
+class ConsumerSettings:
     """What a drain reads, and as whom.
 
     ``member`` is the ``group.instance.id``: whoever joins under it last is the only one whose
@@ -80,7 +80,7 @@ class DrainSettings:
     max_poll_interval_s: float = 300.0
 
 
-class Saving(Protocol):
+class CommitFuture(Protocol):
     """Something being stored."""
 
     def done(self, wait_s: float) -> bool:
@@ -89,7 +89,7 @@ class Saving(Protocol):
         """
 
 
-class Drain(Protocol):
+class ConsumerClient(Protocol):
     """A consumer of all partitions of some topics; states: new, warm (:meth:`open`), member
     (:meth:`join`), closed.
 
@@ -163,7 +163,7 @@ class Drain(Protocol):
         where none is stored.
         """
 
-    def commit(self, offsets: Offsets, note: str) -> Saving:
+    def commit(self, offsets: Offsets, note: str) -> CommitFuture:
         """Begin to store offsets, with ``note`` beside them; what is given tells when the broker
         has acknowledged them.
 
@@ -189,11 +189,11 @@ class Drain(Protocol):
         """
 
 
-DrainFactory = Callable[[DrainSettings], Drain]
+ConsumerFactory = Callable[[ConsumerSettings], ConsumerClient]
 
 
-class BackgroundSaving:
-    """A :class:`~leaderq.kafka.clients.consumer.Saving` that a :class:`Background` carries out."""
+class SubmittedWork:
+    """A :class:`~leaderq.kafka.clients.consumer.CommitFuture` that a :class:`SerialExecutor` carries out."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -217,19 +217,19 @@ class BackgroundSaving:
         self._finished.set()
 
 
-class Background:
+class SerialExecutor:
     """One thread that carries out one piece of work after the other; it begins with the first, and
     ends with :meth:`close`.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._queue: SimpleQueue[BackgroundSaving | None] = SimpleQueue()
+        self._queue: SimpleQueue[SubmittedWork | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def save(self, work: Callable[[], None]) -> BackgroundSaving:
+    def save(self, work: Callable[[], None]) -> SubmittedWork:
         """Begin ``work``; what is given tells when it has returned."""
-        saving = BackgroundSaving(work)
+        saving = SubmittedWork(work)
         self._queue.put(saving)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, args=(self._queue,), name=self._name, daemon=True)
@@ -243,6 +243,6 @@ class Background:
             self._queue, self._thread = SimpleQueue(), None
 
     @staticmethod
-    def _run(queue: SimpleQueue[BackgroundSaving | None]) -> None:
+    def _run(queue: SimpleQueue[SubmittedWork | None]) -> None:
         while (saving := queue.get()) is not None:
             saving.carry_out()

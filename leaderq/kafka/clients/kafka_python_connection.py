@@ -174,7 +174,7 @@ def connected(kind: type[Client], address: str, options: dict[str, Any]) -> Clie
     clients: list[KafkaNetClient] = []
     began = now_s()
     try:
-        with speaking_leaderq("connecting", address):
+        with errors_translated("connecting", address):
             return kind(**options, proxy_url=DIRECT, kafka_client=client_of)
     except BaseException as exc:
         for client in clients:
@@ -306,7 +306,7 @@ def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError
 
 
 @contextmanager
-def speaking_leaderq(doing: str, address: str) -> Iterator[None]:
+def errors_translated(doing: str, address: str) -> Iterator[None]:
     """Let no exception of kafka-python out of the block."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""A :class:`~leaderq.kafka.clients.consumer.Drain` on kafka-python.
+"""A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on kafka-python.
 
 Facts of kafka-python 3.0 that this file leans on (read in its source; the version is pinned below
 3.1):
@@ -13,13 +13,13 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
 * After FENCED_INSTANCE_ID the heartbeat stops without a word. ``poll`` returns nothing more, or
   goes on returning records: brokers do not refuse to be read. Only a commit tells.
 * A member whose generation is lost (``UNKNOWN_MEMBER_ID``) drops its positions and joins again
-  under a new id, by itself, in the next ``poll``. :attr:`KafkaPythonDrain.joins` makes that
+  under a new id, by itself, in the next ``poll``. :attr:`KafkaPythonConsumer.joins` makes that
   visible.
 * Static members send no LeaveGroup when closed.
 * A ``poll`` that runs out of time while a join is under way leaves the join to finish by itself,
   and the next ``poll`` finds nothing left to do: the assignment is never taken over, and every
   commit is refused from then on (*RebalanceInProgress*). So joins are left to
-  :meth:`KafkaPythonDrain.attend`, never begun by a short ``poll``; and one that finished unseen is
+  :meth:`KafkaPythonConsumer.attend`, never begun by a short ``poll``; and one that finished unseen is
   asked for again.
 
 Four methods of the consumer's private ``_coordinator`` are used, since the public face has none for
@@ -44,12 +44,12 @@ from kafka.errors import NoOffsetForPartitionError
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.consumer import DrainSettings, KafkaAway, Offsets, Saving
+from leaderq.kafka.clients.consumer import CommitFuture, ConsumerSettings, KafkaAway, Offsets
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
     connection_options,
+    errors_translated,
     quiet_client_logs,
-    speaking_leaderq,
 )
 from leaderq.kafka.record import Partition, Record
 
@@ -69,7 +69,7 @@ _SEND_S = 0.0005
 _QUIET_AFTER_S = 1.0
 
 
-def consumer_options(settings: DrainSettings) -> dict[str, Any]:
+def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
     """What a consumer that drains as a static member is made with."""
     return {
         **connection_options(settings.address, settings.security, open_timeout_s=settings.open_timeout_s),
@@ -120,7 +120,7 @@ class _Commit:
         """Whether the broker has acknowledged it."""
         if not self.answered.wait(wait_s):
             return False
-        with speaking_leaderq("committing", self._address):
+        with errors_translated("committing", self._address):
             if self._future.exception is not None:
                 raise self._future.exception
         return True
@@ -147,12 +147,12 @@ def _never() -> None:
     raise KafkaError("this consumer is kept warm and may not join its group")
 
 
-class KafkaPythonDrain:
-    """See :class:`~leaderq.kafka.clients.consumer.Drain`."""
+class KafkaPythonConsumer:
+    """See :class:`~leaderq.kafka.clients.consumer.ConsumerClient`."""
 
     slice_records = 5000
 
-    def __init__(self, settings: DrainSettings) -> None:
+    def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
         self._assignor = _GatedAssignor()
         self._client: KafkaConsumer | None = None
@@ -164,7 +164,7 @@ class KafkaPythonDrain:
         began = now_s()
         settings = self._settings
         try:
-            with speaking_leaderq("connecting", settings.address):
+            with errors_translated("connecting", settings.address):
                 options = consumer_options(settings)
                 options["partition_assignment_strategy"] = (self._assignor,)
                 self._client = connected(KafkaConsumer, settings.address, options)
@@ -208,7 +208,7 @@ class KafkaPythonDrain:
     def _take_all(self) -> bool:
         self._assignor.allowed()
         existing = self.existing()
-        with speaking_leaderq("taking partitions", self._settings.address):
+        with errors_translated("taking partitions", self._settings.address):
             self._consumer.assign([TopicPartition(*partition) for partition in sorted(existing)])
         self._assignor.joins += 1
         return bool(existing)
@@ -230,7 +230,7 @@ class KafkaPythonDrain:
         if not self._settings.membership:
             return
         coordinator = self._consumer._coordinator
-        with speaking_leaderq("attending the group", self._settings.address):
+        with errors_translated("attending the group", self._settings.address):
             if coordinator.rejoining and not coordinator.need_rejoin():
                 coordinator.request_rejoin()  # see the docstring of the module
             coordinator.poll(timeout_ms=timeout_s * 1000)
@@ -258,7 +258,7 @@ class KafkaPythonDrain:
             self.attend(_JOIN_S)
             return {}  # assigned anew, perhaps; the caller sets positions first
         joins = self.joins
-        with speaking_leaderq("reading", self._settings.address):
+        with errors_translated("reading", self._settings.address):
             try:
                 polled = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=max_records)
             except NoOffsetForPartitionError:
@@ -293,7 +293,7 @@ class KafkaPythonDrain:
     def positions(self) -> dict[Partition, int]:
         """The offset to be read next."""
         found = {}
-        with speaking_leaderq("asking for positions", self._settings.address):
+        with errors_translated("asking for positions", self._settings.address):
             for where in self._consumer.assignment():
                 offset = self._consumer.position(where, timeout_ms=1000)
                 if offset is not None:
@@ -304,11 +304,11 @@ class KafkaPythonDrain:
         """The group's committed offsets."""
         held = self.assigned() or self.existing()
         asked = [TopicPartition(*partition) for partition in held]
-        with speaking_leaderq("reading committed offsets", self._settings.address):
+        with errors_translated("reading committed offsets", self._settings.address):
             stored = self._consumer._coordinator.fetch_committed_offsets(asked, timeout_ms=timeout_s * 1000)
         return {Partition(*where): kept.offset for where, kept in stored.items()}
 
-    def commit(self, offsets: Offsets, note: str) -> Saving:
+    def commit(self, offsets: Offsets, note: str) -> CommitFuture:
         """Begin to store offsets."""
         wanted = {TopicPartition(*where): OffsetAndMetadata(offset, note, -1) for where, offset in offsets.items()}
         coordinator = self._consumer._coordinator
@@ -335,7 +335,7 @@ class KafkaPythonDrain:
 
     def _ask(self, question: Callable[..., dict[TopicPartition, int]], timeout_s: float) -> dict[Partition, int]:
         wanted = [TopicPartition(*partition) for partition in self.existing()]
-        with speaking_leaderq("asking for offsets", self._settings.address):
+        with errors_translated("asking for offsets", self._settings.address):
             return {Partition(*where): offset for where, offset in question(wanted, timeout_ms=timeout_s * 1000).items()}
 
     def close(self) -> None:

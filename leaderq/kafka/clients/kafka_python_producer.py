@@ -25,7 +25,7 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
   markers of a transaction when the next one begins, so with the default of 100 ms the next
   transaction takes 111 ms; with 5 ms, 14.
 
-Beside it stands :class:`Sender`, for messages apart from any transaction: dead letters of careers
+Beside it stands :class:`IdempotentSender`, for messages apart from any transaction: dead letters of careers
 whose offsets are kept elsewhere.
 """
 
@@ -102,7 +102,7 @@ class KafkaPythonProducer:
 
     def fence(self, timeout_s: float) -> bool:
         """Take the transactional id over."""
-        with self._speaking("fencing in a producer"):
+        with self._errors_translated("fencing in a producer"):
             if self._fencing is None:
                 self._fencing = self._producer._transaction_manager.initialize_transactions()
                 self._producer._sender.wakeup()
@@ -111,7 +111,7 @@ class KafkaPythonProducer:
     def begin(self) -> None:
         """Begin a transaction."""
         self._forget()
-        with self._speaking("beginning a transaction"):
+        with self._errors_translated("beginning a transaction"):
             self._producer.begin_transaction()
         self._began_s = now_s()
 
@@ -153,7 +153,7 @@ class KafkaPythonProducer:
         """Commit the transaction with these offsets of the group."""
         deadline = now_s() + timeout_s
         self._flush(deadline)
-        with self._speaking("sending offsets to a transaction"):
+        with self._errors_translated("sending offsets to a transaction"):
             if self._offsets_sent is None:
                 wanted = {TopicPartition(*where): OffsetAndMetadata(at, "", -1) for where, at in offsets.items()}
                 _require_member(group)
@@ -188,11 +188,11 @@ class KafkaPythonProducer:
         """
         manager = self._producer._transaction_manager
         if self._ending is None:
-            with self._speaking(doing):
+            with self._errors_translated(doing):
                 self._ending = manager.begin_commit()
                 self._producer._sender.wakeup()
         try:
-            with self._speaking(doing):
+            with self._errors_translated(doing):
                 self._require(self._ending, deadline)
         except (KafkaAway, KafkaFenced):
             raise
@@ -204,7 +204,7 @@ class KafkaPythonProducer:
         if self._began_s is None:
             return
         deadline = now_s() + timeout_s
-        with self._speaking("aborting a transaction"):
+        with self._errors_translated("aborting a transaction"):
             if self._ending is not None:
                 raise KafkaError("a transaction whose commit was asked for cannot be aborted; close this producer")
             result = self._producer._transaction_manager.begin_abort()
@@ -226,8 +226,8 @@ class KafkaPythonProducer:
     def _answered(result: Any, timeout_s: float) -> bool:
         return bool(result.wait(timeout_ms=max(0.0, timeout_s) * 1000))
 
-    def _speaking(self, doing: str) -> _Speaking:
-        return _Speaking(self, doing)
+    def _errors_translated(self, doing: str) -> _ErrorsTranslated:
+        return _ErrorsTranslated(self, doing)
 
     def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
         """The error of ours; the state that an earlier error left behind is explained by that
@@ -251,7 +251,7 @@ class KafkaPythonProducer:
         return self._client
 
 
-class _Speaking:
+class _ErrorsTranslated:
     """Lets no exception of kafka-python out of the block."""
 
     def __init__(self, producer: KafkaPythonProducer, doing: str) -> None:
@@ -304,7 +304,7 @@ def mended(client: Any) -> Any:
     return client
 
 
-class Sender:
+class IdempotentSender:
     """Sends messages and waits until they are acknowledged. One thread at a time.
 
     One producer, idempotent (each message once, as long as this process lives) and acknowledged by

@@ -157,7 +157,7 @@ class TransactionalProducer(Protocol):
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
         """Commit the transaction with these offsets of ``group``
-        (:meth:`~leaderq.kafka.clients.consumer.Drain.group_metadata`).
+        (:meth:`~leaderq.kafka.clients.consumer.ConsumerClient.group_metadata`).
 
         *Guarantees:* all or nothing; refused if the group does not know that member, generation and
         instance any more (KIP-447).

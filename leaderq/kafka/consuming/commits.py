@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from leaderq.clock import now_s
-from leaderq.kafka.clients.consumer import Drain, KafkaAway, Offsets, Saving
+from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
 
@@ -19,7 +19,7 @@ TELL_AFTER_S = 3.0
 _LOOK_S = 0.002
 
 
-class Savings:
+class OffsetCommits:
     """Not thread-safe; none of its methods waits, except as far as it says."""
 
     def __init__(self, store: OffsetStore, term: Term) -> None:
@@ -27,10 +27,10 @@ class Savings:
         self._term = term
         self.wanted: Offsets | None = None
         self.outcome: bool | None = None
-        self._saving: Saving | None = None
+        self._saving: CommitFuture | None = None
         self._saving_ends: Offsets = {}
         self._tell_at_s: float | None = None
-        self._placing: Saving | None = None
+        self._placing: CommitFuture | None = None
         self._placed: Offsets = {}
 
     @property
@@ -52,12 +52,12 @@ class Savings:
         else:
             self.outcome = False
 
-    def begin(self, drain: Drain) -> None:
+    def begin(self, consumer: ConsumerClient) -> None:
         """Begin to save what is wanted, unless something else is under way."""
         if self.wanted is not None and self._saving is None and self._placing is None:
             self._saving_ends = self.wanted
             self._tell_at_s = now_s() + TELL_AFTER_S
-            self._saving = self._store.save(drain, self._term, self.wanted)
+            self._saving = self._store.save(consumer, self._term, self.wanted)
 
     def finish(self, *, may_wait: bool) -> Offsets | None:
         """What has been saved, once it is; waits 2 ms if it may. Raises what the saving raises,
@@ -93,10 +93,10 @@ class Savings:
         if self.wanted is not None:
             self.wanted, self._saving, self.outcome = None, None, False
 
-    def place(self, drain: Drain, offsets: Offsets) -> None:
+    def place(self, consumer: ConsumerClient, offsets: Offsets) -> None:
         """Begin to place offsets; :meth:`finish_placing` tells when that is done."""
         self._placed = offsets
-        self._placing = self._store.place(drain, self._term, offsets)
+        self._placing = self._store.place(consumer, self._term, offsets)
 
     def finish_placing(self) -> Offsets | None:
         """What has been placed, once it is; waits up to 2 ms."""
@@ -109,9 +109,9 @@ class Savings:
             return None
         return self._placed
 
-    def place_now(self, drain: Drain, offsets: Offsets, wait_s: float) -> None:
+    def place_now(self, consumer: ConsumerClient, offsets: Offsets, wait_s: float) -> None:
         """Place offsets, and wait for that."""
-        if not self._store.place(drain, self._term, offsets).done(wait_s):
+        if not self._store.place(consumer, self._term, offsets).done(wait_s):
             raise KafkaAway("an offset is not stored yet")
 
     def forget(self) -> None:

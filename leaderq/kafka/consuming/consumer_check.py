@@ -26,13 +26,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from leaderq.errors import UnknownTopic
-from leaderq.kafka.clients.consumer import Drain, Offsets
+from leaderq.kafka.clients.consumer import ConsumerClient, Offsets
 from leaderq.kafka.consuming.positions import recreated
 from leaderq.kafka.record import Partition
 
 
 @dataclass(frozen=True)
-class Sight:
+class Observation:
     """One look at one partition; ``polls`` and ``empty_polls`` count since the consumer was made."""
 
     at_s: float
@@ -43,7 +43,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Limits:
+class StallLimits:
     """How much stillness is too much."""
 
     still_s: float = 10.0
@@ -53,44 +53,44 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Stillness:
+class StallCandidate:
     """What is remembered of one partition: the first look at this position, and what a rebuild was
     already tried for.
     """
 
-    since: Sight
+    since: Observation
     tried: tuple[int, int] | None = None
 
 
-Memory = Mapping[Partition, Stillness]
+Memory = Mapping[Partition, StallCandidate]
 
 
 def judge(
-    memory: Memory, sights: Mapping[Partition, Sight], limits: Limits
-) -> tuple[dict[Partition, Stillness], list[Partition]]:
+    memory: Memory, sights: Mapping[Partition, Observation], limits: StallLimits
+) -> tuple[dict[Partition, StallCandidate], list[Partition]]:
     """What to remember after these looks, and which partitions have stalled."""
-    after: dict[Partition, Stillness] = {}
+    after: dict[Partition, StallCandidate] = {}
     stalled: list[Partition] = []
     for partition, sight in sights.items():
         known = memory.get(partition)
         if known is None or known.since.position != sight.position or sight.position >= sight.end:
-            after[partition] = Stillness(since=sight, tried=known.tried if known else None)
+            after[partition] = StallCandidate(since=sight, tried=known.tried if known else None)
         elif _has_stalled(known, sight, limits):
             stalled.append(partition)
-            after[partition] = Stillness(since=sight, tried=(sight.position, sight.end))
+            after[partition] = StallCandidate(since=sight, tried=(sight.position, sight.end))
         else:
             after[partition] = known
     return after, stalled
 
 
-def rebuilt(memory: Memory) -> dict[Partition, Stillness]:
+def rebuilt(memory: Memory) -> dict[Partition, StallCandidate]:
     """The memory after a new consumer was made, whose polls are counted from 0."""
     return {
         partition: replace(still, since=replace(still.since, polls=0, empty_polls=0)) for partition, still in memory.items()
     }
 
 
-def _has_stalled(known: Stillness, sight: Sight, limits: Limits) -> bool:
+def _has_stalled(known: StallCandidate, sight: Observation, limits: StallLimits) -> bool:
     since = known.since
     was_polled = sight.empty_polls - since.empty_polls >= limits.empty_polls or sight.polls - since.polls >= limits.polls
     if not was_polled or known.tried == (sight.position, sight.end):
@@ -105,23 +105,23 @@ _GONE_LOOKS = 3
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckResult:
     """What a look has shown: the ends of all partitions, whether to ask for partitions anew, what
     stalls, what was made anew.
     """
 
     ends: Offsets
     added: bool
-    stalled: tuple[Partition, Sight] | None
+    stalled: tuple[Partition, Observation] | None
     recreated: frozenset[str]
 
 
-class Inspection:
+class ConsumerCheck:
     """What is remembered between looks, within one term. Not thread-safe."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: StallLimits) -> None:
         self._limits = limits
-        self._memory: dict[Partition, Stillness] = {}
+        self._memory: dict[Partition, StallCandidate] = {}
         self._missing: frozenset[Partition] = frozenset()
         self._warned = False
         self._polls = self._empty_polls = 0
@@ -133,40 +133,40 @@ class Inspection:
         self._polls += 1
         self._empty_polls += empty
 
-    def look(self, drain: Drain, now_s: float, wait_s: float) -> Found:
+    def look(self, consumer: ConsumerClient, now_s: float, wait_s: float) -> CheckResult:
         """One look; asks the brokers for positions and ends."""
-        self._require_topics(drain)
-        added = self.misses(drain)
-        ends, positions = drain.end_offsets(wait_s), drain.positions()
+        self._require_topics(consumer)
+        added = self.misses(consumer)
+        ends, positions = consumer.end_offsets(wait_s), consumer.positions()
         sights = {
-            where: Sight(now_s, positions[where], end, self._polls, self._empty_polls)
+            where: Observation(now_s, positions[where], end, self._polls, self._empty_polls)
             for where, end in ends.items()
             if where in positions
         }
         self._memory, stalled = judge(self._memory, sights, self._limits)
-        return Found(
+        return CheckResult(
             ends=ends,
             added=added,
             stalled=(stalled[0], sights[stalled[0]]) if stalled else None,
-            recreated=self.changed_topics(drain),
+            recreated=self.changed_topics(consumer),
         )
 
-    def changed_topics(self, drain: Drain) -> frozenset[str]:
+    def changed_topics(self, consumer: ConsumerClient) -> frozenset[str]:
         """Topics whose id is not the one known so far."""
-        ids = drain.topic_ids()
+        ids = consumer.topic_ids()
         changed = recreated(self.topic_ids, ids)
         self.topic_ids = {**ids, **{topic: known for topic, known in self.topic_ids.items() if topic in changed}}
         return changed
 
-    def accept(self, drain: Drain, topics: frozenset[str]) -> None:
+    def accept(self, consumer: ConsumerClient, topics: frozenset[str]) -> None:
         """Topics created again were dealt with: know them by their new ids."""
-        self.topic_ids.update({topic: found for topic, found in drain.topic_ids().items() if topic in topics})
+        self.topic_ids.update({topic: found for topic, found in consumer.topic_ids().items() if topic in topics})
 
-    def misses(self, drain: Drain) -> bool:
+    def misses(self, consumer: ConsumerClient) -> bool:
         """Whether the topics have partitions that are not held, seen for the first time; the second
         time they are another's.
         """
-        missing = drain.existing() - drain.assigned()
+        missing = consumer.existing() - consumer.assigned()
         if missing and missing != self._missing:
             self._missing, self._warned = missing, False
             return True
@@ -182,21 +182,21 @@ class Inspection:
         """Positions were set anew: what stood still before proves nothing."""
         self._memory = {}
 
-    def rebuilt(self) -> dict[Partition, Stillness]:
+    def rebuilt(self) -> dict[Partition, StallCandidate]:
         """The consumer is made anew because it stalled: what is to be remembered of that."""
         self._polls = self._empty_polls = 0
         return rebuilt(self._memory)
 
-    def remember(self, memory: dict[Partition, Stillness]) -> None:
+    def remember(self, memory: dict[Partition, StallCandidate]) -> None:
         """What a rebuild was tried for already."""
         self._memory = memory
 
-    def _require_topics(self, drain: Drain) -> None:
+    def _require_topics(self, consumer: ConsumerClient) -> None:
         """A topic that is gone from several looks in a row was deleted (one look may fall into a
         change of metadata).
         """
         known = set(self.topic_ids)
-        gone = known - {partition.topic for partition in drain.existing()}
+        gone = known - {partition.topic for partition in consumer.existing()}
         self._gone_looks = self._gone_looks + 1 if gone else 0
         if self._gone_looks >= _GONE_LOOKS:
             raise UnknownTopic(f"topic {', '.join(map(repr, sorted(gone)))} was deleted while it was read")

@@ -10,9 +10,9 @@ off is handed out again when asked for again; it is saved only if the career ask
 handler has returned.
 
 The drain thread is the authority on the consumer. Between terms it keeps one open and warm, never
-joined; within a term it runs a :class:`~leaderq.kafka.consuming.term_consumer.Draining`.
+joined; within a term it runs a :class:`~leaderq.kafka.consuming.term_consumer.TermConsumer`.
 
-The gate: :meth:`Pump.finish` shuts it at once, in the career's thread, whatever the drain thread is
+The gate: :meth:`ConsumerThread.finish` shuts it at once, in the career's thread, whatever the drain thread is
 doing, and a term that is over shuts it by itself. Behind it no request to join the group is sent: a
 deposed leader's consumer, which would join by itself under the shared name, cannot fence its
 successor. A request already on the wire is not recalled; the leader fenced by it stands again.
@@ -29,9 +29,9 @@ from typing import Any, TypeVar, cast
 
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
-from leaderq.kafka.clients.consumer import BatchLost, Drain, KafkaAway, Offsets
+from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.consuming.gc_threshold import collecting_seldom
-from leaderq.kafka.consuming.term_consumer import Draining, Plan
+from leaderq.kafka.consuming.term_consumer import ConsumingPlan, TermConsumer
 from leaderq.kafka.record import Batch
 from leaderq.term import Reason, Term
 
@@ -48,7 +48,7 @@ Answer = SimpleQueue  # of (value, error)
 T = TypeVar("T")
 
 
-class Gate:
+class JoinGate:
     """Whether this process may be the member of the group now: as long as its term lasts and is not
     finished.
     """
@@ -65,28 +65,28 @@ class Gate:
 
 
 @dataclass
-class _Message:
+class _Request:
     answer: Answer[tuple[Any, BaseException | None]] = field(default_factory=SimpleQueue)
 
 
 @dataclass
-class _Begin(_Message):
-    gate: Gate | None = None
+class _Begin(_Request):
+    gate: JoinGate | None = None
 
 
 @dataclass
-class _Next(_Message):
+class _NextBatch(_Request):
     term: Term | None = None
 
 
 @dataclass
-class _Save(_Message):
+class _Commit(_Request):
     ends: Offsets = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class _Saved:
-    """The answer to :class:`_Save`; ``next_batch`` is ``None`` if none is ready, or something of
+class _Committed:
+    """The answer to :class:`_Commit`; ``next_batch`` is ``None`` if none is ready, or something of
     the last one is left.
     """
 
@@ -94,29 +94,29 @@ class _Saved:
 
 
 @dataclass
-class _Finish(_Message):
+class _Finish(_Request):
     pass
 
 
 @dataclass
-class _Close(_Message):
+class _Close(_Request):
     pass
 
 
-class Pump:
+class ConsumerThread:
     """Drains for one career, through all its terms; the public methods are for the career thread."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ConsumingPlan) -> None:
         self._plan = plan
-        self._mail: SimpleQueue[_Message] = SimpleQueue()
-        self._gate: Gate | None = None
-        self._question: _Next | None = None
+        self._requests: SimpleQueue[_Request] = SimpleQueue()
+        self._gate: JoinGate | None = None
+        self._question: _NextBatch | None = None
         self._beat = now_s()
         self._rebuilds = 0
         self.loaded: Offsets | None = None
         self._next_batch: Batch | None = None
         self._progress: Offsets = {}
-        self._thread = threading.Thread(target=self._run, name=f"leaderq-drain-{plan.career}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"leaderq-consumer-{plan.career}", daemon=True)
 
     @property
     def is_fit(self) -> bool:
@@ -125,8 +125,8 @@ class Pump:
 
     def start(self, timeout_s: float) -> None:
         """Open the first consumer; raises what prevents that."""
-        opening = _Message()
-        self._mail.put(opening)
+        opening = _Request()
+        self._requests.put(opening)
         self._thread.start()
         try:
             _value, error = opening.answer.get(timeout=timeout_s)
@@ -139,13 +139,13 @@ class Pump:
         """Take over for ``term``: gives whether the former leader was fenced within ``wait_s``;
         goes on if not.
         """
-        self._gate = gate = Gate(term)
+        self._gate = gate = JoinGate(term)
         self.loaded = self._next_batch = None
         message = _Begin(gate=gate)
-        self._mail.put(message)
+        self._requests.put(message)
         return self._await(message, wait_s, lambda: term.ending.is_set()) is not None
 
-    def is_draining(self, term: Term) -> bool:
+    def is_consuming(self, term: Term) -> bool:
         """Whether ``term`` is the one begun."""
         return self._gate is not None and self._gate.term is term
 
@@ -156,8 +156,8 @@ class Pump:
             return batch
         question = self._question
         if question is None or question.term is not term:
-            question = self._question = _Next(term=term)
-            self._mail.put(question)
+            question = self._question = _NextBatch(term=term)
+            self._requests.put(question)
         batch = self._await(question, wait_s, lambda: term.ending.is_set())
         if batch is None:
             return None
@@ -176,8 +176,8 @@ class Pump:
         done is handed out again. Raises :class:`~leaderq.errors.Deposed` if a newer leader is
         there.
         """
-        message = _Save(ends=ends)
-        self._mail.put(message)
+        message = _Commit(ends=ends)
+        self._requests.put(message)
         last_s: float | None = None
         while (answer := self._await(message, 0.1, lambda: False)) is None:
             term.check()
@@ -185,24 +185,24 @@ class Pump:
                 last_s = last_s or now_s() + _LAST_SAVE_S
                 if now_s() > last_s:
                     raise KafkaError("the last batch was not saved in time; the next leader repeats it")
-        self._next_batch = cast("_Saved", answer).next_batch
+        self._next_batch = cast("_Committed", answer).next_batch
 
     def finish(self, term: Term) -> None:
         """The term's work is over: from now on nothing joins, reads or saves for it."""
         if self._gate is not None and self._gate.term is term:
             self._gate.is_shut = True
-            self._mail.put(_Finish())
+            self._requests.put(_Finish())
             self._gate = self._question = self._next_batch = None
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Close the consumer and end the thread, within ``timeout_s``."""
         if self._gate is not None:
             self._gate.is_shut = True
-        self._mail.put(_Close())
+        self._requests.put(_Close())
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    def _await(self, message: _Message, wait_s: float, stop: Callable[[], bool]) -> Any:
+    def _await(self, message: _Request, wait_s: float, stop: Callable[[], bool]) -> Any:
         end = now_s() + wait_s
         while True:
             try:
@@ -221,98 +221,98 @@ class Pump:
     # -- the drain thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        drain = self._open_first()
-        if drain is None:
+        consumer = self._open_first()
+        if consumer is None:
             return
         while True:
-            message = self._message(KEEP_WARM_S)
+            message = self._next_request(KEEP_WARM_S)
             if isinstance(message, _Close):
                 break
             if isinstance(message, _Begin) and message.gate is not None:
-                closing = self._lead(message, message.gate, drain)
+                closing = self._lead(message, message.gate, consumer)
                 if closing:
                     return
-                drain = self._warm()
+                consumer = self._warm()
             elif message is None:
-                drain = self._kept_warm(drain)
+                consumer = self._kept_warm(consumer)
             elif not isinstance(message, _Finish):
                 message.answer.put((None, KafkaError("no term is being drained")))
-        if drain is not None:
-            drain.close()
+        if consumer is not None:
+            consumer.close()
 
-    def _open_first(self) -> Drain | None:
-        opening = self._mail.get()
-        drain = self._plan.make()
+    def _open_first(self) -> ConsumerClient | None:
+        opening = self._requests.get()
+        consumer = self._plan.make()
         try:
-            drain.open()
+            consumer.open()
         except BaseException as exc:  # noqa: BLE001  (handed to the thread that waits for it)
             opening.answer.put((None, exc))
             return None
         opening.answer.put((True, None))
-        return drain
+        return consumer
 
-    def _message(self, wait_s: float) -> _Message | None:
+    def _next_request(self, wait_s: float) -> _Request | None:
         self._beat = now_s()
         try:
-            message = self._mail.get(timeout=wait_s) if wait_s > 0 else self._mail.get_nowait()
+            message = self._requests.get(timeout=wait_s) if wait_s > 0 else self._requests.get_nowait()
         except Empty:
             message = None
         self._beat = now_s()
         return message
 
-    def _warm(self) -> Drain | None:
+    def _warm(self) -> ConsumerClient | None:
         """A new consumer, not joined; ``None`` if Kafka is away (the next term opens one itself)."""
-        drain = self._plan.make()
+        consumer = self._plan.make()
         try:
-            drain.open()
+            consumer.open()
         except LeaderqError as exc:
             log.warning("no consumer is kept warm for now: %s", exc)
             return None
-        return drain
+        return consumer
 
-    def _kept_warm(self, drain: Drain | None) -> Drain | None:
-        if drain is None:
+    def _kept_warm(self, consumer: ConsumerClient | None) -> ConsumerClient | None:
+        if consumer is None:
             return self._warm()
         try:
-            drain.refresh(_REFRESH_S)
+            consumer.refresh(_REFRESH_S)
         except KafkaAway:
             log.debug("Kafka is away; the client goes on trying to connect", exc_info=True)
         except Exception:
             log.warning("the warm consumer broke; it is made anew", exc_info=True)
-            drain.close()
+            consumer.close()
             return self._warm()
-        return drain
+        return consumer
 
-    def _lead(self, begun: _Begin, gate: Gate, drain: Drain | None) -> bool:
+    def _lead(self, begun: _Begin, gate: JoinGate, consumer: ConsumerClient | None) -> bool:
         """Drain for one term; gives whether the thread is to end."""
-        draining = Draining(self._plan, gate.term, drain, gate, self._rebuilds)
+        term_consumer = TermConsumer(self._plan, gate.term, consumer, gate, self._rebuilds)
         try:
             with collecting_seldom(self._plan.gc_threshold):
-                return _Leading(self, draining, begun, gate).run()
+                return _TermLoop(self, term_consumer, begun, gate).run()
         finally:
-            self._rebuilds = draining.rebuilds
-            draining.close()
+            self._rebuilds = term_consumer.rebuilds
+            term_consumer.close()
 
 
-class _Leading:
+class _TermLoop:
     """The drain thread's loop within one term: answers the career's messages between rounds of the
     draining.
     """
 
-    def __init__(self, pump: Pump, draining: Draining, begun: _Begin, gate: Gate) -> None:
-        self._pump = pump
-        self._draining = draining
+    def __init__(self, owner: ConsumerThread, term_consumer: TermConsumer, begun: _Begin, gate: JoinGate) -> None:
+        self._owner = owner
+        self._term_consumer = term_consumer
         self._begun: _Begin | None = begun
         self._gate = gate
-        self._asking: _Next | None = None
-        self._saving: _Save | None = None
+        self._asking: _NextBatch | None = None
+        self._saving: _Commit | None = None
         self._end: BaseException | None = None
         self._breaks = 0
 
     def run(self) -> bool:
         """Until the term is finished; gives whether the thread is to end."""
         while True:
-            message = self._pump._message(KEEP_WARM_S if self._end else self._draining.wait_s())
+            message = self._owner._next_request(KEEP_WARM_S if self._end else self._term_consumer.wait_s())
             if isinstance(message, _Close | _Finish):
                 self._refuse(Deposed(term=self._gate.term.number, reason=self._gate.term.reason or Reason.WITHDRAWN))
                 return isinstance(message, _Close)
@@ -324,16 +324,16 @@ class _Leading:
             else:
                 self._answer()
 
-    def _note(self, message: _Message | None) -> None:
-        if isinstance(message, _Next):
+    def _note(self, message: _Request | None) -> None:
+        if isinstance(message, _NextBatch):
             self._asking = message
-        elif isinstance(message, _Save):
+        elif isinstance(message, _Commit):
             self._saving = message
-            self._draining.save(message.ends)
+            self._term_consumer.save(message.ends)
 
     def _round(self) -> None:
         try:
-            self._draining.round()
+            self._term_consumer.round()
             self._breaks = 0
         except LeaderqError as exc:
             self._over(exc)
@@ -343,26 +343,26 @@ class _Leading:
             if self._breaks > _BREAKS:
                 self._over(KafkaError(f"the Kafka client broke {self._breaks} times in a row: {type(exc).__name__}: {exc}"))
             else:
-                self._draining.mend()
+                self._term_consumer.mend()
 
     def _over(self, exc: BaseException) -> None:
         self._end = exc
-        self._draining.close()
+        self._term_consumer.close()
 
     def _answer(self) -> None:
-        draining = self._draining
-        if self._begun is not None and draining.taken_over:
-            self._pump.loaded = draining.loaded
+        term_consumer = self._term_consumer
+        if self._begun is not None and term_consumer.taken_over:
+            self._owner.loaded = term_consumer.loaded
             self._begun.answer.put((True, None))
             self._begun = None
-        if self._saving is not None and (saved := draining.outcome()) is not None:
+        if self._saving is not None and (saved := term_consumer.outcome()) is not None:
             lost = None if saved else BatchLost("the batch was let go of; what is not done of it is handed out again")
-            self._pump._progress = draining.loaded
+            self._owner._progress = term_consumer.loaded
             # The next one goes along, which spares a batch two changes of thread. If nobody takes
             # it, it stays in hand.
-            self._saving.answer.put((_Saved(draining.offer() if draining.has_saved_all else None), lost))
+            self._saving.answer.put((_Committed(term_consumer.offer() if term_consumer.has_saved_all else None), lost))
             self._saving = None
-        if self._asking is not None and self._saving is None and (batch := draining.offer()) is not None:
+        if self._asking is not None and self._saving is None and (batch := term_consumer.offer()) is not None:
             self._asking.answer.put((batch, None))
             self._asking = None
 

@@ -23,7 +23,7 @@ from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Batch, Partition
 
 
-class Progress:
+class Positions:
     """The offsets of one term. Not thread-safe."""
 
     def __init__(self, saved: Offsets) -> None:

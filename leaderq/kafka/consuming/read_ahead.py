@@ -23,7 +23,7 @@ Polled = Mapping[Partition, Sequence[Record]]
 
 
 @dataclass(frozen=True)
-class Shape:
+class BatchLimits:
     """How large a batch may get, and how long it may take to fill.
 
     ``max_records`` records; ``max_bytes`` of keys and values together (``None``: no limit; a single
@@ -39,8 +39,8 @@ class Shape:
 class ReadAhead:
     """The batches that wait. Not thread-safe."""
 
-    def __init__(self, shape: Shape) -> None:
-        self._shape = shape
+    def __init__(self, batch_limits: BatchLimits) -> None:
+        self._limits = batch_limits
         self._full: deque[Batch] = deque()
         self._filling: dict[Partition, list[Sequence[Record]]] = {}
         self._count = 0
@@ -50,7 +50,7 @@ class ReadAhead:
     @property
     def room(self) -> int:
         """How many records to poll for now; 0 while enough is ahead."""
-        return self._shape.max_records - self._count if len(self._full) < DEPTH else 0
+        return self._limits.max_records - self._count if len(self._full) < DEPTH else 0
 
     @property
     def is_empty(self) -> bool:
@@ -70,13 +70,13 @@ class ReadAhead:
 
     def take(self, now_s: float) -> Batch | None:
         """The next batch, if one is full or has waited long enough."""
-        if not self._full and self._count and now_s >= self._since_s + self._shape.max_wait_s:
+        if not self._full and self._count and now_s >= self._since_s + self._limits.max_wait_s:
             self._close()
         return self._full.popleft() if self._full else None
 
     def wait_s(self, now_s: float) -> float | None:
         """Seconds until a batch that is not full is handed out; ``None``: there is none."""
-        return max(0.0, self._since_s + self._shape.max_wait_s - now_s) if self._count else None
+        return max(0.0, self._since_s + self._limits.max_wait_s - now_s) if self._count else None
 
     def clear(self) -> None:
         """Drop everything: it will be read again."""
@@ -85,14 +85,14 @@ class ReadAhead:
 
     @property
     def _is_filled(self) -> bool:
-        limit = self._shape.max_bytes
-        return self._count >= self._shape.max_records or (limit is not None and self._bytes >= limit)
+        limit = self._limits.max_bytes
+        return self._count >= self._limits.max_records or (limit is not None and self._bytes >= limit)
 
     def _fitting(self, rows: Sequence[Record]) -> Iterator[Sequence[Record]]:
         """``rows`` cut where a batch reaches its bytes; closes the batch before each part but the
         first.
         """
-        limit = self._shape.max_bytes
+        limit = self._limits.max_bytes
         if limit is None:
             yield rows
             return

@@ -33,7 +33,7 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.events import DrainProgress, EventBus, RecordBuried, RecordSkipped
+from leaderq.events import DrainProgress, EventBus, RecordDeadLettered, RecordSkipped
 from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
@@ -154,7 +154,7 @@ class _Look(NamedTuple):
     arrived: int
 
 
-class Estimator:
+class LagEstimator:
     """Lag and rates from looks at offsets, taken every few seconds (pure; the clock's readings are
     given to it). One for each term.
 
@@ -245,7 +245,7 @@ def _grown(before: Offsets, after: Offsets) -> int:
     return sum(max(0, offset - before[where]) for where, offset in after.items() if where in before)
 
 
-class Reporter:
+class ReportWriter:
     """Writes reports to the znode at ``path``, whose parent exists; one object for a process. Never
     raises, never blocks.
 
@@ -287,7 +287,7 @@ class Reporter:
             self._told = True
 
 
-class Reporting:
+class ProgressReports:
     """Reports for one career, through all its terms."""
 
     def __init__(
@@ -308,10 +308,10 @@ class Reporting:
         self._candidate = candidate
         self._group = group
         self._dead_letters = dead_letters
-        self._reporter = Reporter(path)
-        self._estimator = Estimator()
+        self._reporter = ReportWriter(path)
+        self._estimator = LagEstimator()
         self._term = 0
-        self._skipped = self._buried = 0
+        self._skipped = self._dead_lettered = 0
 
     def known_topics(self) -> dict[str, str]:
         """The ids of the topics as the last report told them; empty if none did, or if ZooKeeper
@@ -329,7 +329,7 @@ class Reporting:
     def tell(self, term: Term, now_s: float, saved: Offsets, ends: Offsets, topic_ids: Mapping[str, str]) -> None:
         """Publish where the drain stands."""
         if term.number != self._term:
-            self._term, self._estimator = term.number, Estimator()
+            self._term, self._estimator = term.number, LagEstimator()
         self._estimator.see(now_s, saved, ends)
         report = self._estimator.report(
             term=term.number,
@@ -337,7 +337,7 @@ class Reporting:
             group=self._group,
             dead_letters=self._dead_letters,
             skipped=self._skipped,
-            buried=self._buried,
+            buried=self._dead_lettered,
             topic_ids=topic_ids,
         )
         self._reporter.publish(term, report)
@@ -349,8 +349,8 @@ class Reporting:
         where = str(Partition(record.topic, record.partition))
         self._events.publish(RecordSkipped(self._career, self._candidate, where, record.offset, error, attempts))
 
-    def buried(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
+    def dead_lettered(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
         """A record was set aside."""
-        self._buried += 1
+        self._dead_lettered += 1
         where = str(Partition(record.topic, record.partition))
-        self._events.publish(RecordBuried(self._career, self._candidate, where, record.offset, error, attempts, topic))
+        self._events.publish(RecordDeadLettered(self._career, self._candidate, where, record.offset, error, attempts, topic))

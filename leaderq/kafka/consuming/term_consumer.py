@@ -37,32 +37,32 @@ from dataclasses import dataclass, field
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
 from leaderq.events import DrainStalled, EventBus
-from leaderq.kafka.clients.consumer import BatchLost, Drain, KafkaAway, MembershipLost, Offsets
-from leaderq.kafka.consuming.commits import Savings
-from leaderq.kafka.consuming.consumer_check import Inspection, Limits
-from leaderq.kafka.consuming.positions import Progress, may_reset, resets, starts
-from leaderq.kafka.consuming.read_ahead import ReadAhead, Shape
-from leaderq.kafka.consuming.report import Reporting
+from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.consuming.commits import OffsetCommits
+from leaderq.kafka.consuming.consumer_check import ConsumerCheck, StallLimits
+from leaderq.kafka.consuming.positions import Positions, may_reset, resets, starts
+from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
+from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConsumingPlan:
     """``make`` gives a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None``
     where it says nothing; ``gc_threshold`` see :mod:`~leaderq.kafka.consuming.gc_threshold`."""
 
     address: str
-    make: Callable[[], Drain]
+    make: Callable[[], ConsumerClient]
     store: OffsetStore
     events: EventBus
     career: str
     candidate: str
-    shape: Shape = field(default_factory=Shape)
+    batch_limits: BatchLimits = field(default_factory=BatchLimits)
     start: str | None = None
-    limits: Limits = field(default_factory=Limits)
-    reporting: Reporting | None = None
+    stall_limits: StallLimits = field(default_factory=StallLimits)
+    reports: ProgressReports | None = None
     gc_threshold: int | None = None
 
 
@@ -79,23 +79,25 @@ FIRST_LOOK_S = 0.5
 _MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 
 
-class Draining:
+class TermConsumer:
     """The reading of one term, driven by :meth:`round`. Not thread-safe."""
 
-    def __init__(self, plan: Plan, term: Term, drain: Drain | None, allowed: Callable[[], None], rebuilds: int) -> None:
+    def __init__(
+        self, plan: ConsumingPlan, term: Term, consumer: ConsumerClient | None, allowed: Callable[[], None], rebuilds: int
+    ) -> None:
         self._plan = plan
         self._store = plan.store
         self._term = term
-        self._drain = drain
+        self._consumer = consumer
         self._allowed = allowed
         self.rebuilds = rebuilds
         self._outage = Outage()
-        self._inspection = Inspection(plan.limits)
-        self._ahead = ReadAhead(plan.shape)
-        self._progress: Progress | None = None
+        self._check = ConsumerCheck(plan.stall_limits)
+        self._ahead = ReadAhead(plan.batch_limits)
+        self._positions: Positions | None = None
         self._joined = False
         self._joins = 0
-        self._savings = Savings(plan.store, term)
+        self._commits = OffsetCommits(plan.store, term)
         self._effects_lost = False
         self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
@@ -111,30 +113,30 @@ class Draining:
     @property
     def loaded(self) -> Offsets:
         """What the store is known to hold."""
-        return dict(self._progress.saved) if self._progress else {}
+        return dict(self._positions.saved) if self._positions else {}
 
     def offer(self) -> Batch | None:
         """The batch to hand out: the one in hand once more, else the next; ``None`` while there is
         none.
         """
-        if self._progress is None or not self._joined or self._savings.wanted is not None or self._stalled:
+        if self._positions is None or not self._joined or self._commits.wanted is not None or self._stalled:
             return None
-        if self._progress.in_hand is None and (batch := self._ahead.take(now_s())):
-            self._progress.hand(batch)
+        if self._positions.in_hand is None and (batch := self._ahead.take(now_s())):
+            self._positions.hand(batch)
             self._look_ahead_at = self._ahead_pause_s = 0.0
-        return self._progress.in_hand
+        return self._positions.in_hand
 
     def save(self, ends: Offsets) -> None:
         """Save these offsets of the batch in hand, at the next rounds; :meth:`outcome` tells when
         that is done.
         """
-        self._savings.want(ends, in_hand=self._has_in_hand)
+        self._commits.want(ends, in_hand=self._has_in_hand)
 
     def outcome(self) -> bool | None:
         """Whether what was to be saved was saved (``False``: it was let go of); ``None`` while that
         is open.
         """
-        return self._savings.outcome
+        return self._commits.outcome
 
     @property
     def has_saved_all(self) -> bool:
@@ -151,7 +153,7 @@ class Draining:
         now = now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
-        if not self._joined or self._savings.is_busy or self._is_idle:
+        if not self._joined or self._commits.is_busy or self._is_idle:
             return 0.0
         due = min(self._attended + ATTEND_S, self._confirmed + CONFIRM_S, self._inspected + INSPECT_S)
         if self._ahead.room:
@@ -165,9 +167,9 @@ class Draining:
         the term.
         """
         self._store.close()
-        if self._drain is not None:
-            self._drain.close()
-            self._drain = None
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
 
     # ---- rounds -------------------------------------------------------------------------------------------------------------
 
@@ -180,7 +182,7 @@ class Draining:
             return
         try:
             self._term.check()
-            self._step(self._drain or self._made())
+            self._step(self._consumer or self._made())
             self._outage.over(now_s())
         except KafkaFenced as exc:
             log.warning("Kafka refuses this leader: %s", exc)
@@ -194,27 +196,27 @@ class Draining:
             if self._outage.met(exc, now_s(), joining=not self._joined):
                 self._discard()
 
-    def _step(self, drain: Drain) -> None:
+    def _step(self, consumer: ConsumerClient) -> None:
         if not self._joined:
-            self._take_over(drain)
+            self._take_over(consumer)
             return  # a term that has taken over is told so before anything else can fail
-        self._settle_membership(drain)
-        if (placed := self._savings.finish_placing()) is not None and self._progress is not None:
-            self._progress.advance(placed)
-        self._savings.begin(drain)
-        polled = self._read(drain)
-        self._finish_saving(drain, may_wait=not polled)
+        self._settle_membership(consumer)
+        if (placed := self._commits.finish_placing()) is not None and self._positions is not None:
+            self._positions.advance(placed)
+        self._commits.begin(consumer)
+        polled = self._read(consumer)
+        self._finish_saving(consumer, may_wait=not polled)
         if now_s() >= self._attended + ATTEND_S:
-            drain.attend(REQUEST_S)
+            consumer.attend(REQUEST_S)
             self._attended = now_s()
-            self._settle_membership(drain)
-        if not self._savings.is_busy:
-            self._confirm(drain)
-            self._inspect(drain)
+            self._settle_membership(consumer)
+        if not self._commits.is_busy:
+            self._confirm(consumer)
+            self._inspect(consumer)
 
     @property
     def _has_in_hand(self) -> bool:
-        return self._progress is not None and self._progress.in_hand is not None
+        return self._positions is not None and self._positions.in_hand is not None
 
     @property
     def _is_idle(self) -> bool:
@@ -222,98 +224,98 @@ class Draining:
 
     # ---- taking over --------------------------------------------------------------------------------------------------------
 
-    def _take_over(self, drain: Drain) -> None:
-        if not self._store.fence(drain, self._term, self._allowed, REQUEST_S):
+    def _take_over(self, consumer: ConsumerClient) -> None:
+        if not self._store.fence(consumer, self._term, self._allowed, REQUEST_S):
             raise KafkaAway("the group has not let this member in yet")
-        if self._inspection.misses(drain):
-            drain.rejoin()
-            drain.attend(REQUEST_S)
-        if self._progress is None and self._plan.reporting is not None:
-            self._inspection.topic_ids = self._plan.reporting.known_topics()
-        self._reposition(drain)
+        if self._check.misses(consumer):
+            consumer.rejoin()
+            consumer.attend(REQUEST_S)
+        if self._positions is None and self._plan.reports is not None:
+            self._check.topic_ids = self._plan.reports.known_topics()
+        self._reposition(consumer)
         self._joined = True
         self._attended = self._confirmed = now_s()
         self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
 
-    def _reposition(self, drain: Drain) -> None:
+    def _reposition(self, consumer: ConsumerClient) -> None:
         """Set every position anew, from the store; before any record of the new membership is used."""
-        joins = drain.joins
-        held = drain.assigned()
-        stored = {where: at for where, at in self._store.load(drain, self._term, REQUEST_S).items() if where in held}
-        if self._progress is None:
-            self._progress = Progress(stored)
+        joins = consumer.joins
+        held = consumer.assigned()
+        stored = {where: at for where, at in self._store.load(consumer, self._term, REQUEST_S).items() if where in held}
+        if self._positions is None:
+            self._positions = Positions(stored)
         else:
-            self._resume(self._progress, stored, held)
-        progress = self._progress
+            self._resume(self._positions, stored, held)
+        progress = self._positions
         if fresh := held - set(progress.handed):
-            first = drain.start_offsets(REQUEST_S)
-            last = drain.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
+            first = consumer.start_offsets(REQUEST_S)
+            last = consumer.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
             # Saved before the first record is read: otherwise "latest" would be a later place for
             # the next leader.
             begin = starts(self._plan.start, fresh, stored, first, last)
-            self._savings.place_now(drain, begin, 2 * REQUEST_S)
+            self._commits.place_now(consumer, begin, 2 * REQUEST_S)
             progress.add(begin)
-        self._reset(drain, self._inspection.changed_topics(drain))
-        drain.seek(progress.handed)
+        self._reset(consumer, self._check.changed_topics(consumer))
+        consumer.seek(progress.handed)
         self._ahead.clear()
         self._look_ahead_at = 0.0
         self._joins = joins
-        self._inspection.repositioned()
+        self._check.repositioned()
 
-    def _resume(self, progress: Progress, stored: Offsets, held: frozenset[Partition]) -> None:
-        if moved := progress.resume(stored, held, *self._savings.own):
+    def _resume(self, progress: Positions, stored: Offsets, held: frozenset[Partition]) -> None:
+        if moved := progress.resume(stored, held, *self._commits.own):
             log.warning("somebody moved the offsets of %s; reading goes on there", ", ".join(map(str, sorted(moved))))
         if self._effects_lost:
             self._effects_lost = False
-            wanted = self._savings.wanted
+            wanted = self._commits.wanted
             if wanted is not None and all(stored.get(where) == end for where, end in wanted.items()):
                 progress.settle(wanted)
-                self._savings.settled(wanted)
+                self._commits.settled(wanted)
             else:
                 progress.let_go()
         if progress.in_hand is None:
-            self._savings.let_go()
+            self._commits.let_go()
 
-    def _settle_membership(self, drain: Drain) -> bool:
+    def _settle_membership(self, consumer: ConsumerClient) -> bool:
         """Whether positions still stand; sets them anew if the group was joined again meanwhile."""
-        if drain.joins == self._joins:
+        if consumer.joins == self._joins:
             return True
-        self._reposition(drain)
+        self._reposition(consumer)
         return False
 
     # ---- reading ------------------------------------------------------------------------------------------------------------
 
-    def _read(self, drain: Drain) -> bool:
+    def _read(self, consumer: ConsumerClient) -> bool:
         """Read ahead if there is room; gives whether records came."""
         now = now_s()
         room = self._ahead.room
-        busy = not self._is_idle or self._savings.wanted is not None
+        busy = not self._is_idle or self._commits.wanted is not None
         if not room or self._stalled or (busy and now < self._look_ahead_at):
             return False
         wait_s = 0.0 if busy else POLL_S
         try:
-            records = drain.poll(wait_s, min(room, drain.slice_records) if busy else room)
+            records = consumer.poll(wait_s, min(room, consumer.slice_records) if busy else room)
         except OffsetOutOfRange:
             if not may_reset(self._plan.start):
                 raise
             self._look_ahead_at = now + _MAX_AHEAD_S
-            if not self._reset(drain, frozenset(), reread=True) and not busy:
+            if not self._reset(consumer, frozenset(), reread=True) and not busy:
                 raise
             return False
         if wait_s:
             self._attended = now_s()
         # What came in the same poll as a new assignment was read from the client's idea of the
         # positions, not from ours.
-        if not self._settle_membership(drain):
+        if not self._settle_membership(consumer):
             return False
         self._ahead.add(records, now_s())
         if wait_s or records:
-            self._inspection.polled(empty=not records)
+            self._check.polled(empty=not records)
         self._ahead_pause_s = 0.0 if records else min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
         self._look_ahead_at = now_s() + self._ahead_pause_s
         return bool(records)
 
-    def _reset(self, drain: Drain, recreated: frozenset[str], *, reread: bool = False) -> bool:
+    def _reset(self, consumer: ConsumerClient, recreated: frozenset[str], *, reread: bool = False) -> bool:
         """Positions may be gone: go where the user said, or raise; gives whether any was changed."""
         if not recreated and not reread:
             return False
@@ -322,65 +324,65 @@ class Draining:
                 f"topic {', '.join(map(repr, sorted(recreated)))} was deleted and created again since it was last read; offsets of "
                 "the former one say nothing about it. Set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
-        if self._progress is None or self._has_in_hand or self._savings.wanted is not None:
+        if self._positions is None or self._has_in_hand or self._commits.wanted is not None:
             return False  # found again, once the batch in hand is saved
-        first, last = drain.start_offsets(REQUEST_S), drain.end_offsets(REQUEST_S)
-        new = resets(self._plan.start, self._progress.handed, recreated, first, last)
+        first, last = consumer.start_offsets(REQUEST_S), consumer.end_offsets(REQUEST_S)
+        new = resets(self._plan.start, self._positions.handed, recreated, first, last)
         if new:
             log.warning(
                 "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says",
                 ", ".join(map(str, sorted(new))),
                 self._plan.start,
             )
-            self._savings.place_now(drain, new, 2 * REQUEST_S)
-            self._progress.add(new)
-            drain.seek(self._progress.handed)
+            self._commits.place_now(consumer, new, 2 * REQUEST_S)
+            self._positions.add(new)
+            consumer.seek(self._positions.handed)
             self._ahead.clear()
-        self._inspection.accept(drain, recreated)
+        self._check.accept(consumer, recreated)
         return bool(new)
 
     # ---- saving -------------------------------------------------------------------------------------------------------------
 
-    def _finish_saving(self, drain: Drain, *, may_wait: bool) -> None:
+    def _finish_saving(self, consumer: ConsumerClient, *, may_wait: bool) -> None:
         try:
-            ends = self._savings.finish(may_wait=may_wait)
+            ends = self._commits.finish(may_wait=may_wait)
         except MembershipLost:
-            drain.attend(REQUEST_S)
-            if self._settle_membership(drain):
+            consumer.attend(REQUEST_S)
+            if self._settle_membership(consumer):
                 raise
             return
-        if ends is not None and self._progress is not None:
+        if ends is not None and self._positions is not None:
             self._confirmed = now_s()
-            self._progress.settle(ends)
-            self._savings.settled(ends)
+            self._positions.settle(ends)
+            self._commits.settled(ends)
 
-    def _confirm(self, drain: Drain) -> None:
+    def _confirm(self, consumer: ConsumerClient) -> None:
         """Prove from time to time that the store still accepts this leader, and tell tools of the
         group where it stands.
         """
-        if now_s() < self._confirmed + CONFIRM_S or self._progress is None:
+        if now_s() < self._confirmed + CONFIRM_S or self._positions is None:
             return
-        offsets = dict(self._progress.saved)
+        offsets = dict(self._positions.saved)
         if self._is_idle:
             # Markers stepped over count as read, so that lag tools show 0.
-            for where, position in drain.positions().items():
+            for where, position in consumer.positions().items():
                 offsets[where] = max(position, offsets.get(where, position))
         self._confirmed = now_s()
         if self._store.is_silent:
-            self._savings.place(drain, offsets)
+            self._commits.place(consumer, offsets)
         elif not self._store.in_group:
-            self._mirror(drain, offsets)
+            self._mirror(consumer, offsets)
 
-    def _mirror(self, drain: Drain, offsets: Offsets) -> None:
+    def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:
         """Show the group where this leader stands; without authority, so that failing is no harm."""
         try:
-            drain.commit(offsets, f"leaderq term {self._term.number}, for information").done(REQUEST_S)
+            consumer.commit(offsets, f"leaderq term {self._term.number}, for information").done(REQUEST_S)
         except KafkaError as exc:
             log.debug("the group's offsets could not be set for lag tools: %s", exc)
 
     # ---- looking over -------------------------------------------------------------------------------------------------------
 
-    def _inspect(self, drain: Drain) -> None:
+    def _inspect(self, consumer: ConsumerClient) -> None:
         """Look for a stall, for partitions added, for topics created again."""
         if self._stalled and not self._has_in_hand:
             self._rebuild_stalled()
@@ -388,16 +390,14 @@ class Draining:
         if now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = now_s()
-        found = self._inspection.look(drain, self._inspected, REQUEST_S)
+        found = self._check.look(consumer, self._inspected, REQUEST_S)
         if found.added:
-            drain.rejoin()
-            drain.attend(REQUEST_S)
-            self._settle_membership(drain)
-        self._reset(drain, found.recreated)
-        if self._plan.reporting is not None and self._progress is not None:
-            self._plan.reporting.tell(
-                self._term, self._inspected, self._progress.saved, found.ends, self._inspection.topic_ids
-            )
+            consumer.rejoin()
+            consumer.attend(REQUEST_S)
+            self._settle_membership(consumer)
+        self._reset(consumer, found.recreated)
+        if self._plan.reports is not None and self._positions is not None:
+            self._plan.reports.tell(self._term, self._inspected, self._positions.saved, found.ends, self._check.topic_ids)
         if found.stalled and not self._stalled:
             where, sight = found.stalled
             self._stalled = True
@@ -419,22 +419,22 @@ class Draining:
     def _rebuild_stalled(self) -> None:
         self._discard()
         self._stalled = False
-        memory = self._inspection.rebuilt()
+        memory = self._check.rebuilt()
         self._take_over(self._made())
-        self._inspection.remember(memory)
+        self._check.remember(memory)
 
-    def _made(self) -> Drain:
-        drain = self._plan.make()
-        drain.open()
-        self._drain = drain
-        return drain
+    def _made(self) -> ConsumerClient:
+        consumer = self._plan.make()
+        consumer.open()
+        self._consumer = consumer
+        return consumer
 
     def _discard(self) -> None:
-        if self._drain is not None:
-            self._drain.close()
-            self._drain = None
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
         self._joined = False
-        self._savings.forget()
+        self._commits.forget()
 
 
 TELL_AFTER_S = 2.0

@@ -58,7 +58,7 @@ Headers = Sequence[tuple[str, bytes]]
 N = TypeVar("N", int, None)
 
 
-class Letter(NamedTuple):
+class NewDeadLetter(NamedTuple):
     """What is to be produced to the dead-letter topic. ``timestamp_ms`` is milliseconds since the
     epoch.
     """
@@ -69,7 +69,9 @@ class Letter(NamedTuple):
     timestamp_ms: int
 
 
-def letter_of(record: Record, error: BaseException, *, attempts: int, term: int, career: str, at_ms: int) -> Letter:
+def new_dead_letter(
+    record: Record, error: BaseException, *, attempts: int, term: int, career: str, at_ms: int
+) -> NewDeadLetter:
     """The letter about ``record``, given up at ``at_ms`` (milliseconds since the epoch) after
     ``attempts`` because of ``error``.
 
@@ -92,10 +94,10 @@ def letter_of(record: Record, error: BaseException, *, attempts: int, term: int,
         "times": deaths(record.headers) + 1,
     }
     added = [(PREFIX + name, str(value).encode()) for name, value in said.items() if value != ""]
-    return Letter(record.key, record.value, own_headers(record.headers) + added, at_ms)
+    return NewDeadLetter(record.key, record.value, own_headers(record.headers) + added, at_ms)
 
 
-def shortened(letter: Letter) -> Letter:
+def shortened(letter: NewDeadLetter) -> NewDeadLetter:
     """The letter without the error's text and what else a replay can do without."""
     spared = {PREFIX + name for name in _SPARED}
     return letter._replace(headers=[header for header in letter.headers if header[0] not in spared])
@@ -134,7 +136,7 @@ class DeadLetter:
         return ": ".join(" ".join(part.split()) for part in (self.error, self.text) if part)
 
 
-def read_letter(record: Record) -> DeadLetter:
+def read_dead_letter(record: Record) -> DeadLetter:
     """What a record of the dead-letter topic says.
 
     Raises :class:`~leaderq.errors.CorruptRecord` if it does not name the record it is about:

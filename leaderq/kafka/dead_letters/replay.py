@@ -25,8 +25,8 @@ partition the note is an offset, and the letters behind it that were replayed ou
 * the offset is what the group has committed, so Kafka's own tools show it; it never passes a letter
   that was left out;
 * what was replayed behind one that was left out stands beside the offset, in the *metadata* of the
-  commit: ``replayed 3-5,9``, counted from the committed offset, or, where that is shorter,
-  ``replayed bits <base64 of a compressed bit field>``. So each letter is replayed once, whatever
+  commit: ``progress_noted 3-5,9``, counted from the committed offset, or, where that is shorter,
+  ``progress_noted bits <base64 of a compressed bit field>``. So each letter is replayed once, whatever
   was filtered in which order. An offset somebody resets with Kafka's tools has no metadata, and
   says: from here on.
 """
@@ -50,8 +50,8 @@ from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, LeaderqError,
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
-from leaderq.kafka.dead_letters.format import REPLAYED, DeadLetter, read_letter
-from leaderq.kafka.dead_letters.topic import LetterBox
+from leaderq.kafka.dead_letters.format import REPLAYED, DeadLetter, read_dead_letter
+from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Partition, Record
 
 MAX_NOTE = 4000
@@ -62,7 +62,7 @@ _MAX_SPAN = 1 << 24
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayProgress:
     """All letters before ``upto``, and those at ``beyond``, none of which is before it."""
 
     upto: int
@@ -84,14 +84,14 @@ class Replayed:
         return packed if len(packed) <= MAX_NOTE else None
 
 
-def replayed(upto: int, note: str) -> Replayed:
+def progress_noted(upto: int, note: str) -> ReplayProgress:
     """What a committed offset and its metadata say; raises :class:`~leaderq.errors.CorruptRecord`
     for a note of ours gone bad.
 
     A note of anybody else's is none.
     """
     if not note.startswith(_RANGES):
-        return Replayed(upto)
+        return ReplayProgress(upto)
     try:
         ahead = list(_from_bits(note[len(_BITS) :]) if note.startswith(_BITS) else _from_ranges(note[len(_RANGES) :]))
     except (ValueError, binascii.Error, zlib.error) as exc:
@@ -99,7 +99,7 @@ def replayed(upto: int, note: str) -> Replayed:
             f"the metadata beside the committed offset {upto} is {note[:60]!r}, which leaderq did not write ({exc}); replay "
             "--from-start, or set the group's offset with kafka-consumer-groups --reset-offsets"
         ) from exc
-    return Replayed(upto, frozenset(upto + each for each in ahead))
+    return ReplayProgress(upto, frozenset(upto + each for each in ahead))
 
 
 def _ranges(offsets: Iterable[int]) -> Iterator[str]:
@@ -125,12 +125,12 @@ def _from_bits(text: str) -> Iterator[int]:
     yield from (8 * at + bit for at, byte in enumerate(data) for bit in range(8) if byte >> bit & 1)
 
 
-class Passage:
+class ReplayScan:
     """One way through a partition: what has been passed on it so far, and what that makes of
-    :class:`Replayed`.
+    :class:`ReplayProgress`.
     """
 
-    def __init__(self, before: Replayed) -> None:
+    def __init__(self, before: ReplayProgress) -> None:
         self._beyond = set(before.beyond)
         self._next = before.upto
         self._left: int | None = None
@@ -151,11 +151,11 @@ class Passage:
         """Nothing is left to be seen before ``end``."""
         self._next = max(self._next, end)
 
-    def now(self) -> Replayed:
+    def now(self) -> ReplayProgress:
         """What has been replayed if it ends here."""
         if self._left is None:
-            return Replayed(self._next, frozenset(offset for offset in self._beyond if offset >= self._next))
-        return Replayed(self._left, frozenset(offset for offset in self._beyond if offset > self._left))
+            return ReplayProgress(self._next, frozenset(offset for offset in self._beyond if offset >= self._next))
+        return ReplayProgress(self._left, frozenset(offset for offset in self._beyond if offset > self._left))
 
 
 log = logging.getLogger(__name__)
@@ -168,19 +168,19 @@ _PATIENCE_S = 60.0
 _MAX_MESSAGE_BYTES = 64_000_000  # the broker knows what its topics take
 
 
-def group_of(career: str) -> str:
+def replay_group(career: str) -> str:
     """The group whose committed offsets on the dead-letter topic are a replay's progress."""
     return f"{career}-dead-replay"
 
 
-def replay_progress(box: LetterBox) -> dict[int, Replayed]:
+def replay_progress(box: DeadLetterReader) -> dict[int, ReplayProgress]:
     """What the box's group has replayed of each partition; nothing, where it has committed nothing."""
-    found = {number: Replayed(start) for number, start in box.starts.items()}
-    return found | {number: replayed(at, note) for number, (at, note) in box.committed().items()}
+    found = {number: ReplayProgress(start) for number, start in box.starts.items()}
+    return found | {number: progress_noted(at, note) for number, (at, note) in box.committed().items()}
 
 
 @dataclass(frozen=True)
-class Selection:
+class DeadLetterFilter:
     """Which letters are meant: those about records of topic ``origin``, whose error contains
     ``error`` (in any case), at ``places``.
     """
@@ -201,7 +201,7 @@ class Selection:
 
 
 @dataclass
-class Tally:
+class ReplayCounts:
     """How many letters were sent, left out by the selection, and passed over as no letters.
 
     ``held`` are those read and not known to be sent; ``unseen`` counts *offsets* not looked at yet,
@@ -221,7 +221,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Resending:
+class Resend:
     """A letter, and the message made of it."""
 
     letter: DeadLetter
@@ -238,7 +238,7 @@ class _Batch:
         self.size += message.size
 
 
-class Replay:
+class DeadLetterReplay:
     """One replay of the letters on ``topic``, for one ``with`` block; ``tally`` is up to date
     whatever happens.
 
@@ -255,19 +255,19 @@ class Replay:
         *,
         security: KafkaSecurity | None = None,
         timeout_s: float = 10.0,
-        selection: Selection | None = None,
+        selection: DeadLetterFilter | None = None,
         same_partition: bool = False,
         from_start: bool = False,
         rate_per_s: float = 100.0,
     ) -> None:
-        self.tally = Tally()
+        self.tally = ReplayCounts()
         self._address = address
-        self._group = group_of(career)
-        self._selection = selection or Selection()
+        self._group = replay_group(career)
+        self._selection = selection or DeadLetterFilter()
         self._same_partition = same_partition
         self._from_start = from_start
         self._rate = rate_per_s
-        self._box = LetterBox(address, topic, group=self._group, security=security, timeout_s=timeout_s)
+        self._box = DeadLetterReader(address, topic, group=self._group, security=security, timeout_s=timeout_s)
         self._producer = _NotingProducer(
             ProducerSettings(
                 address=address,
@@ -280,11 +280,11 @@ class Replay:
             )
         )
         self._partitions: dict[str, frozenset[int]] = {}
-        self._passages: dict[int, Passage] = {}
-        self._stored: dict[int, Replayed] = {}
+        self._passages: dict[int, ReplayScan] = {}
+        self._stored: dict[int, ReplayProgress] = {}
         self._seen: dict[int, int] = {}
 
-    def __enter__(self) -> Replay:
+    def __enter__(self) -> DeadLetterReplay:
         self._box.__enter__()
         return self
 
@@ -292,20 +292,20 @@ class Replay:
         self._producer.close()
         self._box.__exit__(None, None, None)
 
-    def preview(self) -> Iterator[Resending]:
+    def preview(self) -> Iterator[Resend]:
         """What :meth:`run` would send now, in its order; changes nothing."""
         for each in self._chosen():
             self.tally.sent += 1
             self.tally.held -= 1
             yield each
 
-    def run(self, wait: Callable[[float], object]) -> Tally:
+    def run(self, wait: Callable[[float], object]) -> ReplayCounts:
         """Send the letters; ``wait`` sleeps for so many seconds, to keep the rate, and may raise to
         interrupt.
 
         Raises :class:`~leaderq.errors.RequestRefused` if another replay has taken over, or too much
         would have to be remembered; the errors of
-        :class:`~leaderq.kafka.dead_letters.topic.LetterBox` and of
+        :class:`~leaderq.kafka.dead_letters.topic.DeadLetterReader` and of
         :class:`~leaderq.kafka.clients.producer.TransactionalProducer`, naming the letter where it
         is about one.
         """
@@ -346,16 +346,16 @@ class Replay:
         if (left_s := due_s - now_s()) > 0:
             wait(left_s)
 
-    def _chosen(self) -> Iterator[Resending]:
+    def _chosen(self) -> Iterator[Resend]:
         """The letters to send, with all others passed or left; the passages stand where the last
         one given lies.
         """
         if self._from_start:  # nothing is taken for stored, so the first transaction sets all partitions back
-            begun = {number: Replayed(start) for number, start in self._box.starts.items()}
+            begun = {number: ReplayProgress(start) for number, start in self._box.starts.items()}
         else:
             begun = replay_progress(self._box)
             self._stored = dict(begun)
-        self._passages = {number: Passage(known) for number, known in begun.items()}
+        self._passages = {number: ReplayScan(known) for number, known in begun.items()}
         self._seen = {number: max(known.upto, self._box.starts[number]) for number, known in begun.items()}
         self._count_unseen()
         for record in self._box.read({number: known.upto for number, known in begun.items()}):
@@ -364,7 +364,7 @@ class Replay:
             if (letter := self._letter(record, begun[record.partition])) is not None:
                 self._passages[record.partition].passed(record.offset)
                 self.tally.held += 1
-                yield Resending(letter, self._message(letter))
+                yield Resend(letter, self._message(letter))
         for number, passage in self._passages.items():
             passage.ended(self._box.ends[number])
         self.tally.unseen = 0
@@ -372,14 +372,14 @@ class Replay:
     def _count_unseen(self) -> None:
         self.tally.unseen = sum(max(0, end - self._seen[number]) for number, end in self._box.ends.items())
 
-    def _letter(self, record: Record, begun: Replayed) -> DeadLetter | None:
+    def _letter(self, record: Record, begun: ReplayProgress) -> DeadLetter | None:
         """The letter in ``record``, if it is to be sent."""
         passage = self._passages[record.partition]
         if record.offset in begun:
             passage.passed(record.offset)
             return None
         try:
-            letter = read_letter(record)
+            letter = read_dead_letter(record)
         except CorruptRecord as exc:
             log.warning("%s", exc)
             self.tally.foreign += 1
@@ -449,7 +449,7 @@ class Replay:
             log.debug("the open transaction was left to the broker: %s", exc)
 
     @staticmethod
-    def _noted(number: int, done: Replayed) -> tuple[int, str]:
+    def _noted(number: int, done: ReplayProgress) -> tuple[int, str]:
         note = done.note()
         if note is None:
             raise RequestRefused(
@@ -466,7 +466,7 @@ class _NotingProducer(KafkaPythonProducer):
         """As :meth:`commit`; the fence is the transactional id alone."""
         deadline = now_s() + timeout_s
         self._flush(deadline)
-        with self._speaking("sending offsets to a transaction"):
+        with self._errors_translated("sending offsets to a transaction"):
             if self._offsets_sent is None:
                 wanted = {TopicPartition(*where): OffsetAndMetadata(at, note, -1) for where, (at, note) in offsets.items()}
                 self._offsets_sent = self._producer._transaction_manager.send_offsets_to_transaction(wanted, group)

@@ -18,10 +18,10 @@ from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
-from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, quiet_client_logs, speaking_leaderq
-from leaderq.kafka.clients.kafka_python_producer import Sender
+from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, errors_translated, quiet_client_logs
+from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
 from leaderq.kafka.clients.producer import Message
-from leaderq.kafka.dead_letters.format import Letter, shortened
+from leaderq.kafka.dead_letters.format import NewDeadLetter, shortened
 from leaderq.kafka.record import Record
 from leaderq.term import Term
 
@@ -44,10 +44,10 @@ class DeadLetterSender:
     def __init__(self, address: str, security: KafkaSecurity, produce: Callable[[Message], None] | None) -> None:
         # The broker decides what is too large for a dead letter: a topic may take more than is
         # usual.
-        self._sender = Sender(address, security, max_message_bytes=_MAX_LETTER_BYTES)
+        self._sender = IdempotentSender(address, security, max_message_bytes=_MAX_LETTER_BYTES)
         self._produce = produce
 
-    def send(self, term: Term, topic: str, letter: Letter) -> None:
+    def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
         """Send the letter; durable on return, or part of the transaction.
 
         One that is too large with all its headers is sent without those that a replay can do
@@ -81,14 +81,14 @@ class DeadLetterSender:
         self._sender.close()
 
 
-def _message(topic: str, letter: Letter) -> Message:
+def _message(topic: str, letter: NewDeadLetter) -> Message:
     # kafka-python sends no record that has neither key nor value; its headers tell where the real
     # one is.
     value = b"" if letter.key is None and letter.value is None else letter.value
     return Message(topic, value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)
 
 
-class LetterBox:
+class DeadLetterReader:
     """The letters on ``topic``, for a ``with`` block. ``ends`` are those at its begin; ``group`` is
     whose progress is asked for.
     """
@@ -112,7 +112,7 @@ class LetterBox:
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
 
-    def __enter__(self) -> LetterBox:
+    def __enter__(self) -> DeadLetterReader:
         quiet_client_logs()
         self._consumer = connected(KafkaConsumer, self._address, self._options)
         try:
@@ -130,7 +130,7 @@ class LetterBox:
                 "on_error names another topic, name it with --topic"
             )
         where = [TopicPartition(self.topic, number) for number in sorted(numbers)]
-        with speaking_leaderq("asking for offsets", self._address):
+        with errors_translated("asking for offsets", self._address):
             self.starts = _by_number(self._consumer.beginning_offsets(where, timeout_ms=self._timeout_s * 1000))
             self.ends = _by_number(self._consumer.end_offsets(where, timeout_ms=self._timeout_s * 1000))
 
@@ -139,7 +139,7 @@ class LetterBox:
 
     def partitions_of(self, topic: str) -> frozenset[int]:
         """The partitions of any topic of this cluster; none if it does not exist."""
-        with speaking_leaderq("asking for partitions", self._address):
+        with errors_translated("asking for partitions", self._address):
             return frozenset(self._consumer.partitions_for_topic(topic) or ())
 
     def committed(self) -> dict[int, tuple[int, str]]:
@@ -147,7 +147,7 @@ class LetterBox:
         none is.
         """
         where = [TopicPartition(self.topic, number) for number in self.starts]
-        with speaking_leaderq("reading committed offsets", self._address):
+        with errors_translated("reading committed offsets", self._address):
             stored = self._consumer._coordinator.fetch_committed_offsets(where, timeout_ms=self._timeout_s * 1000)
         return {each.partition: (kept.offset, kept.metadata or "") for each, kept in stored.items()}
 
@@ -157,7 +157,7 @@ class LetterBox:
         """
         begins = {number: max(start, (first or {}).get(number, start)) for number, start in self.starts.items()}
         open_ = {TopicPartition(self.topic, number) for number, begin in begins.items() if begin < self.ends[number]}
-        with speaking_leaderq("reading", self._address):
+        with errors_translated("reading", self._address):
             self._consumer.assign(sorted(open_))  # those alone: without a position the others would fail the poll
             for where in open_:
                 self._consumer.seek(where, begins[where.partition])
@@ -190,7 +190,7 @@ class LetterBox:
         )
 
     def _polled(self) -> dict[TopicPartition, list[Any]]:
-        with speaking_leaderq("reading", self._address):
+        with errors_translated("reading", self._address):
             found: dict[TopicPartition, list[Any]] = self._consumer.poll(timeout_ms=_POLL_MS, max_records=500)
         return found
 
@@ -198,7 +198,7 @@ class LetterBox:
         """Leave out the partitions read to their end; positions also pass over what is no record
         (transaction markers).
         """
-        with speaking_leaderq("reading", self._address):
+        with errors_translated("reading", self._address):
             done = {
                 where
                 for where in open_

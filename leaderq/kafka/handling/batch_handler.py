@@ -66,9 +66,9 @@ from dataclasses import replace
 from functools import partial
 
 from leaderq.kafka.handling.context import HandlingContext
-from leaderq.kafka.handling.on_error import ProcessDied, Raise, Retry
-from leaderq.kafka.handling.parts import Failure, Mode, Part, attempt, by_partition, ends_of
-from leaderq.kafka.handling.workers import Outcome, Workers
+from leaderq.kafka.handling.on_error import ProcessDied, RaiseError, RetryAfter
+from leaderq.kafka.handling.parts import BatchPart, PartFailure, PartMode, attempt, by_partition, ends_of
+from leaderq.kafka.handling.workers import PartitionWorkers, TaskOutcome
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
 
@@ -90,7 +90,7 @@ class BatchHandler:
             context = replace(context, marks=None)
         self._context = context
         many = context.workers > 1
-        self._workers = Workers(context.workers, f"leaderq-{context.career}-worker") if many else None
+        self._workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
 
     def work(self, batch: Batch, term: Term) -> bool:
         """Handle and save ``batch``; returns ``False`` if the term is ending or paused, and part of
@@ -110,13 +110,13 @@ class BatchHandler:
 class BatchWork:
     """The work on one batch; used once."""
 
-    def __init__(self, context: HandlingContext, workers: Workers | None, batch: Batch, term: Term) -> None:
+    def __init__(self, context: HandlingContext, workers: PartitionWorkers | None, batch: Batch, term: Term) -> None:
         self._context = context
         self._workers = workers
         self._batch = batch
         self._term = term
-        self._line: deque[Part] = deque()
-        self._unsaved: list[Part] = []
+        self._line: deque[BatchPart] = deque()
+        self._unsaved: list[BatchPart] = []
         self._saved: dict[Partition, int] = {}
         self._began = False
         # With "at most once" nothing waits to be saved, so nothing is there to be undone.
@@ -143,7 +143,7 @@ class BatchWork:
 
     # -- what is handed over -------------------------------------------------------------------------------------------
 
-    def _rounds(self) -> Iterator[tuple[float, Sequence[Part]]]:
+    def _rounds(self) -> Iterator[tuple[float, Sequence[BatchPart]]]:
         """How long to wait, and the parts to work on then."""
         if self._context.pace is None:
             yield 0.0, self._parts(self._batch.records, self._batch.ends, self._batch.merged)
@@ -157,16 +157,18 @@ class BatchWork:
         records: Mapping[Partition, Sequence[Record]],
         ends: Mapping[Partition, int],
         merged: Callable[[], Sequence[Record]],
-    ) -> list[Part]:
+    ) -> list[BatchPart]:
         careful = self._context.careful(records)
         if not careful and not self._context.is_by_partition:
             together = merged()
-            return [Part(together, ends=ends or None)] if together else []
+            return [BatchPart(together, ends=ends or None)] if together else []
         parts = []
         for where in sorted(records):
             if records[where]:
                 known = {where: ends[where]} if where in ends else None
-                parts.append(Part(records[where], ends=known, mode=Mode.CAREFUL if where in careful else Mode.TOGETHER))
+                parts.append(
+                    BatchPart(records[where], ends=known, mode=PartMode.CAREFUL if where in careful else PartMode.TOGETHER)
+                )
         return parts
 
     def _has_waited(self, wait_s: float) -> bool:
@@ -182,7 +184,7 @@ class BatchWork:
 
     # -- trying --------------------------------------------------------------------------------------------------------
 
-    def _step(self, part: Part) -> None:
+    def _step(self, part: BatchPart) -> None:
         part = self._first_of(part)
         if not self._mark(part):
             return
@@ -194,25 +196,25 @@ class BatchWork:
         else:
             self._line.extendleft(reversed(self._undone([(part, failure)]) + self._cut(part, failure)))
 
-    def _first_of(self, part: Part) -> Part:
+    def _first_of(self, part: BatchPart) -> BatchPart:
         """The part to try now: of those handed over one by one, the first record; the others go
         back to the front.
         """
-        if part.mode is Mode.TOGETHER:
+        if part.mode is PartMode.TOGETHER:
             return part
-        if part.mode is Mode.CAREFUL and not part.marked and not self._context.careful((_partition(part.records[0]),)):
+        if part.mode is PartMode.CAREFUL and not part.marked and not self._context.careful((_partition(part.records[0]),)):
             return part.together()
         first, others = part.head()
         if others is not None:
             self._line.appendleft(others)
         return first
 
-    def _mark(self, part: Part) -> bool:
+    def _mark(self, part: BatchPart) -> bool:
         """Mark the attempt if need be; gives ``False`` if the record was passed over, having taken
         too many processes.
         """
         marks, limit = self._context.marks, self._context.on_error.deaths
-        if part.mode is not Mode.CAREFUL or part.marked or marks is None:
+        if part.mode is not PartMode.CAREFUL or part.marked or marks is None:
             return True
         self._save_done()
         died = marks.before(self._term, part.records[0])
@@ -223,7 +225,7 @@ class BatchWork:
         self._passed(part, is_saved_now=True)
         return False
 
-    def _passed(self, part: Part, is_saved_now: bool) -> None:
+    def _passed(self, part: BatchPart, is_saved_now: bool) -> None:
         """The part is done, skipped or buried.
 
         What was skipped or buried is saved now, lest it be handled again when something later is
@@ -235,7 +237,7 @@ class BatchWork:
         if part.marked and self._context.marks is not None:
             self._context.marks.after(self._term, part.records[0])
 
-    def _undone(self, failed: Sequence[tuple[Part, Failure]]) -> list[Part]:
+    def _undone(self, failed: Sequence[tuple[BatchPart, PartFailure]]) -> list[BatchPart]:
         """Undo what the failed attempts did, and all that is not saved yet with it; gives what is
         to be done again.
 
@@ -247,12 +249,12 @@ class BatchWork:
         self._context.undo()
         again, self._unsaved = [part.again() for part in self._unsaved], []
         part, failure = failed[0]
-        if isinstance(self._context.on_error.verdict(part.failed_with(failure)), Raise):
+        if isinstance(self._context.on_error.verdict(part.failed_with(failure)), RaiseError):
             self._context.tell_unjudged([*failed[1:], *self._pending()])
             raise failure.error
         return again
 
-    def _cut(self, part: Part, failure: Failure) -> list[Part]:
+    def _cut(self, part: BatchPart, failure: PartFailure) -> list[BatchPart]:
         """What is to be done now, in order, in place of a part that failed."""
         before, culprit, rest = part.cut(failure)
         if before is not None and failure.touched and not self._undoes:
@@ -262,12 +264,12 @@ class BatchWork:
 
     # -- judging -------------------------------------------------------------------------------------------------------
 
-    def _judge(self, part: Part, failure: Failure) -> None:
+    def _judge(self, part: BatchPart, failure: PartFailure) -> None:
         verdict = self._context.on_error.verdict(part.failed)
-        if isinstance(verdict, Raise):
+        if isinstance(verdict, RaiseError):
             self._raise(failure)
         self._save_done()
-        if isinstance(verdict, Retry):
+        if isinstance(verdict, RetryAfter):
             self._retry(part, failure, verdict.after_s)
         elif len(part.records) > 1 and not self._context.saves_first:
             self._context.tell_isolated(part, failure.error)
@@ -278,14 +280,14 @@ class BatchWork:
             self._passed(part, is_saved_now=True)
             self._end_isolation(part)
 
-    def _retry(self, part: Part, failure: Failure, after_s: float) -> None:
+    def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
         self._context.tell_retried(part, failure.error, after_s)
         part.failure = None
         self._line.appendleft(part)
         if after_s > 0:
             self._term.wait(after_s)
 
-    def _raise(self, failure: Failure) -> None:
+    def _raise(self, failure: PartFailure) -> None:
         self._context.tell_unjudged(self._pending())
         try:
             self._save_done()
@@ -294,17 +296,17 @@ class BatchWork:
             raise
         raise failure.error
 
-    def _pending(self) -> list[tuple[Part, Failure]]:
+    def _pending(self) -> list[tuple[BatchPart, PartFailure]]:
         return [(part, part.failure) for part in self._line if part.failure is not None]
 
-    def _end_isolation(self, part: Part) -> None:
+    def _end_isolation(self, part: BatchPart) -> None:
         """The culprit has shown: what was isolated behind it goes on together."""
-        if part.mode is Mode.ISOLATED and self._line and self._line[0].mode is Mode.ISOLATED:
+        if part.mode is PartMode.ISOLATED and self._line and self._line[0].mode is PartMode.ISOLATED:
             self._line.appendleft(self._line.popleft().together())
 
     # -- saving --------------------------------------------------------------------------------------------------------
 
-    def _save_first(self, parts: Iterable[Part]) -> None:
+    def _save_first(self, parts: Iterable[BatchPart]) -> None:
         """With "at most once": save what is about to be handed over, unless it was."""
         if self._context.saves_first:
             self._save({where: end for part in parts for where, end in ends_of(part, self._batch).items()})
@@ -330,7 +332,7 @@ class BatchWork:
     def _may_begin(self) -> bool:
         return not self._term.ending.is_set() and not self._term.paused
 
-    def _must_be_handled(self, part: Part) -> bool:
+    def _must_be_handled(self, part: BatchPart) -> bool:
         """With "at most once": whether it is saved already, so that nobody else will ever handle
         it. Ends with the term even so."""
         if not self._context.saves_first:
@@ -345,16 +347,16 @@ class BatchWork:
 
     # -- several at once -----------------------------------------------------------------------------------------------
 
-    def _is_parallel(self, parts: Sequence[Part]) -> bool:
-        return self._workers is not None and len(parts) > 1 and all(part.mode is Mode.TOGETHER for part in parts)
+    def _is_parallel(self, parts: Sequence[BatchPart]) -> bool:
+        return self._workers is not None and len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
 
-    def _in_parallel(self, parts: Sequence[Part]) -> list[Part]:
+    def _in_parallel(self, parts: Sequence[BatchPart]) -> list[BatchPart]:
         """Try all; gives what is left to be done, in order."""
         self._save_first(parts)
         self._began = True
         may_begin = _always if self._context.saves_first else self._may_begin  # what is saved must be begun
         tasks = [partial(attempt, self._context.decode, self._context.handle, part.records, self._term) for part in parts]
-        outcomes: list[Outcome[Failure | None]] = self._workers.run(tasks, may_begin) if self._workers else []
+        outcomes: list[TaskOutcome[PartFailure | None]] = self._workers.run(tasks, may_begin) if self._workers else []
         failed = [(part, outcome.value) for part, outcome in zip(parts, outcomes, strict=True) if outcome.value is not None]
         errors = [outcome.error for outcome in outcomes if outcome.error is not None]
         if errors:

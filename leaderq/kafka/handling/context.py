@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderq.kafka.dead_letters.format import Letter, letter_of
-from leaderq.kafka.handling.crash_marks import AttemptMarks
-from leaderq.kafka.handling.on_error import Bury, OnError, Skip, dead_topic, place_of
-from leaderq.kafka.handling.parts import Failure, Part
-from leaderq.kafka.handling.rate_limit import Pace
+from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
+from leaderq.kafka.handling.crash_marks import CrashMarks
+from leaderq.kafka.handling.on_error import OnError, SendToDeadLetters, SkipRecord, dead_letter_topic, place_of
+from leaderq.kafka.handling.parts import BatchPart, PartFailure
+from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 
@@ -41,7 +41,7 @@ class HandlingContext:
         for each partition. With ``workers`` of more than 1 always the latter, on so many threads.
         ``pace`` limits how fast; ``marks`` tell of records over which processes have died.
 
-    ``on_skipped(record, error, attempts)`` and ``on_buried(record, error, attempts, topic)`` are
+    ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)`` are
     told, before its offset is saved, of each raw record that is passed over: perhaps twice, never
     not at all.
     """
@@ -50,17 +50,17 @@ class HandlingContext:
     handle: Callable[[Sequence[Record], Term], None]
     save: Callable[[Term, Mapping[Partition, int]], None]
     undo: Callable[[], None]
-    send_dead_letter: Callable[[Term, str, Letter], None]
+    send_dead_letter: Callable[[Term, str, NewDeadLetter], None]
     on_error: OnError
     decode: Callable[[Record], Record] | None = None
     undoes: bool = False
     saves_first: bool = False
     batches: str = MERGED
     workers: int = 1
-    marks: AttemptMarks | None = None
-    pace: Pace | None = None
+    marks: CrashMarks | None = None
+    pace: RateLimiter | None = None
     on_skipped: Callable[[Record, Exception, int], None] | None = None
-    on_buried: Callable[[Record, Exception, int, str], None] | None = None
+    on_dead_lettered: Callable[[Record, Exception, int, str], None] | None = None
 
     @property
     def is_by_partition(self) -> bool:
@@ -80,30 +80,30 @@ class HandlingContext:
         """
         term.check()
         verdict, place = self.on_error.terminal, place_of(record)
-        if isinstance(verdict, Bury):
-            topic = verdict.topic or dead_topic(self.career)
+        if isinstance(verdict, SendToDeadLetters):
+            topic = verdict.topic or dead_letter_topic(self.career)
             at_ms = int(time.time() * 1000)
-            letter = letter_of(record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms)
+            letter = new_dead_letter(record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms)
             self.send_dead_letter(term, topic, letter)
             self._warn("%s is set aside on %s after %d attempt(s): %s", place, topic, attempts, _said(error))
-            if self.on_buried is not None:
-                self.on_buried(record, error, attempts, topic)
-        elif isinstance(verdict, Skip):
+            if self.on_dead_lettered is not None:
+                self.on_dead_lettered(record, error, attempts, topic)
+        elif isinstance(verdict, SkipRecord):
             self._warn("%s is skipped after %d attempt(s): %s", place, attempts, _said(error))
             if self.on_skipped is not None:
                 self.on_skipped(record, error, attempts)
 
-    def tell_retried(self, part: Part, error: Exception, after_s: float) -> None:
+    def tell_retried(self, part: BatchPart, error: Exception, after_s: float) -> None:
         """A part is tried again."""
         self._warn(
             "%s failed (attempt %d); tried again in %.1f s: %s", _span(part.records), part.attempts, after_s, _said(error)
         )
 
-    def tell_isolated(self, part: Part, error: Exception) -> None:
+    def tell_isolated(self, part: BatchPart, error: Exception) -> None:
         """A part failed too often, and it is not known by which record."""
         self._warn("%s failed together (attempt %d); now one by one: %s", _span(part.records), part.attempts, _said(error))
 
-    def tell_unjudged(self, failed: Iterable[tuple[Part, Failure]]) -> None:
+    def tell_unjudged(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
         """The work on the batch ends before these failures could be judged."""
         for part, failure in failed:
             self._warn(

@@ -10,7 +10,7 @@ written for that while all goes well:
 * **second one in a row** at the same offset: the partition becomes *careful*. Its next
   ``max_records`` records are handled one by one, each marked durably before it;
 * **the process dies again**: the mark names the record in hand. That death is the record's own,
-  counted from here on, and :meth:`AttemptMarks.before` tells it; what to do at which number is the
+  counted from here on, and :meth:`CrashMarks.before` tells it; what to do at which number is the
   policy's business. So a record that kills costs two processes more than the policy says: those
   that died before anybody was careful.
 * **a clean end** of a term proves that its leader could go on: the next leader that finds records
@@ -28,7 +28,7 @@ such deaths make the work slow for a moment, the others need that very record in
 is a record found that kills only in the company of others.
 
 On failure: a znode that cannot be understood is logged and begun anew, since counting deaths must
-not stop the work. While ZooKeeper is silent :meth:`AttemptMarks.before` waits, no record being
+not stop the work. While ZooKeeper is silent :meth:`CrashMarks.before` waits, no record being
 handled unmarked, at most until the lease ends; then it raises :class:`~leaderq.errors.Deposed`.
 """
 
@@ -52,7 +52,7 @@ MAX_POSITIONS = 10_000
 MAX_KILLERS = 1_000
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """One record of one partition."""
 
     topic: str
@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mark:
+class CrashCounts:
     """What is known of deaths.
 
     ``positions``: for each partition, the offset saved at the last unclean take-over, and how many
@@ -76,21 +76,21 @@ class Mark:
     """
 
     positions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
-    killers: Mapping[Place, int] = field(default_factory=dict)
-    in_hand: frozenset[Place] = frozenset()
+    killers: Mapping[RecordPlace, int] = field(default_factory=dict)
+    in_hand: frozenset[RecordPlace] = frozenset()
 
-    def handling(self, place: Place) -> Mark:
+    def handling(self, place: RecordPlace) -> CrashCounts:
         """The same with ``place`` in hand, and nothing else of its partition."""
         return replace(self, in_hand=frozenset({each for each in self.in_hand if each[:2] != place[:2]} | {place}))
 
 
-def judge(mark: Mark, saved: Mapping[Partition, int], unclean: bool) -> tuple[Mark, frozenset[Partition]]:
+def judge(mark: CrashCounts, saved: Mapping[Partition, int], unclean: bool) -> tuple[CrashCounts, frozenset[Partition]]:
     """What a new leader is to write, and which partitions it must be careful with.
 
     ``saved`` are the offsets it begins at; a partition without one is left out of account.
     """
     if not unclean:
-        return Mark(), frozenset()
+        return CrashCounts(), frozenset()
     positions = {where: (offset, _deaths_at(mark.positions.get(where), offset)) for where, offset in saved.items()}
     counted = {place: mark.killers.get(place, 0) + (place in mark.in_hand) for place in {*mark.killers, *mark.in_hand}}
     # A record in front of the saved offset was passed, whoever died since; its deaths are no one's
@@ -104,16 +104,16 @@ def _deaths_at(before: tuple[int, int] | None, offset: int) -> int:
     return before[1] + 1 if before is not None and before[0] == offset else 1
 
 
-def _bounded(positions: Mapping[Partition, tuple[int, int]], killers: Mapping[Place, int]) -> Mark:
+def _bounded(positions: Mapping[Partition, tuple[int, int]], killers: Mapping[RecordPlace, int]) -> CrashCounts:
     """Well below the megabyte that a znode may hold: partitions and records with the most deaths
     are kept.
     """
     most = sorted(positions, key=lambda where: (-positions[where][1], where))[:MAX_POSITIONS]
     worst = sorted(killers, key=lambda place: (-killers[place], place))[:MAX_KILLERS]
-    return Mark({where: positions[where] for where in most}, {place: killers[place] for place in worst})
+    return CrashCounts({where: positions[where] for where in most}, {place: killers[place] for place in worst})
 
 
-def encode(mark: Mark) -> bytes:
+def encode(mark: CrashCounts) -> bytes:
     """The bytes to store."""
     rows = {
         "positions": [[*where, offset, deaths] for where, (offset, deaths) in sorted(mark.positions.items())],
@@ -123,19 +123,19 @@ def encode(mark: Mark) -> bytes:
     return json.dumps(rows, separators=(",", ":")).encode()
 
 
-def decode(data: bytes, *, path: str) -> Mark:
+def decode(data: bytes, *, path: str) -> CrashCounts:
     """The mark in ``data``; empty data is one without deaths.
 
     Raises :class:`~leaderq.errors.CorruptRecord` naming ``path`` when it is something else.
     """
     if not data:
-        return Mark()
+        return CrashCounts()
     try:
         found = json.loads(data)
-        return Mark(
+        return CrashCounts(
             {Partition(topic, number): (offset, deaths) for topic, number, offset, deaths in _rows(found, "positions", 3)},
-            {Place(topic, number, offset): deaths for topic, number, offset, deaths in _rows(found, "killers", 3)},
-            frozenset(Place(*row) for row in _rows(found, "in_hand", 2)),
+            {RecordPlace(topic, number, offset): deaths for topic, number, offset, deaths in _rows(found, "killers", 3)},
+            frozenset(RecordPlace(*row) for row in _rows(found, "in_hand", 2)),
         )
     except (ValueError, TypeError, AttributeError) as exc:
         raise CorruptRecord(
@@ -154,7 +154,7 @@ def _rows(found: Any, name: str, numbers: int) -> Iterable[tuple[Any, ...]]:
 T = TypeVar("T")
 
 
-class AttemptMarks:
+class CrashMarks:
     """The marks of one career, kept at ``path``, whose parent exists; one object for a process. For
     the career thread only.
 
@@ -167,7 +167,7 @@ class AttemptMarks:
         self._session = session
         self._path = path
         self._max_records = max_records
-        self._mark = Mark()
+        self._mark = CrashCounts()
         self._left: dict[Partition, int] = {}
 
     def begin(self, term: Term, saved: Mapping[Partition, int]) -> None:
@@ -202,7 +202,7 @@ class AttemptMarks:
 
         Raises :class:`~leaderq.errors.Deposed`, if the mark cannot be written any more.
         """
-        place = Place(record.topic, record.partition, record.offset)
+        place = RecordPlace(record.topic, record.partition, record.offset)
         mark = self._mark.handling(place)
         self._write(term, mark)
         self._mark = mark
@@ -234,14 +234,14 @@ class AttemptMarks:
         except NoNode:
             return None
 
-    def _decoded(self, data: bytes | None) -> Mark:
+    def _decoded(self, data: bytes | None) -> CrashCounts:
         try:
             return decode(data or b"", path=self._path)
         except CorruptRecord as exc:
             log.warning("deaths of former leaders are not counted: %s", exc)
-            return Mark()
+            return CrashCounts()
 
-    def _write(self, term: Term, mark: Mark) -> None:
+    def _write(self, term: Term, mark: CrashCounts) -> None:
         data = encode(mark)
         self._asked(term, lambda: self._put(term, data))
 

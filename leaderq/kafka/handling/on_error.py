@@ -107,31 +107,31 @@ _ABOUT_SERVERS = (
 
 
 @dataclass(frozen=True)
-class Retry:
+class RetryAfter:
     """Try again, after so many seconds."""
 
     after_s: float
 
 
 @dataclass(frozen=True)
-class Skip:
+class SkipRecord:
     """Pass over it."""
 
 
 @dataclass(frozen=True)
-class Bury:
+class SendToDeadLetters:
     """Set it aside on ``topic`` (``None``: the career's own), then pass over it."""
 
     topic: str | None = None
 
 
 @dataclass(frozen=True)
-class Raise:
+class RaiseError:
     """Raise the user's error; nothing passes over it."""
 
 
-Terminal = Skip | Bury | Raise
-Verdict = Retry | Terminal
+Terminal = SkipRecord | SendToDeadLetters | RaiseError
+Verdict = RetryAfter | Terminal
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class OnError:
     are as good as ``terminal`` (``None``: no number is).
     """
 
-    terminal: Terminal = Raise()
+    terminal: Terminal = RaiseError()
     retries: int = 0
     backoff_s: float = BACKOFF_S
     max_backoff_s: float = MAX_BACKOFF_S
@@ -152,10 +152,10 @@ class OnError:
         """What to do after ``attempts`` attempts in vain (at least 1)."""
         if attempts > self.retries:
             return self.terminal
-        return Retry(min(self.max_backoff_s, self.backoff_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS)))
+        return RetryAfter(min(self.max_backoff_s, self.backoff_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS)))
 
 
-def dead_topic(career: str) -> str:
+def dead_letter_topic(career: str) -> str:
     """The dead-letter topic of a career that names none."""
     return f"{career}-dead"
 
@@ -164,7 +164,7 @@ def dead_topic(career: str) -> str:
 
 
 @dataclass(frozen=True)
-class Skipping:
+class SkipOption:
     """:func:`skip`, as written; not checked before :func:`policy`, which can name the class it
     stands in.
     """
@@ -173,7 +173,7 @@ class Skipping:
 
 
 @dataclass(frozen=True)
-class Burying:
+class DeadLetterOption:
     """:func:`dead_letter`, as written."""
 
     topic: Any
@@ -181,7 +181,7 @@ class Burying:
 
 
 @dataclass(frozen=True)
-class Retrying:
+class RetryOption:
     """:func:`retry`, as written."""
 
     n: Any
@@ -190,31 +190,31 @@ class Retrying:
     max_backoff_s: Any
 
 
-def skip(deaths: int = DEATHS) -> Skipping:
+def skip(deaths: int = DEATHS) -> SkipOption:
     """Pass over a record that cannot be handled, with a warning in the log; nothing else keeps it."""
-    return Skipping(deaths)
+    return SkipOption(deaths)
 
 
 def retry(
     n: int,
     backoff_s: float = BACKOFF_S,
-    then: str | Skipping | Burying = "raise",
+    then: str | SkipOption | DeadLetterOption = "raise",
     max_backoff_s: float = MAX_BACKOFF_S,
-) -> Retrying:
+) -> RetryOption:
     """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time,
     up to ``max_backoff_s``.
 
     Records behind the one that fails wait: order is kept. ``then`` is what follows when all are in
     vain.
     """
-    return Retrying(n, backoff_s, then, max_backoff_s)
+    return RetryOption(n, backoff_s, then, max_backoff_s)
 
 
-def dead_letter(topic: str | None = None, deaths: int = DEATHS) -> Burying:
+def dead_letter(topic: str | None = None, deaths: int = DEATHS) -> DeadLetterOption:
     """Set a record that cannot be handled aside on ``topic``; default: the career's name and
     ``-dead``.
     """
-    return Burying(topic, deaths)
+    return DeadLetterOption(topic, deaths)
 
 
 def policy(value: object, where: str) -> OnError:
@@ -230,21 +230,21 @@ def policy(value: object, where: str) -> OnError:
 
 
 def _sound(value: object) -> OnError:
-    if isinstance(value, Retrying):
+    if isinstance(value, RetryOption):
         return replace(
             _sound(value.then), retries=value.n, backoff_s=float(value.backoff_s), max_backoff_s=float(value.max_backoff_s)
         )
-    if isinstance(value, Burying):
-        return OnError(Bury(value.topic), deaths=value.deaths)
-    if isinstance(value, Skipping):
-        return OnError(Skip(), deaths=value.deaths)
+    if isinstance(value, DeadLetterOption):
+        return OnError(SendToDeadLetters(value.topic), deaths=value.deaths)
+    if isinstance(value, SkipOption):
+        return OnError(SkipRecord(), deaths=value.deaths)
     return _sound(skip()) if value == "skip" else OnError()
 
 
 def _problems(value: object, place: str) -> Iterator[str]:
-    if isinstance(value, Retrying):
+    if isinstance(value, RetryOption):
         yield from _problems_of_retry(value, place)
-    elif isinstance(value, Skipping | Burying):
+    elif isinstance(value, SkipOption | DeadLetterOption):
         yield from _problems_of_ending(value, place)
     elif call := _meant_call(value):
         yield f"{place} is a function itself; call it: {call}"
@@ -259,7 +259,7 @@ def _meant_call(value: object) -> str | None:
     return called.get(plain) if isinstance(plain, FunctionType) else None
 
 
-def _problems_of_retry(value: Retrying, place: str) -> Iterator[str]:
+def _problems_of_retry(value: RetryOption, place: str) -> Iterator[str]:
     if not _is_count(value.n):
         yield f"retry(n={value.n!r}) in {place} must be a whole number of further attempts, at least 1"
     for name in ("backoff_s", "max_backoff_s"):
@@ -271,7 +271,7 @@ def _problems_of_retry(value: Retrying, place: str) -> Iterator[str]:
             f"retry(backoff_s={value.backoff_s!r}) in {place} is more than its max_backoff_s={value.max_backoff_s!r}; "
             "give a larger max_backoff_s"
         )
-    if isinstance(value.then, Retrying) or value.then is retry:
+    if isinstance(value.then, RetryOption) or value.then is retry:
         yield (
             f"retry(then=retry(...)) in {place} cannot be; give one retry more attempts, and end with 'raise', skip() or "
             "dead_letter()"
@@ -280,12 +280,12 @@ def _problems_of_retry(value: Retrying, place: str) -> Iterator[str]:
         yield from _problems(value.then, f"'then' of retry in {place}")
 
 
-def _problems_of_ending(value: Skipping | Burying, place: str) -> Iterator[str]:
-    name = "skip" if isinstance(value, Skipping) else "dead_letter"
+def _problems_of_ending(value: SkipOption | DeadLetterOption, place: str) -> Iterator[str]:
+    name = "skip" if isinstance(value, SkipOption) else "dead_letter"
     if not _is_count(value.deaths):
         yield f"{name}(deaths={value.deaths!r}) in {place} must be a whole number, at least 1"
     if (
-        isinstance(value, Burying)
+        isinstance(value, DeadLetterOption)
         and value.topic is not None
         and not (isinstance(value.topic, str) and _TOPIC.match(value.topic))
     ):

@@ -15,7 +15,7 @@ from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
 
 
-class Mode(Enum):
+class PartMode(Enum):
     """How the records of a part are handed over."""
 
     TOGETHER = "together"
@@ -26,7 +26,7 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class PartFailure:
     """An attempt at a part that failed.
 
     ``index`` is the place of the culprit in the part, ``None`` if it is not known; ``touched`` says
@@ -39,7 +39,7 @@ class Failure:
 
 
 @dataclass(eq=False)
-class Part:
+class BatchPart:
     """Records next in line of their partitions, and what was tried with them so far.
 
     ``ends`` are the offsets to be saved once they are done (``None``: those after the last record
@@ -51,11 +51,11 @@ class Part:
 
     records: Sequence[Record]
     ends: Mapping[Partition, int] | None = None
-    mode: Mode = Mode.TOGETHER
+    mode: PartMode = PartMode.TOGETHER
     at_once: bool = False
     failed: int = 0
     before: int = 0
-    failure: Failure | None = None
+    failure: PartFailure | None = None
     marked: bool = False
 
     @property
@@ -66,34 +66,34 @@ class Part:
     @property
     def is_saved_alone(self) -> bool:
         """Whether it is saved as soon as it is done, rather than with the rest of the batch."""
-        return self.at_once or self.mode is not Mode.TOGETHER
+        return self.at_once or self.mode is not PartMode.TOGETHER
 
-    def failed_with(self, failure: Failure) -> int:
+    def failed_with(self, failure: PartFailure) -> int:
         """How many attempts in vain its culprit will have made by itself, once it is cut out."""
         return 1 if failure.index is not None and len(self.records) > 1 else self.failed + 1
 
-    def head(self) -> tuple[Part, Part | None]:
+    def head(self) -> tuple[BatchPart, BatchPart | None]:
         """The first record by itself, and the others if there are any, in the same mode."""
         if len(self.records) == 1:
             return self, None
-        first = Part(self.records[:1], mode=self.mode, before=self.before)
-        return first, Part(self.records[1:], mode=self.mode, before=self.before, ends=self.ends)
+        first = BatchPart(self.records[:1], mode=self.mode, before=self.before)
+        return first, BatchPart(self.records[1:], mode=self.mode, before=self.before, ends=self.ends)
 
-    def isolated(self) -> Part:
+    def isolated(self) -> BatchPart:
         """The same records, to be handed over one by one."""
-        return Part(self.records, ends=self.ends, mode=Mode.ISOLATED, before=self.attempts)
+        return BatchPart(self.records, ends=self.ends, mode=PartMode.ISOLATED, before=self.attempts)
 
-    def again(self) -> Part:
+    def again(self) -> BatchPart:
         """The same records once more, their effects having been undone; saved as soon as they are
         done.
         """
-        return Part(self.records, ends=self.ends, at_once=True)
+        return BatchPart(self.records, ends=self.ends, at_once=True)
 
-    def together(self) -> Part:
+    def together(self) -> BatchPart:
         """The same records, to be handed over together and with nothing counted against them."""
-        return Part(self.records, ends=self.ends)
+        return BatchPart(self.records, ends=self.ends)
 
-    def cut(self, failure: Failure) -> tuple[Part | None, Part, Part | None]:
+    def cut(self, failure: PartFailure) -> tuple[BatchPart | None, BatchPart, BatchPart | None]:
         """What lies before the culprit, the culprit (with the failure to be judged), and what lies
         behind.
 
@@ -104,13 +104,13 @@ class Part:
             self.failed += 1
             self.failure = failure
             return None, self, None
-        before = Part(self.records[:at], at_once=True) if at else None
-        culprit = Part(self.records[at : at + 1], at_once=True, before=self.attempts, failed=1, failure=failure)
-        rest = Part(self.records[at + 1 :], ends=self.ends) if at + 1 < len(self.records) else None
+        before = BatchPart(self.records[:at], at_once=True) if at else None
+        culprit = BatchPart(self.records[at : at + 1], at_once=True, before=self.attempts, failed=1, failure=failure)
+        rest = BatchPart(self.records[at + 1 :], ends=self.ends) if at + 1 < len(self.records) else None
         return before, culprit, rest
 
 
-def ends_of(part: Part, batch: Batch) -> Mapping[Partition, int]:
+def ends_of(part: BatchPart, batch: Batch) -> Mapping[Partition, int]:
     """What is to be saved when this part is done, all before it being done too.
 
     With the last record of a partition comes the partition's end in the batch, which may lie
@@ -149,7 +149,7 @@ def attempt(
     handle: Callable[[Sequence[Record], Term], None],
     records: Sequence[Record],
     term: Term,
-) -> Failure | None:
+) -> PartFailure | None:
     """Decode and handle; gives ``None`` when that went well, else what is to be judged.
 
     All are decoded before any is handled, so where one cannot be, none was touched. Errors that are
@@ -162,13 +162,13 @@ def attempt(
         decoded: list[Record] = []
         undecodable = _decode(decode, records, decoded)
         if undecodable is not None:
-            return Failure(_judgeable(undecodable), len(decoded), touched=False)
+            return PartFailure(_judgeable(undecodable), len(decoded), touched=False)
         handed = decoded
     error = _handle(handle, handed, term)
     if error is None:
         return None
     index = place_in(records, error.record) if isinstance(error, PoisonRecord) else None
-    return Failure(_judgeable(error), index, touched=True)
+    return PartFailure(_judgeable(error), index, touched=True)
 
 
 def _decode(decode: Callable[[Record], Record], records: Sequence[Record], decoded: list[Record]) -> Exception | None:

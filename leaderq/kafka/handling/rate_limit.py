@@ -1,7 +1,7 @@
 """How fast records may be handed out: so many records or bytes a second, and each key only so
 often. No threads, no sleeping.
 
-A :class:`Pace` cuts what was read into parts and says how long to wait before each; waiting is the
+A :class:`RateLimiter` cuts what was read into parts and says how long to wait before each; waiting is the
 caller's business, so that the end of a term interrupts it. Nothing is dropped and nothing changes
 places: a record that must wait makes all behind it wait.
 
@@ -32,7 +32,7 @@ QUANTUM_S = 0.1
 """
 
 
-class Pace:
+class RateLimiter:
     """Cuts records into parts that keep the limits. Not thread-safe: one batch at a time.
 
     ``records_per_s`` and ``bytes_per_s`` (key and value, as read) are upper limits,
@@ -119,7 +119,7 @@ class Pace:
         return wait_s, end
 
 
-def pace_of(records_per_s: Any, bytes_per_s: Any, key_interval_s: Any, where: str) -> Pace | None:
+def rate_limiter_of(records_per_s: Any, bytes_per_s: Any, key_interval_s: Any, where: str) -> RateLimiter | None:
     """The pace that a career named ``where`` asks for; ``None`` when it sets no limit.
 
     Raises :class:`~leaderq.errors.ConfigurationError` with one sentence for each value that cannot
@@ -133,7 +133,9 @@ def pace_of(records_per_s: Any, bytes_per_s: Any, key_interval_s: Any, where: st
     ]
     if problems:
         raise ConfigurationError(*problems)
-    return None if all(value is None for value in limits.values()) else Pace(records_per_s, bytes_per_s, key_interval_s)
+    return (
+        None if all(value is None for value in limits.values()) else RateLimiter(records_per_s, bytes_per_s, key_interval_s)
+    )
 
 
 def _is_limit(value: Any) -> bool:

@@ -4,7 +4,7 @@ them.
 The career thread may be struck by an exception at any instruction (``atomic`` careers,
 :mod:`leaderq.running.stages`), so it shares no lock with the workers: it puts one ticket into a
 ``SimpleQueue`` and waits on another, single C calls both. The worker that takes a ticket passes one
-on if tasks are left. Struck while it waits, :meth:`Workers.run` begins no further task and still
+on if tasks are left. Struck while it waits, :meth:`PartitionWorkers.run` begins no further task and still
 waits for those begun: the user's code must not go on behind the back of ``handOver``.
 
 Daemon threads: one that hangs in the user's code must not keep the process alive.
@@ -25,7 +25,7 @@ _CLOSE_S = 5.0
 
 
 @dataclass
-class Outcome(Generic[T]):
+class TaskOutcome(Generic[T]):
     """How a task ended: with a value or with an error of any kind, if it began at all."""
 
     began: bool = False
@@ -33,7 +33,7 @@ class Outcome(Generic[T]):
     error: BaseException | None = None
 
 
-class Workers:
+class PartitionWorkers:
     """Up to ``count`` threads, made when first needed. One :meth:`run` at a time."""
 
     def __init__(self, count: int, name: str) -> None:
@@ -42,7 +42,7 @@ class Workers:
         self._tickets: SimpleQueue[_Job[Any] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def run(self, tasks: Sequence[Callable[[], T]], may_begin: Callable[[], bool]) -> list[Outcome[T]]:
+    def run(self, tasks: Sequence[Callable[[], T]], may_begin: Callable[[], bool]) -> list[TaskOutcome[T]]:
         """Run the tasks, and give their outcomes in the same order. Waits for as long as they take.
 
         ``may_begin`` is asked before each; once it says no, no other begins.
@@ -90,7 +90,7 @@ class _Job(Generic[T]):
     def __init__(
         self, tasks: Sequence[Callable[[], T]], may_begin: Callable[[], bool], tickets: SimpleQueue[_Job[Any] | None]
     ) -> None:
-        self.outcomes: list[Outcome[T]] = [Outcome() for _ in tasks]
+        self.outcomes: list[TaskOutcome[T]] = [TaskOutcome() for _ in tasks]
         self.is_closed = False
         self._tasks = tasks
         self._may_begin = may_begin

@@ -96,7 +96,7 @@ class DatabaseOffsets:
 
     def __init__(
         self,
-        connect: Callable[[], Connection] | Connection,
+        connect: Callable[[], DatabaseConnection] | DatabaseConnection,
         *,
         career: str,
         table: str = "leaderq_offsets",
@@ -133,7 +133,7 @@ class DatabaseOffsets:
                 return self._load(term)
 
     @contextmanager
-    def transaction(self, records: Sequence[Record], term: Term) -> Iterator[Cursor]:
+    def transaction(self, records: Sequence[Record], term: Term) -> Iterator[DatabaseCursor]:
         """A transaction for the results of ``records``: gives a cursor, stores the offset after the
         last of each partition, commits.
 
@@ -168,7 +168,7 @@ class DatabaseOffsets:
             self._execute(cursor, ALL_OFFSETS)
             return {Partition(topic, int(number)): int(offset) for topic, number, offset in cursor.fetchall()}
 
-    def _take_office(self, cursor: Cursor, term: Term) -> None:
+    def _take_office(self, cursor: DatabaseCursor, term: Term) -> None:
         if self._execute(cursor, RAISE_TERM, term=term.number).rowcount == 1:
             return
         # Not only a newer term: the row may be missing, and some drivers count no row that keeps
@@ -185,15 +185,15 @@ class DatabaseOffsets:
         if holder != term.number:
             self._refuse(term, f"term {holder} has taken office there")
 
-    def _holder(self, cursor: Cursor) -> int | None:
+    def _holder(self, cursor: DatabaseCursor) -> int | None:
         row = self._execute(cursor, NEWEST_TERM).fetchone()
         return None if row is None else int(row[0])
 
-    def _stored(self, cursor: Cursor, where: Partition) -> int | None:
+    def _stored(self, cursor: DatabaseCursor, where: Partition) -> int | None:
         row = self._execute(cursor, ONE_OFFSET, topic=where.topic, partition=where.number).fetchone()
         return None if row is None else int(row[0])
 
-    def _store(self, cursor: Cursor, term: Term, where: Partition, end: int, *, known: bool) -> None:
+    def _store(self, cursor: DatabaseCursor, term: Term, where: Partition, end: int, *, known: bool) -> None:
         statement = ADVANCE if known else INSERT_OFFSET
         values = {"topic": where.topic, "partition": where.number, "next_offset": end, "term": term.number}
         # 0 rows: another term's row, or one that vanished under the lock of the office. -1: the
@@ -213,7 +213,7 @@ class DatabaseOffsets:
             term.wind_up(Reason.FENCED)
         raise Deposed(term=term.number, reason=Reason.FENCED)
 
-    def _execute(self, cursor: Cursor, statement: str, **values: Any) -> Cursor:
+    def _execute(self, cursor: DatabaseCursor, statement: str, **values: Any) -> DatabaseCursor:
         text, parameters = in_style(self._database.paramstyle, statement, {"career": self._career, **values})
         text = text.replace("{table}", self._table)
         if parameters:
@@ -248,7 +248,7 @@ def _range_of(records: Sequence[Record]) -> tuple[Mapping[Partition, int], Mappi
     return firsts, ends
 
 
-class Cursor(Protocol):
+class DatabaseCursor(Protocol):
     """What is used of a DB-API cursor."""
 
     @property
@@ -260,7 +260,7 @@ class Cursor(Protocol):
     def close(self) -> Any: ...
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """What is used of a DB-API connection."""
 
     def cursor(self) -> Any: ...
@@ -276,20 +276,20 @@ class Database:
     driver without ``paramstyle``.
     """
 
-    def __init__(self, connect: Callable[[], Connection] | Connection, paramstyle: str | None) -> None:
+    def __init__(self, connect: Callable[[], DatabaseConnection] | DatabaseConnection, paramstyle: str | None) -> None:
         # Not callable(): a connection of sqlite3 can be called, too.
         is_given = hasattr(connect, "cursor")
         if not is_given and not callable(connect):
             raise ConfigurationError(f"{connect!r} is neither a database connection nor a function that opens one")
-        self._connect = None if is_given else cast("Callable[[], Connection]", connect)
+        self._connect = None if is_given else cast("Callable[[], DatabaseConnection]", connect)
         self._paramstyle = checked_paramstyle(paramstyle) if paramstyle is not None else None
-        self._connection: Connection | None = cast("Connection", connect) if is_given else None
+        self._connection: DatabaseConnection | None = cast("DatabaseConnection", connect) if is_given else None
         # Kept apart from the connection: its errors must be known for what they are after it was
         # given up.
         self._classes: tuple[type, ...] = type(connect).__mro__ if is_given else ()
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> DatabaseConnection:
         """The connection; opened now if it is not open."""
         if self._connection is None:
             assert self._connect is not None
@@ -341,7 +341,7 @@ class Database:
             log.debug("a broken database connection did not close: %r", exc)
 
     @contextmanager
-    def transaction(self) -> Iterator[Cursor]:
+    def transaction(self) -> Iterator[DatabaseCursor]:
         """Begin, give a cursor, and commit; roll back whatever is raised, at whatever point."""
         if self._begin is not None and self._is_in_transaction():
             raise ConfigurationError(
@@ -374,7 +374,7 @@ class Database:
             return None if autocommit is False else "BEGIN IMMEDIATE"
         return "BEGIN" if autocommit is True else None
 
-    def _end(self, how: str, cursor: Cursor | None = None) -> None:
+    def _end(self, how: str, cursor: DatabaseCursor | None = None) -> None:
         if self._begin is None:
             if how == "COMMIT":
                 self.connection.commit()

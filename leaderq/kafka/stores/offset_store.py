@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.clients.consumer import Drain, KafkaAway, Offsets, Saving
+from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.record import Partition
 from leaderq.term import Term
 
@@ -58,17 +58,17 @@ class OffsetStore(Protocol):
     def open(self) -> None:
         """Connect, in advance and without fencing anybody."""
 
-    def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+    def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """From now on refuse what an earlier leader saves, and hold the partitions; gives whether
         that is so yet.
 
         Called again until it gives ``True``, and whenever the drain was made anew within the term.
         """
 
-    def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
+    def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         """The offsets saved; a partition never saved is absent."""
 
-    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+    def save(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Begin to keep these offsets, with the effects that wait to go with them; fails if a newer
         leader has fenced this one.
 
@@ -76,7 +76,7 @@ class OffsetStore(Protocol):
         same offsets again completes it, and no effect happens twice.
         """
 
-    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+    def place(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Begin to keep offsets that no effect belongs to: where a new partition begins, or the
         same ones again, as a proof.
 
@@ -107,21 +107,21 @@ class KafkaOffsets:
     def open(self) -> None:
         """Nothing to connect: the drain's own connection is used."""
 
-    def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+    def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Join under the career's name: the broker refuses the former holder of it (KIP-345)."""
-        return drain.join(allowed, timeout_s)
+        return consumer.join(allowed, timeout_s)
 
-    def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
+    def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         """The committed offsets, with those of open transactions waited for."""
-        return drain.committed(timeout_s)
+        return consumer.committed(timeout_s)
 
-    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+    def save(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Commit; done once the broker has acknowledged it."""
-        return drain.commit(offsets, note_of(term))
+        return consumer.commit(offsets, note_of(term))
 
-    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+    def place(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Commit, all the same: a fenced consumer's ``poll`` is silent, so only this tells it."""
-        return drain.commit(offsets, note_of(term))
+        return consumer.commit(offsets, note_of(term))
 
     def undo(self) -> None:
         """Nothing goes with the offsets here."""
@@ -135,8 +135,8 @@ def note_of(term: Term) -> str:
     return f"leaderq term {term.number}"
 
 
-class Saved:
-    """A :class:`~leaderq.kafka.clients.consumer.Saving` that was done at once."""
+class DoneAtOnce:
+    """A :class:`~leaderq.kafka.clients.consumer.CommitFuture` that was done at once."""
 
     def done(self, wait_s: float) -> bool:
         """It is."""
@@ -190,14 +190,14 @@ class ExternalOffsets:
     def open(self) -> None:
         """Nothing to connect: the store is the user's."""
 
-    def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+    def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Take all partitions. The former leader was fenced by ``load_offsets``, which has returned
         when :meth:`load` gives.
         """
         term.check()
-        return drain.join(allowed, timeout_s)
+        return consumer.join(allowed, timeout_s)
 
-    def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
+    def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         """The user's offsets, and what was saved since.
 
         Raises :class:`~leaderq.kafka.clients.consumer.KafkaAway` as long as none are known.
@@ -207,18 +207,18 @@ class ExternalOffsets:
                 raise KafkaAway(f"'load_offsets' of {self._where} has not answered for term {term.number} yet")
             return dict(self._offsets)
 
-    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saved:
+    def save(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
         """Note how far the user's store has come: ``handle`` has returned, and had stored these
         offsets by then.
         """
         with self._lock:
             if self._term == term.id:
                 self._offsets.update(offsets)
-        return Saved()
+        return DoneAtOnce()
 
-    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saved:
+    def place(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
         """Note where a partition begins; the user's store learns of it with the first batch."""
-        return self.save(drain, term, offsets)
+        return self.save(consumer, term, offsets)
 
     def undo(self) -> None:
         """Nothing to do: the user's transaction was rolled back by the exception that failed the

@@ -42,7 +42,7 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced
-from leaderq.kafka.clients.consumer import Background, BatchLost, Drain, KafkaAway, Offsets, Saving
+from leaderq.kafka.clients.consumer import BatchLost, CommitFuture, ConsumerClient, KafkaAway, Offsets, SerialExecutor
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, TRANSACTION_TIMEOUT_S, Message, TransactionalProducer, checked
 from leaderq.kafka.record import Partition
 from leaderq.term import Term
@@ -71,13 +71,13 @@ class Transaction:
     is_committed: bool = False
 
 
-class Transacting:
+class TransactionThread:
     """Fences, commits and closes on a thread of its own; its methods only begin that."""
 
     def __init__(self, make: Callable[[], TransactionalProducer], transaction_timeout_s: float) -> None:
         self._make = make
         self._timeout_s = transaction_timeout_s
-        self._background = Background("leaderq-transactions")
+        self._background = SerialExecutor("leaderq-transactions")
         self._allowed: Callable[[], None] = _never
         self._producer: TransactionalProducer | None = None
         self._is_fenced = False
@@ -85,11 +85,11 @@ class Transacting:
 
     # ---- on the drain thread ----------------------------------------------------------------------------------------------------
 
-    def opening(self) -> Saving:
+    def opening(self) -> CommitFuture:
         """Begin to connect a producer."""
         return self._background.save(self._open_producer)
 
-    def fencing(self, allowed: Callable[[], None]) -> Saving:
+    def fencing(self, allowed: Callable[[], None]) -> CommitFuture:
         """Begin to fence; done once no transaction is open, neither of an earlier leader nor of
         this one.
 
@@ -98,7 +98,7 @@ class Transacting:
         self._allowed = allowed
         return self._background.save(self._fence)
 
-    def committing(self, transaction: Transaction, group: Any) -> Saving:
+    def committing(self, transaction: Transaction, group: Any) -> CommitFuture:
         """Begin to commit, or go on with it after
         :class:`~leaderq.kafka.clients.consumer.KafkaAway`.
         """
@@ -264,9 +264,9 @@ class TransactionOffsets:
         self._transaction_timeout_s = transaction_timeout_s
         self._messages: list[Message] = []
         self._unsaved: Transaction | None = None
-        self._transacting: Transacting | None = None
-        self._fencing: Saving | None = None
-        self._joined: Drain | None = None
+        self._transacting: TransactionThread | None = None
+        self._fencing: CommitFuture | None = None
+        self._joined: ConsumerClient | None = None
         self._is_taking = False
         self._is_settled = False  # no transaction has been open since the last fencing
 
@@ -304,25 +304,25 @@ class TransactionOffsets:
             raise KafkaAway("a producer has not connected yet")
         self._transacting = transacting
 
-    def _anew(self) -> Transacting:
-        return Transacting(self._make, self._transaction_timeout_s)
+    def _anew(self) -> TransactionThread:
+        return TransactionThread(self._make, self._transaction_timeout_s)
 
-    def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+    def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Take over the transactional id, then the membership."""
         if self._transacting is None:
             self._transacting = self._anew()
         if not self._producer_is_fenced(self._transacting, allowed, timeout_s):
             return False
-        if self._joined is drain:  # asked again for want of offsets, not of a membership
-            drain.attend(timeout_s)
-            is_member = bool(drain.assigned())
+        if self._joined is consumer:  # asked again for want of offsets, not of a membership
+            consumer.attend(timeout_s)
+            is_member = bool(consumer.assigned())
         else:
-            is_member = drain.join(allowed, timeout_s)
+            is_member = consumer.join(allowed, timeout_s)
         if is_member:
-            self._joined, self._fencing, self._is_taking, self._is_settled = drain, None, True, True
+            self._joined, self._fencing, self._is_taking, self._is_settled = consumer, None, True, True
         return is_member
 
-    def _producer_is_fenced(self, transacting: Transacting, allowed: Callable[[], None], wait_s: float) -> bool:
+    def _producer_is_fenced(self, transacting: TransactionThread, allowed: Callable[[], None], wait_s: float) -> bool:
         if self._fencing is None:
             self._fencing = transacting.fencing(allowed)
         try:
@@ -331,9 +331,9 @@ class TransactionOffsets:
             self._fencing = None
             raise
 
-    def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
+    def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         """The committed offsets; no transaction of this career is open."""
-        stored = drain.committed(timeout_s)
+        stored = consumer.committed(timeout_s)
         unsaved, is_settled = self._unsaved, self._is_settled
         self._is_settled = False
         if unsaved is not None and all(stored.get(where) == offset for where, offset in unsaved.offsets.items()):
@@ -342,7 +342,7 @@ class TransactionOffsets:
             unsaved.in_doubt = unsaved.commit_asked = False  # fencing has ended it, and it was not committed
         return stored
 
-    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+    def save(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Commit the messages produced for the batch, and these offsets."""
         unsaved = self._unsaved
         if unsaved is None:
@@ -350,20 +350,20 @@ class TransactionOffsets:
             unsaved = self._unsaved = Transaction(messages, dict(offsets))
         elif unsaved.offsets != offsets:
             raise KafkaError(f"offsets {unsaved.offsets} are not saved yet, and {offsets} are to be; undo() was left out")
-        return _Committing(self, unsaved, self._commit(drain, unsaved))
+        return _Committing(self, unsaved, self._commit(consumer, unsaved))
 
-    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+    def place(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Commit offsets in a transaction without messages.
 
         Not by a plain commit: an earlier transaction completed after it would not count, though its
         messages would.
         """
-        return _Placing(self._commit(drain, Transaction([], dict(offsets))))
+        return _Placing(self._commit(consumer, Transaction([], dict(offsets))))
 
-    def _commit(self, drain: Drain, transaction: Transaction) -> Saving:
+    def _commit(self, consumer: ConsumerClient, transaction: Transaction) -> CommitFuture:
         if self._transacting is None:
             raise KafkaAway("no producer is fenced in")
-        return self._transacting.committing(transaction, drain.group_metadata())
+        return self._transacting.committing(transaction, consumer.group_metadata())
 
     def settled(self, transaction: Transaction) -> None:
         """``transaction`` is committed, or nobody knows."""
@@ -390,7 +390,7 @@ class TransactionOffsets:
 class _Committing:
     """A saving that tells its store when it is over."""
 
-    def __init__(self, store: TransactionOffsets, transaction: Transaction, saving: Saving) -> None:
+    def __init__(self, store: TransactionOffsets, transaction: Transaction, saving: CommitFuture) -> None:
         self._store = store
         self._transaction = transaction
         self._saving = saving
@@ -412,7 +412,7 @@ class _Placing:
     again.
     """
 
-    def __init__(self, saving: Saving) -> None:
+    def __init__(self, saving: CommitFuture) -> None:
         self._saving = saving
 
     def done(self, wait_s: float) -> bool:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from leaderq.errors import ConnectionLost, CorruptRecord, NoNode
-from leaderq.kafka.clients.consumer import Background, Drain, KafkaAway, Offsets, Saving
+from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets, SerialExecutor
 from leaderq.kafka.record import Partition
 from leaderq.term import Term
 from leaderq.zookeeper import Create, Operation, Session, SetData
@@ -74,7 +74,7 @@ class ZooKeeperOffsets:
         self._waiting: list[Operation] = []
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._background = Background("leaderq-offsets")
+        self._background = SerialExecutor("leaderq-offsets")
 
     def open(self) -> None:
         """Nothing to connect: the career's session is used."""
@@ -89,15 +89,15 @@ class ZooKeeperOffsets:
         with self._lock:
             self._waiting.clear()
 
-    def fence(self, drain: Drain, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+    def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """The term is the fence: every write of an earlier leader fails since this one was elected."""
         term.check()
-        return drain.join(allowed, timeout_s)
+        return consumer.join(allowed, timeout_s)
 
-    def load(self, drain: Drain, term: Term, timeout_s: float) -> dict[Partition, int]:
+    def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         """The offsets that the znodes hold."""
         self._known = {}
-        for topic in sorted({partition.topic for partition in drain.existing()}):
+        for topic in sorted({partition.topic for partition in consumer.existing()}):
             try:
                 data, _ = self._session.get(self._node(topic))
             except NoNode:
@@ -111,11 +111,11 @@ class ZooKeeperOffsets:
             for number, offset in kept.offsets.items()
         }
 
-    def save(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+    def save(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Write offsets and waiting operations in one multi."""
         return self._background.save(partial(self._write_with_operations, term, dict(offsets)))
 
-    def place(self, drain: Drain, term: Term, offsets: Offsets) -> Saving:
+    def place(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Write the offsets alone."""
         return self._background.save(partial(self._write, term, dict(offsets), ()))
 

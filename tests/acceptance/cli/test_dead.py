@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from leaderq import connect
-from leaderq.kafka.dead_letters.format import letter_of
-from leaderq.kafka.dead_letters.replay import group_of
+from leaderq.kafka.dead_letters.format import new_dead_letter
+from leaderq.kafka.dead_letters.replay import replay_group
 from leaderq.kafka.record import Record
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.testing import eventually
@@ -33,7 +33,7 @@ class Letters:
 
     def write(self, count: int, value: bytes = b"order %d") -> None:
         letters = [
-            letter_of(
+            new_dead_letter(
                 Record(
                     self.origin,
                     0,
@@ -57,8 +57,8 @@ class Letters:
         """Records of committed transactions and their markers."""
         return end_offsets(self.address, self.origin)[0]
 
-    def replayed(self) -> int:
-        return committed(self.address, group_of(self.career), self.topic).get(0, 0)
+    def progress_noted(self) -> int:
+        return committed(self.address, replay_group(self.career), self.topic).get(0, 0)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
     assert dead("replay", "--yes", "--rate", "0").stderr.startswith(f"{COUNT // 2} replayed")
     again = dead("replay", "--yes")
     assert (again.returncode, again.stderr) == (0, "0 replayed; 0 skipped, being no letters of leaderq; 0 remain\n")
-    assert letters.replayed() == COUNT
+    assert letters.progress_noted() == COUNT
 
 
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)])
@@ -139,19 +139,19 @@ def test_a_replay_that_is_stopped_midway_is_begun_again_and_sends_each_letter_on
     settings = environment(kafka=letters.address, zookeeper=zookeeper_server.address, root=root, career=letters.career)
     command = [sys.executable, "-m", "leaderq", "dead", "replay", "--yes", "--rate", "4"]
     with subprocess.Popen(command, cwd=folder, env=settings, stderr=subprocess.PIPE, text=True) as process:
-        eventually(lambda: letters.replayed() >= 2)
+        eventually(lambda: letters.progress_noted() >= 2)
         process.send_signal(told)
         _, err = process.communicate(timeout=60 * patience())
     assert process.returncode == code, err
     assert "Traceback" not in err
-    done = letters.replayed()
+    done = letters.progress_noted()
     assert 2 <= done < COUNT
     if told is not signal.SIGKILL:
         said = int(err.split()[0])  # one less, if the answer to a commit was not waited for
         assert said in (done - 1, done)
         assert f"up to {COUNT - said} remain" in err
     assert dead("replay", "--yes", "--rate", "0").stderr.startswith(f"{COUNT - done} replayed")
-    assert letters.replayed() == COUNT
+    assert letters.progress_noted() == COUNT
 
 
 def test_the_topic_is_the_one_the_leader_published_else_the_one_that_is_named(

@@ -10,13 +10,13 @@ from paced import Paced
 
 from leaderq import Term
 from leaderq.kafka import Partition, Record
-from leaderq.kafka.stores.database_offsets import Connection, DatabaseOffsets
+from leaderq.kafka.stores.database_offsets import DatabaseConnection, DatabaseOffsets
 
 DATABASE = os.environ["RESULTS"]
 POSTGRES = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=" + os.environ.get("IDLE_TIMEOUT", "10s")
 
 
-def opened() -> Connection:
+def opened() -> DatabaseConnection:
     if DATABASE.endswith(".sqlite3"):
         return sqlite3.connect(DATABASE, timeout=20)
     import psycopg

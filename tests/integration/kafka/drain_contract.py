@@ -1,4 +1,4 @@
-"""What every implementation of ``Drain`` must do on a real broker; inherit it and give a ``make_drain`` fixture."""
+"""What every implementation of ``ConsumerClient`` must do on a real broker; inherit it and give a ``make_drain`` fixture."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetad
 from kafka.structs import ConsumerGroupMetadata
 
 from leaderq.errors import Deposed, KafkaFenced, ServersUnreachable, UnknownTopic
-from leaderq.kafka import Drain, Partition, Record
-from leaderq.kafka.clients.consumer import DrainFactory, DrainSettings, KafkaAway, Offsets
+from leaderq.kafka import ConsumerClient, Partition, Record
+from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings, KafkaAway, Offsets
 from leaderq.kafka.topics import create_topics
 from leaderq.term import Reason
 from leaderq.testing import eventually
 
-Make = Callable[..., Drain]
+Make = Callable[..., ConsumerClient]
 Feed = Callable[[int, int], list[bytes]]
 
 
@@ -26,7 +26,7 @@ def allowed() -> None:
     """May always join."""
 
 
-def commit(drain: Drain, offsets: Offsets, note: str = "") -> None:
+def commit(drain: ConsumerClient, offsets: Offsets, note: str = "") -> None:
     """Commit, and wait until the broker has acknowledged it."""
     saving = drain.commit(offsets, note)
     assert saving.done(30.0)
@@ -40,9 +40,9 @@ def transactional(address: str, name: str) -> KafkaProducer:
     return producer
 
 
-def make_warm(factory: DrainFactory, address: str, topic: str) -> Drain:
+def make_warm(factory: ConsumerFactory, address: str, topic: str) -> ConsumerClient:
     """A drain that gives up soon."""
-    settings = DrainSettings(address=address, topics=(topic,), group=topic, member="leader", open_timeout_s=2.0)
+    settings = ConsumerSettings(address=address, topics=(topic,), group=topic, member="leader", open_timeout_s=2.0)
     return factory(settings)
 
 
@@ -74,16 +74,16 @@ def add_partitions(address: str, topic: str, count: int) -> None:
 class DrainContract:
     """One contract class for the port; each client inherits it."""
 
-    factory: DrainFactory
+    factory: ConsumerFactory
 
     @pytest.fixture
     def make_drain(self, kafka_broker: Any, four_partitions: str) -> Any:
         """Open a drain of the test's topic; all are closed afterwards."""
-        made: list[Drain] = []
+        made: list[ConsumerClient] = []
 
-        def make(**changes: Any) -> Drain:
+        def make(**changes: Any) -> ConsumerClient:
             words = {"topics": (four_partitions,), "group": four_partitions, "member": "leader", **changes}
-            drain = type(self).factory(DrainSettings(address=kafka_broker.address, **words))
+            drain = type(self).factory(ConsumerSettings(address=kafka_broker.address, **words))
             made.append(drain)
             drain.open()
             return drain
@@ -93,7 +93,7 @@ class DrainContract:
             drain.close()
 
     @staticmethod
-    def join(drain: Drain) -> Drain:
+    def join(drain: ConsumerClient) -> ConsumerClient:
         eventually(lambda: drain.join(allowed, 1.0), timeout_s=30, message="the member is let in")
         stored = drain.committed(20.0)
         starts = drain.start_offsets(20.0)
@@ -101,7 +101,7 @@ class DrainContract:
         return drain
 
     @staticmethod
-    def read(drain: Drain, count: int) -> dict[Partition, list[Record]]:
+    def read(drain: ConsumerClient, count: int) -> dict[Partition, list[Record]]:
         found: dict[Partition, list[Record]] = {}
 
         def enough() -> bool:

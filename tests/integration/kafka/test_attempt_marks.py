@@ -10,7 +10,7 @@ import pytest
 from leaderq import Candidate, Deposed, Session, connect
 from leaderq.election.layout import Layout
 from leaderq.events import EventBus
-from leaderq.kafka.handling.crash_marks import AttemptMarks, Place, decode
+from leaderq.kafka.handling.crash_marks import CrashMarks, RecordPlace, decode
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
@@ -35,7 +35,7 @@ class Leader:
         won = self.candidate.await_term(30.0)
         assert won is not None
         self.term: Term = won
-        self.marks = AttemptMarks(self.session, self.path, max_records=3)
+        self.marks = CrashMarks(self.session, self.path, max_records=3)
 
     def die(self) -> None:
         """What the guardian does for a process that was killed."""
@@ -140,4 +140,4 @@ def test_a_znode_deleted_by_somebody_is_made_again(lead):
     leader = lead()
     leader.session.delete(leader.path, -1)
     leader.marks.before(leader.term, record(40))
-    assert decode(leader.session.get(leader.path)[0], path="").in_hand == {Place("orders", 0, 40)}
+    assert decode(leader.session.get(leader.path)[0], path="").in_hand == {RecordPlace("orders", 0, 40)}

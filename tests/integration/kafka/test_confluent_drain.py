@@ -9,13 +9,13 @@ from leaderq.errors import KafkaFenced
 
 pytest.importorskip("confluent_kafka", reason="the extra leaderq[confluent] is not installed", exc_type=ImportError)
 
-from leaderq.kafka.clients.confluent_consumer import ConfluentDrain
+from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 
 
 class TestConfluentDrain(DrainContract):
     """The contract, on confluent-kafka."""
 
-    factory = ConfluentDrain
+    factory = ConfluentConsumer
 
     def test_a_fenced_member_is_told_by_its_heartbeat_for_ever(self, make_drain: Make) -> None:
         first = self.join(make_drain())

@@ -18,10 +18,10 @@ from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused
 from leaderq.events import DrainStalled
-from leaderq.kafka.clients.consumer import DrainSettings
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
+from leaderq.kafka.clients.consumer import ConsumerSettings
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.consuming import term_consumer
-from leaderq.kafka.consuming.consumer_check import Limits
+from leaderq.kafka.consuming.consumer_check import StallLimits
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.testing import KafkaBroker, eventually
 
@@ -67,7 +67,7 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
 
 def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     class Watched(Recorder):
-        _stall_limits = Limits(still_s=5.0, polls=10, empty_polls=3)  # longer than a busy broker is still
+        _stall_limits = StallLimits(still_s=5.0, polls=10, empty_polls=3)  # longer than a busy broker is still
 
     monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
     feed(0, 20)
@@ -76,7 +76,7 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
     leader.career.events.subscribe(DrainStalled, stalls.append)
     leader.run_until(lambda: len(leader.career.seen) >= 20)
     deafened: list[Any] = []
-    opened = term_consumer.Draining._read
+    opened = term_consumer.TermConsumer._read
 
     def deafen(self: Any, drain: Any) -> bool:
         if not deafened:
@@ -85,7 +85,7 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
             deafened.append(drain)
         return opened(self, drain)
 
-    monkeypatch.setattr(term_consumer.Draining, "_read", deafen)
+    monkeypatch.setattr(term_consumer.TermConsumer, "_read", deafen)
     leader.run_until(lambda: bool(deafened))
     feed(20, 40)
     leader.run_until(lambda: len(leader.career.seen) >= 40)
@@ -95,7 +95,7 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
 
 
 def test_a_join_that_polls_are_too_short_for_is_finished_all_the_same(kafka_broker: Any, four_partitions: str) -> None:
-    drain = KafkaPythonDrain(DrainSettings(kafka_broker.address, (four_partitions,), four_partitions, "leader"))
+    drain = KafkaPythonConsumer(ConsumerSettings(kafka_broker.address, (four_partitions,), four_partitions, "leader"))
     drain.open()
     try:
         eventually(lambda: drain.join(lambda: None, 1.0), timeout_s=30)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from drain_contract import DrainContract
 
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 
 
 class TestKafkaPythonDrain(DrainContract):
     """The contract, on kafka-python."""
 
-    factory = KafkaPythonDrain
+    factory = KafkaPythonConsumer

@@ -8,7 +8,7 @@ from kafka import KafkaConsumer
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Member, ProducerContract
 
-from leaderq.kafka.clients.consumer import DrainSettings
+from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_connection import connected
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
@@ -19,7 +19,7 @@ class KafkaPythonMember(Member):
     """On a ``KafkaConsumer``, whose own thread keeps the membership."""
 
     def __init__(self, address: str, topic: str) -> None:
-        settings = DrainSettings(address=address, topics=(topic,), group=topic, member="leader")
+        settings = ConsumerSettings(address=address, topics=(topic,), group=topic, member="leader")
         self.consumer = connected(KafkaConsumer, address, {**consumer_options(settings), "auto_offset_reset": "earliest"})
         self.consumer.subscribe([topic])
         self.topic = topic

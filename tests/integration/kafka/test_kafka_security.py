@@ -26,8 +26,8 @@ from leaderq.config import KafkaSecurity, Settings
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.events import EventBus
 from leaderq.kafka import Record
-from leaderq.kafka.clients.consumer import Drain, DrainSettings
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
+from leaderq.kafka.clients.consumer import ConsumerClient, ConsumerSettings
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
@@ -197,12 +197,12 @@ REFUSALS = (
 )
 
 
-def drain_of(client: str, settings: DrainSettings) -> Drain:
+def drain_of(client: str, settings: ConsumerSettings) -> ConsumerClient:
     if client == "kafka-python":
-        return KafkaPythonDrain(settings)
-    from leaderq.kafka.clients.confluent_consumer import ConfluentDrain
+        return KafkaPythonConsumer(settings)
+    from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 
-    return ConfluentDrain(settings)
+    return ConfluentConsumer(settings)
 
 
 @every_client
@@ -216,7 +216,7 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
     told: list[LeaderqError] = []
 
     def is_told_the_cause() -> bool:
-        drain = drain_of(client, DrainSettings(address, (topic,), topic, "me", security=security, open_timeout_s=2.0))
+        drain = drain_of(client, ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=2.0))
         with pytest.raises(LeaderqError) as refused:
             drain.open()
         drain.close()

@@ -13,11 +13,11 @@ from kafka import KafkaConsumer
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, KafkaError
-from leaderq.events import DrainProgress, RecordBuried, RecordSkipped
+from leaderq.events import DrainProgress, RecordDeadLettered, RecordSkipped
 from leaderq.kafka import PoisonRecord, Record, dead_letter, retry, skip
 from leaderq.kafka.consuming import term_consumer
-from leaderq.kafka.dead_letters.format import read_letter
-from leaderq.kafka.handling.rate_limit import Pace
+from leaderq.kafka.dead_letters.format import read_dead_letter
+from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
@@ -72,12 +72,12 @@ def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
     create_topics(kafka_broker.address, {dead: 1})
     values = feed(0, 200)
     leader = drive(Fussy, offsets=offsets, name_it=name_it, max_records=40, on_error=dead_letter(dead)).begin()
-    buried: list[RecordBuried] = []
-    leader.career.events.subscribe(RecordBuried, buried.append)
+    buried: list[RecordDeadLettered] = []
+    leader.career.events.subscribe(RecordDeadLettered, buried.append)
     ends = end_offsets(kafka_broker.address, four_partitions)
     leader.run_until(lambda: len(set(leader.career.values())) >= 198)
     eventually_done(leader, ends)
-    letters = [read_letter(record) for record in read_all(kafka_broker.address, dead, 2)]
+    letters = [read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 2)]
     assert {letter.record.value for letter in letters} == set(POISON)
     assert all(letter.origin.topic == four_partitions and "cannot do" in letter.text for letter in letters)
     assert set(leader.career.values()) == set(values) - set(POISON)
@@ -97,7 +97,7 @@ def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
     """Until the store holds the ends of the topic."""
 
     def held() -> bool:
-        draining = leader.career._assembly.pump.progress()
+        draining = leader.career._assembly.consumer.progress()
         return {where.number: offset for where, offset in draining.items()} == ends
 
     leader.run_until(held)
@@ -137,7 +137,7 @@ def test_what_cannot_be_decoded_is_set_aside_as_it_is(
     leader = drive(Recorder, value_deserializer=json.loads, on_error=dead_letter()).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 40)
     assert sorted(leader.career.values()) == list(range(40))
-    (letter,) = (read_letter(record) for record in read_all(kafka_broker.address, f"{four_partitions}-dead", 1))
+    (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, f"{four_partitions}-dead", 1))
     assert letter.record.value == b"{no json"
     assert "JSONDecodeError" in letter.error
 
@@ -160,7 +160,7 @@ def test_a_record_of_any_size_can_be_set_aside(
     leader = drive(Refusing, on_error=dead_letter(dead)).begin()
     ends = end_offsets(kafka_broker.address, four_partitions)
     eventually_done(leader, ends)
-    (letter,) = (read_letter(record) for record in read_all(kafka_broker.address, dead, 1))
+    (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 1))
     assert len(letter.record.value) == (size or 0)
 
 
@@ -281,14 +281,14 @@ def test_a_batch_waits_to_be_filled_but_not_for_ever(drive: Drive, feed: Feed) -
 def test_a_key_is_not_handled_again_before_its_time(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time counts from when a record is handed out, however late the handler then comes to look at its clock."""
     given: dict[bytes, list[float]] = {}
-    hand_out = Pace.handed_out
+    hand_out = RateLimiter.handed_out
 
-    def handed_out(pace: Pace) -> None:
+    def handed_out(pace: RateLimiter) -> None:
         for record in pace._pending:
             given.setdefault(record.key, []).append(now_s())
         hand_out(pace)
 
-    monkeypatch.setattr(Pace, "handed_out", handed_out)
+    monkeypatch.setattr(RateLimiter, "handed_out", handed_out)
 
     class Timed(Recorder):
         def inaugurate(self, term: Term) -> None:

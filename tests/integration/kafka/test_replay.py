@@ -11,9 +11,9 @@ from kafka import KafkaConsumer, TopicPartition
 from leaderq.errors import KafkaError, KafkaFenced, RequestRefused, UnknownTopic
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings
-from leaderq.kafka.dead_letters.format import letter_of
-from leaderq.kafka.dead_letters.replay import Replay, Selection, group_of
-from leaderq.kafka.dead_letters.topic import LetterBox
+from leaderq.kafka.dead_letters.format import new_dead_letter
+from leaderq.kafka.dead_letters.replay import DeadLetterFilter, DeadLetterReplay, replay_group
+from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Record
 from leaderq.kafka.topics import committed, create_topics, produce
 from leaderq.testing import eventually
@@ -37,7 +37,7 @@ class Dead:
 
     def write(self, numbers: Iterable[int], text: str | None = None, origin: str | None = None) -> None:
         letters = [
-            letter_of(
+            new_dead_letter(
                 Record(origin or self.origin, n % 2, n, 1_700_000_000_000 + n, b"k%d" % n, b"v%d" % n, (("trace", b"t"),)),
                 ValueError(text or ("odd" if n % 2 else "even")),
                 attempts=3,
@@ -50,7 +50,7 @@ class Dead:
         produce(self.address, self.topic, [(each.key, each.value, each.headers) for each in letters])
 
     def replay(self, wait: Callable[[float], object] = lambda _: None, **options: Any) -> Any:
-        with Replay(self.address, self.topic, self.career, **{"rate_per_s": 0.0, **options}) as work:
+        with DeadLetterReplay(self.address, self.topic, self.career, **{"rate_per_s": 0.0, **options}) as work:
             return work.run(wait)
 
     def arrived(self, topic: str | None = None) -> list[Any]:
@@ -112,28 +112,28 @@ def test_a_second_replay_sends_nothing_and_kafkas_tools_see_no_lag(dead):
     dead.replay()
     assert dead.replay().sent == 0
     assert dead.values() == values(range(COUNT))
-    done = committed(dead.address, group_of(dead.career), dead.topic)
-    with LetterBox(dead.address, dead.topic, group="nobody") as box:
+    done = committed(dead.address, replay_group(dead.career), dead.topic)
+    with DeadLetterReader(dead.address, dead.topic, group="nobody") as box:
         assert done == {number: end for number, end in box.ends.items() if end}
     dead.write([COUNT])
     assert dead.replay().sent == 1
 
 
 def test_letters_left_out_remain_for_a_later_replay_and_those_sent_are_not_sent_again(dead):
-    tally = dead.replay(selection=Selection(error="ODD"))
+    tally = dead.replay(selection=DeadLetterFilter(error="ODD"))
     assert (tally.sent, tally.left) == (COUNT // 2, COUNT // 2)
     assert dead.values() == values(range(1, COUNT, 2))
-    assert dead.replay(selection=Selection(error="odd")).sent == 0
+    assert dead.replay(selection=DeadLetterFilter(error="odd")).sent == 0
     assert dead.replay().sent == COUNT // 2
     assert dead.values() == values(range(COUNT))
 
 
 def test_single_letters_can_be_chosen(dead):
-    with LetterBox(dead.address, dead.topic, group="nobody") as box:
+    with DeadLetterReader(dead.address, dead.topic, group="nobody") as box:
         wanted = next(iter(box.read()))
-    with LetterBox(dead.address, dead.topic, group="nobody") as box:
+    with DeadLetterReader(dead.address, dead.topic, group="nobody") as box:
         assert box.one(wanted.partition, wanted.offset) == wanted
-    assert dead.replay(selection=Selection(places=frozenset({(wanted.partition, wanted.offset)}))).sent == 1
+    assert dead.replay(selection=DeadLetterFilter(places=frozenset({(wanted.partition, wanted.offset)}))).sent == 1
     assert dead.values() == [wanted.value]
 
 
@@ -141,7 +141,7 @@ def test_a_replay_that_was_interrupted_goes_on_where_it_was(dead):
     def interrupt(_: float) -> None:
         raise Interrupted
 
-    with Replay(dead.address, dead.topic, dead.career, rate_per_s=16.0) as work:
+    with DeadLetterReplay(dead.address, dead.topic, dead.career, rate_per_s=16.0) as work:
         with pytest.raises(Interrupted):
             work.run(interrupt)
         tally = work.tally
@@ -152,7 +152,7 @@ def test_a_replay_that_was_interrupted_goes_on_where_it_was(dead):
 
 def test_an_open_transaction_of_a_replay_that_died_is_not_seen_and_its_letters_are_sent_again(dead):
     """As after ``kill -9``: all letters are on the broker, nothing is committed, nothing was aborted."""
-    zombie = KafkaPythonProducer(ProducerSettings(dead.address, transactional_id=group_of(dead.career)))
+    zombie = KafkaPythonProducer(ProducerSettings(dead.address, transactional_id=replay_group(dead.career)))
     zombie.open()
     eventually(lambda: zombie.fence(1.0), timeout_s=30)
     zombie.begin()
@@ -170,7 +170,7 @@ def test_of_two_replays_at_once_the_later_one_goes_on_and_the_earlier_one_ends(d
     def overtaken(_: float) -> None:
         assert dead.replay().sent > 0
 
-    with Replay(dead.address, dead.topic, dead.career, rate_per_s=16.0) as earlier:
+    with DeadLetterReplay(dead.address, dead.topic, dead.career, rate_per_s=16.0) as earlier:
         with pytest.raises(RequestRefused, match=r"another replay of group .* has begun"):
             earlier.run(overtaken)
         assert 0 < earlier.tally.sent < COUNT
@@ -184,10 +184,10 @@ def test_from_the_start_everything_is_sent_once_more(dead):
 
 
 def test_a_dry_run_says_exactly_what_is_sent_where_and_changes_nothing(dead):
-    with Replay(dead.address, dead.topic, dead.career) as work:
+    with DeadLetterReplay(dead.address, dead.topic, dead.career) as work:
         said = [(each.message.partition, each.message.key, each.message.value) for each in work.preview()]
     assert dead.arrived() == []
-    assert committed(dead.address, group_of(dead.career), dead.topic) == {}
+    assert committed(dead.address, replay_group(dead.career), dead.topic) == {}
     dead.replay()
     assert sorted((row.partition, row.key, row.value) for row in dead.arrived()) == sorted(said)
 
@@ -214,18 +214,18 @@ def test_a_letter_whose_topic_is_gone_is_named_and_can_be_left_out(dead):
     dead.write([1], origin="no-such-topic")
     with pytest.raises(UnknownTopic, match=f"{dead.topic}-.*'no-such-topic'.*--origin"):
         dead.replay()
-    dead.replay(selection=Selection(origin=dead.origin))
+    dead.replay(selection=DeadLetterFilter(origin=dead.origin))
     assert dead.values() == values(range(COUNT))
 
 
 def test_a_topic_that_is_not_there_and_a_letter_that_is_not_there_are_said(dead):
     with (
         pytest.raises(UnknownTopic, match="no dead letter was ever written there"),
-        LetterBox(dead.address, "no-such-topic", group="nobody"),
+        DeadLetterReader(dead.address, "no-such-topic", group="nobody"),
     ):
         pass
     with (
-        LetterBox(dead.address, dead.topic, group="nobody") as box,
+        DeadLetterReader(dead.address, dead.topic, group="nobody") as box,
         pytest.raises(KafkaError, match="no letter at offset 999"),
     ):
         box.one(0, 999)

@@ -12,7 +12,7 @@ import pytest
 from leaderq import Candidate, Session, connect
 from leaderq.election.layout import Layout
 from leaderq.events import EventBus
-from leaderq.kafka.consuming.report import DrainReport, PartitionLag, Reporter, decode
+from leaderq.kafka.consuming.report import DrainReport, PartitionLag, ReportWriter, decode
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
 
@@ -46,14 +46,14 @@ def report(term: Term, lag: int) -> DrainReport:
     return DrainReport(term=term.number, at=5.0, group="g", partitions={"t-0": PartitionLag(0, lag, lag)})
 
 
-def published(reporter: Reporter, term: Term, lag: int) -> None:
+def published(reporter: ReportWriter, term: Term, lag: int) -> None:
     reporter.publish(term, report(term, lag))
     assert reporter.wait(30)
 
 
 def test_the_first_report_makes_its_znode_and_the_next_replaces_it(stand: Any, place: Layout) -> None:
     candidate, session = stand("a")
-    term, reporter = won(candidate), Reporter(place.progress)
+    term, reporter = won(candidate), ReportWriter(place.progress)
     for lag in (10, 4):
         published(reporter, term, lag)
         assert decode(session.get(place.progress)[0], path=place.progress) == report(term, lag)
@@ -61,12 +61,12 @@ def test_the_first_report_makes_its_znode_and_the_next_replaces_it(stand: Any, p
 
 def test_a_deposed_leaders_report_does_not_replace_its_successors(stand: Any, place: Layout, caplog: Any) -> None:
     a, session = stand("a")
-    first, reporter = won(a), Reporter(place.progress)
+    first, reporter = won(a), ReportWriter(place.progress)
     b, _ = stand("b")
     published(reporter, first, 10)
     assert a.conclude(first, Reason.WITHDRAWN, timeout_s=30)
     second = won(b)
-    published(Reporter(place.progress), second, 3)
+    published(ReportWriter(place.progress), second, 3)
     with caplog.at_level(logging.WARNING):
         published(reporter, first, 99)
     assert decode(session.get(place.progress)[0], path=place.progress) == report(second, 3)
@@ -78,7 +78,7 @@ def test_where_reports_cannot_be_written_the_term_goes_on_and_it_is_said_once(
     stand: Any, place: Layout, caplog: Any
 ) -> None:
     candidate, _ = stand("a")
-    term, reporter = won(candidate), Reporter(f"{place.progress}/no/such/folder")
+    term, reporter = won(candidate), ReportWriter(f"{place.progress}/no/such/folder")
     for lag in (1, 2, 3):
         published(reporter, term, lag)
     term.check()
@@ -89,7 +89,7 @@ def test_a_silent_zookeeper_holds_up_nobody_who_reports(
     stand: Any, place: Layout, zookeeper_server: Any, caplog: Any
 ) -> None:
     candidate, session = stand("a")
-    term, reporter = won(candidate), Reporter(place.progress)
+    term, reporter = won(candidate), ReportWriter(place.progress)
     zookeeper_server.freeze()
     reporter.publish(term, report(term, 7))
     assert not reporter.wait(0.1)

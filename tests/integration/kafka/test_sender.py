@@ -11,16 +11,16 @@ from producer_contract import Output
 
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.consumer import KafkaAway
-from leaderq.kafka.clients.kafka_python_producer import Sender
+from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
 from leaderq.kafka.clients.producer import Message
 from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 
 
 @pytest.fixture
-def sender(kafka_broker: Any) -> Iterator[Sender]:
+def sender(kafka_broker: Any) -> Iterator[IdempotentSender]:
     """To the broker of the session."""
-    made = Sender(kafka_broker.address)
+    made = IdempotentSender(kafka_broker.address)
     yield made
     made.close()
 
@@ -31,14 +31,14 @@ def output(kafka_broker: Any, topic_name: str) -> Output:
     return Output(kafka_broker.address, topic_name)
 
 
-def test_what_was_sent_is_stored_in_order(sender: Sender, output: Output) -> None:
+def test_what_was_sent_is_stored_in_order(sender: IdempotentSender, output: Output) -> None:
     values = [b"%d" % n for n in range(500)]
     sender.send([Message(output.topic, value, key=b"k", headers=[("h", b"x")]) for value in values], 15.0)
     sender.send([Message(output.topic, b"last")], 15.0)
     output.shows([*values, b"last"])
 
 
-def test_a_closed_sender_connects_again(sender: Sender, output: Output) -> None:
+def test_a_closed_sender_connects_again(sender: IdempotentSender, output: Output) -> None:
     sender.send([Message(output.topic, b"1")], 15.0)
     sender.close()
     sender.close()
@@ -46,7 +46,7 @@ def test_a_closed_sender_connects_again(sender: Sender, output: Output) -> None:
     output.shows([b"1", b"2"])
 
 
-def test_an_unknown_topic_is_named(sender: Sender, output: Output) -> None:
+def test_an_unknown_topic_is_named(sender: IdempotentSender, output: Output) -> None:
     with pytest.raises(UnknownTopic, match="no-such-topic"):
         sender.send([Message("no-such-topic", b"x")], 15.0)
     sender.send([Message(output.topic, b"found")], 15.0)
@@ -66,17 +66,17 @@ def test_an_unknown_topic_is_named(sender: Sender, output: Output) -> None:
 )
 def test_what_cannot_be_sent_is_refused_at_once(message: Message, complaint: str) -> None:
     with pytest.raises(KafkaError, match=complaint):
-        Sender("localhost:1").send([message], 1.0)
+        IdempotentSender("localhost:1").send([message], 1.0)
 
 
 def test_nobody_there_is_said(topic_name: str) -> None:
     port = lease_port()
     with pytest.raises(ServersUnreachable):
-        Sender(port.address, open_timeout_s=0.5).send([Message(topic_name, b"x")], 1.0)
+        IdempotentSender(port.address, open_timeout_s=0.5).send([Message(topic_name, b"x")], 1.0)
     port.release()
 
 
-def test_a_broker_that_goes_away_is_told_and_comes_back(sender: Sender, output: Output, kafka_broker: Any) -> None:
+def test_a_broker_that_goes_away_is_told_and_comes_back(sender: IdempotentSender, output: Output, kafka_broker: Any) -> None:
     sender.send([Message(output.topic, b"before")], 15.0)
     kafka_broker.kill()
     with pytest.raises(KafkaAway):

@@ -11,8 +11,8 @@ from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Output, stored
 
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients.consumer import BatchLost, Drain, DrainSettings, KafkaAway, MembershipLost, Offsets
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonDrain
+from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, ConsumerSettings, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings, TransactionalProducer
 from leaderq.kafka.record import Partition
@@ -41,9 +41,9 @@ class Leader:
         self.made.append(KafkaPythonProducer(ProducerSettings(self.address, transactional_id=self.topic)))
         return self.made[-1]
 
-    def new_drain(self) -> Drain:
-        drain = KafkaPythonDrain(
-            DrainSettings(address=self.address, topics=(self.topic,), group=self.topic, member="leader")
+    def new_drain(self) -> ConsumerClient:
+        drain = KafkaPythonConsumer(
+            ConsumerSettings(address=self.address, topics=(self.topic,), group=self.topic, member="leader")
         )
         drain.open()
         return drain

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.kafka.dead_letters.format import Letter, read_letter
+from leaderq.kafka.dead_letters.format import NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import HandlingContext
@@ -16,7 +16,7 @@ from leaderq.kafka.record import Batch, Partition, Record, batch_of
 from leaderq.term import OpenTerm
 
 A, B, C = Partition("t", 0), Partition("t", 1), Partition("t", 2)
-Place = tuple[Partition, int]
+RecordPlace = tuple[Partition, int]
 
 
 def a_term(*, lasts_s: float = 60.0) -> OpenTerm:
@@ -35,7 +35,7 @@ def a_batch(**offsets: Sequence[int]) -> Batch:
     return batch_of({names[name]: records(names[name], *each) for name, each in offsets.items()})
 
 
-def where(record: Record) -> Place:
+def where(record: Record) -> RecordPlace:
     return Partition(record.topic, record.partition), record.offset
 
 
@@ -54,8 +54,8 @@ class FakeDesk:
     def __init__(
         self,
         *,
-        fails: Mapping[Place, int] | None = None,
-        undecodable: frozenset[Place] = frozenset(),
+        fails: Mapping[RecordPlace, int] | None = None,
+        undecodable: frozenset[RecordPlace] = frozenset(),
         undoes: bool = False,
         names: bool = False,
     ) -> None:
@@ -64,13 +64,13 @@ class FakeDesk:
         self.undecodable = undecodable
         self.undoes = undoes
         self.names = names
-        self.effects: list[Place] = []
+        self.effects: list[RecordPlace] = []
         self.saved: dict[Partition, int] = {}
-        self.letters: list[Letter] = []
+        self.letters: list[NewDeadLetter] = []
         self.before_handle: Callable[[Sequence[Record]], None] = lambda _records: None
         self.before_save: Callable[[], None] = lambda: None
         self.before_bury: Callable[[], None] = lambda: None
-        self._pending: list[Place] = []
+        self._pending: list[RecordPlace] = []
         self._lock = threading.Lock()
 
     def decode(self, record: Record) -> Record:
@@ -107,9 +107,9 @@ class FakeDesk:
         self.log.append("undo")
         self._pending = []
 
-    def bury(self, term: OpenTerm, topic: str, letter: Letter) -> None:  # type: ignore[override]
+    def bury(self, term: OpenTerm, topic: str, letter: NewDeadLetter) -> None:  # type: ignore[override]
         self.before_bury()
-        dead = read_letter(Record(topic, 0, 0, 0, letter.key, letter.value, letter.headers))
+        dead = read_dead_letter(Record(topic, 0, 0, 0, letter.key, letter.value, letter.headers))
         self.log.append(f"bury {_letter(dead.origin)}{dead.offset} on {topic} after {dead.attempts}: {dead.text}")
         self.letters.append(letter)
 
@@ -117,7 +117,9 @@ class FakeDesk:
 class FakeMarks:
     """Marks in memory; ``deaths`` as earlier processes left them. Careful up to, and without, the offset in ``until``."""
 
-    def __init__(self, desk: FakeDesk, until: Mapping[Partition, int], deaths: Mapping[Place, int] | None = None) -> None:
+    def __init__(
+        self, desk: FakeDesk, until: Mapping[Partition, int], deaths: Mapping[RecordPlace, int] | None = None
+    ) -> None:
         self._log = desk.log
         self._until = until
         self._next: dict[Partition, int] = {}

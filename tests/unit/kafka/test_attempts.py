@@ -7,52 +7,78 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
-from leaderq.kafka.handling.crash_marks import MAX_KILLERS, MAX_POSITIONS, Mark, Place, decode, encode, judge
+from leaderq.kafka.handling.crash_marks import MAX_KILLERS, MAX_POSITIONS, CrashCounts, RecordPlace, decode, encode, judge
 from leaderq.kafka.record import Partition
 
 P, Q = Partition("orders", 0), Partition("orders", 1)
-AT = Place("orders", 0, 41)
+AT = RecordPlace("orders", 0, 41)
 
 
 @pytest.mark.parametrize(
     ("mark", "saved", "positions", "killers", "careful"),
     [
-        pytest.param(Mark(), {P: 40}, {P: (40, 1)}, {}, set(), id="the first death at an offset is only noted"),
-        pytest.param(Mark({P: (40, 1)}), {P: 40}, {P: (40, 2)}, {}, {P}, id="the second at the same offset asks for care"),
-        pytest.param(Mark({P: (40, 2)}), {P: 40}, {P: (40, 3)}, {}, {P}, id="and so does the third"),
-        pytest.param(Mark({P: (40, 1)}), {P: 41}, {P: (41, 1)}, {}, set(), id="progress begins the count anew"),
-        pytest.param(Mark({P: (40, 1)}), {P: 39}, {P: (39, 1)}, {}, set(), id="so does an offset set back"),
+        pytest.param(CrashCounts(), {P: 40}, {P: (40, 1)}, {}, set(), id="the first death at an offset is only noted"),
         pytest.param(
-            Mark({P: (40, 1), Q: (7, 1)}),
+            CrashCounts({P: (40, 1)}), {P: 40}, {P: (40, 2)}, {}, {P}, id="the second at the same offset asks for care"
+        ),
+        pytest.param(CrashCounts({P: (40, 2)}), {P: 40}, {P: (40, 3)}, {}, {P}, id="and so does the third"),
+        pytest.param(CrashCounts({P: (40, 1)}), {P: 41}, {P: (41, 1)}, {}, set(), id="progress begins the count anew"),
+        pytest.param(CrashCounts({P: (40, 1)}), {P: 39}, {P: (39, 1)}, {}, set(), id="so does an offset set back"),
+        pytest.param(
+            CrashCounts({P: (40, 1), Q: (7, 1)}),
             {P: 40, Q: 8},
             {P: (40, 2), Q: (8, 1)},
             {},
             {P},
             id="partitions stand by themselves",
         ),
-        pytest.param(Mark({P: (40, 1)}), {Q: 7}, {Q: (7, 1)}, {}, set(), id="a partition that is gone is forgotten"),
+        pytest.param(CrashCounts({P: (40, 1)}), {Q: 7}, {Q: (7, 1)}, {}, set(), id="a partition that is gone is forgotten"),
         pytest.param(
-            Mark({P: (40, 2)}, {}, frozenset({AT})), {P: 40}, {P: (40, 3)}, {AT: 1}, {P}, id="a record in hand has killed"
+            CrashCounts({P: (40, 2)}, {}, frozenset({AT})),
+            {P: 40},
+            {P: (40, 3)},
+            {AT: 1},
+            {P},
+            id="a record in hand has killed",
         ),
         pytest.param(
-            Mark({P: (40, 2)}, {}, frozenset({AT})), {P: 41}, {P: (41, 1)}, {AT: 1}, {P}, id="also right at the saved offset"
+            CrashCounts({P: (40, 2)}, {}, frozenset({AT})),
+            {P: 41},
+            {P: (41, 1)},
+            {AT: 1},
+            {P},
+            id="also right at the saved offset",
         ),
         pytest.param(
-            Mark({P: (40, 2)}, {}, frozenset({AT})), {P: 42}, {P: (42, 1)}, {}, set(), id="a record passed has not killed"
+            CrashCounts({P: (40, 2)}, {}, frozenset({AT})),
+            {P: 42},
+            {P: (42, 1)},
+            {},
+            set(),
+            id="a record passed has not killed",
         ),
         pytest.param(
-            Mark({P: (40, 3)}, {AT: 1}, frozenset({AT})), {P: 40}, {P: (40, 4)}, {AT: 2}, {P}, id="its deaths are counted"
+            CrashCounts({P: (40, 3)}, {AT: 1}, frozenset({AT})),
+            {P: 40},
+            {P: (40, 4)},
+            {AT: 2},
+            {P},
+            id="its deaths are counted",
         ),
         pytest.param(
-            Mark({P: (40, 3)}, {AT: 1}, frozenset({AT._replace(offset=40)})),
+            CrashCounts({P: (40, 3)}, {AT: 1}, frozenset({AT._replace(offset=40)})),
             {P: 40},
             {P: (40, 4)},
             {AT: 1, AT._replace(offset=40): 1},
             {P},
             id="a death at another record leaves the first one's alone",
         ),
-        pytest.param(Mark({P: (40, 3)}, {AT: 2}), {P: 42}, {P: (42, 1)}, {}, set(), id="a killer passed is forgotten"),
-        pytest.param(Mark({}, {}, frozenset({AT})), {}, {}, {AT: 1}, {P}, id="without a saved offset it counts as well"),
+        pytest.param(
+            CrashCounts({P: (40, 3)}, {AT: 2}), {P: 42}, {P: (42, 1)}, {}, set(), id="a killer passed is forgotten"
+        ),
+        pytest.param(
+            CrashCounts({}, {}, frozenset({AT})), {}, {}, {AT: 1}, {P}, id="without a saved offset it counts as well"
+        ),
     ],
 )
 def test_an_unclean_end_is_judged(mark, saved, positions, killers, careful):
@@ -61,21 +87,21 @@ def test_an_unclean_end_is_judged(mark, saved, positions, killers, careful):
 
 
 def test_a_clean_end_forgets_all_deaths():
-    assert judge(Mark({P: (40, 5)}, {AT: 3}, frozenset({AT})), {P: 40}, unclean=False) == (Mark(), frozenset())
+    assert judge(CrashCounts({P: (40, 5)}, {AT: 3}, frozenset({AT})), {P: 40}, unclean=False) == (CrashCounts(), frozenset())
 
 
 def test_taking_a_record_in_hand_replaces_the_one_before_of_its_partition_only():
-    other = Place("orders", 1, 3)
-    mark = Mark().handling(AT).handling(other).handling(AT._replace(offset=42))
+    other = RecordPlace("orders", 1, 3)
+    mark = CrashCounts().handling(AT).handling(other).handling(AT._replace(offset=42))
     assert mark.in_hand == {AT._replace(offset=42), other}
 
 
 names = st.sampled_from(["a", "b"])
 numbers = st.integers(0, 3)
-places = st.builds(Place, names, numbers, st.integers(0, 20))
+places = st.builds(RecordPlace, names, numbers, st.integers(0, 20))
 partitions = st.builds(Partition, names, numbers)
 marks = st.builds(
-    Mark,
+    CrashCounts,
     st.dictionaries(partitions, st.tuples(st.integers(0, 20), st.integers(1, 9))),
     st.dictionaries(places, st.integers(1, 9)),
     st.frozensets(places),
@@ -104,14 +130,14 @@ def test_a_record_that_kills_is_found_after_two_deaths_more_than_the_limit(first
     """A batch is handled at once until care is asked for; then one by one, each saved or, at worst, none."""
     culprit = min(culprit, length - 1)
     for is_each_saved in (True, False):
-        mark, saved, died = Mark(), first, 0
+        mark, saved, died = CrashCounts(), first, 0
         while True:
             mark, careful = judge(mark, {P: saved}, unclean=died > 0)
             if P not in careful:
                 died += 1
                 continue
             for offset in range(saved, first + culprit + 1):
-                place = Place(P.topic, P.number, offset)
+                place = RecordPlace(P.topic, P.number, offset)
                 mark = mark.handling(place)
                 saved = offset if is_each_saved else saved
             if mark.killers.get(place, 0) >= deaths:
@@ -141,12 +167,12 @@ def test_what_is_no_mark_is_refused_with_place_and_remedy(data):
 
 
 def test_fields_of_a_newer_version_are_ignored():
-    assert decode(b'{"colour": "red"}', path="/x") == decode(b"", path="/x") == Mark()
+    assert decode(b'{"colour": "red"}', path="/x") == decode(b"", path="/x") == CrashCounts()
 
 
 def test_what_is_written_stays_far_below_a_megabyte():
     many = {Partition("a" * 20, number): (2**40, 1) for number in range(MAX_POSITIONS + 5)}
-    killers = {Place("a" * 20, 0, 2**40 + number): 1 for number in range(MAX_KILLERS + 5)}
-    judged, _ = judge(Mark(many, killers), dict.fromkeys(many, 2**40), unclean=True)
+    killers = {RecordPlace("a" * 20, 0, 2**40 + number): 1 for number in range(MAX_KILLERS + 5)}
+    judged, _ = judge(CrashCounts(many, killers), dict.fromkeys(many, 2**40), unclean=True)
     assert (len(judged.positions), len(judged.killers)) == (MAX_POSITIONS, MAX_KILLERS)
     assert len(encode(judged)) < 700_000

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
 from leaderq.kafka.dead_letters import format as dead_letters
-from leaderq.kafka.dead_letters.format import MAX_TEXT_BYTES, DeadLetter, Letter, letter_of, read_letter, shortened
+from leaderq.kafka.dead_letters.format import (
+    MAX_TEXT_BYTES,
+    DeadLetter,
+    NewDeadLetter,
+    new_dead_letter,
+    read_dead_letter,
+    shortened,
+)
 from leaderq.kafka.record import Partition, Record
 
 AT_MS = 1_790_000_000_123
@@ -19,17 +26,17 @@ class UnknownAccountError(Exception):
     pass
 
 
-def written(record: Record = RECORD, error: BaseException | None = None, **said: object) -> Letter:
+def written(record: Record = RECORD, error: BaseException | None = None, **said: object) -> NewDeadLetter:
     given = {"attempts": 4, "term": 17, "career": "billing", "at_ms": AT_MS, **said}
-    return letter_of(record, error or UnknownAccountError("no account 7"), **given)  # type: ignore[arg-type]
+    return new_dead_letter(record, error or UnknownAccountError("no account 7"), **given)  # type: ignore[arg-type]
 
 
-def found(letter: Letter, topic: str = "billing-dead", offset: int = 5) -> Record:
+def found(letter: NewDeadLetter, topic: str = "billing-dead", offset: int = 5) -> Record:
     return Record(topic, 0, offset, letter.timestamp_ms, letter.key, letter.value, letter.headers)
 
 
-def read(letter: Letter) -> DeadLetter:
-    return read_letter(found(letter))
+def read(letter: NewDeadLetter) -> DeadLetter:
+    return read_dead_letter(found(letter))
 
 
 def raised(kind: type[BaseException], *args: object, cause: BaseException | None = None) -> BaseException:
@@ -122,17 +129,17 @@ def test_whatever_is_written_is_read(key, value, headers, numbers, stamp):
 
 
 def test_a_letter_that_dies_again_replaces_what_was_said_and_counts():
-    again = read(letter_of(found(written()), KeyError("x"), attempts=1, term=18, career="other", at_ms=AT_MS + 1))
+    again = read(new_dead_letter(found(written()), KeyError("x"), attempts=1, term=18, career="other", at_ms=AT_MS + 1))
     assert (again.origin, again.offset, again.career, again.times) == (Partition("billing-dead", 0), 5, "other", 2)
     assert again.headers == list(RECORD.headers)
     assert len(again.record.headers) == len(written().headers)
 
 
 def test_a_replayed_record_that_dies_again_counts_its_deaths():
-    replayed = RECORD.replace(
+    progress_noted = RECORD.replace(
         headers=(*RECORD.headers, ("leaderq-replayed-from", b"d-0@1"), ("leaderq-replayed-times", b"2"))
     )
-    dead = read(written(replayed))
+    dead = read(written(progress_noted))
     assert (dead.times, dead.headers) == (3, list(RECORD.headers))
 
 
@@ -156,14 +163,14 @@ def test_the_shortened_letter_still_says_which_record_and_why():
 )
 def test_a_record_that_is_no_letter_is_refused_with_its_place(headers):
     with pytest.raises(CorruptRecord, match="offset 9 of d-2 is no dead letter of leaderq"):
-        read_letter(Record("d", 2, 9, 0, None, b"v", headers))
+        read_dead_letter(Record("d", 2, 9, 0, None, b"v", headers))
 
 
 @given(headers=st.lists(st.tuples(st.sampled_from(["topic", "partition", "offset", "at", "times", "term"]), st.binary())))
 def test_whatever_headers_a_stranger_writes_they_are_read_or_refused(headers):
     record = Record("d", 2, 9, 0, None, b"v", [(f"leaderq-dead-{name}", value) for name, value in headers])
     try:
-        read_letter(record)
+        read_dead_letter(record)
     except CorruptRecord:
         pass
 

@@ -8,12 +8,12 @@ import pytest
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.clients.consumer import Drain, KafkaAway
+from leaderq.kafka.clients.consumer import ConsumerClient, KafkaAway
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.offset_store import ExternalOffsets, checked_offsets
 from leaderq.term import OpenTerm
 
-NO_DRAIN = cast("Drain", None)
+NO_CONSUMER = cast("ConsumerClient", None)
 
 
 def a_term(number: int = 1) -> OpenTerm:
@@ -25,28 +25,28 @@ def a_term(number: int = 1) -> OpenTerm:
 def test_nothing_is_loaded_before_the_users_code_has_answered_for_this_term() -> None:
     store = ExternalOffsets(lambda term: {("t", 0): term.number})
     with pytest.raises(KafkaAway, match="term 1"):
-        store.load(NO_DRAIN, a_term(1), 1.0)
+        store.load(NO_CONSUMER, a_term(1), 1.0)
     store.begin(a_term(1))
-    assert store.load(NO_DRAIN, a_term(1), 1.0) == {Partition("t", 0): 1}
+    assert store.load(NO_CONSUMER, a_term(1), 1.0) == {Partition("t", 0): 1}
     with pytest.raises(KafkaAway, match="term 2"):
-        store.load(NO_DRAIN, a_term(2), 1.0)
+        store.load(NO_CONSUMER, a_term(2), 1.0)
 
 
 def test_a_drain_made_anew_within_a_term_reads_on_after_what_was_saved_since() -> None:
     store = ExternalOffsets(lambda term: {("t", 0): 5, ("t", 1): 7})
     store.begin(a_term())
-    assert store.save(NO_DRAIN, a_term(), {Partition("t", 0): 9}).done(0)
-    assert store.load(NO_DRAIN, a_term(), 1.0) == {Partition("t", 0): 9, Partition("t", 1): 7}
+    assert store.save(NO_CONSUMER, a_term(), {Partition("t", 0): 9}).done(0)
+    assert store.load(NO_CONSUMER, a_term(), 1.0) == {Partition("t", 0): 9, Partition("t", 1): 7}
 
 
 def test_the_next_term_asks_again_and_forgets_what_the_former_saved() -> None:
     store = ExternalOffsets(lambda term: {("t", 0): 5})
     store.begin(a_term(1))
-    store.save(NO_DRAIN, a_term(1), {Partition("t", 0): 9})
+    store.save(NO_CONSUMER, a_term(1), {Partition("t", 0): 9})
     store.close()
     store.begin(a_term(2))
-    store.save(NO_DRAIN, a_term(1), {Partition("t", 0): 100})
-    assert store.load(NO_DRAIN, a_term(2), 1.0) == {Partition("t", 0): 5}
+    store.save(NO_CONSUMER, a_term(1), {Partition("t", 0): 100})
+    assert store.load(NO_CONSUMER, a_term(2), 1.0) == {Partition("t", 0): 5}
 
 
 def test_an_error_of_the_users_code_comes_out_as_it_is() -> None:

@@ -251,7 +251,7 @@ def test_a_dead_letter_is_set_aside_before_the_offset_passes_over_its_record() -
     handling = a_handler(
         desk,
         retry(1, backoff_s=0, then=dead_letter()),
-        on_buried=lambda record, error, attempts, topic: told.append((where(record), str(error), attempts, topic)),
+        on_dead_lettered=lambda record, error, attempts, topic: told.append((where(record), str(error), attempts, topic)),
     )
     assert handling.work(a_batch(A=[0, 1, 2]), a_term())
     assert desk.log == [

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from fake_desk import A, B, Bad, C, FakeDesk, FakePace, Place, a_handler, a_term, records, where
+from fake_desk import A, B, Bad, C, FakeDesk, FakePace, RecordPlace, a_handler, a_term, records, where
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,17 +23,17 @@ ALWAYS = 10**9
 @dataclass
 class Case:
     batch: Batch
-    fails: dict[Place, int]
-    undecodable: frozenset[Place]
+    fails: dict[RecordPlace, int]
+    undecodable: frozenset[RecordPlace]
     undoes: bool
     names: bool
     shape: dict[str, Any]
     paced: int
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[RecordPlace]:
         return [where(record) for rows in self.batch.records.values() for record in rows]
 
-    def hopeless(self) -> set[Place]:
+    def hopeless(self) -> set[RecordPlace]:
         return {place for place in self.places() if place in self.undecodable or self.fails.get(place, 0) >= ALWAYS}
 
 
@@ -66,7 +66,7 @@ class Run:
 
     def __init__(self, case: Case, on_error: object, delivery: str = "at_least_once") -> None:
         self.case = case
-        self.passed: set[Place] = set()
+        self.passed: set[RecordPlace] = set()
         self.desk = desk = FakeDesk(fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names)
         self.saves_first = delivery == "at_most_once"
         save = desk.save
@@ -84,7 +84,7 @@ class Run:
             delivery=delivery,
             pace=FakePace(desk, case.paced, 0.0) if case.paced else None,
             on_skipped=lambda record, *_: self.passed.add(where(record)),
-            on_buried=lambda record, *_: self.passed.add(where(record)),
+            on_dead_lettered=lambda record, *_: self.passed.add(where(record)),
         )
         self.error: Bad | None = None
         self.finished = False
@@ -175,7 +175,7 @@ def test_however_often_it_is_paused_or_a_save_fails_nothing_is_left_out(
     case: Case, on_error: object, pauses_at: set[int], save_fails_at: set[int]
 ) -> None:
     desk = FakeDesk(fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names)
-    passed: set[Place] = set()
+    passed: set[RecordPlace] = set()
     calls, saves = count(), count()
     term = a_term()
 
@@ -194,7 +194,7 @@ def test_however_often_it_is_paused_or_a_save_fails_nothing_is_left_out(
         **case.shape,
         pace=FakePace(desk, case.paced, 0.0) if case.paced else None,
         on_skipped=lambda record, *_: passed.add(where(record)),
-        on_buried=lambda record, *_: passed.add(where(record)),
+        on_dead_lettered=lambda record, *_: passed.add(where(record)),
     )
     for _ in range(len(pauses_at) + len(save_fails_at) + 1):
         term = a_term()

@@ -153,7 +153,7 @@ def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> Non
         desk,
         dead_letter(deaths=2),
         marks=marks,
-        on_buried=lambda record, error, attempts, _topic: told.append((record.offset, type(error), attempts)),
+        on_dead_lettered=lambda record, error, attempts, _topic: told.append((record.offset, type(error), attempts)),
     )
     assert handling.work(a_batch(A=[0, 1, 2]), a_term())
     assert desk.log == [

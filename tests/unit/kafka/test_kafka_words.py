@@ -15,7 +15,7 @@ from leaderq.events import EventBus
 from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
 from leaderq.kafka.assembly import consumer_settings
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.consumer import DrainSettings
+from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_connection import connection_options
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.declaration import deserializer_of
@@ -176,7 +176,7 @@ def test_records_are_equal_by_their_fields_whatever_keeps_them() -> None:
 
 
 def test_the_consumer_never_commits_or_jumps_by_itself() -> None:
-    options = consumer_options(DrainSettings(address="a:1", topics=("t",), group="g", member="m"))
+    options = consumer_options(ConsumerSettings(address="a:1", topics=("t",), group="g", member="m"))
     assert options["enable_auto_commit"] is False
     assert options["auto_offset_reset"] == "none"
     assert options["isolation_level"] == "read_committed"
@@ -187,7 +187,7 @@ def test_security_is_passed_through_and_secrets_stay_out_of_sight() -> None:
     security = KafkaSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", user="u", password="geheim")
     options = connection_options("a:1", security)
     assert (options["sasl_plain_username"], options["sasl_plain_password"]) == ("u", "geheim")
-    settings = DrainSettings(address="a:1", topics=("t",), group="g", member="m", security=security)
+    settings = ConsumerSettings(address="a:1", topics=("t",), group="g", member="m", security=security)
     assert "geheim" not in repr(settings)
 
 

@@ -9,15 +9,15 @@ import pytest
 from leaderq.errors import ConfigurationError, ConnectionLost, Deposed, KafkaError, KafkaFenced, NodeExists
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.on_error import (
-    Bury,
     OnError,
     PoisonRecord,
     ProcessDied,
-    Raise,
-    Retry,
-    Skip,
+    RaiseError,
+    RetryAfter,
+    SendToDeadLetters,
+    SkipRecord,
     dead_letter,
-    dead_topic,
+    dead_letter_topic,
     is_about_records,
     policy,
     retry,
@@ -33,40 +33,40 @@ def verdicts(value: object, attempts: int) -> list[object]:
 
 
 def test_raise_is_the_verdict_at_once_and_no_number_of_deaths_changes_it() -> None:
-    assert policy("raise", "Billing") == OnError(Raise())
-    assert verdicts("raise", 2) == [Raise(), Raise()]
+    assert policy("raise", "Billing") == OnError(RaiseError())
+    assert verdicts("raise", 2) == [RaiseError(), RaiseError()]
     assert policy("raise", "Billing").deaths is None
 
 
 @pytest.mark.parametrize("value", ["skip", skip()])
 def test_skip_passes_over_at_once_and_after_three_deaths(value: object) -> None:
-    assert verdicts(value, 1) == [Skip()]
+    assert verdicts(value, 1) == [SkipRecord()]
     assert policy(value, "Billing").deaths == 3
 
 
 def test_a_dead_letter_goes_to_the_topic_named_or_to_the_careers_own() -> None:
-    assert verdicts(dead_letter("graveyard", deaths=1), 1) == [Bury("graveyard")]
-    assert verdicts(dead_letter(), 1) == [Bury(None)]
+    assert verdicts(dead_letter("graveyard", deaths=1), 1) == [SendToDeadLetters("graveyard")]
+    assert verdicts(dead_letter(), 1) == [SendToDeadLetters(None)]
     assert policy(dead_letter(deaths=1), "Billing").deaths == 1
-    assert dead_topic("billing") == "billing-dead"
+    assert dead_letter_topic("billing") == "billing-dead"
 
 
 def test_retry_waits_twice_as_long_each_time_up_to_its_cap_then_does_what_it_ends_in() -> None:
     assert verdicts(retry(4, backoff_s=1, max_backoff_s=3, then=dead_letter()), 5) == [
-        Retry(1.0),
-        Retry(2.0),
-        Retry(3.0),
-        Retry(3.0),
-        Bury(None),
+        RetryAfter(1.0),
+        RetryAfter(2.0),
+        RetryAfter(3.0),
+        RetryAfter(3.0),
+        SendToDeadLetters(None),
     ]
-    assert verdicts(retry(1), 2) == [Retry(0.5), Raise()]
+    assert verdicts(retry(1), 2) == [RetryAfter(0.5), RaiseError()]
     assert policy(retry(1, then=skip(deaths=7)), "Billing").deaths == 7
     assert policy(retry(1), "Billing").deaths is None
 
 
 def test_a_retry_beyond_counting_still_has_a_back_off() -> None:
-    assert policy(retry(10**6), "Billing").verdict(10**5) == Retry(30.0)
-    assert policy(retry(3, backoff_s=0), "Billing").verdict(3) == Retry(0.0)
+    assert policy(retry(10**6), "Billing").verdict(10**5) == RetryAfter(30.0)
+    assert policy(retry(3, backoff_s=0), "Billing").verdict(3) == RetryAfter(0.0)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_retry_beyond_counting_still_has_a_back_off() -> None:
         ("ignore", "'ignore'"),
         ("dead_letter", "dead_letter()"),
         (3, "is 3"),
-        (Skip, "is <class"),
+        (SkipRecord, "is <class"),
         (ValueError("x"), "ValueError"),
         (skip, "call it: skip()"),
         (dead_letter, "call it: dead_letter()"),

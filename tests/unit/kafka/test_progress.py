@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaderq.kafka.consuming.positions import Progress, rest_of
+from leaderq.kafka.consuming.positions import Positions, rest_of
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -13,13 +13,13 @@ def batch(where: Partition, first: int, last: int) -> Batch:
 
 
 def test_a_batch_given_moves_where_reading_goes_on_but_not_what_is_saved() -> None:
-    progress = Progress({A: 10, B: 0})
+    progress = Positions({A: 10, B: 0})
     progress.hand(batch(A, 10, 14))
     assert (progress.handed[A], progress.saved[A]) == (15, 10)
 
 
 def test_a_settled_batch_is_saved() -> None:
-    progress = Progress({A: 10})
+    progress = Positions({A: 10})
     progress.hand(batch(A, 10, 14))
     progress.settle({A: 15})
     assert progress.saved == {A: 15}
@@ -27,7 +27,7 @@ def test_a_settled_batch_is_saved() -> None:
 
 
 def test_a_batch_in_hand_survives_a_rejoin_if_nobody_moved_the_offsets() -> None:
-    progress = Progress({A: 10, B: 0})
+    progress = Positions({A: 10, B: 0})
     progress.hand(batch(A, 10, 14))
     assert progress.resume({A: 10, B: 0}, {A, B}, {}) == frozenset()
     assert progress.in_hand is not None
@@ -35,14 +35,14 @@ def test_a_batch_in_hand_survives_a_rejoin_if_nobody_moved_the_offsets() -> None
 
 
 def test_a_commit_whose_answer_was_lost_is_recognised_as_ones_own() -> None:
-    progress = Progress({A: 10})
+    progress = Positions({A: 10})
     progress.hand(batch(A, 10, 14))
     assert progress.resume({A: 15}, {A}, {A: 15}) == frozenset()
     assert progress.in_hand is not None
 
 
 def test_offsets_moved_by_somebody_else_are_the_truth_and_the_batch_is_let_go_of() -> None:
-    progress = Progress({A: 10, B: 0})
+    progress = Positions({A: 10, B: 0})
     progress.hand(batch(A, 10, 14))
     assert progress.resume({A: 3, B: 0}, {A, B}, {}) == {A}
     assert progress.in_hand is None
@@ -50,26 +50,26 @@ def test_offsets_moved_by_somebody_else_are_the_truth_and_the_batch_is_let_go_of
 
 
 def test_letting_go_of_a_batch_takes_back_all_its_partitions() -> None:
-    progress = Progress({A: 10, B: 0})
+    progress = Positions({A: 10, B: 0})
     progress.hand(Batch(records={}, ends={A: 15, B: 5}))
     progress.resume({A: 3, B: 0}, {A, B}, {})
     assert progress.handed == {A: 3, B: 0}
 
 
 def test_a_partition_lost_to_another_member_is_not_read_on() -> None:
-    progress = Progress({A: 10, B: 0})
+    progress = Positions({A: 10, B: 0})
     progress.resume({A: 10}, {A}, {})
     assert progress.handed == {A: 10}
 
 
 def test_positions_past_markers_are_taken_over_but_never_backwards() -> None:
-    progress = Progress({A: 10, B: 7})
+    progress = Positions({A: 10, B: 7})
     progress.advance({A: 12, B: 5})
     assert progress.handed == {A: 12, B: 7}
 
 
 def test_a_batch_saved_in_part_keeps_its_rest_in_hand() -> None:
-    progress = Progress({A: 10, B: 0})
+    progress = Positions({A: 10, B: 0})
     rows = [Record("t", 0, at, 0, None, b"") for at in (10, 12, 14)]
     progress.hand(Batch(records={A: rows, B: []}, ends={A: 17, B: 5}))
     progress.settle({A: 13, B: 5})
@@ -86,7 +86,7 @@ def test_nothing_is_copied_of_a_batch_of_which_nothing_is_saved() -> None:
 
 
 def test_letting_go_of_a_batch_saved_in_part_goes_on_behind_that_part() -> None:
-    progress = Progress({A: 10})
+    progress = Positions({A: 10})
     progress.hand(batch(A, 10, 14))
     progress.settle({A: 12})
     progress.let_go()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.handling.rate_limit import Pace, pace_of
+from leaderq.kafka.handling.rate_limit import RateLimiter, rate_limiter_of
 from leaderq.kafka.record import Record
 
 LITTLE = 1e-3
@@ -36,7 +36,13 @@ def plain(count: int) -> list[Record]:
 
 
 def hand_out(
-    pace: Pace, clock: Clock, records: Sequence[Record], *, late_s: float = 0.0, work_s: float = 0.0, tell: bool = True
+    pace: RateLimiter,
+    clock: Clock,
+    records: Sequence[Record],
+    *,
+    late_s: float = 0.0,
+    work_s: float = 0.0,
+    tell: bool = True,
 ) -> list[tuple[float, Record]]:
     """Play the caller, who waits a little longer than asked and works a little; gives when each record was handed out."""
     handed = []
@@ -91,7 +97,7 @@ def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_c
     tell: bool,
 ) -> None:
     clock = Clock()
-    pace = Pace(records_per_s, bytes_per_s, interval_s, clock)
+    pace = RateLimiter(records_per_s, bytes_per_s, interval_s, clock)
     given_, handed = [], []
     for pause_s, rows in zip(pauses, stream, strict=False):
         batch = [record(len(given_) + n, key, b"x" * size) for n, (key, size) in enumerate(rows)]
@@ -115,20 +121,20 @@ def test_a_long_stream_takes_the_time_that_its_limit_asks_for(rate: float) -> No
     clock = Clock()
     began = clock.at
     count = math.ceil(rate * 20)
-    hand_out(Pace(rate, None, None, clock), clock, plain(count))
+    hand_out(RateLimiter(rate, None, None, clock), clock, plain(count))
     assert clock.at - began == pytest.approx((count - max(1, rate)) / rate, abs=0.2)
 
 
 def test_time_spent_on_the_work_is_not_waited_for_again() -> None:
     clock = Clock()
     began = clock.at
-    hand_out(Pace(10, None, None, clock), clock, plain(200), work_s=0.1)
+    hand_out(RateLimiter(10, None, None, clock), clock, plain(200), work_s=0.1)
     assert clock.at - began == pytest.approx(19.1, abs=0.3)
 
 
 def test_a_high_rate_is_not_handed_out_record_by_record() -> None:
     clock = Clock()
-    pace = Pace(1000, None, None, clock)
+    pace = RateLimiter(1000, None, None, clock)
     hand_out(pace, clock, plain(1000))
     sizes = []
     for wait_s, part in pace.parts(plain(500)):
@@ -140,14 +146,14 @@ def test_a_high_rate_is_not_handed_out_record_by_record() -> None:
 
 def test_what_fits_is_handed_out_whole_without_a_copy() -> None:
     batch = plain(50)
-    ((wait_s, part),) = Pace(100, 10_000, None, Clock()).parts(batch)
+    ((wait_s, part),) = RateLimiter(100, 10_000, None, Clock()).parts(batch)
     assert wait_s == 0
     assert part is batch
 
 
 def test_a_record_larger_than_a_seconds_bytes_passes_alone_and_is_paid_off_after() -> None:
     clock = Clock()
-    pace = Pace(None, 100, None, clock)
+    pace = RateLimiter(None, 100, None, clock)
     batch = [record(0, None, b"x" * 10), record(1, None, b"x" * 1000), record(2, None, b"x" * 10)]
     handed = [(at - 1000, each.offset) for at, each in hand_out(pace, clock, batch)]
     assert handed == [(0, 0), (pytest.approx(0.1), 1), (pytest.approx(9.2), 2)]
@@ -156,17 +162,17 @@ def test_a_record_larger_than_a_seconds_bytes_passes_alone_and_is_paid_off_after
 def test_a_key_waits_and_makes_what_is_behind_it_wait() -> None:
     clock = Clock()
     batch = [record(0, b"a"), record(1, b"b"), record(2, b"a"), record(3, b"c"), record(4), record(5, b"b")]
-    handed = hand_out(Pace(None, None, 5, clock), clock, batch)
+    handed = hand_out(RateLimiter(None, None, 5, clock), clock, batch)
     assert [(at - 1000, each.offset) for at, each in handed] == [(0, 0), (0, 1), (5, 2), (5, 3), (5, 4), (5, 5)]
 
 
 def test_records_without_a_key_are_free_of_the_interval() -> None:
-    assert [wait_s for wait_s, _ in Pace(None, None, 5, Clock()).parts(plain(10))] == [0]
+    assert [wait_s for wait_s, _ in RateLimiter(None, None, 5, Clock()).parts(plain(10))] == [0]
 
 
 def test_the_interval_counts_across_batches() -> None:
     clock = Clock()
-    pace = Pace(None, None, 5, clock)
+    pace = RateLimiter(None, None, 5, clock)
     hand_out(pace, clock, [record(0, b"a")])
     clock.at += 2
     assert [wait_s for wait_s, _ in pace.parts([record(1, b"a")])] == [pytest.approx(3)]
@@ -174,7 +180,7 @@ def test_the_interval_counts_across_batches() -> None:
 
 def test_keys_are_forgotten_when_their_interval_is_over() -> None:
     clock = Clock()
-    pace = Pace(None, None, 5, clock)
+    pace = RateLimiter(None, None, 5, clock)
     hand_out(pace, clock, [record(n, b"%d" % n) for n in range(1000)])
     clock.at += 5
     hand_out(pace, clock, [record(1000, b"new")])
@@ -184,7 +190,7 @@ def test_keys_are_forgotten_when_their_interval_is_over() -> None:
 
 def test_what_was_broken_off_in_the_wait_has_used_up_nothing() -> None:
     clock = Clock()
-    pace = Pace(None, None, 5, clock)
+    pace = RateLimiter(None, None, 5, clock)
     hand_out(pace, clock, [record(0, b"a")])
     for _ in range(3):
         wait_s, _part = next(pace.parts([record(1, b"a")]))
@@ -194,7 +200,7 @@ def test_what_was_broken_off_in_the_wait_has_used_up_nothing() -> None:
 
 def test_a_part_whose_handling_raised_counts_as_handed_out() -> None:
     clock = Clock()
-    pace = Pace(1, None, None, clock)
+    pace = RateLimiter(1, None, None, clock)
     parts = pace.parts(plain(1))
     next(parts)
     pace.handed_out()
@@ -204,18 +210,18 @@ def test_a_part_whose_handling_raised_counts_as_handed_out() -> None:
 def test_keys_that_a_deserialiser_made_unhashable_are_told_apart() -> None:
     clock = Clock()
     batch = [record(0).replace(key={"id": 1}), record(1).replace(key={"id": 2}), record(2).replace(key={"id": 1})]
-    assert [at - 1000 for at, _ in hand_out(Pace(None, None, 4, clock), clock, batch)] == [0, 0, 4]
+    assert [at - 1000 for at, _ in hand_out(RateLimiter(None, None, 4, clock), clock, batch)] == [0, 0, 4]
 
 
 def test_where_no_limit_is_set_there_is_no_pace() -> None:
-    assert pace_of(None, None, None, "Billing") is None
-    assert isinstance(pace_of(None, None, 0.5, "Billing"), Pace)
+    assert rate_limiter_of(None, None, None, "Billing") is None
+    assert isinstance(rate_limiter_of(None, None, 0.5, "Billing"), RateLimiter)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "10", True, math.inf, math.nan])
 def test_every_limit_that_is_no_positive_number_is_named(wrong: object) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        pace_of(wrong, 5, wrong, "Billing")
+        rate_limiter_of(wrong, 5, wrong, "Billing")
     names = ("max_records_per_s", "key_interval_s")
     assert refused.value.problems == tuple(
         f"{name}={wrong!r} of Billing must be a number greater than 0; leave it out (None) for no limit" for name in names

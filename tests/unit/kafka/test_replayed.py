@@ -7,38 +7,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
-from leaderq.kafka.dead_letters.replay import MAX_NOTE, Passage, Replayed, replayed
+from leaderq.kafka.dead_letters.replay import MAX_NOTE, ReplayProgress, ReplayScan, progress_noted
 
 
 @given(upto=st.integers(0, 2**40), ahead=st.frozensets(st.integers(0, 5000)))
 def test_what_is_noted_is_read(upto, ahead):
-    done = Replayed(upto, frozenset(upto + each for each in ahead))
+    done = ReplayProgress(upto, frozenset(upto + each for each in ahead))
     note = done.note()
     assert note is not None
     assert len(note) <= MAX_NOTE
-    assert replayed(upto, note) == done
+    assert progress_noted(upto, note) == done
 
 
 def test_the_note_is_readable_where_it_is_short():
-    assert Replayed(10, frozenset({12, 13, 14, 18})).note() == "replayed 2-4,8"
-    assert Replayed(10).note() == ""
+    assert ReplayProgress(10, frozenset({12, 13, 14, 18})).note() == "replayed 2-4,8"
+    assert ReplayProgress(10).note() == ""
 
 
 def test_every_second_letter_of_a_hundred_thousand_can_be_noted():
-    done = Replayed(7, frozenset(range(8, 100_008, 2)))
+    done = ReplayProgress(7, frozenset(range(8, 100_008, 2)))
     note = done.note()
     assert note is not None
     assert note.startswith("replayed bits ")
-    assert replayed(7, note) == done
+    assert progress_noted(7, note) == done
 
 
 def test_what_does_not_fit_is_not_noted():
-    assert Replayed(0, frozenset(n * n % 1_000_003 for n in range(1, 60_000))).note() is None
+    assert ReplayProgress(0, frozenset(n * n % 1_000_003 for n in range(1, 60_000))).note() is None
 
 
 @pytest.mark.parametrize("note", ["", "leaderq term 3", "by hand"])
 def test_an_offset_set_by_somebody_else_says_from_here_on(note):
-    assert replayed(5, note) == Replayed(5)
+    assert progress_noted(5, note) == ReplayProgress(5)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_an_offset_set_by_somebody_else_says_from_here_on(note):
 )
 def test_a_note_gone_bad_is_refused_with_a_remedy(note):
     with pytest.raises(CorruptRecord, match="--from-start"):
-        replayed(5, note)
+        progress_noted(5, note)
 
 
 @given(
@@ -56,10 +56,10 @@ def test_a_note_gone_bad_is_refused_with_a_remedy(note):
 )
 def test_whatever_is_chosen_in_which_order_and_interrupted_where_each_letter_is_replayed_once(count, chosen, stops):
     sent: list[int] = []
-    done = Replayed(0)
+    done = ReplayProgress(0)
     wanted: set[int] = set()
     for selection, stop in [*zip(chosen, stops, strict=False), (frozenset(range(30)), 30)]:
-        passage = Passage(done)
+        passage = ReplayScan(done)
         for offset in range(done.upto, min(count, stop)):
             if offset in done:
                 passage.passed(offset)
@@ -73,6 +73,6 @@ def test_whatever_is_chosen_in_which_order_and_interrupted_where_each_letter_is_
             passage.ended(count)
         note = passage.now().note()
         assert note is not None
-        done = replayed(passage.now().upto, note)
+        done = progress_noted(passage.now().upto, note)
     assert sorted(sent) == list(range(count))
-    assert done == Replayed(count)
+    assert done == ReplayProgress(count)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
-from leaderq.kafka.consuming.report import DrainReport, Estimator, PartitionLag, decode, encode
+from leaderq.kafka.consuming.report import DrainReport, LagEstimator, PartitionLag, decode, encode
 from leaderq.kafka.record import Partition
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -17,7 +17,7 @@ Looks = list[tuple[float, dict[Partition, int], dict[Partition, int]]]
 
 
 def after(looks: Looks) -> DrainReport:
-    estimator = Estimator()
+    estimator = LagEstimator()
     for now_s, saved, ends in looks:
         estimator.see(now_s, saved, ends)
     return estimator.report(term=3, at=100.0)

@@ -11,7 +11,7 @@ from fake_desk import A, B, Bad, FakeDesk, FakePace, a_batch, a_handler, a_term,
 
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
-from leaderq.kafka.handling.workers import Workers
+from leaderq.kafka.handling.workers import PartitionWorkers
 from leaderq.kafka.record import Record
 from leaderq.running.stages import AbandonableUnit
 from leaderq.term import Reason
@@ -29,7 +29,7 @@ def yes() -> bool:
 
 
 def test_outcomes_come_in_the_order_of_the_tasks_whatever_their_kind() -> None:
-    workers = Workers(2, "test")
+    workers = PartitionWorkers(2, "test")
 
     def fail() -> int:
         raise KeyboardInterrupt
@@ -42,7 +42,7 @@ def test_outcomes_come_in_the_order_of_the_tasks_whatever_their_kind() -> None:
 
 
 def test_tasks_run_at_the_same_time_and_never_on_more_threads_than_asked_for() -> None:
-    workers = Workers(3, "test")
+    workers = PartitionWorkers(3, "test")
     barrier = threading.Barrier(3)
     meet: Callable[[], int] = partial(barrier.wait, WAIT_S)
     outcomes = workers.run([meet] * 9, yes)
@@ -52,7 +52,7 @@ def test_tasks_run_at_the_same_time_and_never_on_more_threads_than_asked_for() -
 
 
 def test_no_task_begins_once_it_may_not_even_if_it_might_again() -> None:
-    workers = Workers(1, "test")
+    workers = PartitionWorkers(1, "test")
     answers = iter([True, True, False, True])
     outcomes = workers.run([lambda: 1] * 4, lambda: next(answers))
     workers.close()
@@ -60,13 +60,13 @@ def test_no_task_begins_once_it_may_not_even_if_it_might_again() -> None:
 
 
 def test_nothing_to_do_is_done_at_once_if_somebody_is_there_to_say_so() -> None:
-    workers = Workers(1, "test")
+    workers = PartitionWorkers(1, "test")
     assert workers.run([lambda: 1], lambda: False)[0].began is False
     workers.close()
 
 
 def test_threads_end_when_closed_and_are_made_anew_when_needed() -> None:
-    workers = Workers(2, "test-closing")
+    workers = PartitionWorkers(2, "test-closing")
     for _ in range(2):
         assert [outcome.value for outcome in workers.run([lambda: 1, lambda: 2], yes)] == [1, 2]
         workers.close()
@@ -75,7 +75,7 @@ def test_threads_end_when_closed_and_are_made_anew_when_needed() -> None:
 
 
 def test_jobs_in_quick_succession_do_not_disturb_each_other() -> None:
-    workers = Workers(4, "test")
+    workers = PartitionWorkers(4, "test")
     for size in [1, 2, 3, 7] * 100:
         tasks = [partial(int, index) for index in range(size)]
         assert [outcome.value for outcome in workers.run(tasks, yes)] == list(range(size))
@@ -83,7 +83,7 @@ def test_jobs_in_quick_succession_do_not_disturb_each_other() -> None:
 
 
 def test_a_thread_struck_while_it_waits_begins_no_more_tasks_and_leaves_when_those_begun_are_done() -> None:
-    workers = Workers(1, "test")
+    workers = PartitionWorkers(1, "test")
     unit = AbandonableUnit()
     began, may_end = threading.Event(), threading.Event()
     ran: list[str] = []

@@ -96,7 +96,7 @@ def test_an_unknown_event_is_told_by_its_name():
             ' before the lease ran out" clean=false',
         ),
         (
-            events.RecordBuried("c", "a", "t-0", 17, ValueError("x"), 2, "t-dead"),
+            events.RecordDeadLettered("c", "a", "t-0", 17, ValueError("x"), 2, "t-dead"),
             'record moved to the dead letters career=c id=a record=t-0@17 error="ValueError: x" attempts=2 topic=t-dead',
         ),
         (
