@@ -156,16 +156,18 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         career=declared.name,
         handle=environment.handle,
         decode=None if key is None and value is None else partial(deserialized, key=key, value=value),
-        save=consumer.save,
+        commit=consumer.commit,
         undo=store.undo,
         undoes=store.undoes,
-        saves_first=delivery_of(declared.delivery, declared.offsets, declared.where).saves_first,
+        commits_first=delivery_of(declared.delivery, declared.offsets, declared.where).commits_first,
         send_dead_letter=dead_letters.send,
         batches=declared.batches,
         workers=declared.workers,
         on_error=on_error,
         marks=marks,
-        pace=rate_limiter_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, declared.where),
+        rate_limit=rate_limiter_of(
+            declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, declared.where
+        ),
         on_skipped=reports.skipped,
         on_dead_lettered=reports.dead_lettered,
     )

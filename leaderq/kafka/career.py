@@ -35,10 +35,10 @@ class KafkaLeaderCareer(LeaderCareer):
         database).
         ``delivery``: ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``; default: the
         most that the store can do. See :mod:`leaderq.kafka.declaration` for the order of work
-        and saving, and what each costs.
+        and committing, and what each costs.
         ``auto_offset_reset``: where a group that never committed begins: ``"earliest"``,
         ``"latest"`` or ``"none"`` (an error). If it is set, reading also goes on there where
-        records to be read next are *gone* (deleted by retention; a topic made anew). Not set
+        records to be read next are *gone* (deleted by retention; a topic made again). Not set
         (``None``): a new group begins at the earliest record, and anything gone stops the leader
         with an error: nothing is skipped silently.
         ``client``: ``"kafka-python"``, or ``"confluent"``, which reads several times as fast (extra
@@ -68,10 +68,10 @@ class KafkaLeaderCareer(LeaderCareer):
         the last two also a record over which the process dies again and again.
 
     Order at the begin of a term: the former leader is fenced, offsets are loaded,
-    :meth:`inaugurate`, first :meth:`handle`. At its end: the batch in hand is finished and saved,
-    :meth:`handOver`, the consumer is closed without leaving the group.
+    :meth:`inaugurate`, first :meth:`handle`. At its end: the batch in hand is finished and
+    committed, :meth:`handOver`, the consumer is closed without leaving the group.
 
-    *Guarantees:* a batch is saved only after :meth:`handle` returned for it (unless *at most
+    *Guarantees:* a batch is committed only after :meth:`handle` returned for it (unless *at most
     once*), and by nobody but the newest leader; at the change of a term at most one batch is
     repeated, and none skipped. While Kafka is away the term goes on, and tries again. A slow
     :meth:`handle` loses no membership.
@@ -152,10 +152,10 @@ class KafkaLeaderCareer(LeaderCareer):
         """With ``offsets="transaction"``: send a record that becomes visible together with the
         offsets of the batch, or never.
 
-        Returns at once; that it cannot be sent is found out when the batch is saved. Raises
+        Returns at once; that it cannot be sent is found out when the batch is committed. Raises
         :class:`~leaderq.errors.KafkaFenced` if a newer leader is there already.
         """
-        # Without a look at its thread: this runs for each message, and saving looks.
+        # Without a look at its thread: this runs for each message, and committing looks.
         store = (self._assembly or self._running()).store
         if not isinstance(store, TransactionOffsets):
             raise ConfigurationError(
@@ -164,8 +164,8 @@ class KafkaLeaderCareer(LeaderCareer):
         store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
 
     def write_with_offsets(self, *operations: Operation) -> None:
-        """With ``offsets="zookeeper"``: carry these out in the multi that saves the batch: together
-        with the offsets, or not at all.
+        """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch:
+        together with the offsets, or not at all.
         """
         store = self._running().store
         where = type(self).__qualname__
@@ -173,7 +173,7 @@ class KafkaLeaderCareer(LeaderCareer):
             raise ConfigurationError(f"write_with_offsets() belongs to offsets='zookeeper'; {where} has {self.offsets!r}")
         if self.delivery == AT_MOST_ONCE:
             raise ConfigurationError(
-                f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are saved before handle is called; "
+                f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are committed before handle is called; "
                 "use term.write(...), or leave delivery out"
             )
         store.add(operations)
@@ -189,7 +189,7 @@ class KafkaLeaderCareer(LeaderCareer):
         self._running()
 
     def execute(self, term: Term) -> None:
-        """Handle and save one batch; returns after a short wait if there is none."""
+        """Handle and commit one batch; returns after a short wait if there is none."""
         term.check()
         self._begin(term)
         assembly = self._running()
@@ -202,7 +202,7 @@ class KafkaLeaderCareer(LeaderCareer):
         try:
             assembly.handler.work(batch, term)
         except BatchLost:
-            assembly.store.undo()  # what of it is not saved is handed out again
+            assembly.store.undo()  # what of it is not committed is handed out again
         except KafkaFenced as exc:
             if isinstance(term, OpenTerm):
                 term.wind_up(Reason.FENCED)

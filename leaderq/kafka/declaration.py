@@ -2,28 +2,31 @@
 once, naming the value, the class and the remedy. Pure.
 
 ``delivery`` is how often a record may be handled, fitted to where the career's offsets are kept. It
-names the least that is needed; a store that gives more is accepted. Per store, the
-default marked with ``*``, and the order of saving and work:
+names the least that is needed; a store that gives more is accepted. Per store, the default marked
+with ``*``, and the order of committing and work:
 
-=================  =================  ==============================================================================
+=================  =================  ============================================================
 store              delivery           order, and what a crash in between costs
-=================  =================  ==============================================================================
-``"kafka"``        at_most_once       save, then handle: what was in hand is never handled
-``"kafka"``        at_least_once *    handle, then save: what was in hand is handled again
-``"zookeeper"``    at_most_once       save, then handle: what was in hand is never handled
+=================  =================  ============================================================
+``"kafka"``        at_most_once       commit, then handle: what was in hand is never handled
+``"kafka"``        at_least_once *    handle, then commit: what was in hand is handled again
+``"zookeeper"``    at_most_once       commit, then handle: what was in hand is never handled
 ``"zookeeper"``    at_least_once      as exactly_once
-``"zookeeper"``    exactly_once *     handle, then save together with the operations that ``handle`` gave along: for these,
-                                      nothing; any other effect of ``handle`` happens again
+``"zookeeper"``    exactly_once *     handle, then commit together with the operations that
+                                      ``handle`` gave along: for these, nothing; any other effect
+                                      of ``handle`` happens again
 ``"transaction"``  at_least_once      as exactly_once
-``"transaction"``  exactly_once *     handle and produce, then commit offsets and what was produced in one transaction: for
-                                      readers with ``read_committed``, nothing
+``"transaction"``  exactly_once *     handle and produce, then commit offsets and what was
+                                      produced in one transaction: for readers with
+                                      ``read_committed``, nothing
 ``"external"``     at_least_once      as exactly_once
-``"external"``     exactly_once *     ``handle`` stores result and offset in one transaction of its own: nothing
-=================  =================  ==============================================================================
+``"external"``     exactly_once *     ``handle`` stores result and offset in one transaction of
+                                      its own: nothing
+=================  =================  ============================================================
 
-Refused: *exactly once* with ``"kafka"``, where saving and work are two steps with a crash possible
-between them; *at most once* with ``"transaction"`` and ``"external"``, where offset and result are
-stored together, so nothing can be saved first.
+Refused: *exactly once* with ``"kafka"``, where committing and work are two steps with a crash
+possible between them; *at most once* with ``"transaction"`` and ``"external"``, where offset and
+result are stored together, so nothing can be committed first.
 """
 
 from __future__ import annotations
@@ -180,7 +183,7 @@ _ACCEPTED = {
 
 _REMEDIES = {
     ("kafka", EXACTLY_ONCE): (
-        "offsets='kafka' saves and handles in two steps, and a crash may fall between; use offsets='transaction', "
+        "offsets='kafka' commits and handles in two steps, and a crash may fall between; use offsets='transaction', "
         "'zookeeper' or 'external', or delivery='at_least_once' with a handle that may be repeated"
     ),
     ("transaction", AT_MOST_ONCE): (
@@ -196,13 +199,13 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Delivery:
-    """A delivery that its store can keep. ``saves_first``: offsets are saved before the work
+    """A delivery that its store can keep. ``commits_first``: offsets are committed before the work
     begins, not after.
     """
 
     name: str
     store: str
-    saves_first: bool
+    commits_first: bool
 
 
 def delivery_of(delivery: str | None, store: str, where: str) -> Delivery:
@@ -222,7 +225,7 @@ def delivery_of(delivery: str | None, store: str, where: str) -> Delivery:
     name = _ACCEPTED[store][0] if delivery is None else delivery
     if name not in _ACCEPTED[store]:
         raise ConfigurationError(f"delivery={name!r} of {where} contradicts its offsets: {_REMEDIES[store, name]}")
-    return Delivery(name, store, saves_first=name == AT_MOST_ONCE)
+    return Delivery(name, store, commits_first=name == AT_MOST_ONCE)
 
 
 def _listed(names: tuple[str, ...]) -> str:

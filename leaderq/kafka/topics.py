@@ -56,7 +56,7 @@ def create_topics(
 
 
 def ensure_topic(address: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0) -> bool:
-    """Create ``topic`` with the cluster's own defaults if it is not there; gives whether it was
+    """Create ``topic`` with the cluster's own defaults if it is not there; returns whether it was
     created.
 
     Raises :class:`~leaderq.errors.UnknownTopic` if it is not there and may not be created.

@@ -1,3 +1,3 @@
-"""The client libraries behind two narrow faces: a drain that reads, a producer that sends in
+"""The client libraries behind two narrow faces: a consumer that reads, a producer that sends in
 transactions.
 """

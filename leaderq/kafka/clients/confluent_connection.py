@@ -5,8 +5,8 @@ called.
 
 librdkafka never raises for a broker that is away or that refuses a password: it tries again by
 itself for ever, tells an error callback in passing, and lets the call in hand run into its
-time-out. :class:`ErrorCallback` is that callback: it remembers a refusal, so that the time-out can be
-explained (:func:`translated`). Nothing of librdkafka is printed: by default it writes to stderr.
+time-out. :class:`ErrorCallback` is that callback: it remembers a refusal, so that the time-out can
+be explained (:func:`translated`). Nothing of librdkafka is printed: by default it writes to stderr.
 """
 
 from __future__ import annotations

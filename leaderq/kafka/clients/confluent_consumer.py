@@ -1,8 +1,8 @@
-"""A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on confluent-kafka (librdkafka); needs the extra
-``leaderq[confluent]``.
+"""A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on confluent-kafka (librdkafka); needs
+the extra ``leaderq[confluent]``.
 
-Facts of librdkafka 2.x that this file leans on (each has a test in the drain contract, or was met
-in its source):
+Facts of librdkafka 2.x that this file leans on (each has a test in the consumer contract, or was
+met in its source):
 
 * It runs the group protocol on threads of its own, and **offers no gate before a JoinGroup
   request**. ``allowed`` is asked right before ``subscribe`` and again when partitions are assigned,
@@ -19,15 +19,15 @@ in its source):
 * With all brokers away ``consume`` gives nothing and no error, as on an idle topic: only requests
   (:meth:`ConfluentConsumer.end_offsets`, a commit) tell.
 * A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
-  go through a thread of their own, in order; :meth:`ConfluentConsumer.close` waits neither for it nor
-  for librdkafka.
+  go through a thread of their own, in order; :meth:`ConfluentConsumer.close` waits neither for it
+  nor for librdkafka.
 * ``pause`` and ``resume`` race with the client's own threads, which then drop either of them or the
   offset of an ``assign`` before them: a partition stands still for ever, without an error
   (librdkafka issues 2190 and 5591; met in one of 300 rounds under load). So neither is ever called.
   What is not to be read is **not assigned**, and reading begins by assigning with offsets: an
   ``assign`` is carried out by one thread, in order. A member stays a member without it.
-* Prefetched records are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves it
-  as it is: it takes one record at a time into a stash, from which the next ``poll`` begins, and
+* Prefetched records are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves
+  it as it is: it takes one record at a time into a stash, from which the next ``poll`` begins, and
   stops reading only after 100 of them without a poll.
 * A position stays before the transaction markers at the end of a partition, until the news that its
   end was reached (``enable.partition.eof``) carries the offset behind them.
@@ -329,7 +329,7 @@ class ConfluentConsumer:
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
         """Begin to store offsets."""
-        return self._commits.save(partial(self._commit, self._consumer, self._named(offsets, note)))
+        return self._commits.submit(partial(self._commit, self._consumer, self._named(offsets, note)))
 
     def _commit(self, consumer: Any, named: list[Any]) -> None:
         """On the thread of the commits."""
@@ -384,7 +384,7 @@ class ConfluentConsumer:
         client, self._client, self._topics = self._client, None, None
         if client is None:
             return
-        ended = self._commits.save(client.close)  # behind the last commit, which uses the client
+        ended = self._commits.submit(client.close)  # behind the last commit, which uses the client
         self._commits.close()
         try:
             ended.done(_CLOSE_S)
@@ -394,13 +394,13 @@ class ConfluentConsumer:
     @property
     def _consumer(self) -> Any:
         if self._client is None:
-            raise KafkaError("this drain is not open")
+            raise KafkaError("this consumer is not open")
         return self._client
 
     @property
     def _known(self) -> ConfluentTopics:
         if self._topics is None:
-            raise KafkaError("this drain is not open")
+            raise KafkaError("this consumer is not open")
         return self._topics
 
 
@@ -418,7 +418,7 @@ class _ErrorsTranslated:
         if isinstance(exc, self._consumer._confluent.KafkaException):
             raise self._consumer._error(exc, self._doing) from exc
         if isinstance(exc, RuntimeError) and "closed" in str(exc):  # closed by its owner while this thread had it in hand
-            raise KafkaError("this drain is closed") from exc
+            raise KafkaError("this consumer is closed") from exc
 
 
 def _never() -> None:

@@ -2,9 +2,9 @@
 
 A ``Message`` can neither be given another class nor made by us, so a :class:`Record` beside it is
 needed: 0.15 us each, if it is made by C code only, is thrown away before the next is made, and so
-never meets the garbage collector (kept in a list it costs ten times as much). :class:`MessageRecords`
-therefore makes them anew whenever it is iterated. What most handlers read, offset, key and value,
-is taken out at once; the rest is asked of the message when it is asked for.
+never meets the garbage collector (kept in a list it costs ten times as much).
+:class:`MessageRecords` therefore makes them again whenever it is iterated. What most handlers read,
+offset, key and value, is taken out at once; the rest is asked of the message when it is asked for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ConfluentRecord(Record):
 
 
 class MessageRecords(Sequence[Record]):
-    """The records of one partition, in order. Iterating makes them anew each time; equal, but not
+    """The records of one partition, in order. Iterating makes them again each time; equal, but not
     the same objects.
     """
 

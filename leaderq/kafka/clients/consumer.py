@@ -15,8 +15,8 @@ what comes is one of
   :class:`~leaderq.errors.OffsetOutOfRange`, :class:`~leaderq.errors.KafkaError`: trying again does
   not help.
 
-What blocks in a client library, a commit for instance, is done by a :class:`SerialExecutor`, while the
-consumer's thread goes on reading.
+What blocks in a client library, a commit for instance, is done by a :class:`SerialExecutor`, while
+the consumer's thread goes on reading.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BatchLost(KafkaError):
 
 @dataclass(frozen=True)
 class ConsumerSettings:
-    """What a drain reads, and as whom.
+    """What a consumer reads, and as whom.
 
     ``member`` is the ``group.instance.id``: whoever joins under it last is the only one whose
     commits are accepted. With ``membership=False`` the group is not joined at all: all partitions
@@ -94,8 +94,8 @@ class ConsumerClient(Protocol):
     (:meth:`join`), closed.
 
     ``slice_records``: as many records are read at a time while a handler works: some milliseconds'
-    worth, since only between polls is it noticed that something is to be saved, and each change of
-    threads costs a part of a millisecond.
+    worth, since only between polls is it noticed that something is to be committed, and each change
+    of threads costs a part of a millisecond.
     """
 
     slice_records: int
@@ -114,7 +114,7 @@ class ConsumerClient(Protocol):
         """
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """Become the one member of this name (or take all partitions); gives whether that has
+        """Become the one member of this name (or take all partitions); returns whether that has
         happened yet (call again if not).
 
         ``allowed`` raises if this process may not be the member; it is called as late as the client
@@ -123,8 +123,8 @@ class ConsumerClient(Protocol):
 
     @property
     def joins(self) -> int:
-        """How often the group has assigned partitions to this drain; a change means that positions
-        are to be set again.
+        """How often the group has assigned partitions to this consumer; a change means that
+        positions are to be set again.
         """
 
     def rejoin(self) -> None:
@@ -193,7 +193,9 @@ ConsumerFactory = Callable[[ConsumerSettings], ConsumerClient]
 
 
 class SubmittedWork:
-    """A :class:`~leaderq.kafka.clients.consumer.CommitFuture` that a :class:`SerialExecutor` carries out."""
+    """A :class:`~leaderq.kafka.clients.consumer.CommitFuture` that a :class:`SerialExecutor`
+    carries out.
+    """
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -208,7 +210,7 @@ class SubmittedWork:
             raise self._error
         return True
 
-    def carry_out(self) -> None:
+    def run(self) -> None:
         """Do the work, on the background's thread."""
         try:
             self._work()
@@ -227,14 +229,14 @@ class SerialExecutor:
         self._queue: SimpleQueue[SubmittedWork | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def save(self, work: Callable[[], None]) -> SubmittedWork:
+    def submit(self, work: Callable[[], None]) -> SubmittedWork:
         """Begin ``work``; what is given tells when it has returned."""
-        saving = SubmittedWork(work)
-        self._queue.put(saving)
+        submitted = SubmittedWork(work)
+        self._queue.put(submitted)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, args=(self._queue,), name=self._name, daemon=True)
             self._thread.start()
-        return saving
+        return submitted
 
     def close(self) -> None:
         """Let the thread end once it has done what it was given; does not wait for that."""
@@ -244,5 +246,5 @@ class SerialExecutor:
 
     @staticmethod
     def _run(queue: SimpleQueue[SubmittedWork | None]) -> None:
-        while (saving := queue.get()) is not None:
-            saving.carry_out()
+        while (work := queue.get()) is not None:
+            work.run()

@@ -19,8 +19,8 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
 * A ``poll`` that runs out of time while a join is under way leaves the join to finish by itself,
   and the next ``poll`` finds nothing left to do: the assignment is never taken over, and every
   commit is refused from then on (*RebalanceInProgress*). So joins are left to
-  :meth:`KafkaPythonConsumer.attend`, never begun by a short ``poll``; and one that finished unseen is
-  asked for again.
+  :meth:`KafkaPythonConsumer.attend`, never begun by a short ``poll``; and one that finished unseen
+  is asked for again.
 
 Four methods of the consumer's private ``_coordinator`` are used, since the public face has none for
 them: to join without reading, to fetch the committed offsets of all partitions in one request, to
@@ -256,7 +256,7 @@ class KafkaPythonConsumer:
         coordinator = self._consumer._coordinator
         if self._settings.membership and (coordinator.rejoining or coordinator.need_rejoin()):
             self.attend(_JOIN_S)
-            return {}  # assigned anew, perhaps; the caller sets positions first
+            return {}  # assigned again, perhaps; the caller sets positions first
         joins = self.joins
         with errors_translated("reading", self._settings.address):
             try:
@@ -352,5 +352,5 @@ class KafkaPythonConsumer:
     @property
     def _consumer(self) -> KafkaConsumer:
         if self._client is None:
-            raise KafkaError("this drain is not open")
+            raise KafkaError("this consumer is not open")
         return self._client

@@ -25,8 +25,8 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
   markers of a transaction when the next one begins, so with the default of 100 ms the next
   transaction takes 111 ms; with 5 ms, 14.
 
-Beside it stands :class:`IdempotentSender`, for messages apart from any transaction: dead letters of careers
-whose offsets are kept elsewhere.
+Beside it stands :class:`IdempotentSender`, for messages apart from any transaction: dead letters of
+careers whose offsets are kept elsewhere.
 """
 
 from __future__ import annotations

@@ -139,7 +139,8 @@ class TransactionalProducer(Protocol):
         """
 
     def fence(self, timeout_s: float) -> bool:
-        """Take the transactional id over; gives whether that has happened yet (call again if not).
+        """Take the transactional id over; returns whether that has happened yet (call again if
+        not).
 
         *Guarantees:* once it has given ``True``, every earlier producer of the id is refused, and
         its open transaction is aborted (or, if its commit was under way, committed entirely).

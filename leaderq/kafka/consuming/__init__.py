@@ -1,1 +1,3 @@
-"""The drain thread: takes over, reads ahead, saves, looks over itself, and tells how far it is."""
+"""The consumer thread: takes over, reads ahead, commits, looks over itself, and tells how far it
+is.
+"""

@@ -1,5 +1,5 @@
 """What is on its way to the offset store, within one term: the ends of the batch in hand, or
-offsets that no effect belongs to.
+positions that no effect belongs to.
 
 One thing at a time, so that the store never sees a later offset before an earlier one.
 """
@@ -27,53 +27,53 @@ class OffsetCommits:
         self._term = term
         self.wanted: Offsets | None = None
         self.outcome: bool | None = None
-        self._saving: CommitFuture | None = None
-        self._saving_ends: Offsets = {}
+        self._commit: CommitFuture | None = None
+        self._ends: Offsets = {}
         self._tell_at_s: float | None = None
-        self._placing: CommitFuture | None = None
-        self._placed: Offsets = {}
+        self._positions_commit: CommitFuture | None = None
+        self._positions: Offsets = {}
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is to be saved, or under way."""
-        return self.wanted is not None or self._saving is not None or self._placing is not None
+        """Whether anything is to be committed, or under way."""
+        return self.wanted is not None or self._commit is not None or self._positions_commit is not None
 
     @property
     def own(self) -> tuple[Offsets, Offsets]:
         """Offsets that the store may hold without anybody else having put them there."""
-        return self.wanted or {}, self._placed
+        return self.wanted or {}, self._positions
 
-    def want(self, ends: Offsets, *, in_hand: bool) -> None:
-        """Save these ends of the batch in hand as soon as may be; if none is in hand any more, that
-        is the outcome.
+    def request(self, ends: Offsets, *, in_hand: bool) -> None:
+        """Commit these ends of the batch in hand as soon as may be; if none is in hand any more,
+        that is the outcome.
         """
         if in_hand:
             self.wanted, self.outcome = ends, None
         else:
             self.outcome = False
 
-    def begin(self, consumer: ConsumerClient) -> None:
-        """Begin to save what is wanted, unless something else is under way."""
-        if self.wanted is not None and self._saving is None and self._placing is None:
-            self._saving_ends = self.wanted
+    def start(self, consumer: ConsumerClient) -> None:
+        """Begin to commit what is wanted, unless something else is under way."""
+        if self.wanted is not None and self._commit is None and self._positions_commit is None:
+            self._ends = self.wanted
             self._tell_at_s = now_s() + TELL_AFTER_S
-            self._saving = self._store.save(consumer, self._term, self.wanted)
+            self._commit = self._store.commit(consumer, self._term, self.wanted)
 
     def finish(self, *, may_wait: bool) -> Offsets | None:
-        """What has been saved, once it is; waits 2 ms if it may. Raises what the saving raises,
+        """What has been committed, once it is; waits 2 ms if it may. Raises what the commit raises,
         which ends the attempt.
         """
-        saving = self._saving
-        if saving is None:
+        commit = self._commit
+        if commit is None:
             return None
-        self._saving = None
-        if not saving.done(_LOOK_S if may_wait else 0.0):
-            self._saving = saving
+        self._commit = None
+        if not commit.done(_LOOK_S if may_wait else 0.0):
+            self._commit = commit
             self._tell()
             return None
         if self._tell_at_s is None:
-            log.info("the offsets that were waiting are stored")
-        return self._saving_ends
+            log.info("delayed offset commit succeeded")
+        return self._ends
 
     def _tell(self) -> None:
         """Some clients and stores wait without a word for a server that is away; an operator should
@@ -81,44 +81,44 @@ class OffsetCommits:
         """
         if self._tell_at_s is not None and now_s() > self._tell_at_s:
             self._tell_at_s = None
-            log.warning("offsets have been on their way to their store for %.0f s; the term goes on and waits", TELL_AFTER_S)
+            log.warning("offset commit takes longer than %.0f s; the term goes on and waits", TELL_AFTER_S)
 
     def settled(self, ends: Offsets) -> None:
         """``ends`` are in the store."""
         if self.wanted == ends:
             self.wanted, self.outcome = None, True
 
-    def let_go(self) -> None:
-        """The batch is not in hand any more: what was wanted of it will not be saved."""
+    def drop(self) -> None:
+        """The batch is not in hand any more: what was wanted of it will not be committed."""
         if self.wanted is not None:
-            self.wanted, self._saving, self.outcome = None, None, False
+            self.wanted, self._commit, self.outcome = None, None, False
 
-    def place(self, consumer: ConsumerClient, offsets: Offsets) -> None:
-        """Begin to place offsets; :meth:`finish_placing` tells when that is done."""
-        self._placed = offsets
-        self._placing = self._store.place(consumer, self._term, offsets)
+    def commit_positions(self, consumer: ConsumerClient, offsets: Offsets) -> None:
+        """Begin to commit positions; :meth:`finish_positions` tells when that is done."""
+        self._positions = offsets
+        self._positions_commit = self._store.commit_positions(consumer, self._term, offsets)
 
-    def finish_placing(self) -> Offsets | None:
-        """What has been placed, once it is; waits up to 2 ms."""
-        placing = self._placing
-        if placing is None:
+    def finish_positions(self) -> Offsets | None:
+        """What has been committed, once it is; waits up to 2 ms."""
+        commit = self._positions_commit
+        if commit is None:
             return None
-        self._placing = None
-        if not placing.done(_LOOK_S):
-            self._placing = placing
+        self._positions_commit = None
+        if not commit.done(_LOOK_S):
+            self._positions_commit = commit
             return None
-        return self._placed
+        return self._positions
 
-    def place_now(self, consumer: ConsumerClient, offsets: Offsets, wait_s: float) -> None:
-        """Place offsets, and wait for that."""
-        if not self._store.place(consumer, self._term, offsets).done(wait_s):
+    def commit_positions_now(self, consumer: ConsumerClient, offsets: Offsets, wait_s: float) -> None:
+        """Commit positions, and wait for that."""
+        if not self._store.commit_positions(consumer, self._term, offsets).done(wait_s):
             raise KafkaAway("an offset is not stored yet")
 
     def forget(self) -> None:
         """The consumer is another now: ask no more about what was under way; what is wanted will be
-        saved anew.
+        committed again.
 
         Never done while the consumer lives: what is under way could then be stored after something
         newer.
         """
-        self._saving = self._placing = None
+        self._commit = self._positions_commit = None

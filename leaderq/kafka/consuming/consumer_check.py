@@ -106,8 +106,8 @@ _GONE_LOOKS = 3
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a look has shown: the ends of all partitions, whether to ask for partitions anew, what
-    stalls, what was made anew.
+    """What a look has shown: the ends of all partitions, whether to ask for partitions again, what
+    stalls, what was made again.
     """
 
     ends: Offsets
@@ -179,11 +179,11 @@ class ConsumerCheck:
         return False
 
     def repositioned(self) -> None:
-        """Positions were set anew: what stood still before proves nothing."""
+        """Positions were set again: what stood still before proves nothing."""
         self._memory = {}
 
     def rebuilt(self) -> dict[Partition, StallCandidate]:
-        """The consumer is made anew because it stalled: what is to be remembered of that."""
+        """The consumer is made again because it stalled: what is to be remembered of that."""
         self._polls = self._empty_polls = 0
         return rebuilt(self._memory)
 

@@ -1,21 +1,22 @@
-"""The drain thread: owns the consumer, and hands its batches to the career thread.
+"""The consumer thread: owns the consumer, and hands its batches to the career thread.
 
 Why a thread of its own: polling must go on while a handler is slow, and the runner may raise an
 exception inside the career thread at any instruction (``atomic`` careers). So the career thread
-never enters the client library, and never holds a lock that the drain thread needs. The two
+never enters the client library, and never holds a lock that the consumer thread needs. The two
 exchange messages through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls; each
 question carries its own queue for the answer, so that an exchange broken off half-way leaves
 nothing behind that could be taken for an answer to a later one. A batch whose hand-over was broken
-off is handed out again when asked for again; it is saved only if the career asks for that after its
-handler has returned.
+off is handed out again when asked for again; it is committed only if the career asks for that after
+its handler has returned.
 
-The drain thread is the authority on the consumer. Between terms it keeps one open and warm, never
-joined; within a term it runs a :class:`~leaderq.kafka.consuming.term_consumer.TermConsumer`.
+The consumer thread is the authority on the consumer. Between terms it keeps one open and warm,
+never joined; within a term it runs a :class:`~leaderq.kafka.consuming.term_consumer.TermConsumer`.
 
-The gate: :meth:`ConsumerThread.finish` shuts it at once, in the career's thread, whatever the drain thread is
-doing, and a term that is over shuts it by itself. Behind it no request to join the group is sent: a
-deposed leader's consumer, which would join by itself under the shared name, cannot fence its
-successor. A request already on the wire is not recalled; the leader fenced by it stands again.
+The gate: :meth:`ConsumerThread.finish` shuts it at once, in the career's thread, whatever the
+consumer thread is doing, and a term that is over shuts it by itself. Behind it no request to join
+the group is sent: a deposed leader's consumer, which would join by itself under the shared name,
+cannot fence its successor. A request already on the wire is not recalled; the leader fenced by it
+stands again.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class ConsumerThread:
 
     @property
     def is_fit(self) -> bool:
-        """Whether the drain thread lives and is not caught inside the client library."""
+        """Whether the consumer thread lives and is not caught inside the client library."""
         return self._thread.is_alive() and now_s() - self._beat < HUNG_S
 
     def start(self, timeout_s: float) -> None:
@@ -136,7 +137,7 @@ class ConsumerThread:
             raise error
 
     def begin(self, term: Term, wait_s: float) -> bool:
-        """Take over for ``term``: gives whether the former leader was fenced within ``wait_s``;
+        """Take over for ``term``: returns whether the former leader was fenced within ``wait_s``;
         goes on if not.
         """
         self._gate = gate = JoinGate(term)
@@ -168,8 +169,8 @@ class ConsumerThread:
         """What the store is known to hold, as of a moment ago; empty between terms."""
         return dict(self._progress)
 
-    def save(self, term: Term, ends: Offsets) -> None:
-        """Save these ends of the batch in hand, or of a part of it, and wait until that is done.
+    def commit(self, term: Term, ends: Offsets) -> None:
+        """Commit these ends of the batch in hand, or of a part of it, and wait until that is done.
 
         Raises :class:`~leaderq.kafka.clients.consumer.BatchLost` if the batch was let go of instead
         (somebody else moved the offsets, or a transaction was lost): what the store says is not
@@ -184,11 +185,11 @@ class ConsumerThread:
             if term.ending.is_set():
                 last_s = last_s or now_s() + _LAST_SAVE_S
                 if now_s() > last_s:
-                    raise KafkaError("the last batch was not saved in time; the next leader repeats it")
+                    raise KafkaError("the last batch was not committed in time; the next leader repeats it")
         self._next_batch = cast("_Committed", answer).next_batch
 
     def finish(self, term: Term) -> None:
-        """The term's work is over: from now on nothing joins, reads or saves for it."""
+        """The term's work is over: from now on nothing joins, reads or commits for it."""
         if self._gate is not None and self._gate.term is term:
             self._gate.is_shut = True
             self._requests.put(_Finish())
@@ -209,7 +210,7 @@ class ConsumerThread:
                 value, error = message.answer.get(timeout=_SLICE_S)
             except Empty:
                 if not self.is_fit:
-                    raise KafkaError("the drain thread has died or hangs; the next term gets a new one") from None
+                    raise KafkaError("the consumer thread has died or hangs; the next term gets a new one") from None
                 if stop() or now_s() >= end:
                     return None
                 continue
@@ -218,7 +219,7 @@ class ConsumerThread:
                 raise error
             return value
 
-    # -- the drain thread ----------------------------------------------------------------------------------------------
+    # -- the consumer thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         consumer = self._open_first()
@@ -278,13 +279,13 @@ class ConsumerThread:
         except KafkaAway:
             log.debug("Kafka is away; the client goes on trying to connect", exc_info=True)
         except Exception:
-            log.warning("the warm consumer broke; it is made anew", exc_info=True)
+            log.warning("the warm consumer broke; it is made again", exc_info=True)
             consumer.close()
             return self._warm()
         return consumer
 
     def _lead(self, begun: _Begin, gate: JoinGate, consumer: ConsumerClient | None) -> bool:
-        """Drain for one term; gives whether the thread is to end."""
+        """Drain for one term; returns whether the thread is to end."""
         term_consumer = TermConsumer(self._plan, gate.term, consumer, gate, self._rebuilds)
         try:
             with collecting_seldom(self._plan.gc_threshold):
@@ -295,8 +296,8 @@ class ConsumerThread:
 
 
 class _TermLoop:
-    """The drain thread's loop within one term: answers the career's messages between rounds of the
-    draining.
+    """The consumer thread's loop within one term: answers the career's messages between rounds of
+    the draining.
     """
 
     def __init__(self, owner: ConsumerThread, term_consumer: TermConsumer, begun: _Begin, gate: JoinGate) -> None:
@@ -305,12 +306,12 @@ class _TermLoop:
         self._begun: _Begin | None = begun
         self._gate = gate
         self._asking: _NextBatch | None = None
-        self._saving: _Commit | None = None
+        self._committing: _Commit | None = None
         self._end: BaseException | None = None
         self._breaks = 0
 
     def run(self) -> bool:
-        """Until the term is finished; gives whether the thread is to end."""
+        """Until the term is finished; returns whether the thread is to end."""
         while True:
             message = self._owner._next_request(KEEP_WARM_S if self._end else self._term_consumer.wait_s())
             if isinstance(message, _Close | _Finish):
@@ -328,8 +329,8 @@ class _TermLoop:
         if isinstance(message, _NextBatch):
             self._asking = message
         elif isinstance(message, _Commit):
-            self._saving = message
-            self._term_consumer.save(message.ends)
+            self._committing = message
+            self._term_consumer.commit(message.ends)
 
     def _round(self) -> None:
         try:
@@ -355,19 +356,21 @@ class _TermLoop:
             self._owner.loaded = term_consumer.loaded
             self._begun.answer.put((True, None))
             self._begun = None
-        if self._saving is not None and (saved := term_consumer.outcome()) is not None:
-            lost = None if saved else BatchLost("the batch was let go of; what is not done of it is handed out again")
+        if self._committing is not None and (committed := term_consumer.outcome()) is not None:
+            lost = None if committed else BatchLost("the batch was let go of; what is not done of it is handed out again")
             self._owner._progress = term_consumer.loaded
             # The next one goes along, which spares a batch two changes of thread. If nobody takes
             # it, it stays in hand.
-            self._saving.answer.put((_Committed(term_consumer.offer() if term_consumer.has_saved_all else None), lost))
-            self._saving = None
-        if self._asking is not None and self._saving is None and (batch := term_consumer.offer()) is not None:
+            self._committing.answer.put(
+                (_Committed(term_consumer.offer() if term_consumer.has_committed_all else None), lost)
+            )
+            self._committing = None
+        if self._asking is not None and self._committing is None and (batch := term_consumer.offer()) is not None:
             self._asking.answer.put((batch, None))
             self._asking = None
 
     def _refuse(self, error: BaseException) -> None:
-        for message in (self._begun, self._asking, self._saving):
+        for message in (self._begun, self._asking, self._committing):
             if message is not None:
                 message.answer.put((None, error))
-        self._begun = self._asking = self._saving = None
+        self._begun = self._asking = self._committing = None

@@ -2,10 +2,10 @@
 career asks for (pure).
 
 Reading ahead costs memory (:data:`DEPTH` batches), and buys that the next batch is there when the
-last one is saved: records are taken from the network and unpacked while a handler waits for its
+last one is committed: records are taken from the network and unpacked while a handler waits for its
 database, and while an offset is on its way to its store. A second batch ahead would buy nothing:
 one thread at a time runs in Python, and what it makes early it has to keep. What is ahead is only
-ever read; it is dropped without loss whenever the positions are set anew. Several polls fill one
+ever read; it is dropped without loss whenever the positions are set again. Several polls fill one
 batch, unless it is asked for before it is full.
 """
 

@@ -46,7 +46,7 @@ SMOOTHED_OVER_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition: the offset to be handled next (as saved), the offset after the last stable
+    """One partition: the offset to be handled next (as committed), the offset after the last stable
     record, what is between.
     """
 
@@ -61,7 +61,7 @@ class DrainReport:
 
     ``at`` is seconds since the epoch on the leader's host; ``partitions`` goes by names such as
     ``clicks-0``;
-    ``rate_per_s`` is what is handled and saved, ``arriving_per_s`` what is added, both over the
+    ``rate_per_s`` is what is handled and committed, ``arriving_per_s`` what is added, both over the
     last half minute (``None`` after a first look); ``catch_up_s`` is when the lag will be 0 if both
     stay so: 0 when it is, ``None`` when that will not come or is not known. ``dead_letters`` is the
     topic for them, if the career has one; ``skipped`` and ``buried`` (put there) count since this
@@ -118,7 +118,7 @@ def decode(data: bytes, *, path: str) -> DrainReport:
     except (ValueError, TypeError) as exc:
         raise CorruptRecord(
             f"the znode {path} holds {data[:60]!r}, which is no report of a leader ({exc}); delete it: a leader that drains "
-            "writes it anew within seconds, and nothing else is kept there"
+            "writes it again within seconds, and nothing else is kept there"
         ) from exc
     return report
 
@@ -158,31 +158,31 @@ class LagEstimator:
     """Lag and rates from looks at offsets, taken every few seconds (pure; the clock's readings are
     given to it). One for each term.
 
-    An offset that went back (somebody reset it, the topic was made anew) is a new beginning for its
-    partition: nothing is counted for it at that look. The same goes for a partition seen for the
-    first time. One that is missing in a look is as it was before.
+    An offset that went back (somebody reset it, the topic was made again) is a new beginning for
+    its partition: nothing is counted for it at that look. The same goes for a partition seen for
+    the first time. One that is missing in a look is as it was before.
     *Not guaranteed:* an offset that somebody set *forward* counts as handled, and raises the rate
     for half a minute.
     """
 
     def __init__(self, smoothed_over_s: float = SMOOTHED_OVER_S) -> None:
         self._span_s = smoothed_over_s
-        self._saved: dict[Partition, int] = {}
+        self._committed: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
         self._looks: deque[_Look] = deque()
 
-    def see(self, now_s: float, saved: Offsets, ends: Offsets) -> None:
-        """Take note of what is saved and where the partitions end; ``now_s`` is on any clock that
-        does not go back.
+    def see(self, now_s: float, committed: Offsets, ends: Offsets) -> None:
+        """Take note of what is committed and where the partitions end; ``now_s`` is on any clock
+        that does not go back.
         """
         last = self._looks[-1] if self._looks else _Look(now_s, 0, 0)
-        handled, arrived = last.handled + _grown(self._saved, saved), last.arrived + _grown(self._ends, ends)
+        handled, arrived = last.handled + _grown(self._committed, committed), last.arrived + _grown(self._ends, ends)
         self._looks.append(_Look(now_s, handled, arrived))
         # One look older than the span stays, so that a gap between looks is averaged over rather
         # than forgotten.
         while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._span_s:
             self._looks.popleft()
-        self._saved.update(saved)
+        self._committed.update(committed)
         self._ends.update(ends)
 
     def report(
@@ -199,8 +199,8 @@ class LagEstimator:
         """What can be said after the last look; partitions of which only one of both offsets is
         known are left out.
         """
-        both = sorted(self._saved.keys() & self._ends.keys())
-        rows = {str(where): _row(self._saved[where], self._ends[where]) for where in both}
+        both = sorted(self._committed.keys() & self._ends.keys())
+        rows = {str(where): _row(self._committed[where], self._ends[where]) for where in both}
         rate, arriving = self._rates()
         return DrainReport(
             term=term,
@@ -237,7 +237,7 @@ def catch_up_s(lag: int, rate_per_s: float | None, arriving_per_s: float | None)
 
 
 def _row(position: int, end: int) -> PartitionLag:
-    # The end was asked for before the latest save, perhaps.
+    # The end was asked for before the latest commit, perhaps.
     return PartitionLag(position, max(end, position), max(0, end - position))
 
 
@@ -250,8 +250,8 @@ class ReportWriter:
     raises, never blocks.
 
     The write is made on a thread of its own, which ends with it: while ZooKeeper is silent a fenced
-    write waits as long as the lease lasts, and the drain's thread has offsets to save meanwhile. A
-    report that comes while the one before is still being written is dropped.
+    write waits as long as the lease lasts, and the consumer's thread has offsets to commit
+    meanwhile. A report that comes while the one before is still being written is dropped.
     """
 
     def __init__(self, path: str) -> None:
@@ -269,7 +269,7 @@ class ReportWriter:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until the last report is written, or has failed; gives whether that is so."""
+        """Wait until the last report is written, or has failed; returns whether that is so."""
         if self._thread is not None:
             self._thread.join(timeout_s)
         return self._thread is None or not self._thread.is_alive()
@@ -283,7 +283,7 @@ class ReportWriter:
         except (Deposed, ConnectionLost, SessionClosed, SessionExpired) as exc:
             log.debug("no report of term %d was written: %s", term.number, exc)
         except LeaderqError as exc:
-            log.log(logging.DEBUG if self._told else logging.WARNING, "leaderq status cannot show this drain: %s", exc)
+            log.log(logging.DEBUG if self._told else logging.WARNING, "leaderq status cannot show this consumer: %s", exc)
             self._told = True
 
 
@@ -326,11 +326,11 @@ class ProgressReports:
             log.warning("whether the topics are still the same cannot be told: %s", exc)
             return {}
 
-    def tell(self, term: Term, now_s: float, saved: Offsets, ends: Offsets, topic_ids: Mapping[str, str]) -> None:
-        """Publish where the drain stands."""
+    def tell(self, term: Term, now_s: float, committed: Offsets, ends: Offsets, topic_ids: Mapping[str, str]) -> None:
+        """Publish where the consumer stands."""
         if term.number != self._term:
             self._term, self._estimator = term.number, LagEstimator()
-        self._estimator.see(now_s, saved, ends)
+        self._estimator.see(now_s, committed, ends)
         report = self._estimator.report(
             term=term.number,
             at=time.time(),

@@ -50,7 +50,7 @@ from leaderq.term import OpenTerm, Reason, Term
 
 @dataclass(frozen=True)
 class ConsumingPlan:
-    """``make`` gives a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None``
+    """``make`` returns a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None``
     where it says nothing; ``gc_threshold`` see :mod:`~leaderq.kafka.consuming.gc_threshold`."""
 
     address: str
@@ -113,7 +113,7 @@ class TermConsumer:
     @property
     def loaded(self) -> Offsets:
         """What the store is known to hold."""
-        return dict(self._positions.saved) if self._positions else {}
+        return dict(self._positions.committed) if self._positions else {}
 
     def offer(self) -> Batch | None:
         """The batch to hand out: the one in hand once more, else the next; ``None`` while there is
@@ -126,20 +126,20 @@ class TermConsumer:
             self._look_ahead_at = self._ahead_pause_s = 0.0
         return self._positions.in_hand
 
-    def save(self, ends: Offsets) -> None:
-        """Save these offsets of the batch in hand, at the next rounds; :meth:`outcome` tells when
+    def commit(self, ends: Offsets) -> None:
+        """Commit these offsets of the batch in hand, at the next rounds; :meth:`outcome` tells when
         that is done.
         """
-        self._commits.want(ends, in_hand=self._has_in_hand)
+        self._commits.request(ends, in_hand=self._has_in_hand)
 
     def outcome(self) -> bool | None:
-        """Whether what was to be saved was saved (``False``: it was let go of); ``None`` while that
-        is open.
+        """Whether what was to be committed was committed (``False``: it was let go of); ``None``
+        while that is open.
         """
         return self._commits.outcome
 
     @property
-    def has_saved_all(self) -> bool:
+    def has_committed_all(self) -> bool:
         """Whether nothing is in hand."""
         return not self._has_in_hand
 
@@ -201,11 +201,11 @@ class TermConsumer:
             self._take_over(consumer)
             return  # a term that has taken over is told so before anything else can fail
         self._settle_membership(consumer)
-        if (placed := self._commits.finish_placing()) is not None and self._positions is not None:
-            self._positions.advance(placed)
-        self._commits.begin(consumer)
+        if (committed := self._commits.finish_positions()) is not None and self._positions is not None:
+            self._positions.advance(committed)
+        self._commits.start(consumer)
         polled = self._read(consumer)
-        self._finish_saving(consumer, may_wait=not polled)
+        self._finish_committing(consumer, may_wait=not polled)
         if now_s() >= self._attended + ATTEND_S:
             consumer.attend(REQUEST_S)
             self._attended = now_s()
@@ -238,7 +238,9 @@ class TermConsumer:
         self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
 
     def _reposition(self, consumer: ConsumerClient) -> None:
-        """Set every position anew, from the store; before any record of the new membership is used."""
+        """Set every position again, from the store; before any record of the new membership is
+        used.
+        """
         joins = consumer.joins
         held = consumer.assigned()
         stored = {where: at for where, at in self._store.load(consumer, self._term, REQUEST_S).items() if where in held}
@@ -246,38 +248,38 @@ class TermConsumer:
             self._positions = Positions(stored)
         else:
             self._resume(self._positions, stored, held)
-        progress = self._positions
-        if fresh := held - set(progress.handed):
+        positions = self._positions
+        if fresh := held - set(positions.handed):
             first = consumer.start_offsets(REQUEST_S)
             last = consumer.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
-            # Saved before the first record is read: otherwise "latest" would be a later place for
-            # the next leader.
+            # Committed before the first record is read: otherwise "latest" would be a later place
+            # for the next leader.
             begin = starts(self._plan.start, fresh, stored, first, last)
-            self._commits.place_now(consumer, begin, 2 * REQUEST_S)
-            progress.add(begin)
+            self._commits.commit_positions_now(consumer, begin, 2 * REQUEST_S)
+            positions.add(begin)
         self._reset(consumer, self._check.changed_topics(consumer))
-        consumer.seek(progress.handed)
+        consumer.seek(positions.handed)
         self._ahead.clear()
         self._look_ahead_at = 0.0
         self._joins = joins
         self._check.repositioned()
 
-    def _resume(self, progress: Positions, stored: Offsets, held: frozenset[Partition]) -> None:
-        if moved := progress.resume(stored, held, *self._commits.own):
+    def _resume(self, positions: Positions, stored: Offsets, held: frozenset[Partition]) -> None:
+        if moved := positions.resume(stored, held, *self._commits.own):
             log.warning("somebody moved the offsets of %s; reading goes on there", ", ".join(map(str, sorted(moved))))
         if self._effects_lost:
             self._effects_lost = False
             wanted = self._commits.wanted
             if wanted is not None and all(stored.get(where) == end for where, end in wanted.items()):
-                progress.settle(wanted)
+                positions.settle(wanted)
                 self._commits.settled(wanted)
             else:
-                progress.let_go()
-        if progress.in_hand is None:
-            self._commits.let_go()
+                positions.drop()
+        if positions.in_hand is None:
+            self._commits.drop()
 
     def _settle_membership(self, consumer: ConsumerClient) -> bool:
-        """Whether positions still stand; sets them anew if the group was joined again meanwhile."""
+        """Whether positions still stand; sets them again if the group was joined again meanwhile."""
         if consumer.joins == self._joins:
             return True
         self._reposition(consumer)
@@ -286,7 +288,7 @@ class TermConsumer:
     # ---- reading ------------------------------------------------------------------------------------------------------------
 
     def _read(self, consumer: ConsumerClient) -> bool:
-        """Read ahead if there is room; gives whether records came."""
+        """Read ahead if there is room; returns whether records came."""
         now = now_s()
         room = self._ahead.room
         busy = not self._is_idle or self._commits.wanted is not None
@@ -316,7 +318,7 @@ class TermConsumer:
         return bool(records)
 
     def _reset(self, consumer: ConsumerClient, recreated: frozenset[str], *, reread: bool = False) -> bool:
-        """Positions may be gone: go where the user said, or raise; gives whether any was changed."""
+        """Positions may be gone: go where the user said, or raise; returns whether any was changed."""
         if not recreated and not reread:
             return False
         if not may_reset(self._plan.start):
@@ -325,7 +327,7 @@ class TermConsumer:
                 "the former one say nothing about it. Set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
         if self._positions is None or self._has_in_hand or self._commits.wanted is not None:
-            return False  # found again, once the batch in hand is saved
+            return False  # found again, once the batch in hand is committed
         first, last = consumer.start_offsets(REQUEST_S), consumer.end_offsets(REQUEST_S)
         new = resets(self._plan.start, self._positions.handed, recreated, first, last)
         if new:
@@ -334,16 +336,16 @@ class TermConsumer:
                 ", ".join(map(str, sorted(new))),
                 self._plan.start,
             )
-            self._commits.place_now(consumer, new, 2 * REQUEST_S)
+            self._commits.commit_positions_now(consumer, new, 2 * REQUEST_S)
             self._positions.add(new)
             consumer.seek(self._positions.handed)
             self._ahead.clear()
         self._check.accept(consumer, recreated)
         return bool(new)
 
-    # ---- saving -------------------------------------------------------------------------------------------------------------
+    # ---- committing -------------------------------------------------------------------------------------------------------------
 
-    def _finish_saving(self, consumer: ConsumerClient, *, may_wait: bool) -> None:
+    def _finish_committing(self, consumer: ConsumerClient, *, may_wait: bool) -> None:
         try:
             ends = self._commits.finish(may_wait=may_wait)
         except MembershipLost:
@@ -362,14 +364,14 @@ class TermConsumer:
         """
         if now_s() < self._confirmed + CONFIRM_S or self._positions is None:
             return
-        offsets = dict(self._positions.saved)
+        offsets = dict(self._positions.committed)
         if self._is_idle:
             # Markers stepped over count as read, so that lag tools show 0.
             for where, position in consumer.positions().items():
                 offsets[where] = max(position, offsets.get(where, position))
         self._confirmed = now_s()
         if self._store.is_silent:
-            self._commits.place(consumer, offsets)
+            self._commits.commit_positions(consumer, offsets)
         elif not self._store.in_group:
             self._mirror(consumer, offsets)
 
@@ -397,13 +399,18 @@ class TermConsumer:
             self._settle_membership(consumer)
         self._reset(consumer, found.recreated)
         if self._plan.reports is not None and self._positions is not None:
-            self._plan.reports.tell(self._term, self._inspected, self._positions.saved, found.ends, self._check.topic_ids)
+            self._plan.reports.tell(
+                self._term, self._inspected, self._positions.committed, found.ends, self._check.topic_ids
+            )
         if found.stalled and not self._stalled:
             where, sight = found.stalled
             self._stalled = True
             self.rebuilds += 1
             log.warning(
-                "%s stands at %d although records wait up to %d; the consumer is made anew", where, sight.position, sight.end
+                "%s stands at %d although records wait up to %d; the consumer is made again",
+                where,
+                sight.position,
+                sight.end,
             )
             self._plan.events.publish(
                 DrainStalled(
@@ -458,8 +465,8 @@ class Outage:
         self._told = False
 
     def met(self, why: Exception, now_s: float, *, joining: bool) -> bool:
-        """An attempt failed; gives whether the client has failed for so long that it should be made
-        anew.
+        """An attempt failed; returns whether the client has failed for so long that it should be
+        made again.
         """
         if self._since_s is None:
             self._since_s = self._client_since_s = now_s

@@ -25,8 +25,8 @@ death (the record is a letter, or was replayed) are replaced and counted, so the
 
 A record close to the broker's ``max.message.bytes`` may become too large by these headers, of about
 500 bytes and the error's text. Value, key and the record's own headers are never cut.
-:func:`shortened` gives the letter without what can be spared; one that is refused even so stops the
-work as ``on_error="raise"`` would: give the dead-letter topic a ``max.message.bytes`` some
+:func:`shortened` returns the letter without what can be spared; one that is refused even so stops
+the work as ``on_error="raise"`` would: give the dead-letter topic a ``max.message.bytes`` some
 kilobytes above that of the topics read.
 """
 

@@ -26,9 +26,9 @@ partition the note is an offset, and the letters behind it that were replayed ou
   that was left out;
 * what was replayed behind one that was left out stands beside the offset, in the *metadata* of the
   commit: ``progress_noted 3-5,9``, counted from the committed offset, or, where that is shorter,
-  ``progress_noted bits <base64 of a compressed bit field>``. So each letter is replayed once, whatever
-  was filtered in which order. An offset somebody resets with Kafka's tools has no metadata, and
-  says: from here on.
+  ``progress_noted bits <base64 of a compressed bit field>``. So each letter is replayed once,
+  whatever was filtered in which order. An offset somebody resets with Kafka's tools has no
+  metadata, and says: from here on.
 """
 
 from __future__ import annotations
@@ -421,7 +421,7 @@ class DeadLetterReplay:
         return number
 
     def _send(self, batch: _Batch) -> float:
-        """Send a batch, and note it, in one transaction; gives how many seconds its letters are
+        """Send a batch, and note it, in one transaction; returns how many seconds its letters are
         worth.
         """
         now = {number: passage.now() for number, passage in self._passages.items()}

@@ -1,61 +1,62 @@
-"""How one batch is handled: the order of work and saving, and what becomes of records that fail.
+"""How one batch is handled: the order of work and committing, and what becomes of records that
+fail.
 
 Everything runs on the career thread; only the user's code, and only with ``workers`` of more than
-1, runs on threads of its own. The common case is one ``handle`` and one ``save`` for the whole
+1, runs on threads of its own. The common case is one ``handle`` and one ``commit`` for the whole
 batch.
 
 Words: a *part* is what is handed over in one call: the whole batch, the records of one partition,
 what a pace lets through at a time, a single record. What precedes the culprit in its part is the
 *prefix*, what follows is the *rest*.
 
-**What is done is saved** at the end of the batch, and before: any wait (so that no transaction is
-open meanwhile), any verdict on a record, and stopping. With *at most once* a part is saved before
-it is handed over instead, and never again.
+**What is done is committed** at the end of the batch, and before: any wait (so that no transaction
+is open meanwhile), any verdict on a record, and stopping. With *at most once* a part is committed
+before it is handed over instead, and never again.
 
 What happens on each failure:
 
 * **handle raises** :class:`~leaderq.kafka.handling.on_error.PoisonRecord`: the culprit is known.
-  The prefix is done and saved; the culprit is judged; the rest is handed over after that. Where
+  The prefix is done and committed; the culprit is judged; the rest is handed over after that. Where
   effects are undone (``undoes``) the attempt is undone as a whole, and the prefix is done
-  again and saved first.
+  again and committed first.
 * **handle raises anything else**: the culprit is unknown. The same part is tried again as often as
   ``retry`` says, undone before if effects can be; then, unless the policy ends in ``"raise"``, one
-  record at a time, each saved by itself, until one fails as often by itself: that is the culprit. A
-  failure of a part costs a record none of its own attempts: an outage outlasts the attempts of a
-  part, and would else bury a whole batch at one attempt each. Dead letters tell all attempts, those
-  in larger parts too.
+  record at a time, each committed by itself, until one fails as often by itself: that is the
+  culprit. A failure of a part costs a record none of its own attempts: an outage outlasts the
+  attempts of a part, and would else dead-letter a whole batch at one attempt each. Dead letters
+  tell all attempts, those in larger parts too.
 * **a value cannot be decoded**: as a named culprit, with nothing touched yet: the prefix is handled
-  and saved, then it is judged.
-* **the verdict is to raise**: what is known to be done is saved, then the user's own error is
-  raised. Where effects are undone, nothing more is saved. Failures of other partitions not judged
-  yet are logged.
+  and committed, then it is judged.
+* **the verdict is to raise**: what is known to be done is committed, then the user's own error is
+  raised. Where effects are undone, nothing more is committed. Failures of other partitions not
+  judged yet are logged.
 * **skip, dead letter**: told (log, hook) and set aside, then the offset passes over the record. A
-  crash in between tells and buries it again rather than losing it.
-* **bury or save fails**: their error passes; nothing is saved past the record.
+  crash in between tells and dead-letters it again rather than losing it.
+* **dead-letter or commit fails**: their error passes; nothing is committed past the record.
 * **an error that is not about records** (deposed, Kafka or ZooKeeper away; ``BaseException``):
-  passes as it is; what was not saved yet is repeated by the next leader.
-* **the term ends or pauses**: noticed between parts and after a back-off. What is done is saved,
-  the rest is not begun, and :meth:`BatchHandler.work` gives ``False``. Attempts are counted anew
-  when the rest is handed out again.
+  passes as it is; what was not committed yet is repeated by the next leader.
+* **the term ends or pauses**: noticed between parts and after a back-off. What is done is
+  committed, the rest is not begun, and :meth:`BatchHandler.work` returns ``False``. Attempts are
+  counted again when the rest is handed out again.
 * **at most once**: the policy judges as above, with differences. A part whose culprit is unknown is
-  given up as a whole (skipped, buried) rather than handled one by one, which would handle some of
-  it twice. What fails is lost where the verdict is to raise. ``retry`` does repeat within the
-  process: that is what it asks for. Nothing is undone. What was saved is handled even when the term
-  is ending, as nobody else would, unless it is over.
+  given up as a whole (skipped, dead-lettered) rather than handled one by one, which would handle
+  some of it twice. What fails is lost where the verdict is to raise. ``retry`` does repeat within
+  the process: that is what it asks for. Nothing is undone. What was committed is handled even when
+  the term is ending, as nobody else would, unless it is over.
 * **the process dies**: if the career keeps marks, its next leader handles the partition's first
   records one by one, each marked before; one that has taken as many processes as the policy's
   ``deaths`` is passed over with :class:`~leaderq.kafka.handling.on_error.ProcessDied`. No workers
   run meanwhile: the blame must be on one record.
 
 **Workers.** Each partition's records are one part, in order on one thread. When all threads are
-done, what is done (whole partitions, and known prefixes) is saved once; failures are then judged on
-the career thread, partition by partition in their order, as above. With ``undoes`` a failure
-undoes all: the batch is done again, one partition after the other. A term that ends meanwhile
-begins no further partition, and waits for those begun.
+done, what is done (whole partitions, and known prefixes) is committed once; failures are then
+judged on the career thread, partition by partition in their order, as above. With ``undoes`` a
+failure undoes all: the batch is done again, one partition after the other. A term that ends
+meanwhile begins no further partition, and waits for those begun.
 
 :class:`BatchWork` works a line of parts off from its front. A part that failed goes back to the
 front, cut around its culprit, with the failure on it; a failure at the front of the line is judged,
-when all before it is done. So there is one place that tries, one that judges and one that saves.
+when all before it is done. So there is one place that tries, one that judges and one that commits.
 """
 
 from __future__ import annotations
@@ -77,27 +78,27 @@ class BatchHandler:
     """Handles batches for one career, through all its terms. For the career thread.
 
     *Guarantees:* the records of a partition are handed over in order, and none before those ahead
-    of it were done, skipped or buried; an offset is saved only when all before it were. Except with
-    *at most once*, which saves first.
+    of it were done, skipped or dead-lettered; an offset is committed only when all before it were.
+    Except with *at most once*, which commits first.
     *Not guaranteed:* that ``handle`` is called once for a record where it raised, or where its end
-    was not saved.
+    was not committed.
     """
 
     def __init__(self, context: HandlingContext) -> None:
         # Marks serve to repeat records with care: without a limit of deaths, or where nothing is
         # repeated, they serve nothing.
-        if context.on_error.deaths is None or context.saves_first:
+        if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
         self._context = context
         many = context.workers > 1
         self._workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
 
     def work(self, batch: Batch, term: Term) -> bool:
-        """Handle and save ``batch``; returns ``False`` if the term is ending or paused, and part of
-        it was not begun.
+        """Handle and commit ``batch``; returns ``False`` if the term is ending or paused, and part
+        of it was not begun.
 
-        Raises the user's own error where the policy says so; what ``save`` and ``send_dead_letter``
-        raise; and errors that are not about records.
+        Raises the user's own error where the policy says so; what ``commit`` and
+        ``send_dead_letter`` raise; and errors that are not about records.
         """
         return BatchWork(self._context, self._workers, batch, term).run()
 
@@ -116,19 +117,19 @@ class BatchWork:
         self._batch = batch
         self._term = term
         self._line: deque[BatchPart] = deque()
-        self._unsaved: list[BatchPart] = []
-        self._saved: dict[Partition, int] = {}
+        self._uncommitted: list[BatchPart] = []
+        self._committed: dict[Partition, int] = {}
         self._began = False
-        # With "at most once" nothing waits to be saved, so nothing is there to be undone.
-        self._undoes = context.undoes and not context.saves_first
+        # With "at most once" nothing waits to be committed, so nothing is there to be undone.
+        self._undoes = context.undoes and not context.commits_first
 
     def run(self) -> bool:
-        """Until all is done and saved, or the term ends or pauses; gives which."""
+        """Until all is done and committed, or the term ends or pauses; returns which."""
         for wait_s, parts in self._rounds():
             if not self._has_waited(wait_s):
                 return False
-            if self._context.pace is not None:
-                self._context.pace.handed_out()
+            if self._context.rate_limit is not None:
+                self._context.rate_limit.handed_out()
             self._line.extend(self._in_parallel(parts) if self._is_parallel(parts) else parts)
             while self._line:
                 part = self._line.popleft()
@@ -138,18 +139,18 @@ class BatchWork:
                     return self._stopped()
                 else:
                     self._step(part)
-        self._save_done(all_done=True)
+        self._commit_done(all_done=True)
         return True
 
     # -- what is handed over -------------------------------------------------------------------------------------------
 
     def _rounds(self) -> Iterator[tuple[float, Sequence[BatchPart]]]:
         """How long to wait, and the parts to work on then."""
-        if self._context.pace is None:
+        if self._context.rate_limit is None:
             yield 0.0, self._parts(self._batch.records, self._batch.ends, self._batch.merged)
             return
         is_split = self._context.is_by_partition or self._context.marks is not None
-        for wait_s, records in self._context.pace.parts(self._batch.merged()):
+        for wait_s, records in self._context.rate_limit.parts(self._batch.merged()):
             yield wait_s, self._parts(by_partition(records) if is_split else {}, {}, partial(list, records))
 
     def _parts(
@@ -172,14 +173,14 @@ class BatchWork:
         return parts
 
     def _has_waited(self, wait_s: float) -> bool:
-        """Wait for the pace's sake; gives whether work may go on."""
+        """Wait for the pace's sake; returns whether work may go on."""
         if wait_s > 0:
-            self._save_done()
+            self._commit_done()
             self._term.wait(wait_s)
             self._began = True
         if not self._is_to_stop():
             return True
-        self._save_done()
+        self._commit_done()
         return False
 
     # -- trying --------------------------------------------------------------------------------------------------------
@@ -188,11 +189,11 @@ class BatchWork:
         part = self._first_of(part)
         if not self._mark(part):
             return
-        self._save_first((part,))
+        self._commit_first((part,))
         self._began = True
         failure = attempt(self._context.decode, self._context.handle, part.records, self._term)
         if failure is None:
-            self._passed(part, part.is_saved_alone)
+            self._passed(part, part.is_committed_alone)
         else:
             self._line.extendleft(reversed(self._undone([(part, failure)]) + self._cut(part, failure)))
 
@@ -210,36 +211,36 @@ class BatchWork:
         return first
 
     def _mark(self, part: BatchPart) -> bool:
-        """Mark the attempt if need be; gives ``False`` if the record was passed over, having taken
-        too many processes.
+        """Mark the attempt if need be; returns ``False`` if the record was passed over, having
+        taken too many processes.
         """
         marks, limit = self._context.marks, self._context.on_error.deaths
         if part.mode is not PartMode.CAREFUL or part.marked or marks is None:
             return True
-        self._save_done()
+        self._commit_done()
         died = marks.before(self._term, part.records[0])
         part.marked = True
         if limit is None or died < limit:
             return True
         self._context.pass_over(self._term, part.records[0], ProcessDied(died), died)
-        self._passed(part, is_saved_now=True)
+        self._passed(part, is_committed_now=True)
         return False
 
-    def _passed(self, part: BatchPart, is_saved_now: bool) -> None:
-        """The part is done, skipped or buried.
+    def _passed(self, part: BatchPart, is_committed_now: bool) -> None:
+        """The part is done, skipped or dead-lettered.
 
-        What was skipped or buried is saved now, lest it be handled again when something later is
-        undone.
+        What was skipped or dead-lettered is committed now, lest it be handled again when something
+        later is undone.
         """
-        self._unsaved.append(part)
-        if is_saved_now:
-            self._save_done()
+        self._uncommitted.append(part)
+        if is_committed_now:
+            self._commit_done()
         if part.marked and self._context.marks is not None:
             self._context.marks.after(self._term, part.records[0])
 
     def _undone(self, failed: Sequence[tuple[BatchPart, PartFailure]]) -> list[BatchPart]:
-        """Undo what the failed attempts did, and all that is not saved yet with it; gives what is
-        to be done again.
+        """Undo what the failed attempts did, and all that is not committed yet with it; returns
+        what is to be done again.
 
         If the first failure is to be raised, this does it: nothing would be gained by doing the
         rest again first.
@@ -247,7 +248,7 @@ class BatchWork:
         if not self._undoes or not any(failure.touched for _part, failure in failed):
             return []
         self._context.undo()
-        again, self._unsaved = [part.again() for part in self._unsaved], []
+        again, self._uncommitted = [part.again() for part in self._uncommitted], []
         part, failure = failed[0]
         if isinstance(self._context.on_error.verdict(part.failed_with(failure)), RaiseError):
             self._context.tell_unjudged([*failed[1:], *self._pending()])
@@ -258,7 +259,7 @@ class BatchWork:
         """What is to be done now, in order, in place of a part that failed."""
         before, culprit, rest = part.cut(failure)
         if before is not None and failure.touched and not self._undoes:
-            self._unsaved.append(before)
+            self._uncommitted.append(before)
             before = None
         return [each for each in (before, culprit, rest) if each is not None]
 
@@ -268,16 +269,16 @@ class BatchWork:
         verdict = self._context.on_error.verdict(part.failed)
         if isinstance(verdict, RaiseError):
             self._raise(failure)
-        self._save_done()
+        self._commit_done()
         if isinstance(verdict, RetryAfter):
             self._retry(part, failure, verdict.after_s)
-        elif len(part.records) > 1 and not self._context.saves_first:
+        elif len(part.records) > 1 and not self._context.commits_first:
             self._context.tell_isolated(part, failure.error)
             self._line.appendleft(part.isolated())
         else:
             for record in part.records:
                 self._context.pass_over(self._term, record, failure.error, part.attempts)
-            self._passed(part, is_saved_now=True)
+            self._passed(part, is_committed_now=True)
             self._end_isolation(part)
 
     def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
@@ -290,9 +291,9 @@ class BatchWork:
     def _raise(self, failure: PartFailure) -> None:
         self._context.tell_unjudged(self._pending())
         try:
-            self._save_done()
+            self._commit_done()
         except BaseException:
-            self._context.tell_unsaved(failure.error)
+            self._context.tell_uncommitted(failure.error)
             raise
         raise failure.error
 
@@ -304,25 +305,25 @@ class BatchWork:
         if part.mode is PartMode.ISOLATED and self._line and self._line[0].mode is PartMode.ISOLATED:
             self._line.appendleft(self._line.popleft().together())
 
-    # -- saving --------------------------------------------------------------------------------------------------------
+    # -- committing --------------------------------------------------------------------------------------------------------
 
-    def _save_first(self, parts: Iterable[BatchPart]) -> None:
-        """With "at most once": save what is about to be handed over, unless it was."""
-        if self._context.saves_first:
-            self._save({where: end for part in parts for where, end in ends_of(part, self._batch).items()})
+    def _commit_first(self, parts: Iterable[BatchPart]) -> None:
+        """With "at most once": commit what is about to be handed over, unless it was."""
+        if self._context.commits_first:
+            self._commit({where: end for part in parts for where, end in ends_of(part, self._batch).items()})
 
-    def _save_done(self, all_done: bool = False) -> None:
-        done, self._unsaved = self._unsaved, []
+    def _commit_done(self, all_done: bool = False) -> None:
+        done, self._uncommitted = self._uncommitted, []
         if all_done:
-            self._save(self._batch.ends)
-        elif done and not self._context.saves_first:
-            self._save({where: end for part in done for where, end in ends_of(part, self._batch).items()})
+            self._commit(self._batch.ends)
+        elif done and not self._context.commits_first:
+            self._commit({where: end for part in done for where, end in ends_of(part, self._batch).items()})
 
-    def _save(self, ends: Mapping[Partition, int]) -> None:
-        new = {where: end for where, end in ends.items() if end > self._saved.get(where, -1)}
+    def _commit(self, ends: Mapping[Partition, int]) -> None:
+        new = {where: end for where, end in ends.items() if end > self._committed.get(where, -1)}
         if new:
-            self._context.save(self._term, new)
-            self._saved.update(new)
+            self._context.commit(self._term, new)
+            self._committed.update(new)
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 
@@ -333,16 +334,16 @@ class BatchWork:
         return not self._term.ending.is_set() and not self._term.paused
 
     def _must_be_handled(self, part: BatchPart) -> bool:
-        """With "at most once": whether it is saved already, so that nobody else will ever handle
-        it. Ends with the term even so."""
-        if not self._context.saves_first:
+        """With "at most once": whether it is committed already, so that nobody else will ever
+        handle it. Ends with the term even so."""
+        if not self._context.commits_first:
             return False
         self._term.check()
-        return all(end <= self._saved.get(where, -1) for where, end in ends_of(part, self._batch).items())
+        return all(end <= self._committed.get(where, -1) for where, end in ends_of(part, self._batch).items())
 
     def _stopped(self) -> bool:
         self._context.tell_unjudged(self._pending())
-        self._save_done()
+        self._commit_done()
         return False
 
     # -- several at once -----------------------------------------------------------------------------------------------
@@ -351,10 +352,10 @@ class BatchWork:
         return self._workers is not None and len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
 
     def _in_parallel(self, parts: Sequence[BatchPart]) -> list[BatchPart]:
-        """Try all; gives what is left to be done, in order."""
-        self._save_first(parts)
+        """Try all; returns what is left to be done, in order."""
+        self._commit_first(parts)
         self._began = True
-        may_begin = _always if self._context.saves_first else self._may_begin  # what is saved must be begun
+        may_begin = _always if self._context.commits_first else self._may_begin  # what is committed must be begun
         tasks = [partial(attempt, self._context.decode, self._context.handle, part.records, self._term) for part in parts]
         outcomes: list[TaskOutcome[PartFailure | None]] = self._workers.run(tasks, may_begin) if self._workers else []
         failed = [(part, outcome.value) for part, outcome in zip(parts, outcomes, strict=True) if outcome.value is not None]
@@ -363,13 +364,13 @@ class BatchWork:
             self._context.tell_unjudged(failed)
             self._context.tell_more(errors[1:])
             raise errors[0]
-        self._unsaved += [
+        self._uncommitted += [
             part for part, outcome in zip(parts, outcomes, strict=True) if outcome.began and outcome.value is None
         ]
         left = self._undone(failed)
         for part, failure in failed:
             left += self._cut(part, failure)
-        self._save_done()
+        self._commit_done()
         return left + [part for part, outcome in zip(parts, outcomes, strict=True) if not outcome.began]
 
 

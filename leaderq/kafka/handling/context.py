@@ -30,35 +30,35 @@ class HandlingContext:
         and raises what the deserialisers raise (``None``: there is nothing to decode).
 
     The offset store:
-        ``save(term, ends)`` saves these offsets and waits until that is done; raises
+        ``commit(term, ends)`` commits these offsets and waits until that is done; raises
         :class:`~leaderq.errors.Deposed` or ``KafkaError``. ``undo()`` drops what was to go with
-        offsets that are not saved yet. ``undoes``: effects through the store vanish when their
-        records are not saved. ``saves_first``: *at most once*. ``send_dead_letter(term, topic,
-        letter)``: durable on return, or part of what the next ``save`` stores.
+        offsets that are not committed yet. ``undoes``: effects through the store vanish when their
+        records are not committed. ``commits_first``: *at most once*. ``send_dead_letter(term,
+        topic, letter)``: durable on return, or part of what the next ``commit`` stores.
 
     How records are handed over:
         ``batches``: ``"merged"``, all records of a batch in one call, or ``"partition"``, one call
         for each partition. With ``workers`` of more than 1 always the latter, on so many threads.
-        ``pace`` limits how fast; ``marks`` tell of records over which processes have died.
+        ``rate_limit`` limits how fast; ``marks`` tell of records over which processes have died.
 
-    ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)`` are
-    told, before its offset is saved, of each raw record that is passed over: perhaps twice, never
-    not at all.
+    ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
+    are told, before its offset is committed, of each raw record that is passed over: perhaps twice,
+    never not at all.
     """
 
     career: str
     handle: Callable[[Sequence[Record], Term], None]
-    save: Callable[[Term, Mapping[Partition, int]], None]
+    commit: Callable[[Term, Mapping[Partition, int]], None]
     undo: Callable[[], None]
     send_dead_letter: Callable[[Term, str, NewDeadLetter], None]
     on_error: OnError
     decode: Callable[[Record], Record] | None = None
     undoes: bool = False
-    saves_first: bool = False
+    commits_first: bool = False
     batches: str = MERGED
     workers: int = 1
     marks: CrashMarks | None = None
-    pace: RateLimiter | None = None
+    rate_limit: RateLimiter | None = None
     on_skipped: Callable[[Record, Exception, int], None] | None = None
     on_dead_lettered: Callable[[Record, Exception, int, str], None] | None = None
 
@@ -73,8 +73,8 @@ class HandlingContext:
         return frozenset(where for where in partitions if marks.is_careful(where)) if marks else frozenset()
 
     def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
-        """Skip or bury a raw record; before its offset is saved, as a crash in between must not
-        lose it.
+        """Skip or dead-letter a raw record; before its offset is committed, as a crash in between
+        must not lose it.
 
         Raises :class:`~leaderq.errors.Deposed`, or what ``send_dead_letter`` raises.
         """
@@ -117,11 +117,11 @@ class HandlingContext:
         for error in errors:
             self._warn("another partition met %s", _said(error))
 
-    def tell_unsaved(self, error: Exception) -> None:
-        """The error that was to be raised is not, as saving what was done before it failed in its
-        turn.
+    def tell_uncommitted(self, error: Exception) -> None:
+        """The error that was to be raised is not, as committing what was done before it failed in
+        its turn.
         """
-        self._warn("%s; and what was done before it could not be saved", _said(error), cause=error)
+        self._warn("%s; and what was done before it could not be committed", _said(error), cause=error)
 
     def _warn(self, sentence: str, *values: object, cause: Exception | None = None) -> None:
         log.warning("career %s: " + sentence, self.career, *values, exc_info=cause, extra={"career": self.career})

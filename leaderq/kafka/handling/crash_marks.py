@@ -2,7 +2,7 @@
 found out.
 
 A segmentation fault, the OOM killer or a hang that the guardian ends leaves no error to judge. What
-it leaves is a term that ended uncleanly at the same saved offset as the one before. Nothing is
+it leaves is a term that ended uncleanly at the same committed offset as the one before. Nothing is
 written for that while all goes well:
 
 * **first unclean take-over** at an offset: the offset of each partition is written down, with 1
@@ -16,18 +16,18 @@ written for that while all goes well:
 * **a clean end** of a term proves that its leader could go on: the next leader that finds records
   forgets all deaths.
 
-The znode ``<root>/<career>/attempts`` holds JSON: ``positions`` (topic, partition, saved offset,
-deaths), ``killers`` (topic, partition, offset, deaths of that very record) and ``in_hand`` (topic,
-partition, offset). It is written through the term's fence only, so a zombie cannot blame a record
-that its successor passed. Authoritative is what stands there at the begin of a term; within it,
-memory.
+The znode ``<root>/<career>/attempts`` holds JSON: ``positions`` (topic, partition, committed
+offset, deaths), ``killers`` (topic, partition, offset, deaths of that very record) and ``in_hand``
+(topic, partition, offset). It is written through the term's fence only, so a zombie cannot blame a
+record that its successor passed. Authoritative is what stands there at the begin of a term; within
+it, memory.
 
 *Not guaranteed:* that a record is guilty. Processes that die for another reason (a host that fails,
 ``kill -9``) while they handle one and the same record, again and again, put the blame on it: two
 such deaths make the work slow for a moment, the others need that very record in hand each time. Nor
 is a record found that kills only in the company of others.
 
-On failure: a znode that cannot be understood is logged and begun anew, since counting deaths must
+On failure: a znode that cannot be understood is logged and begun again, since counting deaths must
 not stop the work. While ZooKeeper is silent :meth:`CrashMarks.before` waits, no record being
 handled unmarked, at most until the lease ends; then it raises :class:`~leaderq.errors.Deposed`.
 """
@@ -69,8 +69,8 @@ class RecordPlace(NamedTuple):
 class CrashCounts:
     """What is known of deaths.
 
-    ``positions``: for each partition, the offset saved at the last unclean take-over, and how many
-    in a row there were at it.
+    ``positions``: for each partition, the offset committed at the last unclean take-over, and how
+    many in a row there were at it.
     ``killers``: how many processes died of a record for certain. ``in_hand``: the records being
     handled, one a partition.
     """
@@ -84,18 +84,18 @@ class CrashCounts:
         return replace(self, in_hand=frozenset({each for each in self.in_hand if each[:2] != place[:2]} | {place}))
 
 
-def judge(mark: CrashCounts, saved: Mapping[Partition, int], unclean: bool) -> tuple[CrashCounts, frozenset[Partition]]:
+def judge(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool) -> tuple[CrashCounts, frozenset[Partition]]:
     """What a new leader is to write, and which partitions it must be careful with.
 
-    ``saved`` are the offsets it begins at; a partition without one is left out of account.
+    ``committed`` are the offsets it begins at; a partition without one is left out of account.
     """
     if not unclean:
         return CrashCounts(), frozenset()
-    positions = {where: (offset, _deaths_at(mark.positions.get(where), offset)) for where, offset in saved.items()}
+    positions = {where: (offset, _deaths_at(mark.positions.get(where), offset)) for where, offset in committed.items()}
     counted = {place: mark.killers.get(place, 0) + (place in mark.in_hand) for place in {*mark.killers, *mark.in_hand}}
-    # A record in front of the saved offset was passed, whoever died since; its deaths are no one's
-    # business any more.
-    killers = {place: deaths for place, deaths in counted.items() if place.offset >= saved.get(place.partition, 0)}
+    # A record in front of the committed offset was passed, whoever died since; its deaths are no
+    # one's business any more.
+    killers = {place: deaths for place, deaths in counted.items() if place.offset >= committed.get(place.partition, 0)}
     careful = {where for where, (_, deaths) in positions.items() if deaths >= CAREFUL_FROM}
     return _bounded(positions, killers), frozenset(careful | {place.partition for place in killers})
 
@@ -139,7 +139,7 @@ def decode(data: bytes, *, path: str) -> CrashCounts:
         )
     except (ValueError, TypeError, AttributeError) as exc:
         raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which is no mark of attempts ({exc}); delete it: a leader writes it anew, "
+            f"the znode {path} holds {data[:60]!r}, which is no mark of attempts ({exc}); delete it: a leader writes it again, "
             "and only the count of past deaths is lost"
         ) from exc
 
@@ -170,15 +170,15 @@ class CrashMarks:
         self._mark = CrashCounts()
         self._left: dict[Partition, int] = {}
 
-    def begin(self, term: Term, saved: Mapping[Partition, int]) -> None:
-        """Judge what former leaders left, now that this one begins at the offsets ``saved``; costs
-        one read.
+    def begin(self, term: Term, committed: Mapping[Partition, int]) -> None:
+        """Judge what former leaders left, now that this one begins at the offsets ``committed``;
+        costs one read.
 
         One write besides if the term before ended uncleanly, or if there was something to forget.
         Raises :class:`~leaderq.errors.Deposed`.
         """
         data = self._asked(term, self._read)
-        self._mark, careful = judge(self._decoded(data), saved, term.unclean)
+        self._mark, careful = judge(self._decoded(data), committed, term.unclean)
         self._left = dict.fromkeys(careful, self._max_records)
         if term.unclean:
             self._write(term, self._mark)
@@ -187,7 +187,7 @@ class CrashMarks:
         if careful:
             log.warning(
                 "processes have died while they handled the records after %s; these are handled one by one now",
-                ", ".join(f"{where}@{saved.get(where, 0)}" for where in sorted(careful)[:5])
+                ", ".join(f"{where}@{committed.get(where, 0)}" for where in sorted(careful)[:5])
                 + (", ..." if len(careful) > 5 else ""),
                 extra={"event": "deaths_suspected", "career": term.career, "term": term.number},
             )
@@ -197,7 +197,7 @@ class CrashMarks:
         return partition in self._left
 
     def before(self, term: Term, record: Record) -> int:
-        """Mark durably that ``record`` is about to be handled; gives how many processes have died
+        """Mark durably that ``record`` is about to be handled; returns how many processes have died
         of it so far.
 
         Raises :class:`~leaderq.errors.Deposed`, if the mark cannot be written any more.
@@ -209,9 +209,10 @@ class CrashMarks:
         return mark.killers.get(place, 0)
 
     def after(self, term: Term, record: Record) -> None:
-        """The record was passed: handled, skipped or buried, and saved. Costs no request.
+        """The record was passed: handled, skipped or dead-lettered, and committed. Costs no
+        request.
 
-        The mark stays as it is until the next one: its record lies in front of the saved offset
+        The mark stays as it is until the next one: its record lies in front of the committed offset
         now, so nobody is blamed.
         """
         where = Partition(record.topic, record.partition)

@@ -42,11 +42,11 @@ class PartFailure:
 class BatchPart:
     """Records next in line of their partitions, and what was tried with them so far.
 
-    ``ends`` are the offsets to be saved once they are done (``None``: those after the last record
-    of each partition).
+    ``ends`` are the offsets to be committed once they are done (``None``: those after the last
+    record of each partition).
     ``failed`` counts their own attempts in vain, ``before`` those made while they were part of a
-    larger part. ``failure`` is one that is still to be judged. ``at_once``: saved by itself as soon
-    as it is done. ``marked``: its durable mark is set.
+    larger part. ``failure`` is one that is still to be judged. ``at_once``: committed by itself as
+    soon as it is done. ``marked``: its durable mark is set.
     """
 
     records: Sequence[Record]
@@ -64,8 +64,8 @@ class BatchPart:
         return self.before + self.failed
 
     @property
-    def is_saved_alone(self) -> bool:
-        """Whether it is saved as soon as it is done, rather than with the rest of the batch."""
+    def is_committed_alone(self) -> bool:
+        """Whether it is committed as soon as it is done, rather than with the rest of the batch."""
         return self.at_once or self.mode is not PartMode.TOGETHER
 
     def failed_with(self, failure: PartFailure) -> int:
@@ -84,8 +84,8 @@ class BatchPart:
         return BatchPart(self.records, ends=self.ends, mode=PartMode.ISOLATED, before=self.attempts)
 
     def again(self) -> BatchPart:
-        """The same records once more, their effects having been undone; saved as soon as they are
-        done.
+        """The same records once more, their effects having been undone; committed as soon as they
+        are done.
         """
         return BatchPart(self.records, ends=self.ends, at_once=True)
 
@@ -111,7 +111,7 @@ class BatchPart:
 
 
 def ends_of(part: BatchPart, batch: Batch) -> Mapping[Partition, int]:
-    """What is to be saved when this part is done, all before it being done too.
+    """What is to be committed when this part is done, all before it being done too.
 
     With the last record of a partition comes the partition's end in the batch, which may lie
     further on (transaction markers).
@@ -150,7 +150,7 @@ def attempt(
     records: Sequence[Record],
     term: Term,
 ) -> PartFailure | None:
-    """Decode and handle; gives ``None`` when that went well, else what is to be judged.
+    """Decode and handle; returns ``None`` when that went well, else what is to be judged.
 
     All are decoded before any is handled, so where one cannot be, none was touched. Errors that are
     not about records (:func:`~leaderq.kafka.handling.on_error.is_about_records`) are raised, also
@@ -172,7 +172,7 @@ def attempt(
 
 
 def _decode(decode: Callable[[Record], Record], records: Sequence[Record], decoded: list[Record]) -> Exception | None:
-    """Append to ``decoded`` as far as it goes; gives what stopped it."""
+    """Append to ``decoded`` as far as it goes; returns what stopped it."""
     try:
         for record in records:
             decoded.append(decode(record))

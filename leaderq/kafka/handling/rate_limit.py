@@ -1,9 +1,9 @@
 """How fast records may be handed out: so many records or bytes a second, and each key only so
 often. No threads, no sleeping.
 
-A :class:`RateLimiter` cuts what was read into parts and says how long to wait before each; waiting is the
-caller's business, so that the end of a term interrupts it. Nothing is dropped and nothing changes
-places: a record that must wait makes all behind it wait.
+A :class:`RateLimiter` cuts what was read into parts and says how long to wait before each; waiting
+is the caller's business, so that the end of a term interrupts it. Nothing is dropped and nothing
+changes places: a record that must wait makes all behind it wait.
 
 * **Records and bytes** are two token buckets. A bucket holds one second's worth, at least one
   record, so a leader that was idle may begin with that much at once. A record larger than a

@@ -203,7 +203,7 @@ class DatabaseOffsets:
 
     def _refuse(self, term: Term, why: str) -> None:
         log.warning(
-            "the table %s of offsets refuses term %d of %r: %s; if ZooKeeper was set up anew, raise the floor of its term numbers",
+            "the table %s of offsets refuses term %d of %r: %s; if ZooKeeper was set up again, raise the floor of its term numbers",
             self._table,
             term.number,
             self._career,
@@ -272,7 +272,7 @@ class DatabaseConnection(Protocol):
 class Database:
     """One connection, opened by ``connect`` when it is first needed, or given. For one thread.
 
-    Raises :class:`~leaderq.errors.ConfigurationError` if ``connect`` gives something else, or a
+    Raises :class:`~leaderq.errors.ConfigurationError` if ``connect`` returns something else, or a
     driver without ``paramstyle``.
     """
 
@@ -296,7 +296,7 @@ class Database:
             connection = self._connect()
             if not hasattr(connection, "cursor"):
                 raise ConfigurationError(
-                    f"the function that opens the database gave {connection!r}; it must give a DB-API connection"
+                    f"the function that opens the database returned {connection!r}; it must return a DB-API connection"
                 )
             self._connection, self._classes = connection, type(connection).__mro__
         return self._connection
@@ -324,7 +324,7 @@ class Database:
         return self._error("IntegrityError")
 
     def renew(self) -> None:
-        """Open the connection anew, if we opened it; end a transaction left open on it otherwise."""
+        """Open the connection again, if we opened it; end a transaction left open on it otherwise."""
         if self._connect is not None:
             self.close()
         elif self._begin is None or self._is_in_transaction():

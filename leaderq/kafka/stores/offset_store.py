@@ -21,7 +21,7 @@ Threads: ``load_offsets`` is called on the career thread, where ``handle`` is ca
 
 What happens on each failure: ``load_offsets`` raises: so does :meth:`ExternalOffsets.begin`, and
 the term fails, or is deposed. ``handle`` raises: its transaction was rolled back with it, so the
-batch is done again from its beginning. The consumer is made anew within a term: it reads on after
+batch is done again from its beginning. The consumer is made again within a term: it reads on after
 the last batch whose ``handle`` returned.
 """
 
@@ -40,12 +40,13 @@ from leaderq.term import Term
 class OffsetStore(Protocol):
     """Keeps, for each partition, the offset at which the next reader begins.
 
-    ``in_group``: the drain must be a member of the consumer group (else it only takes the
+    ``in_group``: the consumer must be a member of the consumer group (else it only takes the
     partitions).
-    ``undoes``: effects that go through the store vanish when their batch is not saved, so a batch
-    that failed is done again from its beginning; elsewhere the part of it that was done stays done.
+    ``undoes``: effects that go through the store vanish when their batch is not committed, so a
+    batch that failed is done again from its beginning; elsewhere the part of it that was done stays
+    done.
     ``is_silent``: a leader that only reads is not told that a newer one has fenced it, so from time
-    to time it has to :meth:`place` its offsets again.
+    to time it has to commit its positions again (:meth:`commit_positions`).
 
     Errors: those of :mod:`leaderq.kafka.clients.consumer`; :class:`~leaderq.errors.KafkaFenced` or
     :class:`~leaderq.errors.Deposed` where a newer leader exists.
@@ -59,24 +60,25 @@ class OffsetStore(Protocol):
         """Connect, in advance and without fencing anybody."""
 
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """From now on refuse what an earlier leader saves, and hold the partitions; gives whether
-        that is so yet.
+        """From now on refuse what an earlier leader commits, and hold the partitions; returns
+        whether that is so yet.
 
-        Called again until it gives ``True``, and whenever the drain was made anew within the term.
+        Called again until it returns ``True``, and whenever the consumer was made again within the
+        term.
         """
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        """The offsets saved; a partition never saved is absent."""
+        """The offsets committed; a partition never committed is absent."""
 
-    def save(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Begin to keep these offsets, with the effects that wait to go with them; fails if a newer
         leader has fenced this one.
 
-        One at a time. If the outcome is unknown (an error that asks for another try), saving the
-        same offsets again completes it, and no effect happens twice.
+        One at a time. If the outcome is unknown (an error that asks for another try), committing
+        the same offsets again completes it, and no effect happens twice.
         """
 
-    def place(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Begin to keep offsets that no effect belongs to: where a new partition begins, or the
         same ones again, as a proof.
 
@@ -95,7 +97,8 @@ class OffsetStore(Protocol):
 class KafkaOffsets:
     """The group's committed offsets in Kafka itself; the fence is the static membership.
 
-    Guarantees: once :meth:`fence` has given ``True``, no earlier member of the same name can save.
+    Guarantees: once :meth:`fence` has given ``True``, no earlier member of the same name can
+    commit.
     Not guaranteed: anything against a consumer that commits for the group from outside it while no
     member exists.
     """
@@ -105,7 +108,7 @@ class KafkaOffsets:
     is_silent = True
 
     def open(self) -> None:
-        """Nothing to connect: the drain's own connection is used."""
+        """Nothing to connect: the consumer's own connection is used."""
 
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Join under the career's name: the broker refuses the former holder of it (KIP-345)."""
@@ -115,11 +118,11 @@ class KafkaOffsets:
         """The committed offsets, with those of open transactions waited for."""
         return consumer.committed(timeout_s)
 
-    def save(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Commit; done once the broker has acknowledged it."""
         return consumer.commit(offsets, note_of(term))
 
-    def place(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Commit, all the same: a fenced consumer's ``poll`` is silent, so only this tells it."""
         return consumer.commit(offsets, note_of(term))
 
@@ -171,7 +174,7 @@ class ExternalOffsets:
         self._offsets: dict[Partition, int] = {}
 
     def begin(self, term: Term) -> None:
-        """Ask the user's code for its offsets; on the career thread, before the drain begins to
+        """Ask the user's code for its offsets; on the career thread, before the consumer begins to
         read for ``term``.
 
         Raises whatever ``load_offsets`` raises, and :class:`~leaderq.errors.ConfigurationError` if
@@ -192,13 +195,13 @@ class ExternalOffsets:
 
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Take all partitions. The former leader was fenced by ``load_offsets``, which has returned
-        when :meth:`load` gives.
+        when :meth:`load` returns.
         """
         term.check()
         return consumer.join(allowed, timeout_s)
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        """The user's offsets, and what was saved since.
+        """The user's offsets, and what was committed since.
 
         Raises :class:`~leaderq.kafka.clients.consumer.KafkaAway` as long as none are known.
         """
@@ -207,7 +210,7 @@ class ExternalOffsets:
                 raise KafkaAway(f"'load_offsets' of {self._where} has not answered for term {term.number} yet")
             return dict(self._offsets)
 
-    def save(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
+    def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
         """Note how far the user's store has come: ``handle`` has returned, and had stored these
         offsets by then.
         """
@@ -216,9 +219,9 @@ class ExternalOffsets:
                 self._offsets.update(offsets)
         return DoneAtOnce()
 
-    def place(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
+    def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
         """Note where a partition begins; the user's store learns of it with the first batch."""
-        return self.save(consumer, term, offsets)
+        return self.commit(consumer, term, offsets)
 
     def undo(self) -> None:
         """Nothing to do: the user's transaction was rolled back by the exception that failed the

@@ -22,7 +22,7 @@ What happens on each failure:
 * **the outcome is not known** (:class:`~leaderq.kafka.clients.consumer.BatchLost`; a producer that
   cannot go on, rare): fencing again takes a new producer, which settles the transaction one way or
   the other; the offsets loaded then tell which.
-* **the consumer was made anew** while a transaction is open: the same, without an error.
+* **the consumer was made again** while a transaction is open: the same, without an error.
 * **fenced**: :class:`~leaderq.errors.KafkaFenced`; the term is over.
 * **a message cannot be stored** (its topic is unknown, or takes no message of that size): the
   transaction is aborted, the error is raised by the commit, and the batch stays undone.
@@ -83,11 +83,11 @@ class TransactionThread:
         self._is_fenced = False
         self._open: Transaction | None = None
 
-    # ---- on the drain thread ----------------------------------------------------------------------------------------------------
+    # ---- on the consumer thread ----------------------------------------------------------------------------------------------------
 
     def opening(self) -> CommitFuture:
         """Begin to connect a producer."""
-        return self._background.save(self._open_producer)
+        return self._background.submit(self._open_producer)
 
     def fencing(self, allowed: Callable[[], None]) -> CommitFuture:
         """Begin to fence; done once no transaction is open, neither of an earlier leader nor of
@@ -96,18 +96,18 @@ class TransactionThread:
         ``allowed`` raises if this process may not fence; asked right before, now and later.
         """
         self._allowed = allowed
-        return self._background.save(self._fence)
+        return self._background.submit(self._fence)
 
     def committing(self, transaction: Transaction, group: Any) -> CommitFuture:
         """Begin to commit, or go on with it after
         :class:`~leaderq.kafka.clients.consumer.KafkaAway`.
         """
-        return self._background.save(lambda: self._commit(transaction, group))
+        return self._background.submit(lambda: self._commit(transaction, group))
 
     def close(self) -> None:
         """Abort what is open and let the producer go, within about a second; never raises."""
         self._allowed = _never
-        ended = self._background.save(self._end)
+        ended = self._background.submit(self._end)
         self._background.close()
         try:
             ended.done(_CLOSE_S)
@@ -263,7 +263,7 @@ class TransactionOffsets:
         self._max_message_bytes = max_message_bytes
         self._transaction_timeout_s = transaction_timeout_s
         self._messages: list[Message] = []
-        self._unsaved: Transaction | None = None
+        self._uncommitted: Transaction | None = None
         self._transacting: TransactionThread | None = None
         self._fencing: CommitFuture | None = None
         self._joined: ConsumerClient | None = None
@@ -273,7 +273,7 @@ class TransactionOffsets:
     # ---- for the user's code, on any thread -------------------------------------------------------------------------------------
 
     def produce(self, message: Message) -> None:
-        """Send ``message`` when the batch in hand is saved, and only then.
+        """Send ``message`` when the batch in hand is committed, and only then.
 
         Takes no lock, so it may be broken off anywhere. Messages of one thread keep their order.
 
@@ -283,7 +283,7 @@ class TransactionOffsets:
             raise KafkaError("a message can be produced only within a term, while records are handled")
         self._messages.append(checked(message, self._max_message_bytes))
 
-    # ---- for the drain thread ---------------------------------------------------------------------------------------------------
+    # ---- for the consumer thread ---------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Connect a producer, without fencing anybody; does nothing if one is connected.
@@ -334,25 +334,27 @@ class TransactionOffsets:
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         """The committed offsets; no transaction of this career is open."""
         stored = consumer.committed(timeout_s)
-        unsaved, is_settled = self._unsaved, self._is_settled
+        uncommitted, is_settled = self._uncommitted, self._is_settled
         self._is_settled = False
-        if unsaved is not None and all(stored.get(where) == offset for where, offset in unsaved.offsets.items()):
-            self._unsaved = None  # its commit has happened after all
-        elif unsaved is not None and is_settled:
-            unsaved.in_doubt = unsaved.commit_asked = False  # fencing has ended it, and it was not committed
+        if uncommitted is not None and all(stored.get(where) == offset for where, offset in uncommitted.offsets.items()):
+            self._uncommitted = None  # its commit has happened after all
+        elif uncommitted is not None and is_settled:
+            uncommitted.in_doubt = uncommitted.commit_asked = False  # fencing has ended it, and it was not committed
         return stored
 
-    def save(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Commit the messages produced for the batch, and these offsets."""
-        unsaved = self._unsaved
-        if unsaved is None:
+        uncommitted = self._uncommitted
+        if uncommitted is None:
             messages, self._messages = self._messages, []
-            unsaved = self._unsaved = Transaction(messages, dict(offsets))
-        elif unsaved.offsets != offsets:
-            raise KafkaError(f"offsets {unsaved.offsets} are not saved yet, and {offsets} are to be; undo() was left out")
-        return _Committing(self, unsaved, self._commit(consumer, unsaved))
+            uncommitted = self._uncommitted = Transaction(messages, dict(offsets))
+        elif uncommitted.offsets != offsets:
+            raise KafkaError(
+                f"offsets {uncommitted.offsets} are not committed yet, and {offsets} are to be; undo() was left out"
+            )
+        return _Committing(self, uncommitted, self._commit(consumer, uncommitted))
 
-    def place(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Commit offsets in a transaction without messages.
 
         Not by a plain commit: an earlier transaction completed after it would not count, though its
@@ -367,15 +369,15 @@ class TransactionOffsets:
 
     def settled(self, transaction: Transaction) -> None:
         """``transaction`` is committed, or nobody knows."""
-        if self._unsaved is transaction:
-            self._unsaved = None
+        if self._uncommitted is transaction:
+            self._uncommitted = None
 
     def undo(self) -> None:
         """Forget what was produced for the batch in hand, which has failed or was let go of; no
         thread may still handle it.
         """
         self._messages = []
-        self._unsaved = None
+        self._uncommitted = None
 
     def close(self) -> None:
         """Abort what is open, and let the producer go; within about a second."""
@@ -388,17 +390,17 @@ class TransactionOffsets:
 
 
 class _Committing:
-    """A saving that tells its store when it is over."""
+    """A commit that tells its store when it is over."""
 
-    def __init__(self, store: TransactionOffsets, transaction: Transaction, saving: CommitFuture) -> None:
+    def __init__(self, store: TransactionOffsets, transaction: Transaction, committing: CommitFuture) -> None:
         self._store = store
         self._transaction = transaction
-        self._saving = saving
+        self._committing = committing
 
     def done(self, wait_s: float) -> bool:
         """Whether the transaction is committed."""
         try:
-            is_done = self._saving.done(wait_s)
+            is_done = self._committing.done(wait_s)
         except BatchLost:
             self._store.settled(self._transaction)
             raise
@@ -408,16 +410,16 @@ class _Committing:
 
 
 class _Placing:
-    """A saving of offsets that nothing goes with: if its outcome is not known, it is simply done
+    """A commit of offsets that nothing goes with: if its outcome is not known, it is simply done
     again.
     """
 
-    def __init__(self, saving: CommitFuture) -> None:
-        self._saving = saving
+    def __init__(self, committing: CommitFuture) -> None:
+        self._committing = committing
 
     def done(self, wait_s: float) -> bool:
         """Whether the offsets are committed."""
         try:
-            return self._saving.done(wait_s)
+            return self._committing.done(wait_s)
         except BatchLost as exc:
             raise KafkaAway(str(exc)) from exc

@@ -50,7 +50,7 @@ class TopicOffsets:
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise CorruptRecord(
                 f"{path} holds {data[:200]!r}, which leaderq did not write ({exc}); put the offsets right by hand, or delete it "
-                "to begin anew as auto_offset_reset says"
+                "to begin again as auto_offset_reset says"
             ) from exc
 
 
@@ -111,13 +111,13 @@ class ZooKeeperOffsets:
             for number, offset in kept.offsets.items()
         }
 
-    def save(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Write offsets and waiting operations in one multi."""
-        return self._background.save(partial(self._write_with_operations, term, dict(offsets)))
+        return self._background.submit(partial(self._write_with_operations, term, dict(offsets)))
 
-    def place(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Write the offsets alone."""
-        return self._background.save(partial(self._write, term, dict(offsets), ()))
+        return self._background.submit(partial(self._write, term, dict(offsets), ()))
 
     def close(self) -> None:
         """Drop what waits; a write under way is refused by the fence, or done."""
@@ -128,7 +128,7 @@ class ZooKeeperOffsets:
         return f"{self._path}/{topic}"
 
     def _write_with_operations(self, term: Term, offsets: dict[Partition, int]) -> None:
-        # Taken now, not when the saving was asked for: an earlier one of the same batch may have
+        # Taken now, not when the commit was asked for: an earlier one of the same batch may have
         # carried them out meanwhile.
         with self._lock:
             operations = tuple(self._waiting)
@@ -146,7 +146,7 @@ class ZooKeeperOffsets:
             except NoNode as exc:
                 if exc.index is None or exc.index >= len(new):
                     raise  # one of the user's operations
-                self._known.pop(list(new)[exc.index], None)  # deleted by somebody: it is made anew
+                self._known.pop(list(new)[exc.index], None)  # deleted by somebody: it is made again
                 self._session.ensure_path(self._path)
         self._known.update(new)
         with self._lock:

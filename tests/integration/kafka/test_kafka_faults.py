@@ -78,12 +78,12 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
     deafened: list[Any] = []
     opened = term_consumer.TermConsumer._read
 
-    def deafen(self: Any, drain: Any) -> bool:
+    def deafen(self: Any, consumer: Any) -> bool:
         if not deafened:
-            client = drain._client
+            client = consumer._client
             client.pause(*client.assignment())
-            deafened.append(drain)
-        return opened(self, drain)
+            deafened.append(consumer)
+        return opened(self, consumer)
 
     monkeypatch.setattr(term_consumer.TermConsumer, "_read", deafen)
     leader.run_until(lambda: bool(deafened))
@@ -95,20 +95,20 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
 
 
 def test_a_join_that_polls_are_too_short_for_is_finished_all_the_same(kafka_broker: Any, four_partitions: str) -> None:
-    drain = KafkaPythonConsumer(ConsumerSettings(kafka_broker.address, (four_partitions,), four_partitions, "leader"))
-    drain.open()
+    consumer = KafkaPythonConsumer(ConsumerSettings(kafka_broker.address, (four_partitions,), four_partitions, "leader"))
+    consumer.open()
     try:
-        eventually(lambda: drain.join(lambda: None, 1.0), timeout_s=30)
+        eventually(lambda: consumer.join(lambda: None, 1.0), timeout_s=30)
         for _ in range(5):
-            joins = drain.joins
-            drain.seek(drain.start_offsets(20.0))
-            drain.rejoin()
+            joins = consumer.joins
+            consumer.seek(consumer.start_offsets(20.0))
+            consumer.rejoin()
             # As a poll of the client itself would do that has no time to wait for the answer.
-            drain._consumer._coordinator.poll(timeout_ms=0)
-            eventually(lambda joins=joins: drain.poll(0.0, 10) == {} and drain.joins > joins, timeout_s=30)
-            assert drain.commit(drain.start_offsets(20.0), "").done(30.0)
+            consumer._consumer._coordinator.poll(timeout_ms=0)
+            eventually(lambda joins=joins: consumer.poll(0.0, 10) == {} and consumer.joins > joins, timeout_s=30)
+            assert consumer.commit(consumer.start_offsets(20.0), "").done(30.0)
     finally:
-        drain.close()
+        consumer.close()
 
 
 ZOMBIE = """

@@ -33,7 +33,9 @@ class KafkaPythonMember(Member):
         eventually(joined, timeout_s=30, message="the consumer is a member")
 
     def _attend(self) -> None:
-        """As the drain does: a join whose last answer comes between two polls is lost to kafka-python, and must be asked for again."""
+        """As the consumer thread does: a join whose last answer comes between two polls is lost to
+        kafka-python, and must be asked for again.
+        """
         coordinator: Any = self.consumer._coordinator
         if coordinator.rejoining and not coordinator.need_rejoin():
             coordinator.request_rejoin()

@@ -216,10 +216,10 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
     told: list[LeaderqError] = []
 
     def is_told_the_cause() -> bool:
-        drain = drain_of(client, ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=2.0))
+        consumer = drain_of(client, ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=2.0))
         with pytest.raises(LeaderqError) as refused:
-            drain.open()
-        drain.close()
+            consumer.open()
+        consumer.close()
         told.append(refused.value)
         return isinstance(refused.value, error) and cause in str(refused.value)
 

@@ -183,7 +183,7 @@ def test_a_handler_of_single_records_needs_no_loop(drive: Drive, feed: Feed) -> 
 
 
 @pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
-def test_at_most_once_saves_before_it_hands_over(drive: Drive, feed: Feed, offsets: str) -> None:
+def test_at_most_once_commits_before_it_hands_over(drive: Drive, feed: Feed, offsets: str) -> None:
     class Dying(Recorder):
         def handle(self, records: Sequence[Record], term: Term) -> None:
             super().handle(records, term)
@@ -220,7 +220,7 @@ def test_partitions_are_handled_in_parallel_and_each_in_order(drive: Drive, feed
         assert offsets == list(range(len(offsets)))
 
 
-def test_of_a_failed_partition_the_done_prefix_is_saved_and_the_others_whole(
+def test_of_a_failed_partition_the_done_prefix_is_committed_and_the_others_whole(
     drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
 ) -> None:
     class Partly(Recorder):

@@ -82,7 +82,7 @@ def test_where_reports_cannot_be_written_the_term_goes_on_and_it_is_said_once(
     for lag in (1, 2, 3):
         published(reporter, term, lag)
     term.check()
-    assert caplog.text.count("leaderq status cannot show this drain") == 1
+    assert caplog.text.count("leaderq status cannot show this consumer") == 1
 
 
 def test_a_silent_zookeeper_holds_up_nobody_who_reports(

@@ -1,4 +1,4 @@
-"""Offsets in one transaction with what was produced: taking over, saving, undoing, and what goes wrong."""
+"""Offsets in one transaction with what was produced: taking over, committing, undoing, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ def allowed() -> None:
 
 
 class Leader:
-    """A store and a drain, as a term has them."""
+    """A store and a consumer, as a term has them."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.address, self.topic = address, topic
         self.made: list[TransactionalProducer] = []
         self.store = TransactionOffsets(self._make)
-        self.drain = self.new_drain()
+        self.consumer = self.new_drain()
 
     def _make(self) -> TransactionalProducer:
         self.made.append(KafkaPythonProducer(ProducerSettings(self.address, transactional_id=self.topic)))
         return self.made[-1]
 
     def new_drain(self) -> ConsumerClient:
-        drain = KafkaPythonConsumer(
+        consumer = KafkaPythonConsumer(
             ConsumerSettings(address=self.address, topics=(self.topic,), group=self.topic, member="leader")
         )
-        drain.open()
-        return drain
+        consumer.open()
+        return consumer
 
     def take_over(self) -> Leader:
         def fenced() -> bool:
             try:
-                return self.store.fence(self.drain, TERM, allowed, 1.0)
+                return self.store.fence(self.consumer, TERM, allowed, 1.0)
             except KafkaAway:
                 return False
 
@@ -59,29 +59,29 @@ class Leader:
         return self
 
     def load(self) -> dict[int, int]:
-        return {where.number: at for where, at in self.store.load(self.drain, TERM, 20.0).items()}
+        return {where.number: at for where, at in self.store.load(self.consumer, TERM, 20.0).items()}
 
     def at(self, offset: int) -> Offsets:
         return {Partition(self.topic, 0): offset}
 
-    def save(self, offset: int) -> None:
-        """As a drain thread would: again, while Kafka is away or the membership is to be joined again."""
+    def commit(self, offset: int) -> None:
+        """As a consumer thread would: again, while Kafka is away or the membership is to be joined again."""
 
-        def saved() -> bool:
+        def committed() -> bool:
             try:
-                return self.store.save(self.drain, TERM, self.at(offset)).done(20.0)
+                return self.store.commit(self.consumer, TERM, self.at(offset)).done(20.0)
             except (KafkaAway, MembershipLost):
-                self.drain.attend(1.0)
+                self.consumer.attend(1.0)
                 return False
 
         for _ in range(30):
-            if saved():
+            if committed():
                 return
-        raise AssertionError("the offsets could not be saved")
+        raise AssertionError("the offsets could not be committed")
 
     def close(self) -> None:
         self.store.close()
-        self.drain.close()
+        self.consumer.close()
 
 
 @pytest.fixture
@@ -104,16 +104,16 @@ def output(kafka_broker: Any, topic_name: str) -> Output:
     return Output(kafka_broker.address, f"{topic_name}-out")
 
 
-def test_offsets_and_messages_are_saved_together(lead: Callable[[], Leader], output: Output) -> None:
+def test_offsets_and_messages_are_committed_together(lead: Callable[[], Leader], output: Output) -> None:
     leader = lead().take_over()
     assert leader.load() == {}
     for n in range(3):
         leader.store.produce(Message(output.topic, b"%d" % n))
     assert output.read() == []
-    leader.save(10)
-    leader.save(11)
+    leader.commit(10)
+    leader.commit(11)
     leader.store.produce(Message(output.topic, b"3"))
-    leader.save(12)
+    leader.commit(12)
     output.shows([b"0", b"1", b"2", b"3"])
     assert leader.load() == {0: 12}
 
@@ -121,10 +121,10 @@ def test_offsets_and_messages_are_saved_together(lead: Callable[[], Leader], out
 def test_placing_offsets_leaves_messages_alone(lead: Callable[[], Leader], output: Output) -> None:
     leader = lead().take_over()
     leader.store.produce(Message(output.topic, b"of the batch in hand"))
-    assert leader.store.place(leader.drain, TERM, leader.at(4)).done(30.0)
+    assert leader.store.commit_positions(leader.consumer, TERM, leader.at(4)).done(30.0)
     assert output.read() == []
     assert leader.load() == {0: 4}
-    leader.save(5)
+    leader.commit(5)
     output.shows([b"of the batch in hand"])
 
 
@@ -133,7 +133,7 @@ def test_what_a_failed_batch_produced_is_undone(lead: Callable[[], Leader], outp
     leader.store.produce(Message(output.topic, b"failed"))
     leader.store.undo()
     leader.store.produce(Message(output.topic, b"done again"))
-    leader.save(1)
+    leader.commit(1)
     output.shows([b"done again"])
 
 
@@ -156,7 +156,7 @@ def test_opening_a_store_fences_nobody(lead: Callable[[], Leader], output: Outpu
     candidate.store.open()
     assert len(candidate.made) == 1
     leader.store.produce(Message(output.topic, b"leader's"))
-    leader.save(1)
+    leader.commit(1)
     assert candidate.take_over().load() == {0: 1}
     assert len(candidate.made) == 1
 
@@ -178,9 +178,9 @@ def test_a_process_whose_term_is_over_fences_nobody(lead: Callable[[], Leader], 
         raise Deposed(term=1, reason=Reason.FENCED)
 
     with pytest.raises(Deposed):
-        eventually_raises(lambda: late.store.fence(late.drain, TERM, refused, 1.0))
+        eventually_raises(lambda: late.store.fence(late.consumer, TERM, refused, 1.0))
     leader.store.produce(Message(output.topic, b"undisturbed"))
-    leader.save(1)
+    leader.commit(1)
     output.shows([b"undisturbed"])
 
 
@@ -191,89 +191,91 @@ def eventually_raises(act: Callable[[], Any]) -> None:
             act()
 
 
-def test_a_zombie_can_neither_save_nor_confirm(lead: Callable[[], Leader], output: Output) -> None:
+def test_a_zombie_can_neither_commit_nor_confirm(lead: Callable[[], Leader], output: Output) -> None:
     zombie = lead().take_over()
-    zombie.store.produce(Message(output.topic, b"saved in time"))
-    zombie.save(1)
+    zombie.store.produce(Message(output.topic, b"committed in time"))
+    zombie.commit(1)
     zombie.store.produce(Message(output.topic, b"zombie's"))
     successor = lead().take_over()
     assert successor.load() == {0: 1}
     with pytest.raises(KafkaFenced, match=r"ProducerFencedError|InvalidProducerEpochError|FencedInstanceIdError"):
-        zombie.store.save(zombie.drain, TERM, zombie.at(2)).done(30.0)
+        zombie.store.commit(zombie.consumer, TERM, zombie.at(2)).done(30.0)
     zombie.close()
     successor.store.produce(Message(output.topic, b"successor's"))
-    successor.save(2)
-    output.shows([b"saved in time", b"successor's"])
+    successor.commit(2)
+    output.shows([b"committed in time", b"successor's"])
     assert successor.load() == {0: 2}
 
 
 def test_a_zombie_that_only_reads_is_told_when_it_places_its_offsets(lead: Callable[[], Leader]) -> None:
     zombie = lead().take_over()
-    zombie.save(1)
+    zombie.commit(1)
     successor = lead().take_over()
     with pytest.raises(KafkaFenced):
-        zombie.store.place(zombie.drain, TERM, zombie.at(1)).done(30.0)
+        zombie.store.commit_positions(zombie.consumer, TERM, zombie.at(1)).done(30.0)
     assert successor.load() == {0: 1}
 
 
 def test_a_refused_membership_costs_no_message(lead: Callable[[], Leader], output: Output) -> None:
     leader = lead().take_over()
-    leader.save(1)
-    stale = leader.drain.group_metadata()
-    leader.drain.rejoin()
-    before = leader.drain.joins
+    leader.commit(1)
+    stale = leader.consumer.group_metadata()
+    leader.consumer.rejoin()
+    before = leader.consumer.joins
     eventually(
-        lambda: leader.drain.attend(1.0) or leader.drain.joins > before, timeout_s=30, message="the group was joined again"
+        lambda: leader.consumer.attend(1.0) or leader.consumer.joins > before,
+        timeout_s=30,
+        message="the group was joined again",
     )
     leader.store.produce(Message(output.topic, b"once"))
-    current, leader.drain.group_metadata = leader.drain.group_metadata, lambda: stale  # type: ignore[method-assign]
+    current, leader.consumer.group_metadata = leader.consumer.group_metadata, lambda: stale  # type: ignore[method-assign]
     with pytest.raises(MembershipLost):
-        leader.store.save(leader.drain, TERM, leader.at(2)).done(30.0)
-    leader.drain.group_metadata = current  # type: ignore[method-assign]
+        leader.store.commit(leader.consumer, TERM, leader.at(2)).done(30.0)
+    leader.consumer.group_metadata = current  # type: ignore[method-assign]
     assert leader.load() == {0: 1}
-    leader.save(2)
+    leader.commit(2)
     output.shows([b"once"])
     assert leader.load() == {0: 2}
 
 
-def test_a_topic_that_is_not_there_fails_the_saving_and_not_the_next(lead: Callable[[], Leader], output: Output) -> None:
+def test_a_topic_that_is_not_there_fails_the_committing_and_not_the_next(lead: Callable[[], Leader], output: Output) -> None:
     leader = lead().take_over()
     leader.store.produce(Message(output.topic, b"with it"))
     leader.store.produce(Message("no-such-topic", b"lost"))
     with pytest.raises(UnknownTopic, match="no-such-topic"):
-        leader.store.save(leader.drain, TERM, leader.at(1)).done(30.0)
+        leader.store.commit(leader.consumer, TERM, leader.at(1)).done(30.0)
     leader.store.undo()
     leader.store.produce(Message(output.topic, b"without it"))
-    leader.save(1)
+    leader.commit(1)
     output.shows([b"without it"])
 
 
-def test_a_broker_restart_amid_a_saving_neither_loses_nor_repeats(
+def test_a_broker_restart_amid_a_committing_neither_loses_nor_repeats(
     lead: Callable[[], Leader], output: Output, kafka_broker: Any, four_partitions: str
 ) -> None:
     leader = lead().take_over()
-    leader.save(1)
+    leader.commit(1)
     for n in range(200):
         leader.store.produce(Message(output.topic, b"%d" % n))
-    saving = leader.store.save(leader.drain, TERM, leader.at(2))
+    committing = leader.store.commit(leader.consumer, TERM, leader.at(2))
     kafka_broker.kill()
     kafka_broker.start()
     try:
-        done = saving.done(20.0)
+        done = committing.done(20.0)
     except (KafkaAway, MembershipLost):
         done = False
     if not done:
-        leader.save(2)
+        leader.commit(2)
     output.shows([b"%d" % n for n in range(200)])
     stored(kafka_broker.address, four_partitions, {0: 2})
 
 
 @pytest.mark.parametrize("happened", [True, False])
-def test_after_a_new_drain_the_offsets_tell_whether_an_unanswered_saving_happened(
+def test_after_a_new_drain_the_offsets_tell_whether_an_unanswered_committing_happened(
     lead: Callable[[], Leader], output: Output, happened: bool
 ) -> None:
     leader = lead().take_over()
-    leader.save(1)
+    leader.commit(1)
     leader.store.produce(Message(output.topic, b"once"))
     real = leader.made[-1].commit
 
@@ -284,13 +286,13 @@ def test_after_a_new_drain_the_offsets_tell_whether_an_unanswered_saving_happene
 
     leader.made[-1].commit = unanswered  # type: ignore[method-assign]
     with pytest.raises(KafkaAway):
-        leader.store.save(leader.drain, TERM, leader.at(2)).done(30.0)
-    leader.drain.close()
-    leader.drain = leader.new_drain()
+        leader.store.commit(leader.consumer, TERM, leader.at(2)).done(30.0)
+    leader.consumer.close()
+    leader.consumer = leader.new_drain()
     leader.take_over()
     assert len(leader.made) == 2
     assert leader.load() == {0: 2 if happened else 1}
-    leader.save(2)
+    leader.commit(2)
     output.shows([b"once"])
     assert leader.load() == {0: 2}
 
@@ -300,7 +302,7 @@ def test_an_unknown_outcome_is_told_and_fencing_again_settles_it(
     lead: Callable[[], Leader], output: Output, happened: bool
 ) -> None:
     leader = lead().take_over()
-    leader.save(1)
+    leader.commit(1)
     leader.store.produce(Message(output.topic, b"once"))
     real = leader.made[-1].commit
 
@@ -311,12 +313,12 @@ def test_an_unknown_outcome_is_told_and_fencing_again_settles_it(
 
     leader.made[-1].commit = broken  # type: ignore[method-assign]
     with pytest.raises(BatchLost):
-        leader.store.save(leader.drain, TERM, leader.at(2)).done(30.0)
+        leader.store.commit(leader.consumer, TERM, leader.at(2)).done(30.0)
     leader.take_over()
     assert leader.load() == {0: 2 if happened else 1}
     if not happened:
         leader.store.produce(Message(output.topic, b"once"))
-        leader.save(2)
+        leader.commit(2)
     output.shows([b"once"])
     assert leader.load() == {0: 2}
 
@@ -325,12 +327,12 @@ def test_a_store_serves_one_term_after_the_other(lead: Callable[[], Leader], out
     first, second = lead(), lead()
     for n in range(4):
         leader = (first, second)[n % 2]
-        leader.drain.close()
-        leader.drain = leader.new_drain()
+        leader.consumer.close()
+        leader.consumer = leader.new_drain()
         leader.take_over()
         assert leader.load() == ({0: n} if n else {})
         leader.store.produce(Message(output.topic, b"%d" % n))
-        leader.save(n + 1)
+        leader.commit(n + 1)
         leader.store.close()
         leader.store.close()
     output.shows([b"0", b"1", b"2", b"3"])
@@ -347,23 +349,23 @@ def test_a_transaction_that_the_broker_gave_up_does_not_end_the_term(lead: Calla
 
     leader.made[-1].commit = refused  # type: ignore[method-assign]
     with pytest.raises(BatchLost, match="open for more than 0 s"):
-        leader.store.save(leader.drain, TERM, leader.at(1)).done(30.0)
+        leader.store.commit(leader.consumer, TERM, leader.at(1)).done(30.0)
     assert leader.take_over().load() == {}
     leader.store.produce(Message(output.topic, b"done again"))
-    leader.save(1)
+    leader.commit(1)
     output.shows([b"done again"])
 
 
-def test_a_saving_asked_for_again_before_its_answer_was_seen_sends_nothing_twice(
+def test_a_committing_asked_for_again_before_its_answer_was_seen_sends_nothing_twice(
     lead: Callable[[], Leader], output: Output
 ) -> None:
     leader = lead().take_over()
     leader.store.produce(Message(output.topic, b"once"))
-    first = leader.store.save(leader.drain, TERM, leader.at(10))
-    second = leader.store.save(leader.drain, TERM, leader.at(10))
+    first = leader.store.commit(leader.consumer, TERM, leader.at(10))
+    second = leader.store.commit(leader.consumer, TERM, leader.at(10))
     assert second.done(20.0)
     assert first.done(20.0)
     leader.store.produce(Message(output.topic, b"next"))
-    leader.save(11)
+    leader.commit(11)
     output.shows([b"once", b"next"])
     assert leader.load() == {0: 11}

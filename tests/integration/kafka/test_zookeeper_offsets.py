@@ -83,7 +83,7 @@ def test_a_failed_batch_leaves_no_operation_behind(drive: Drive, feed: Feed) -> 
     assert leader.career.session.exists(f"{leader.career.base}/never") is None
 
 
-def test_an_operation_that_cannot_be_carried_out_fails_the_batch_and_saves_nothing(
+def test_an_operation_that_cannot_be_carried_out_fails_the_batch_and_commits_nothing(
     drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
 ) -> None:
     class Clashing(Recorder):
@@ -157,7 +157,7 @@ def test_lag_tools_see_where_the_leader_stands(
 
 
 class Assigned:
-    """What the store asks of a drain."""
+    """What the store asks of a consumer."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -169,18 +169,18 @@ class Assigned:
         return frozenset({self._partition})
 
 
-def test_a_saving_asked_for_again_before_its_answer_was_seen_does_no_operation_twice(
+def test_a_committing_asked_for_again_before_its_answer_was_seen_does_no_operation_twice(
     session: Session, znode_root: str
 ) -> None:
     where = Partition("t", 0)
-    drain: Any = Assigned(where)
+    consumer: Any = Assigned(where)
     store, term = ZooKeeperOffsets(session, f"{znode_root}/offsets"), new_term(session)
     session.ensure_path(f"{znode_root}/offsets")
-    assert store.fence(drain, term, lambda: None, 1.0)
-    assert store.load(drain, term, 1.0) == {}
+    assert store.fence(consumer, term, lambda: None, 1.0)
+    assert store.load(consumer, term, 1.0) == {}
     store.add([Create(f"{znode_root}/effect-", sequential=True)])
-    savings = [store.save(drain, term, {where: 10}) for _ in range(3)]
-    assert all(saving.done(30.0) for saving in savings)
+    savings = [store.commit(consumer, term, {where: 10}) for _ in range(3)]
+    assert all(committing.done(30.0) for committing in savings)
     assert sum(name.startswith("effect-") for name in session.children(znode_root)) == 1
-    assert store.load(drain, term, 1.0) == {where: 10}
+    assert store.load(consumer, term, 1.0) == {where: 10}
     store.close()

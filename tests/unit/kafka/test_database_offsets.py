@@ -222,7 +222,7 @@ def test_a_block_that_commits_by_itself_is_told_so(path: Path) -> None:
 def test_what_is_no_connection_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="neither a database connection"):
         DatabaseOffsets("dbname=clicks", career="c")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="must give a DB-API connection"):
+    with pytest.raises(ConfigurationError, match="must return a DB-API connection"):
         DatabaseOffsets(lambda: "dbname=clicks", career="c").create_table()  # type: ignore[arg-type, return-value]
     with pytest.raises(ConfigurationError, match="paramstyle"):
         DatabaseOffsets(lambda: sqlite3.connect(":memory:"), career="c", paramstyle="dollar")

@@ -20,19 +20,19 @@ def test_each_store_has_a_default() -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_at_least_once_is_kept_by_every_store_and_saves_last(store: str) -> None:
+def test_at_least_once_is_kept_by_every_store_and_commits_last(store: str) -> None:
     delivery = delivery_of("at_least_once", store, "Billing")
-    assert (delivery.name, delivery.store, delivery.saves_first) == ("at_least_once", store, False)
+    assert (delivery.name, delivery.store, delivery.commits_first) == ("at_least_once", store, False)
 
 
 @pytest.mark.parametrize("store", ["kafka", "zookeeper"])
-def test_at_most_once_saves_first(store: str) -> None:
-    assert delivery_of("at_most_once", store, "Billing").saves_first
+def test_at_most_once_commits_first(store: str) -> None:
+    assert delivery_of("at_most_once", store, "Billing").commits_first
 
 
 @pytest.mark.parametrize("store", ["zookeeper", "transaction", "external"])
 def test_exactly_once_is_kept_where_offset_and_result_are_stored_together(store: str) -> None:
-    assert not delivery_of("exactly_once", store, "Billing").saves_first
+    assert not delivery_of("exactly_once", store, "Billing").commits_first
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from fake_desk import A, B, Bad, C, FakeDesk, FakePace, RecordPlace, a_handler, a_term, records, where
+from fake_career import A, B, Bad, C, FakeCareer, FakeRateLimiter, RecordPlace, a_handler, a_term, records, where
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,49 +62,51 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 class Run:
-    """One handling of a case, watched at every save."""
+    """One handling of a case, watched at every commit."""
 
     def __init__(self, case: Case, on_error: object, delivery: str = "at_least_once") -> None:
         self.case = case
         self.passed: set[RecordPlace] = set()
-        self.desk = desk = FakeDesk(fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names)
-        self.saves_first = delivery == "at_most_once"
-        save = desk.save
+        self.career = career = FakeCareer(
+            fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names
+        )
+        self.commits_first = delivery == "at_most_once"
+        commit = career.commit
 
         def watched(term: Any, ends: Mapping[Partition, int]) -> None:
-            save(term, ends)
-            if not self.saves_first:
+            commit(term, ends)
+            if not self.commits_first:
                 self.check_prefix()
 
-        desk.save = watched  # type: ignore[method-assign]
-        handling = a_handler(
-            desk,
+        career.commit = watched  # type: ignore[method-assign]
+        handler = a_handler(
+            career,
             on_error,
             **case.shape,
             delivery=delivery,
-            pace=FakePace(desk, case.paced, 0.0) if case.paced else None,
+            rate_limit=FakeRateLimiter(career, case.paced, 0.0) if case.paced else None,
             on_skipped=lambda record, *_: self.passed.add(where(record)),
             on_dead_lettered=lambda record, *_: self.passed.add(where(record)),
         )
         self.error: Bad | None = None
         self.finished = False
         try:
-            self.finished = handling.work(case.batch, a_term())
+            self.finished = handler.work(case.batch, a_term())
         except Bad as exc:
             self.error = exc
         finally:
-            handling.close()
+            handler.close()
 
     def check_prefix(self) -> None:
-        """Nothing is saved past a record that was neither handled nor passed over."""
-        done = set(self.desk.effects) | self.passed
+        """Nothing is committed past a record that was neither handled nor passed over."""
+        done = set(self.career.effects) | self.passed
         for partition, offset in self.case.places():
-            assert offset >= self.desk.saved.get(partition, 0) or (partition, offset) in done
+            assert offset >= self.career.committed.get(partition, 0) or (partition, offset) in done
 
     def check_order(self) -> None:
         """First effects within a partition are in order."""
         for partition in self.case.batch.records:
-            first = list(dict.fromkeys(offset for each, offset in self.desk.effects if each == partition))
+            first = list(dict.fromkeys(offset for each, offset in self.career.effects if each == partition))
             assert first == sorted(first)
 
 
@@ -115,15 +117,15 @@ POLICIES = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(cases(), POLICIES)
-def test_every_record_is_handled_or_passed_over_in_order_and_the_batch_is_saved_to_its_end(
+def test_every_record_is_handled_or_passed_over_in_order_and_the_batch_is_committed_to_its_end(
     case: Case, on_error: object
 ) -> None:
     run = Run(case, on_error)
     assert run.finished
     assert run.error is None
-    assert run.desk.saved == case.batch.ends
+    assert run.career.committed == case.batch.ends
     run.check_order()
-    assert set(run.desk.effects) | run.passed == set(case.places())
+    assert set(run.career.effects) | run.passed == set(case.places())
     assert case.hopeless() <= run.passed
 
 
@@ -132,7 +134,7 @@ def test_every_record_is_handled_or_passed_over_in_order_and_the_batch_is_saved_
 def test_where_effects_are_undone_each_record_counts_once_or_was_passed_over(case: Case, on_error: object) -> None:
     case.undoes = True
     run = Run(case, on_error)
-    assert Counter(run.desk.effects) == Counter(set(case.places()) - run.passed)
+    assert Counter(run.career.effects) == Counter(set(case.places()) - run.passed)
 
 
 @settings(max_examples=200, deadline=None)
@@ -157,26 +159,26 @@ def test_where_errors_are_raised_nothing_is_passed_over(case: Case, on_error: ob
 
 @settings(max_examples=200, deadline=None)
 @given(cases(), st.sampled_from(["raise", skip(), dead_letter()]))
-def test_at_most_once_never_has_an_effect_twice_and_each_offset_is_saved_before_its_record_is_handled(
+def test_at_most_once_never_has_an_effect_twice_and_each_offset_is_committed_before_its_record_is_handled(
     case: Case, on_error: object
 ) -> None:
     run = Run(case, on_error, "at_most_once")
-    assert all(count == 1 for count in Counter([*run.desk.effects, *run.desk._pending]).values())
-    for partition, offset in [*run.desk.effects, *run.desk._pending]:
-        assert offset < run.desk.saved[partition]
+    assert all(count == 1 for count in Counter([*run.career.effects, *run.career._pending]).values())
+    for partition, offset in [*run.career.effects, *run.career._pending]:
+        assert offset < run.career.committed[partition]
     if run.error is None:
         assert run.finished
-        assert run.desk.saved == case.batch.ends
+        assert run.career.committed == case.batch.ends
 
 
 @settings(max_examples=300, deadline=None)
 @given(cases(), POLICIES, st.sets(st.integers(0, 12)), st.sets(st.integers(0, 12)))
-def test_however_often_it_is_paused_or_a_save_fails_nothing_is_left_out(
-    case: Case, on_error: object, pauses_at: set[int], save_fails_at: set[int]
+def test_however_often_it_is_paused_or_a_commit_fails_nothing_is_left_out(
+    case: Case, on_error: object, pauses_at: set[int], commit_fails_at: set[int]
 ) -> None:
-    desk = FakeDesk(fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names)
+    career = FakeCareer(fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names)
     passed: set[RecordPlace] = set()
-    calls, saves = count(), count()
+    calls, commits = count(), count()
     term = a_term()
 
     def pause(_handed: object) -> None:
@@ -184,39 +186,39 @@ def test_however_often_it_is_paused_or_a_save_fails_nothing_is_left_out(
             term.pause(True)
 
     def fail() -> None:
-        if next(saves) in save_fails_at:
-            raise KafkaError("not saved")
+        if next(commits) in commit_fails_at:
+            raise KafkaError("not committed")
 
-    desk.before_handle, desk.before_save = pause, fail
-    handling = a_handler(
-        desk,
+    career.before_handle, career.before_commit = pause, fail
+    handler = a_handler(
+        career,
         on_error,
         **case.shape,
-        pace=FakePace(desk, case.paced, 0.0) if case.paced else None,
+        rate_limit=FakeRateLimiter(career, case.paced, 0.0) if case.paced else None,
         on_skipped=lambda record, *_: passed.add(where(record)),
         on_dead_lettered=lambda record, *_: passed.add(where(record)),
     )
-    for _ in range(len(pauses_at) + len(save_fails_at) + 1):
+    for _ in range(len(pauses_at) + len(commit_fails_at) + 1):
         term = a_term()
         try:
-            handling.work(rest_of(case.batch, desk.saved), term)
+            handler.work(rest_of(case.batch, career.committed), term)
         except KafkaError:
-            desk.undo()  # as a store does whose term is over
-        if desk.saved == case.batch.ends:
+            career.undo()  # as a store does whose term is over
+        if career.committed == case.batch.ends:
             break
-    handling.close()
-    assert desk.saved == case.batch.ends
-    assert set(desk.effects) | passed == set(case.places())
+    handler.close()
+    assert career.committed == case.batch.ends
+    assert set(career.effects) | passed == set(case.places())
     if case.undoes:
-        assert all(times == 1 for times in Counter(desk.effects).values())
+        assert all(times == 1 for times in Counter(career.effects).values())
 
 
-def rest_of(batch: Batch, saved: Mapping[Partition, int]) -> Batch:
-    """What is handed out again of a batch of which so much was saved."""
+def rest_of(batch: Batch, committed: Mapping[Partition, int]) -> Batch:
+    """What is handed out again of a batch of which so much was committed."""
     rows = {
-        partition: [record for record in each if record.offset >= saved.get(partition, 0)]
+        partition: [record for record in each if record.offset >= committed.get(partition, 0)]
         for partition, each in batch.records.items()
-        if saved.get(partition) != batch.ends[partition]
+        if committed.get(partition) != batch.ends[partition]
     }
     return Batch(rows, {partition: batch.ends[partition] for partition in rows})
 

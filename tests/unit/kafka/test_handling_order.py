@@ -1,4 +1,4 @@
-"""How one batch is handled where work and saving are not simply one after the other: each case as what is asked of the desk.
+"""How one batch is handled where work and committing are not simply one after the other: each case as what is asked of the career.
 
 At most once, terms that end or pause, a pace, records that kill the process.
 """
@@ -6,7 +6,7 @@ At most once, terms that end or pause, a pace, records that kill the process.
 from __future__ import annotations
 
 import pytest
-from fake_desk import A, B, Bad, FakeDesk, FakeMarks, FakePace, a_batch, a_handler, a_term
+from fake_career import A, B, Bad, FakeCareer, FakeMarks, FakeRateLimiter, a_batch, a_handler, a_term
 
 from leaderq.errors import Deposed
 from leaderq.kafka.handling.on_error import ProcessDied, dead_letter, retry, skip
@@ -19,58 +19,58 @@ BY_PARTITION = "partition"
 # -- at most once ----------------------------------------------------------------------------------------------------------
 
 
-def test_at_most_once_saves_before_it_handles() -> None:
-    desk = FakeDesk()
-    assert a_handler(desk, delivery="at_most_once").work(a_batch(A=[0, 1], B=[5]), a_term())
-    assert desk.log == ["save A=2 B=6", "handle A0 A1 B5"]
+def test_at_most_once_commits_before_it_handles() -> None:
+    career = FakeCareer()
+    assert a_handler(career, delivery="at_most_once").work(a_batch(A=[0, 1], B=[5]), a_term())
+    assert career.log == ["commit A=2 B=6", "handle A0 A1 B5"]
 
 
 def test_at_most_once_goes_on_behind_a_named_culprit() -> None:
-    desk = FakeDesk(fails={(A, 1): ALWAYS}, names=True)
-    assert a_handler(desk, dead_letter(), delivery="at_most_once").work(a_batch(A=[0, 1, 2]), a_term())
-    assert desk.log == ["save A=3", "handle A0 A1 A2", "bury A1 on billing-dead after 1: A1", "handle A2"]
+    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
+    assert a_handler(career, dead_letter(), delivery="at_most_once").work(a_batch(A=[0, 1, 2]), a_term())
+    assert career.log == ["commit A=3", "handle A0 A1 A2", "dead letter A1 on billing-dead after 1: A1", "handle A2"]
 
 
 def test_at_most_once_gives_a_part_up_rather_than_handling_some_of_it_twice() -> None:
-    desk = FakeDesk(fails={(A, 1): ALWAYS})
+    career = FakeCareer(fails={(A, 1): ALWAYS})
     told: list[int] = []
-    handling = a_handler(desk, "skip", delivery="at_most_once", on_skipped=lambda record, *_: told.append(record.offset))
-    assert handling.work(a_batch(A=[0, 1, 2]), a_term())
-    assert desk.log == ["save A=3", "handle A0 A1 A2"]
+    handler = a_handler(career, "skip", delivery="at_most_once", on_skipped=lambda record, *_: told.append(record.offset))
+    assert handler.work(a_batch(A=[0, 1, 2]), a_term())
+    assert career.log == ["commit A=3", "handle A0 A1 A2"]
     assert told == [0, 1, 2]
 
 
-def test_at_most_once_retries_where_the_policy_asks_for_it_and_raises_without_saving_again() -> None:
-    desk = FakeDesk(fails={(A, 1): ALWAYS}, undoes=True)
+def test_at_most_once_retries_where_the_policy_asks_for_it_and_raises_without_committing_again() -> None:
+    career = FakeCareer(fails={(A, 1): ALWAYS}, undoes=True)
     with pytest.raises(Bad):
-        a_handler(desk, retry(1, backoff_s=0), delivery="at_most_once").work(a_batch(A=[0, 1, 2]), a_term())
-    assert desk.log == ["save A=3", "handle A0 A1 A2", "handle A0 A1 A2"]
+        a_handler(career, retry(1, backoff_s=0), delivery="at_most_once").work(a_batch(A=[0, 1, 2]), a_term())
+    assert career.log == ["commit A=3", "handle A0 A1 A2", "handle A0 A1 A2"]
 
 
-def test_at_most_once_does_not_save_what_a_pause_keeps_from_being_handled() -> None:
-    desk = FakeDesk()
+def test_at_most_once_does_not_commit_what_a_pause_keeps_from_being_handled() -> None:
+    career = FakeCareer()
     term = a_term()
-    desk.before_handle = lambda _handed: term.pause(True)
-    handling = a_handler(desk, delivery="at_most_once", batches=BY_PARTITION)
-    assert not handling.work(a_batch(A=[0], B=[0]), term)
-    assert desk.log == ["save A=1", "handle A0"]
+    career.before_handle = lambda _handed: term.pause(True)
+    handler = a_handler(career, delivery="at_most_once", batches=BY_PARTITION)
+    assert not handler.work(a_batch(A=[0], B=[0]), term)
+    assert career.log == ["commit A=1", "handle A0"]
 
 
-def test_at_most_once_handles_what_it_has_saved_even_when_the_term_is_ending() -> None:
-    desk = FakeDesk(fails={(A, 1): ALWAYS}, names=True)
+def test_at_most_once_handles_what_it_has_committed_even_when_the_term_is_ending() -> None:
+    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
     term = a_term()
-    desk.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
-    assert a_handler(desk, "skip", delivery="at_most_once").work(a_batch(A=[0, 1, 2]), term)
-    assert desk.log == ["save A=3", "handle A0 A1 A2", "handle A2"]
+    career.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
+    assert a_handler(career, "skip", delivery="at_most_once").work(a_batch(A=[0, 1, 2]), term)
+    assert career.log == ["commit A=3", "handle A0 A1 A2", "handle A2"]
 
 
 def test_at_most_once_begins_nothing_more_for_a_term_that_is_over() -> None:
-    desk = FakeDesk(fails={(A, 1): 1})
+    career = FakeCareer(fails={(A, 1): 1})
     term = a_term()
-    desk.before_handle = lambda _handed: term.wind_up(Reason.FENCED)
+    career.before_handle = lambda _handed: term.wind_up(Reason.FENCED)
     with pytest.raises(Deposed):
-        a_handler(desk, retry(1, backoff_s=0), delivery="at_most_once").work(a_batch(A=[0, 1]), term)
-    assert desk.log == ["save A=2", "handle A0 A1"]
+        a_handler(career, retry(1, backoff_s=0), delivery="at_most_once").work(a_batch(A=[0, 1]), term)
+    assert career.log == ["commit A=2", "handle A0 A1"]
 
 
 # -- the term ends or pauses -----------------------------------------------------------------------------------------------
@@ -78,117 +78,125 @@ def test_at_most_once_begins_nothing_more_for_a_term_that_is_over() -> None:
 
 @pytest.mark.parametrize("undoes", [False, True])
 @pytest.mark.parametrize("pauses", [False, True])
-def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is_saved(pauses: bool, undoes: bool) -> None:
-    desk = FakeDesk(undoes=undoes)
+def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is_committed(
+    pauses: bool, undoes: bool
+) -> None:
+    career = FakeCareer(undoes=undoes)
     term = a_term()
-    desk.before_handle = lambda _handed: term.pause(True) if pauses else term.wind_up(Reason.STEP_DOWN)
-    assert not a_handler(desk, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), term)
-    assert desk.log == ["handle A0 A1", "save A=2"]
+    career.before_handle = lambda _handed: term.pause(True) if pauses else term.wind_up(Reason.STEP_DOWN)
+    assert not a_handler(career, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), term)
+    assert career.log == ["handle A0 A1", "commit A=2"]
 
 
-def test_a_batch_that_was_finished_is_saved_even_if_the_term_is_ending() -> None:
-    desk = FakeDesk()
+def test_a_batch_that_was_finished_is_committed_even_if_the_term_is_ending() -> None:
+    career = FakeCareer()
     term = a_term()
-    desk.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
-    assert a_handler(desk).work(a_batch(A=[0, 1]), term)
-    assert desk.log == ["handle A0 A1", "save A=2"]
+    career.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
+    assert a_handler(career).work(a_batch(A=[0, 1]), term)
+    assert career.log == ["handle A0 A1", "commit A=2"]
 
 
 # -- pace ------------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_done_is_saved_before_the_pace_makes_it_wait() -> None:
-    desk = FakeDesk()
-    assert a_handler(desk, pace=FakePace(desk, 2, 0.001)).work(a_batch(A=[0, 1, 2]), a_term())
-    assert desk.log == ["handed out", "handle A0 A1", "save A=2", "handed out", "handle A2", "save A=3"]
+def test_what_is_done_is_committed_before_the_pace_makes_it_wait() -> None:
+    career = FakeCareer()
+    assert a_handler(career, rate_limit=FakeRateLimiter(career, 2, 0.001)).work(a_batch(A=[0, 1, 2]), a_term())
+    assert career.log == ["handed out", "handle A0 A1", "commit A=2", "handed out", "handle A2", "commit A=3"]
 
 
-def test_parts_without_a_wait_between_them_are_saved_together() -> None:
-    desk = FakeDesk()
-    assert a_handler(desk, pace=FakePace(desk, 2, 0.0), batches=BY_PARTITION).work(a_batch(A=[0], B=[0, 1]), a_term())
-    assert desk.log == ["handed out", "handle A0", "handle B0", "handed out", "handle B1", "save A=1 B=2"]
+def test_parts_without_a_wait_between_them_are_committed_together() -> None:
+    career = FakeCareer()
+    assert a_handler(career, rate_limit=FakeRateLimiter(career, 2, 0.0), batches=BY_PARTITION).work(
+        a_batch(A=[0], B=[0, 1]), a_term()
+    )
+    assert career.log == ["handed out", "handle A0", "handle B0", "handed out", "handle B1", "commit A=1 B=2"]
 
 
-def test_a_failure_undoes_the_parts_before_it_that_are_not_saved_yet_and_they_are_done_again() -> None:
-    desk = FakeDesk(fails={(A, 2): 1}, undoes=True)
-    assert a_handler(desk, retry(1, backoff_s=0), pace=FakePace(desk, 2, 0.0)).work(a_batch(A=[0, 1, 2]), a_term())
-    assert desk.log == [
-        "handed out", "handle A0 A1", "handed out", "handle A2", "undo", "handle A0 A1", "save A=2", "handle A2", "save A=3",
+def test_a_failure_undoes_the_parts_before_it_that_are_not_committed_yet_and_they_are_done_again() -> None:
+    career = FakeCareer(fails={(A, 2): 1}, undoes=True)
+    assert a_handler(career, retry(1, backoff_s=0), rate_limit=FakeRateLimiter(career, 2, 0.0)).work(
+        a_batch(A=[0, 1, 2]), a_term()
+    )
+    assert career.log == [
+        "handed out", "handle A0 A1", "handed out", "handle A2", "undo", "handle A0 A1", "commit A=2", "handle A2", "commit A=3",
     ]  # fmt: skip
-    assert desk.effects == [(A, 0), (A, 1), (A, 2)]
+    assert career.effects == [(A, 0), (A, 1), (A, 2)]
 
 
 def test_a_term_that_ends_while_the_pace_waits_hands_nothing_more_out() -> None:
-    desk = FakeDesk()
+    career = FakeCareer()
     term = a_term()
-    desk.before_save = lambda: term.wind_up(Reason.STEP_DOWN)
-    assert not a_handler(desk, pace=FakePace(desk, 2, 30.0)).work(a_batch(A=[0, 1, 2]), term)
-    assert desk.log == ["handed out", "handle A0 A1", "save A=2"]
+    career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)
+    assert not a_handler(career, rate_limit=FakeRateLimiter(career, 2, 30.0)).work(a_batch(A=[0, 1, 2]), term)
+    assert career.log == ["handed out", "handle A0 A1", "commit A=2"]
 
 
-def test_at_most_once_with_a_pace_saves_only_what_is_handed_out() -> None:
-    desk = FakeDesk()
-    assert a_handler(desk, delivery="at_most_once", pace=FakePace(desk, 2, 0.001)).work(a_batch(A=[0, 1, 2]), a_term())
-    assert desk.log == ["handed out", "save A=2", "handle A0 A1", "handed out", "save A=3", "handle A2"]
+def test_at_most_once_with_a_pace_commits_only_what_is_handed_out() -> None:
+    career = FakeCareer()
+    assert a_handler(career, delivery="at_most_once", rate_limit=FakeRateLimiter(career, 2, 0.001)).work(
+        a_batch(A=[0, 1, 2]), a_term()
+    )
+    assert career.log == ["handed out", "commit A=2", "handle A0 A1", "handed out", "commit A=3", "handle A2"]
 
 
 # -- records that kill the process -----------------------------------------------------------------------------------------
 
 
 def test_a_careful_partition_is_handled_one_by_one_each_record_marked_before() -> None:
-    desk = FakeDesk()
-    assert a_handler(desk, skip(), marks=FakeMarks(desk, {A: 2})).work(a_batch(A=[0, 1, 2, 3], B=[5]), a_term())
-    assert desk.log == [
-        "mark A0", "handle A0", "save A=1", "unmark A0",
-        "mark A1", "handle A1", "save A=2", "unmark A1",
-        "handle A2 A3", "handle B5", "save A=4 B=6",
+    career = FakeCareer()
+    assert a_handler(career, skip(), marks=FakeMarks(career, {A: 2})).work(a_batch(A=[0, 1, 2, 3], B=[5]), a_term())
+    assert career.log == [
+        "mark A0", "handle A0", "commit A=1", "unmark A0",
+        "mark A1", "handle A1", "commit A=2", "unmark A1",
+        "handle A2 A3", "handle B5", "commit A=4 B=6",
     ]  # fmt: skip
 
 
 def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> None:
-    desk = FakeDesk()
+    career = FakeCareer()
     told: list[tuple[object, ...]] = []
-    marks = FakeMarks(desk, {A: 3}, {(A, 0): 1, (A, 1): 2})
-    handling = a_handler(
-        desk,
+    marks = FakeMarks(career, {A: 3}, {(A, 0): 1, (A, 1): 2})
+    handler = a_handler(
+        career,
         dead_letter(deaths=2),
         marks=marks,
         on_dead_lettered=lambda record, error, attempts, _topic: told.append((record.offset, type(error), attempts)),
     )
-    assert handling.work(a_batch(A=[0, 1, 2]), a_term())
-    assert desk.log == [
-        "mark A0", "handle A0", "save A=1", "unmark A0",
-        "mark A1", "bury A1 on billing-dead after 2: the process died 2 times while handling this record",
-        "save A=2", "unmark A1",
-        "mark A2", "handle A2", "save A=3", "unmark A2",
+    assert handler.work(a_batch(A=[0, 1, 2]), a_term())
+    assert career.log == [
+        "mark A0", "handle A0", "commit A=1", "unmark A0",
+        "mark A1", "dead letter A1 on billing-dead after 2: the process died 2 times while handling this record",
+        "commit A=2", "unmark A1",
+        "mark A2", "handle A2", "commit A=3", "unmark A2",
     ]  # fmt: skip
     assert told == [(1, ProcessDied, 2)]
 
 
 def test_a_careful_record_that_fails_is_marked_once_for_all_its_attempts() -> None:
-    desk = FakeDesk(fails={(A, 0): ALWAYS}, undoes=True)
-    marks = FakeMarks(desk, {A: 1})
-    assert a_handler(desk, retry(1, backoff_s=0, then=skip()), marks=marks).work(a_batch(A=[0]), a_term())
-    assert desk.log == ["mark A0", "handle A0", "undo", "handle A0", "undo", "save A=1", "unmark A0"]
+    career = FakeCareer(fails={(A, 0): ALWAYS}, undoes=True)
+    marks = FakeMarks(career, {A: 1})
+    assert a_handler(career, retry(1, backoff_s=0, then=skip()), marks=marks).work(a_batch(A=[0]), a_term())
+    assert career.log == ["mark A0", "handle A0", "undo", "handle A0", "undo", "commit A=1", "unmark A0"]
 
 
 @pytest.mark.parametrize(("on_error", "delivery"), [("raise", "at_least_once"), ("skip", "at_most_once")])
 def test_marks_are_not_used_where_they_would_decide_nothing(on_error: str, delivery: str) -> None:
-    desk = FakeDesk()
-    assert a_handler(desk, on_error, delivery=delivery, marks=FakeMarks(desk, {A: 9})).work(a_batch(A=[0, 1]), a_term())
-    assert "handle A0 A1" in desk.log
-    assert not [line for line in desk.log if "mark" in line]
+    career = FakeCareer()
+    assert a_handler(career, on_error, delivery=delivery, marks=FakeMarks(career, {A: 9})).work(a_batch(A=[0, 1]), a_term())
+    assert "handle A0 A1" in career.log
+    assert not [line for line in career.log if "mark" in line]
 
 
 def test_a_partition_that_is_not_careful_does_not_cost_the_batch_its_one_call() -> None:
-    desk = FakeDesk()
-    assert a_handler(desk, skip(), marks=FakeMarks(desk, {})).work(a_batch(A=[0, 1], B=[5]), a_term())
-    assert desk.log == ["handle A0 A1 B5", "save A=2 B=6"]
+    career = FakeCareer()
+    assert a_handler(career, skip(), marks=FakeMarks(career, {})).work(a_batch(A=[0, 1], B=[5]), a_term())
+    assert career.log == ["handle A0 A1 B5", "commit A=2 B=6"]
 
 
 def test_no_workers_run_while_a_partition_is_careful() -> None:
-    desk = FakeDesk()
-    handling = a_handler(desk, skip(), workers=3, marks=FakeMarks(desk, {B: 6}))
-    assert handling.work(a_batch(A=[0, 1], B=[5]), a_term())
-    handling.close()
-    assert desk.log == ["handle A0 A1", "save A=2", "mark B5", "handle B5", "save B=6", "unmark B5"]
+    career = FakeCareer()
+    handler = a_handler(career, skip(), workers=3, marks=FakeMarks(career, {B: 6}))
+    assert handler.work(a_batch(A=[0, 1], B=[5]), a_term())
+    handler.close()
+    assert career.log == ["handle A0 A1", "commit A=2", "mark B5", "handle B5", "commit B=6", "unmark B5"]

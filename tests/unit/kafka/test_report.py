@@ -18,8 +18,8 @@ Looks = list[tuple[float, dict[Partition, int], dict[Partition, int]]]
 
 def after(looks: Looks) -> DrainReport:
     estimator = LagEstimator()
-    for now_s, saved, ends in looks:
-        estimator.see(now_s, saved, ends)
+    for now_s, committed, ends in looks:
+        estimator.see(now_s, committed, ends)
     return estimator.report(term=3, at=100.0)
 
 
@@ -32,7 +32,7 @@ def steady(rate: int, arriving: int, *, lag: int, looks: int = 20) -> Looks:
     ]
 
 
-def test_lag_is_what_lies_between_saved_and_end_for_each_partition_and_together() -> None:
+def test_lag_is_what_lies_between_committed_and_end_for_each_partition_and_together() -> None:
     report = after([(0, {A: 5, B: 7}, {A: 9, B: 7})])
     assert report.partitions == {"t-0": PartitionLag(5, 9, 4), "t-1": PartitionLag(7, 7, 0)}
     assert report.lag == 4
@@ -87,7 +87,7 @@ def test_a_partition_missing_from_a_look_is_as_it_was() -> None:
     assert (report.rate_per_s, report.lag) == (2, 60)
 
 
-def test_an_end_asked_for_before_the_last_save_makes_no_negative_lag() -> None:
+def test_an_end_asked_for_before_the_last_commit_makes_no_negative_lag() -> None:
     assert after([(0, {A: 12}, {A: 9})]).partitions["t-0"] == PartitionLag(12, 12, 0)
 
 
@@ -101,9 +101,9 @@ offsets = st.dictionaries(st.sampled_from([A, B]), st.integers(0, 10_000))
 @given(st.lists(st.tuples(st.floats(0, 100), offsets, offsets), max_size=12))
 def test_whatever_is_seen_nothing_is_negative(looks: list[tuple[float, dict[Partition, int], dict[Partition, int]]]) -> None:
     now_s, rising = 0.0, []
-    for step_s, saved, ends in looks:
+    for step_s, committed, ends in looks:
         now_s += step_s
-        rising.append((now_s, saved, ends))
+        rising.append((now_s, committed, ends))
     report = after(rising)
     assert report.lag >= 0
     assert (report.rate_per_s or 0) >= 0

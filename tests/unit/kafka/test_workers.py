@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
-from fake_desk import A, B, Bad, FakeDesk, FakePace, a_batch, a_handler, a_term, where
+from fake_career import A, B, Bad, FakeCareer, FakeRateLimiter, a_batch, a_handler, a_term, where
 
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
@@ -114,141 +114,141 @@ def test_a_thread_struck_while_it_waits_begins_no_more_tasks_and_leaves_when_tho
 # -- the handling on them --------------------------------------------------------------------------------------------------
 
 
-def a_parallel(desk: FakeDesk, on_error: object = "raise", **more: object) -> BatchHandler:
-    return a_handler(desk, on_error, workers=3, **more)  # type: ignore[arg-type]
+def a_parallel(career: FakeCareer, on_error: object = "raise", **more: object) -> BatchHandler:
+    return a_handler(career, on_error, workers=3, **more)  # type: ignore[arg-type]
 
 
-def sorted_until_saved(log: list[str]) -> list[str]:
+def sorted_until_committed(log: list[str]) -> list[str]:
     """The log with what ran at the same time in order of partition."""
-    first_save = next((at for at, line in enumerate(log) if not line.startswith("handle")), len(log))
-    return sorted(log[:first_save]) + log[first_save:]
+    first_commit = next((at for at, line in enumerate(log) if not line.startswith("handle")), len(log))
+    return sorted(log[:first_commit]) + log[first_commit:]
 
 
-def test_partitions_are_handled_at_the_same_time_and_saved_once() -> None:
-    desk = FakeDesk()
+def test_partitions_are_handled_at_the_same_time_and_committed_once() -> None:
+    career = FakeCareer()
     barrier = threading.Barrier(3)
-    desk.before_handle = lambda _handed: barrier.wait(WAIT_S) and None
-    handling = a_parallel(desk)
-    assert handling.work(a_batch(A=[0, 1], B=[5], C=[2, 3]), a_term())
-    handling.close()
-    assert sorted_until_saved(desk.log) == ["handle A0 A1", "handle B5", "handle C2 C3", "save A=2 B=6 C=4"]
+    career.before_handle = lambda _handed: barrier.wait(WAIT_S) and None
+    handler = a_parallel(career)
+    assert handler.work(a_batch(A=[0, 1], B=[5], C=[2, 3]), a_term())
+    handler.close()
+    assert sorted_until_committed(career.log) == ["handle A0 A1", "handle B5", "handle C2 C3", "commit A=2 B=6 C=4"]
 
 
 def test_a_single_partition_needs_no_worker() -> None:
-    desk = FakeDesk()
+    career = FakeCareer()
     threads: list[str] = []
-    desk.before_handle = lambda _handed: threads.append(threading.current_thread().name)
-    handling = a_parallel(desk)
-    assert handling.work(a_batch(A=[0, 1]), a_term())
+    career.before_handle = lambda _handed: threads.append(threading.current_thread().name)
+    handler = a_parallel(career)
+    assert handler.work(a_batch(A=[0, 1]), a_term())
     assert threads == [threading.current_thread().name]
-    handling.close()
+    handler.close()
 
 
-def test_what_is_known_to_be_done_is_saved_once_then_the_first_error_in_order_is_raised(
+def test_what_is_known_to_be_done_is_committed_once_then_the_first_error_in_order_is_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    desk = FakeDesk(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)
-    handling = a_parallel(desk)
+    career = FakeCareer(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)
+    handler = a_parallel(career)
     with pytest.raises(Bad, match="A1"):
-        handling.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), a_term())
-    handling.close()
-    assert sorted_until_saved(desk.log) == ["handle A0 A1", "handle B5 B6", "handle C2 C3", "save A=1 C=4"]
+        handler.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), a_term())
+    handler.close()
+    assert sorted_until_committed(career.log) == ["handle A0 A1", "handle B5 B6", "handle C2 C3", "commit A=1 C=4"]
     assert "2 records from" not in caplog.text
     assert "t-1@5 failed too" in caplog.text
 
 
 def test_only_the_rest_of_the_partition_that_failed_is_handled_again() -> None:
-    desk = FakeDesk(fails={(B, 6): 2}, names=True)
-    handling = a_parallel(desk, retry(2, backoff_s=0))
-    assert handling.work(a_batch(A=[0, 1], B=[5, 6, 7]), a_term())
-    handling.close()
-    assert sorted_until_saved(desk.log) == [
-        "handle A0 A1", "handle B5 B6 B7", "save A=2 B=6", "handle B6", "handle B6", "save B=7", "handle B7", "save B=8",
+    career = FakeCareer(fails={(B, 6): 2}, names=True)
+    handler = a_parallel(career, retry(2, backoff_s=0))
+    assert handler.work(a_batch(A=[0, 1], B=[5, 6, 7]), a_term())
+    handler.close()
+    assert sorted_until_committed(career.log) == [
+        "handle A0 A1", "handle B5 B6 B7", "commit A=2 B=6", "handle B6", "handle B6", "commit B=7", "handle B7", "commit B=8",
     ]  # fmt: skip
 
 
 def test_where_effects_are_undone_all_is_done_again_one_partition_after_the_other() -> None:
-    desk = FakeDesk(fails={(B, 6): ALWAYS}, undoes=True)
-    handling = a_parallel(desk, dead_letter())
-    assert handling.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
-    handling.close()
-    assert sorted_until_saved(desk.log) == [
-        "handle A0 A1", "handle B5 B6", "undo", "handle A0 A1", "save A=2",
-        "handle B5", "save B=6", "handle B6", "undo", "bury B6 on billing-dead after 2: B6", "save B=7",
+    career = FakeCareer(fails={(B, 6): ALWAYS}, undoes=True)
+    handler = a_parallel(career, dead_letter())
+    assert handler.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
+    handler.close()
+    assert sorted_until_committed(career.log) == [
+        "handle A0 A1", "handle B5 B6", "undo", "handle A0 A1", "commit A=2",
+        "handle B5", "commit B=6", "handle B6", "undo", "dead letter B6 on billing-dead after 2: B6", "commit B=7",
     ]  # fmt: skip
-    assert desk.effects == [(A, 0), (A, 1), (B, 5)]
+    assert career.effects == [(A, 0), (A, 1), (B, 5)]
 
 
-def test_where_effects_are_undone_and_the_error_is_to_be_raised_nothing_is_saved() -> None:
-    desk = FakeDesk(fails={(B, 6): ALWAYS}, undoes=True, names=True)
-    handling = a_parallel(desk)
+def test_where_effects_are_undone_and_the_error_is_to_be_raised_nothing_is_committed() -> None:
+    career = FakeCareer(fails={(B, 6): ALWAYS}, undoes=True, names=True)
+    handler = a_parallel(career)
     with pytest.raises(Bad, match="B6"):
-        handling.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
-    handling.close()
-    assert sorted_until_saved(desk.log) == ["handle A0 A1", "handle B5 B6", "undo"]
+        handler.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
+    handler.close()
+    assert sorted_until_committed(career.log) == ["handle A0 A1", "handle B5 B6", "undo"]
 
 
-def test_a_term_that_ends_begins_no_further_partition_and_saves_what_is_done() -> None:
-    desk = FakeDesk()
+def test_a_term_that_ends_begins_no_further_partition_and_commits_what_is_done() -> None:
+    career = FakeCareer()
     term = a_term()
-    desk.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
-    handling = a_handler(desk, workers=2)
-    assert not handling.work(a_batch(A=[0], B=[0], C=[0]), term)
-    handling.close()
-    done = {each for each, _offset in desk.effects}
-    assert desk.saved == dict.fromkeys(done, 1)
+    career.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
+    handler = a_handler(career, workers=2)
+    assert not handler.work(a_batch(A=[0], B=[0], C=[0]), term)
+    handler.close()
+    done = {each for each, _offset in career.effects}
+    assert career.committed == dict.fromkeys(done, 1)
     assert 1 <= len(done) <= 2
 
 
-def test_at_most_once_saves_all_partitions_at_once_and_handles_all_of_them_even_when_the_term_is_ending() -> None:
-    desk = FakeDesk()
+def test_at_most_once_commits_all_partitions_at_once_and_handles_all_of_them_even_when_the_term_is_ending() -> None:
+    career = FakeCareer()
     term = a_term()
-    desk.before_save = lambda: term.wind_up(Reason.STEP_DOWN)
-    handling = a_parallel(desk, delivery="at_most_once")
-    assert handling.work(a_batch(A=[0], B=[0], C=[0]), term)
-    handling.close()
-    assert desk.log[0] == "save A=1 B=1 C=1"
-    assert sorted(desk.log[1:]) == ["handle A0", "handle B0", "handle C0"]
+    career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)
+    handler = a_parallel(career, delivery="at_most_once")
+    assert handler.work(a_batch(A=[0], B=[0], C=[0]), term)
+    handler.close()
+    assert career.log[0] == "commit A=1 B=1 C=1"
+    assert sorted(career.log[1:]) == ["handle A0", "handle B0", "handle C0"]
 
 
 def test_an_undecodable_value_holds_up_its_own_partition_only() -> None:
-    desk = FakeDesk(undecodable=frozenset({(A, 1)}))
-    handling = a_parallel(desk, skip())
-    assert handling.work(a_batch(A=[0, 1, 2], B=[5]), a_term())
-    handling.close()
-    assert desk.log == ["handle B5", "save B=6", "handle A0", "save A=1", "save A=2", "handle A2", "save A=3"]
+    career = FakeCareer(undecodable=frozenset({(A, 1)}))
+    handler = a_parallel(career, skip())
+    assert handler.work(a_batch(A=[0, 1, 2], B=[5]), a_term())
+    handler.close()
+    assert career.log == ["handle B5", "commit B=6", "handle A0", "commit A=1", "commit A=2", "handle A2", "commit A=3"]
 
 
 def test_parts_of_a_pace_are_split_by_partition_too() -> None:
-    desk = FakeDesk()
-    handling = a_parallel(desk, pace=FakePace(desk, 3, 0.0))
-    assert handling.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
-    handling.close()
-    assert desk.effects.count((B, 5)) == 1
-    assert desk.log[-2:] == ["handle B6", "save B=7"]
-    assert [line for line in desk.log if line.startswith("save")] == ["save A=2 B=6", "save B=7"]
+    career = FakeCareer()
+    handler = a_parallel(career, rate_limit=FakeRateLimiter(career, 3, 0.0))
+    assert handler.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
+    handler.close()
+    assert career.effects.count((B, 5)) == 1
+    assert career.log[-2:] == ["handle B6", "commit B=7"]
+    assert [line for line in career.log if line.startswith("commit")] == ["commit A=2 B=6", "commit B=7"]
 
 
 def test_the_records_of_a_partition_are_in_order_on_one_thread() -> None:
-    desk = FakeDesk()
+    career = FakeCareer()
     threads: dict[object, set[str]] = {}
 
     def note(handed: Sequence[Record]) -> None:
         threads.setdefault(where(handed[0])[0], set()).add(threading.current_thread().name)
 
-    desk.before_handle = note
-    handling = a_parallel(desk)
-    assert handling.work(a_batch(A=range(50), B=range(50)), a_term())
-    handling.close()
-    assert [offset for each, offset in desk.effects if each == A] == list(range(50))
+    career.before_handle = note
+    handler = a_parallel(career)
+    assert handler.work(a_batch(A=range(50), B=range(50)), a_term())
+    handler.close()
+    assert [offset for each, offset in career.effects if each == A] == list(range(50))
     assert [len(names) for names in threads.values()] == [1, 1]
 
 
 def test_handling_closed_twice_goes_on_with_new_threads() -> None:
-    desk = FakeDesk()
-    handling = a_parallel(desk)
-    handling.close()
-    handling.close()
-    assert handling.work(a_batch(A=[0], B=[0]), a_term())
-    handling.close()
+    career = FakeCareer()
+    handler = a_parallel(career)
+    handler.close()
+    handler.close()
+    assert handler.work(a_batch(A=[0], B=[0]), a_term())
+    handler.close()
     eventually(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("leaderq-billing")])

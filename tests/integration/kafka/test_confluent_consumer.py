@@ -1,9 +1,9 @@
-"""confluent-kafka behind the drain contract."""
+"""confluent-kafka behind the consumer contract."""
 
 from __future__ import annotations
 
 import pytest
-from drain_contract import DrainContract, Make, commit
+from consumer_contract import ConsumerContract, Make, commit
 
 from leaderq.errors import KafkaFenced
 
@@ -12,14 +12,14 @@ pytest.importorskip("confluent_kafka", reason="the extra leaderq[confluent] is n
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 
 
-class TestConfluentDrain(DrainContract):
+class TestConfluentConsumer(ConsumerContract):
     """The contract, on confluent-kafka."""
 
     factory = ConfluentConsumer
 
-    def test_a_fenced_member_is_told_by_its_heartbeat_for_ever(self, make_drain: Make) -> None:
-        first = self.join(make_drain())
-        self.join(make_drain())
+    def test_a_fenced_member_is_told_by_its_heartbeat_for_ever(self, make_consumer: Make) -> None:
+        first = self.join(make_consumer())
+        self.join(make_consumer())
         with pytest.raises(KafkaFenced):
             for _ in range(40):
                 assert first.poll(0.5, 10) == {}

@@ -1,4 +1,4 @@
-"""A desk that writes down all that is asked of it, with effects that are kept or undone as a real store would."""
+"""A career that writes down all that is asked of it, with effects that are kept or undone as a real store would."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Bad(Exception):
     """The user's error."""
 
 
-class FakeDesk:
-    """``log`` has what happened: ``handle A0 A1``, ``save A=2``, ``undo``, ``bury A1``.
+class FakeCareer:
+    """``log`` has what happened: ``handle A0 A1``, ``commit A=2``, ``undo``, ``send_dead_letter A1``.
 
     ``fails`` is how often each record fails (a large number: always); ``undecodable`` those that never decode. With
     ``names``, the user's code works record by record and says which one failed; without, it only raises. ``effects`` are
-    those of records that stand: with ``undoes`` only once they are saved.
+    those of records that stand: with ``undoes`` only once they are committed.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class FakeDesk:
         self.undoes = undoes
         self.names = names
         self.effects: list[RecordPlace] = []
-        self.saved: dict[Partition, int] = {}
+        self.committed: dict[Partition, int] = {}
         self.letters: list[NewDeadLetter] = []
         self.before_handle: Callable[[Sequence[Record]], None] = lambda _records: None
-        self.before_save: Callable[[], None] = lambda: None
-        self.before_bury: Callable[[], None] = lambda: None
+        self.before_commit: Callable[[], None] = lambda: None
+        self.before_dead_letter: Callable[[], None] = lambda: None
         self._pending: list[RecordPlace] = []
         self._lock = threading.Lock()
 
@@ -95,11 +95,11 @@ class FakeDesk:
             if left:
                 raise Bad(_short(record))
 
-    def save(self, term: OpenTerm, ends: Mapping[Partition, int]) -> None:  # type: ignore[override]
-        self.before_save()
-        self.log.append("save " + " ".join(f"{_letter(each)}={end}" for each, end in sorted(ends.items())))
-        assert all(end > self.saved.get(each, -1) for each, end in ends.items()), "saved backwards, or twice"
-        self.saved.update(ends)
+    def commit(self, term: OpenTerm, ends: Mapping[Partition, int]) -> None:  # type: ignore[override]
+        self.before_commit()
+        self.log.append("commit " + " ".join(f"{_letter(each)}={end}" for each, end in sorted(ends.items())))
+        assert all(end > self.committed.get(each, -1) for each, end in ends.items()), "committed backwards, or twice"
+        self.committed.update(ends)
         self.effects += self._pending
         self._pending = []
 
@@ -107,10 +107,10 @@ class FakeDesk:
         self.log.append("undo")
         self._pending = []
 
-    def bury(self, term: OpenTerm, topic: str, letter: NewDeadLetter) -> None:  # type: ignore[override]
-        self.before_bury()
+    def send_dead_letter(self, term: OpenTerm, topic: str, letter: NewDeadLetter) -> None:  # type: ignore[override]
+        self.before_dead_letter()
         dead = read_dead_letter(Record(topic, 0, 0, 0, letter.key, letter.value, letter.headers))
-        self.log.append(f"bury {_letter(dead.origin)}{dead.offset} on {topic} after {dead.attempts}: {dead.text}")
+        self.log.append(f"dead letter {_letter(dead.origin)}{dead.offset} on {topic} after {dead.attempts}: {dead.text}")
         self.letters.append(letter)
 
 
@@ -118,9 +118,9 @@ class FakeMarks:
     """Marks in memory; ``deaths`` as earlier processes left them. Careful up to, and without, the offset in ``until``."""
 
     def __init__(
-        self, desk: FakeDesk, until: Mapping[Partition, int], deaths: Mapping[RecordPlace, int] | None = None
+        self, career: FakeCareer, until: Mapping[Partition, int], deaths: Mapping[RecordPlace, int] | None = None
     ) -> None:
-        self._log = desk.log
+        self._log = career.log
         self._until = until
         self._next: dict[Partition, int] = {}
         self._deaths = dict(deaths or {})
@@ -137,11 +137,11 @@ class FakeMarks:
         self._next[where(record)[0]] = record.offset + 1
 
 
-class FakePace:
+class FakeRateLimiter:
     """Parts of ``size`` records, each but the first after ``wait_s``."""
 
-    def __init__(self, desk: FakeDesk, size: int, wait_s: float) -> None:
-        self._log = desk.log
+    def __init__(self, career: FakeCareer, size: int, wait_s: float) -> None:
+        self._log = career.log
         self._size = size
         self._wait_s = wait_s
 
@@ -153,18 +153,20 @@ class FakePace:
         self._log.append("handed out")
 
 
-def a_handler(desk: FakeDesk, on_error: object = "raise", *, delivery: str = "at_least_once", **more: Any) -> BatchHandler:
-    store = "zookeeper" if desk.undoes else "kafka"
+def a_handler(
+    career: FakeCareer, on_error: object = "raise", *, delivery: str = "at_least_once", **more: Any
+) -> BatchHandler:
+    store = "zookeeper" if career.undoes else "kafka"
     return BatchHandler(
         HandlingContext(
             career="billing",
-            handle=desk.handle,
-            decode=desk.decode if desk.undecodable else None,
-            save=desk.save,
-            undo=desk.undo,
-            undoes=desk.undoes,
-            saves_first=delivery_of(delivery, store, "Billing").saves_first,
-            send_dead_letter=desk.bury,
+            handle=career.handle,
+            decode=career.decode if career.undecodable else None,
+            commit=career.commit,
+            undo=career.undo,
+            undoes=career.undoes,
+            commits_first=delivery_of(delivery, store, "Billing").commits_first,
+            send_dead_letter=career.send_dead_letter,
             on_error=policy(on_error, "Billing"),
             **more,
         )

@@ -15,7 +15,7 @@ AT = RecordPlace("orders", 0, 41)
 
 
 @pytest.mark.parametrize(
-    ("mark", "saved", "positions", "killers", "careful"),
+    ("mark", "committed", "positions", "killers", "careful"),
     [
         pytest.param(CrashCounts(), {P: 40}, {P: (40, 1)}, {}, set(), id="the first death at an offset is only noted"),
         pytest.param(
@@ -47,7 +47,7 @@ AT = RecordPlace("orders", 0, 41)
             {P: (41, 1)},
             {AT: 1},
             {P},
-            id="also right at the saved offset",
+            id="also right at the committed offset",
         ),
         pytest.param(
             CrashCounts({P: (40, 2)}, {}, frozenset({AT})),
@@ -77,12 +77,12 @@ AT = RecordPlace("orders", 0, 41)
             CrashCounts({P: (40, 3)}, {AT: 2}), {P: 42}, {P: (42, 1)}, {}, set(), id="a killer passed is forgotten"
         ),
         pytest.param(
-            CrashCounts({}, {}, frozenset({AT})), {}, {}, {AT: 1}, {P}, id="without a saved offset it counts as well"
+            CrashCounts({}, {}, frozenset({AT})), {}, {}, {AT: 1}, {P}, id="without a committed offset it counts as well"
         ),
     ],
 )
-def test_an_unclean_end_is_judged(mark, saved, positions, killers, careful):
-    judged, carefully = judge(mark, saved, unclean=True)
+def test_an_unclean_end_is_judged(mark, committed, positions, killers, careful):
+    judged, carefully = judge(mark, committed, unclean=True)
     assert (judged.positions, judged.killers, judged.in_hand, carefully) == (positions, killers, frozenset(), careful)
 
 
@@ -113,33 +113,33 @@ def test_what_is_written_is_read(mark):
     assert decode(encode(mark), path="/x") == mark
 
 
-@given(mark=marks, saved=st.dictionaries(partitions, st.integers(0, 20)))
-def test_a_death_is_never_lost_nor_made_up(mark, saved):
-    judged, careful = judge(mark, saved, unclean=True)
+@given(mark=marks, committed=st.dictionaries(partitions, st.integers(0, 20)))
+def test_a_death_is_never_lost_nor_made_up(mark, committed):
+    judged, careful = judge(mark, committed, unclean=True)
     for place, deaths in judged.killers.items():
-        assert place.offset >= saved.get(place.partition, 0)
+        assert place.offset >= committed.get(place.partition, 0)
         assert deaths == mark.killers.get(place, 0) + (place in mark.in_hand)
         assert place.partition in careful
     for place in {*mark.killers, *mark.in_hand} - judged.killers.keys():
-        assert place.offset < saved[place.partition]
-    assert judged.positions.keys() == saved.keys()
+        assert place.offset < committed[place.partition]
+    assert judged.positions.keys() == committed.keys()
 
 
 @given(first=st.integers(0, 30), length=st.integers(1, 8), culprit=st.integers(0, 7), deaths=st.integers(1, 4))
 def test_a_record_that_kills_is_found_after_two_deaths_more_than_the_limit(first, length, culprit, deaths):
-    """A batch is handled at once until care is asked for; then one by one, each saved or, at worst, none."""
+    """A batch is handled at once until care is asked for; then one by one, each committed or, at worst, none."""
     culprit = min(culprit, length - 1)
-    for is_each_saved in (True, False):
-        mark, saved, died = CrashCounts(), first, 0
+    for is_each_committed in (True, False):
+        mark, committed, died = CrashCounts(), first, 0
         while True:
-            mark, careful = judge(mark, {P: saved}, unclean=died > 0)
+            mark, careful = judge(mark, {P: committed}, unclean=died > 0)
             if P not in careful:
                 died += 1
                 continue
-            for offset in range(saved, first + culprit + 1):
+            for offset in range(committed, first + culprit + 1):
                 place = RecordPlace(P.topic, P.number, offset)
                 mark = mark.handling(place)
-                saved = offset if is_each_saved else saved
+                committed = offset if is_each_committed else committed
             if mark.killers.get(place, 0) >= deaths:
                 break
             died += 1

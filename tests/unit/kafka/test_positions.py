@@ -12,17 +12,17 @@ def batch(where: Partition, first: int, last: int) -> Batch:
     return batch_of({where: [Record(where.topic, where.number, at, 0, None, b"") for at in range(first, last + 1)]})
 
 
-def test_a_batch_given_moves_where_reading_goes_on_but_not_what_is_saved() -> None:
+def test_a_batch_given_moves_where_reading_goes_on_but_not_what_is_committed() -> None:
     progress = Positions({A: 10, B: 0})
     progress.hand(batch(A, 10, 14))
-    assert (progress.handed[A], progress.saved[A]) == (15, 10)
+    assert (progress.handed[A], progress.committed[A]) == (15, 10)
 
 
-def test_a_settled_batch_is_saved() -> None:
+def test_a_settled_batch_is_committed() -> None:
     progress = Positions({A: 10})
     progress.hand(batch(A, 10, 14))
     progress.settle({A: 15})
-    assert progress.saved == {A: 15}
+    assert progress.committed == {A: 15}
     assert progress.in_hand is None
 
 
@@ -68,7 +68,7 @@ def test_positions_past_markers_are_taken_over_but_never_backwards() -> None:
     assert progress.handed == {A: 12, B: 7}
 
 
-def test_a_batch_saved_in_part_keeps_its_rest_in_hand() -> None:
+def test_a_batch_committed_in_part_keeps_its_rest_in_hand() -> None:
     progress = Positions({A: 10, B: 0})
     rows = [Record("t", 0, at, 0, None, b"") for at in (10, 12, 14)]
     progress.hand(Batch(records={A: rows, B: []}, ends={A: 17, B: 5}))
@@ -80,14 +80,14 @@ def test_a_batch_saved_in_part_keeps_its_rest_in_hand() -> None:
     assert progress.in_hand is None
 
 
-def test_nothing_is_copied_of_a_batch_of_which_nothing_is_saved() -> None:
+def test_nothing_is_copied_of_a_batch_of_which_nothing_is_committed() -> None:
     whole = batch(A, 10, 14)
     assert rest_of(whole, {A: 10}) is whole
 
 
-def test_letting_go_of_a_batch_saved_in_part_goes_on_behind_that_part() -> None:
+def test_letting_go_of_a_batch_committed_in_part_goes_on_behind_that_part() -> None:
     progress = Positions({A: 10})
     progress.hand(batch(A, 10, 14))
     progress.settle({A: 12})
-    progress.let_go()
+    progress.drop()
     assert progress.handed == {A: 12}

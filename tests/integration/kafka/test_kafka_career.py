@@ -89,7 +89,7 @@ def test_a_leader_with_a_batch_in_hand_is_fenced_by_the_next_and_does_not_commit
 
 
 def test_the_garbage_collector_looks_seldom_for_as_long_as_a_term_drains(drive: Drive, feed: Feed) -> None:
-    eventually(lambda: gc.get_threshold()[0] < 50_000)  # drain threads of the tests before
+    eventually(lambda: gc.get_threshold()[0] < 50_000)  # consumer threads of the tests before
     before = gc.get_threshold()
     feed(0, 10)
     leader = drive(gc_threshold=60_000).begin()

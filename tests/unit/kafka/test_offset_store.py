@@ -32,20 +32,20 @@ def test_nothing_is_loaded_before_the_users_code_has_answered_for_this_term() ->
         store.load(NO_CONSUMER, a_term(2), 1.0)
 
 
-def test_a_drain_made_anew_within_a_term_reads_on_after_what_was_saved_since() -> None:
+def test_a_drain_made_anew_within_a_term_reads_on_after_what_was_committed_since() -> None:
     store = ExternalOffsets(lambda term: {("t", 0): 5, ("t", 1): 7})
     store.begin(a_term())
-    assert store.save(NO_CONSUMER, a_term(), {Partition("t", 0): 9}).done(0)
+    assert store.commit(NO_CONSUMER, a_term(), {Partition("t", 0): 9}).done(0)
     assert store.load(NO_CONSUMER, a_term(), 1.0) == {Partition("t", 0): 9, Partition("t", 1): 7}
 
 
-def test_the_next_term_asks_again_and_forgets_what_the_former_saved() -> None:
+def test_the_next_term_asks_again_and_forgets_what_the_former_committed() -> None:
     store = ExternalOffsets(lambda term: {("t", 0): 5})
     store.begin(a_term(1))
-    store.save(NO_CONSUMER, a_term(1), {Partition("t", 0): 9})
+    store.commit(NO_CONSUMER, a_term(1), {Partition("t", 0): 9})
     store.close()
     store.begin(a_term(2))
-    store.save(NO_CONSUMER, a_term(1), {Partition("t", 0): 100})
+    store.commit(NO_CONSUMER, a_term(1), {Partition("t", 0): 100})
     assert store.load(NO_CONSUMER, a_term(2), 1.0) == {Partition("t", 0): 5}
 
 

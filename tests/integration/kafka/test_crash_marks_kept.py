@@ -54,10 +54,10 @@ class Leader:
 def lead(zookeeper_server: Any, znode_root: str) -> Iterator[Callable[..., Leader]]:
     made: list[Leader] = []
 
-    def begin(saved: dict[Partition, int] | None = None) -> Leader:
+    def begin(committed: dict[Partition, int] | None = None) -> Leader:
         leader = Leader(zookeeper_server.address, znode_root, f"candidate-{len(made)}")
         made.append(leader)
-        leader.marks.begin(leader.term, {P: 40} if saved is None else saved)
+        leader.marks.begin(leader.term, {P: 40} if committed is None else committed)
         return leader
 
     yield begin

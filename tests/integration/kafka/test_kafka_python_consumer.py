@@ -1,13 +1,13 @@
-"""kafka-python behind the drain contract."""
+"""kafka-python behind the consumer contract."""
 
 from __future__ import annotations
 
-from drain_contract import DrainContract
+from consumer_contract import ConsumerContract
 
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 
 
-class TestKafkaPythonDrain(DrainContract):
+class TestKafkaPythonConsumer(ConsumerContract):
     """The contract, on kafka-python."""
 
     factory = KafkaPythonConsumer

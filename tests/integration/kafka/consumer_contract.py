@@ -1,0 +1,406 @@
+"""What every implementation of ``ConsumerClient`` must do on a real broker; inherit it and give a ``make_consumer`` fixture."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.structs import ConsumerGroupMetadata
+
+from leaderq.errors import Deposed, KafkaFenced, ServersUnreachable, UnknownTopic
+from leaderq.kafka import ConsumerClient, Partition, Record
+from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings, KafkaAway, Offsets
+from leaderq.kafka.topics import create_topics
+from leaderq.term import Reason
+from leaderq.testing import eventually
+
+Make = Callable[..., ConsumerClient]
+Feed = Callable[[int, int], list[bytes]]
+
+
+def allowed() -> None:
+    """May always join."""
+
+
+def commit(consumer: ConsumerClient, offsets: Offsets, note: str = "") -> None:
+    """Commit, and wait until the broker has acknowledged it."""
+    committing = consumer.commit(offsets, note)
+    assert committing.done(30.0)
+    assert committing.done(0.0)
+
+
+def transactional(address: str, name: str) -> KafkaProducer:
+    """A producer whose transactions are initialised."""
+    producer = KafkaProducer(bootstrap_servers=address, transactional_id=name)
+    producer.init_transactions()
+    return producer
+
+
+def make_warm(factory: ConsumerFactory, address: str, topic: str) -> ConsumerClient:
+    """A consumer that gives up soon."""
+    settings = ConsumerSettings(address=address, topics=(topic,), group=topic, member="leader", open_timeout_s=2.0)
+    return factory(settings)
+
+
+def _administrated(address: str, act: Callable[[KafkaAdminClient], Any]) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=address)
+    try:
+        act(admin)
+    finally:
+        admin.close()
+
+
+def delete_topic(address: str, topic: str) -> None:
+    """Delete it, and return when it is gone."""
+    _administrated(address, lambda admin: admin.delete_topics([topic]))
+    eventually(lambda: not _has_topic(address, topic), timeout_s=30, message="the topic is gone")
+
+
+def _has_topic(address: str, topic: str) -> bool:
+    found: list[str] = []
+    _administrated(address, lambda admin: found.extend(admin.list_topics()))
+    return topic in found
+
+
+def add_partitions(address: str, topic: str, count: int) -> None:
+    """Let the topic have so many."""
+    _administrated(address, lambda admin: admin.create_partitions({topic: count}))
+
+
+class ConsumerContract:
+    """One contract class for the port; each client inherits it."""
+
+    factory: ConsumerFactory
+
+    @pytest.fixture
+    def make_consumer(self, kafka_broker: Any, four_partitions: str) -> Any:
+        """Open a consumer of the test's topic; all are closed afterwards."""
+        made: list[ConsumerClient] = []
+
+        def make(**changes: Any) -> ConsumerClient:
+            words = {"topics": (four_partitions,), "group": four_partitions, "member": "leader", **changes}
+            consumer = type(self).factory(ConsumerSettings(address=kafka_broker.address, **words))
+            made.append(consumer)
+            consumer.open()
+            return consumer
+
+        yield make
+        for consumer in made:
+            consumer.close()
+
+    @staticmethod
+    def join(consumer: ConsumerClient) -> ConsumerClient:
+        eventually(lambda: consumer.join(allowed, 1.0), timeout_s=30, message="the member is let in")
+        stored = consumer.committed(20.0)
+        starts = consumer.start_offsets(20.0)
+        consumer.seek({where: stored.get(where, starts[where]) for where in consumer.assigned()})
+        return consumer
+
+    @staticmethod
+    def read(consumer: ConsumerClient, count: int) -> dict[Partition, list[Record]]:
+        found: dict[Partition, list[Record]] = {}
+
+        def enough() -> bool:
+            for where, records in consumer.poll(0.5, 100).items():
+                found.setdefault(where, []).extend(records)
+            return sum(map(len, found.values())) >= count
+
+        eventually(enough, timeout_s=30, message=f"{count} records are read")
+        return found
+
+    def test_opening_does_not_join(self, make_consumer: Make) -> None:
+        consumer = make_consumer()
+        assert consumer.assigned() == frozenset()
+        assert consumer.joins == 0
+        assert len(consumer.existing()) == 4
+
+    def test_opening_does_not_fence_the_member(self, make_consumer: Make, feed: Feed) -> None:
+        leader = self.join(make_consumer())
+        make_consumer().refresh(20.0)
+        commit(leader, dict.fromkeys(leader.assigned(), 0))
+
+    def test_a_member_holds_all_partitions(self, make_consumer: Make) -> None:
+        consumer = self.join(make_consumer())
+        assert consumer.assigned() == consumer.existing()
+
+    def test_records_come_in_order_with_all_their_fields(self, make_consumer: Make, feed: Feed) -> None:
+        values = feed(0, 200)
+        found = self.read(self.join(make_consumer()), 200)
+        for where, records in found.items():
+            assert [record.offset for record in records] == list(range(len(records)))
+            assert {(record.topic, record.partition) for record in records} == {where}
+            assert all(record.timestamp_ms > 0 for record in records)
+        assert sorted((r.value for rows in found.values() for r in rows), key=int) == values
+        assert all(r.key == b"k%d" % (int(r.value) % 16) for rows in found.values() for r in rows)
+
+    def test_no_poll_gives_more_than_asked_for(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 200)
+        consumer = self.join(make_consumer())
+        assert all(sum(map(len, consumer.poll(0.5, 7).values())) <= 7 for _ in range(10))
+
+    def test_a_commit_is_read_back_by_the_next_member(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 50)
+        first = self.join(make_consumer())
+        ends = {where: rows[-1].offset + 1 for where, rows in self.read(first, 50).items()}
+        commit(first, ends, "a note")
+        assert make_consumer().committed(20.0) == ends
+
+    def test_the_former_member_is_fenced(self, make_consumer: Make) -> None:
+        first = self.join(make_consumer())
+        self.join(make_consumer())
+        with pytest.raises(KafkaFenced):
+            commit(first, dict.fromkeys(first.assigned(), 0))
+
+    def test_a_fenced_member_takes_nothing_back_and_commits_nothing(self, make_consumer: Make, feed: Feed) -> None:
+        first = self.join(make_consumer())
+        second = self.join(make_consumer())
+        feed(0, 40)
+        with suppress(KafkaFenced):  # a fence stops commits, not fetches: some clients are told, some go on reading
+            for _ in range(20):
+                first.poll(0.2, 10)
+        with pytest.raises(KafkaFenced):
+            commit(first, dict.fromkeys(second.assigned(), 1))
+        self.read(second, 40)
+        commit(second, second.positions())
+
+    def test_a_member_that_may_not_join_does_not(self, make_consumer: Make) -> None:
+        leader = self.join(make_consumer())
+        zombie = make_consumer()
+
+        def refuse() -> None:
+            raise Deposed(term=1, reason=Reason.LEASE)
+
+        with pytest.raises(Deposed):
+            zombie.join(refuse, 5.0)
+        commit(leader, dict.fromkeys(leader.assigned(), 0))
+
+    def test_seeking_back_reads_again(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 40)
+        consumer = self.join(make_consumer())
+        self.read(consumer, 40)
+        consumer.seek(dict.fromkeys(consumer.assigned(), 0))
+        assert sum(map(len, self.read(consumer, 40).values())) == 40
+
+    def test_positions_meet_the_ends_when_all_is_read(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 40)
+        consumer = self.join(make_consumer())
+        self.read(consumer, 40)
+        assert consumer.positions() == consumer.end_offsets(20.0)
+
+    def test_attending_reads_nothing(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 10)
+        consumer = self.join(make_consumer())
+        before = consumer.positions()
+        consumer.attend(0.5)
+        assert consumer.positions() == before
+
+    def test_closing_leaves_the_member_in_the_group(self, make_consumer: Make) -> None:
+        first = self.join(make_consumer())
+        first.close()
+        first.close()
+        assert self.join(make_consumer()).assigned()
+
+    def test_an_unknown_topic_is_refused_by_name(self, make_consumer: Make) -> None:
+        with pytest.raises(UnknownTopic, match="no-such-topic"):
+            make_consumer(topics=("no-such-topic",))
+
+    def test_a_poll_that_may_not_wait_gives_what_has_come(self, make_consumer: Make, feed: Feed) -> None:
+        consumer = self.join(make_consumer())
+        assert consumer.poll(0.0, 100) == {}
+        feed(0, 40)
+        found: list[Record] = []
+
+        def all_came() -> bool:
+            found.extend(record for rows in consumer.poll(0.0, 100).values() for record in rows)
+            return len(found) == 40
+
+        eventually(all_came, timeout_s=30, message="records come to polls that do not wait")
+
+    def test_attending_between_polls_loses_and_repeats_nothing(self, make_consumer: Make, feed: Feed) -> None:
+        values = feed(0, 3000)
+        consumer = self.join(make_consumer())
+        found: dict[Partition, list[Record]] = {}
+
+        def all_came() -> bool:
+            for _ in range(3):
+                consumer.attend(0.1)
+            for where, rows in consumer.poll(0.5, 70).items():
+                found.setdefault(where, []).extend(rows)
+            return sum(map(len, found.values())) >= len(values)
+
+        eventually(all_came, timeout_s=60, message="all records are read")
+        assert all([record.offset for record in rows] == list(range(len(rows))) for rows in found.values())
+        assert consumer.positions() == consumer.end_offsets(20.0)
+
+    def test_a_member_that_attends_for_long_reads_on_where_it_was(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 400)
+        consumer = self.join(make_consumer())
+        first = self.read(consumer, 10)
+        for _ in range(250):
+            consumer.attend(0.1)
+        rest = self.read(consumer, 400 - sum(map(len, first.values())))
+        for where in consumer.assigned():
+            offsets = [record.offset for part in (first, rest) for record in part.get(where, [])]
+            assert offsets == list(range(len(offsets)))
+
+    def test_seeking_while_records_wait_gives_none_of_them(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 400)
+        consumer = self.join(make_consumer())
+        self.read(consumer, 20)
+        consumer.attend(0.1)
+        consumer.seek(dict.fromkeys(consumer.assigned(), 5))
+        found = self.read(consumer, 100)
+        assert all(rows[0].offset == 5 for rows in found.values())
+
+    def test_seeking_one_partition_leaves_the_others(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 400)
+        consumer = self.join(make_consumer())
+        self.read(consumer, 400)
+        one = min(consumer.assigned())
+        consumer.seek({one: 0})
+        found = self.read(consumer, consumer.end_offsets(20.0)[one])
+        assert set(found) == {one}
+        assert consumer.poll(0.5, 100) == {}
+
+    def test_partitions_taken_again_and_again_are_all_read_each_time(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 400)
+        consumer = make_consumer(membership=False)
+        for round_ in range(60):
+            self.join(consumer)
+            seen: set[Partition] = set()
+            eventually(
+                lambda seen=seen: (seen.update(consumer.poll(0.2, 400)), seen == consumer.assigned())[1],
+                timeout_s=30,
+                message=f"every partition is read in round {round_}",
+            )
+
+    def test_joining_again_sets_no_position_by_itself_twice(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 40)
+        consumer = self.join(make_consumer())
+        self.read(consumer, 40)
+        joins = consumer.joins
+        consumer.rejoin()
+        eventually(
+            lambda: (consumer.attend(1.0), consumer.joins > joins)[1], timeout_s=30, message="the group has assigned again"
+        )
+        consumer.seek(dict.fromkeys(consumer.assigned(), 0))
+        assert sum(map(len, self.read(consumer, 40).values())) == 40
+        commit(consumer, consumer.positions())
+
+    def test_records_of_every_client_are_equal(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 10)
+        found = self.read(self.join(make_consumer()), 10)
+        for record in (record for rows in found.values() for record in rows):
+            assert isinstance(record, Record)
+            copy = pickle.loads(pickle.dumps(record))
+            assert type(copy) is Record
+            assert (copy, repr(copy), hash(copy), tuple(copy)) == (record, repr(record), hash(record), tuple(record))
+            assert record.replace(value=1).value == 1
+            assert record.replace(value=1) != record
+            assert record.size == len(record.key) + len(record.value)
+
+    def test_what_a_poll_gives_is_a_sequence(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 100)
+        consumer = self.join(make_consumer())
+        polled = eventually(lambda: consumer.poll(0.5, 100), timeout_s=30, message="records come")
+        rows = max(polled.values(), key=len)
+        assert list(rows) == [rows[index] for index in range(len(rows))]
+        assert list(rows[1:]) == list(rows)[1:]
+        assert rows[-1].offset == rows[0].offset + len(rows) - 1
+
+    def test_the_end_is_the_last_stable_offset(self, make_consumer: Make, feed: Feed, kafka_broker: Any) -> None:
+        consumer = self.join(make_consumer())
+        where = min(consumer.assigned())
+        producer = transactional(kafka_broker.address, where.topic)
+        try:
+            producer.begin_transaction()
+            producer.send(where.topic, b"value", partition=where.number).get(timeout=30)
+            assert consumer.end_offsets(20.0)[where] == 0
+            assert consumer.poll(0.5, 10) == {}
+            producer.abort_transaction()
+        finally:
+            producer.close()
+        eventually(
+            lambda: consumer.end_offsets(20.0)[where] == 2,
+            timeout_s=30,
+            message="the aborted record and its marker lie before the end",
+        )
+        eventually(
+            lambda: (consumer.poll(0.2, 10), consumer.positions() == consumer.end_offsets(20.0))[1],
+            timeout_s=30,
+            message="the position has passed what is not read",
+        )
+
+    def test_bug_23_offsets_of_an_open_transaction_are_waited_for(self, make_consumer: Make, kafka_broker: Any) -> None:
+        first = self.join(make_consumer())
+        where = min(first.assigned())
+        commit(first, {where: 0})
+        producer = transactional(kafka_broker.address, where.topic)
+        try:
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction(
+                {TopicPartition(*where): OffsetAndMetadata(7, "", -1)}, ConsumerGroupMetadata(where.topic)
+            )
+            consumer = make_warm(type(self).factory, kafka_broker.address, where.topic)
+            with pytest.raises((KafkaAway, ServersUnreachable)):
+                consumer.open()
+            with closing(KafkaConsumer(bootstrap_servers=kafka_broker.address, group_id=where.topic)) as plain:
+                assert plain.committed(TopicPartition(*where)) == 0  # a plain consumer has the bug
+            producer.commit_transaction()
+        finally:
+            producer.close()
+        assert make_consumer().committed(20.0)[where] == 7
+
+    def test_topics_made_again_have_other_ids(self, make_consumer: Make, kafka_broker: Any, four_partitions: str) -> None:
+        before = make_consumer().topic_ids()
+        delete_topic(kafka_broker.address, four_partitions)
+        create_topics(kafka_broker.address, {four_partitions: 4})
+        after = make_consumer().topic_ids()
+        assert set(before) == set(after) == {four_partitions}
+        assert before != after
+
+    def test_added_partitions_are_noticed_and_taken(self, make_consumer: Make, feed: Feed, kafka_broker: Any) -> None:
+        consumer = self.join(make_consumer())
+        add_partitions(kafka_broker.address, min(consumer.assigned()).topic, 6)
+
+        def noticed() -> bool:
+            consumer.poll(0.2, 10)
+            consumer.attend(0.1)
+            return len(consumer.existing()) == 6
+
+        eventually(noticed, timeout_s=60, message="the new partitions are known")
+        consumer.rejoin()
+        eventually(
+            lambda: (consumer.attend(1.0), len(consumer.assigned()) == 6)[1],
+            timeout_s=30,
+            message="the new partitions are held",
+        )
+
+    def test_without_membership_all_partitions_are_taken_and_nobody_is_fenced(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 40)
+        leader = self.join(make_consumer())
+        apart = self.join(make_consumer(membership=False))
+        assert apart.assigned() == apart.existing()
+        assert apart.joins == 1
+        assert sum(map(len, self.read(apart, 40).values())) == 40
+        apart.attend(0.1)
+        commit(leader, dict.fromkeys(leader.assigned(), 0))
+
+    def test_without_membership_offsets_can_be_told_to_an_empty_group(self, make_consumer: Make) -> None:
+        apart = self.join(make_consumer(membership=False))
+        commit(apart, dict.fromkeys(apart.assigned(), 3), "for information")
+        assert set(make_consumer(membership=False).committed(20.0).values()) == {3}
+
+    def test_without_membership_nothing_is_taken_if_it_is_not_allowed(self, make_consumer: Make) -> None:
+        apart = make_consumer(membership=False)
+
+        def refuse() -> None:
+            raise Deposed(term=1, reason=Reason.LEASE)
+
+        with pytest.raises(Deposed):
+            apart.join(refuse, 1.0)
+        assert apart.assigned() == frozenset()
