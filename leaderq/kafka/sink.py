@@ -45,9 +45,10 @@ from leaderq.errors import (
     SinkBusy,
     UnknownTopic,
 )
+from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import connected, quiet_client_logs, translated
-from leaderq.kafka.clients.kafka_python_producer import dropped, mended, producer_options
+from leaderq.kafka.clients.kafka_python_producer import dropped, producer_options
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
 from leaderq.kafka.record import Record
 from leaderq.producing.frame import EMPTY_BYTES, FRAME_HEADER, Packed, pack_frame, unpack_frame
@@ -206,14 +207,13 @@ class KafkaSink:
 
     def _partitions(self, topic: str) -> int:
         client = self._client
-        known = client._metadata.partitions_for_topic(topic)  # what the client would ask itself; follows new partitions
-        if known:
-            return len(known)
+        if known := private_api.partition_count(client, topic):
+            return known
         asked_s = now_s()
         try:
             return len(client.partitions_for(topic))
         except native.KafkaTimeoutError as exc:
-            if client._metadata._last_successful_refresh_ms > asked_s * 1000:
+            if private_api.metadata_came_after(client, asked_s):
                 raise UnknownTopic(f"there is no topic {topic!r} on Kafka {self._settings.address!r}; create it") from exc
             raise KafkaAway(f"Kafka {self._settings.address!r} does not say where topic {topic!r} is") from exc
         except native.KafkaError as exc:
@@ -234,7 +234,7 @@ class KafkaSink:
     # -- the client -----------------------------------------------------------------------------------------------------
 
     def _hand_over(self, client: Any, sending: SendBatch) -> None:
-        append, wake = client._accumulator.append, client._sender.wakeup
+        append, wake = private_api.appender(client)
         for outgoing in sending.messages:
             topic, value, key, headers, partition, timestamp_ms = outgoing.message
             try:
@@ -330,7 +330,7 @@ class KafkaSink:
                 **self._options,
             }
             try:
-                self._client = mended(connected(KafkaProducer, self._settings.address, options))
+                self._client = private_api.mended(connected(KafkaProducer, self._settings.address, options))
             except ServersUnreachable as exc:
                 raise SinkAway(str(exc)) from exc
             except LeaderqError as exc:

@@ -22,12 +22,7 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
   :meth:`KafkaPythonConsumer.attend`, never begun by a short ``poll``; and one that finished unseen
   is asked for again.
 
-Four methods of the consumer's private ``_coordinator`` are used, since the public face has none for
-them: to join without reading, to fetch the committed offsets of all partitions in one request, to
-commit without waiting (the public ``commit_async`` gives up where ``commit`` repeats), and to ask
-for a new assignment; one setting of its ``_fetcher`` is changed while it runs, and its ``_cluster``
-is read. A static member that took over a stable group is told that its dead predecessor leads the
-group, and would never notice that partitions were added.
+What is private in it is used through :mod:`leaderq.kafka.clients.private_api`.
 """
 
 from __future__ import annotations
@@ -44,6 +39,7 @@ from kafka.errors import NoOffsetForPartitionError
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
+from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerSettings, KafkaAway, Offsets
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
@@ -173,7 +169,7 @@ class KafkaPythonConsumer:
                     # is followed by another.
                     self._client.subscribe(topics=list(settings.topics))
                 else:
-                    self._client._cluster.set_topics(settings.topics)  # kept up to date while nothing is assigned yet
+                    private_api.learn_topics(self._client, settings.topics)
                 self._require_topics(self._client)
                 self.refresh(settings.open_timeout_s)
         except KafkaAway as exc:
@@ -221,7 +217,7 @@ class KafkaPythonConsumer:
     def rejoin(self) -> None:
         """Ask for a new assignment."""
         if self._settings.membership:
-            self._consumer._coordinator.request_rejoin()  # see the docstring of the module
+            private_api.request_rejoin(self._consumer)
         else:
             self._take_all()
 
@@ -229,11 +225,8 @@ class KafkaPythonConsumer:
         """Stay a member without reading."""
         if not self._settings.membership:
             return
-        coordinator = self._consumer._coordinator
         with errors_translated("attending the group", self._settings.address):
-            if coordinator.rejoining and not coordinator.need_rejoin():
-                coordinator.request_rejoin()  # see the docstring of the module
-            coordinator.poll(timeout_ms=timeout_s * 1000)
+            private_api.poll_group(self._consumer, timeout_s * 1000)
 
     def assigned(self) -> frozenset[Partition]:
         """The partitions held now."""
@@ -241,20 +234,20 @@ class KafkaPythonConsumer:
 
     def existing(self) -> frozenset[Partition]:
         """The partitions the topics have."""
-        known = self._consumer._cluster  # (the public method asks the broker, without a bound, where it knows none)
         return frozenset(
-            Partition(topic, number) for topic in self._settings.topics for number in known.partitions_for_topic(topic) or ()
+            Partition(topic, number)
+            for topic in self._settings.topics
+            for number in private_api.known_partitions(self._consumer, topic)
         )
 
     def topic_ids(self) -> dict[str, str]:
         """The broker's id of each topic."""
-        known = self._consumer._cluster
-        return {topic: str(found) for topic in self._settings.topics if (found := known.topic_id(topic)) is not None}
+        found = {topic: private_api.known_topic_id(self._consumer, topic) for topic in self._settings.topics}
+        return {topic: str(known) for topic, known in found.items() if known is not None}
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
         """Wait for records."""
-        coordinator = self._consumer._coordinator
-        if self._settings.membership and (coordinator.rejoining or coordinator.need_rejoin()):
+        if self._settings.membership and private_api.is_joining(self._consumer):
             self.attend(_JOIN_S)
             return {}  # assigned again, perhaps; the caller sets positions first
         joins = self.joins
@@ -266,10 +259,7 @@ class KafkaPythonConsumer:
                     raise
                 return {}  # new metadata came just now, and with it new partitions, within this very poll
         self._pace(bool(polled))
-        for rows in polled.values():
-            for row in rows:
-                row.__class__ = _Seen
-        return {Partition(*where): rows for where, rows in polled.items()}
+        return {Partition(*where): private_api.seen_as(_Seen, rows) for where, rows in polled.items()}
 
     def _pace(self, busy: bool) -> None:
         """Let fetches wait long only where nothing has come for a while; read by the client at its
@@ -279,7 +269,7 @@ class KafkaPythonConsumer:
         if busy:
             self._busy_at = now
         wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else QUIET_FETCH_MS
-        self._consumer._fetcher.config["fetch_max_wait_ms"] = wait_ms
+        private_api.set_fetch_wait(self._consumer, wait_ms)
 
     def seek(self, offsets: Offsets) -> None:
         """Read on from these offsets."""
@@ -305,16 +295,13 @@ class KafkaPythonConsumer:
         held = self.assigned() or self.existing()
         asked = [TopicPartition(*partition) for partition in held]
         with errors_translated("reading committed offsets", self._settings.address):
-            stored = self._consumer._coordinator.fetch_committed_offsets(asked, timeout_ms=timeout_s * 1000)
+            stored = private_api.committed_offsets(self._consumer, asked, timeout_s * 1000)
         return {Partition(*where): kept.offset for where, kept in stored.items()}
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
         """Begin to store offsets."""
         wanted = {TopicPartition(*where): OffsetAndMetadata(offset, note, -1) for where, offset in offsets.items()}
-        coordinator = self._consumer._coordinator
-        # What the public commit() runs and waits for: looks for the coordinator, repeats what may
-        # be repeated.
-        future = coordinator._manager.call_soon(coordinator._commit_offsets_sync_async, wanted, _COMMIT_MS)
+        future = private_api.start_commit(self._consumer, wanted, _COMMIT_MS)
         commit = _Commit(future, self._settings.address)
         # Unpacking records keeps the interpreter to itself for milliseconds: let the client's
         # thread send this first.

@@ -6,7 +6,7 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
 * A thread of its own, the *sender*, sends batches and transactional requests, repeats what may be
   repeated for ever, and keeps the state. The public ``commit_transaction``, ``abort_transaction``
   and ``send_offsets_to_transaction`` ask it and wait, without a bound. So they are done here as
-  they do it, through the producer's ``_transaction_manager``: ask once, wait for as long as
+  they do it, through the producer's transaction manager: ask once, wait for as long as
   allowed, and wait for the same answer if called again. That makes an unanswered commit one that
   can be completed later.
 * A refused batch does not fail the transaction's commit by itself in each case; only its future
@@ -14,11 +14,11 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
   then on.
 * A producer whose *batch* is refused for its epoch asks for a new epoch (KIP-360), with an old
   broker even for a new producer id: a zombie would fence its successor. Worse, a commit that waits
-  meanwhile is answered with success although the transaction was aborted. :func:`mended` turns that
-  off: such a producer is over.
+  meanwhile is answered with success although the transaction was aborted.
+  :func:`~leaderq.kafka.clients.private_api.mended` turns that off: such a producer is over.
 * A transactional request whose broker cannot be reached at that moment is forgotten: the sender
   expects ``await_ready`` to say no, but it raises. What waits for the answer would wait for ever.
-  :func:`mended` lets it say no, and the request is repeated.
+  :func:`~leaderq.kafka.clients.private_api.mended` lets it say no, and the request is repeated.
 * ``close`` waits for what is buffered, and raises, leaving its threads behind, if that does not
   come to an end in time. So :func:`dropped` does what is left of it otherwise.
 * Each request that is repeated waits for ``retry_backoff_ms``: a broker is still writing the
@@ -32,7 +32,6 @@ careers whose offsets are kept elsewhere.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,6 +41,7 @@ from kafka import errors as native
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
+from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, quiet_client_logs, translated
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
@@ -51,7 +51,6 @@ log = logging.getLogger(__name__)
 _ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
 _METADATA_S = 2.0
 _CLOSE_S = 1.0
-_PAUSE_S = 0.02
 
 
 def producer_options(settings: ProducerSettings) -> dict[str, Any]:
@@ -79,7 +78,7 @@ class KafkaPythonProducer:
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
-        self._client: Any = None  # most of what is used of it is private, see above
+        self._client: Any = None  # what is private of it is used through private_api
         self._fencing: Any = None
         self._known: set[str] = set()
         self._forget()
@@ -98,14 +97,13 @@ class KafkaPythonProducer:
         options = producer_options(settings)
         options["transactional_id"] = settings.transactional_id
         options["transaction_timeout_ms"] = int(settings.transaction_timeout_s * 1000)
-        self._client = mended(connected(KafkaProducer, settings.address, options))
+        self._client = private_api.mended(connected(KafkaProducer, settings.address, options))
 
     def fence(self, timeout_s: float) -> bool:
         """Take the transactional id over."""
         with self._errors_translated("fencing in a producer"):
             if self._fencing is None:
-                self._fencing = self._producer._transaction_manager.initialize_transactions()
-                self._producer._sender.wakeup()
+                self._fencing = private_api.start_fencing(self._producer)
             return self._answered(self._fencing, timeout_s)
 
     def begin(self) -> None:
@@ -141,7 +139,7 @@ class KafkaPythonProducer:
         try:
             self._producer.partitions_for(topic)
         except native.KafkaTimeoutError as exc:
-            if self._producer._metadata._last_successful_refresh_ms > asked_s * 1000:
+            if private_api.metadata_came_after(self._producer, asked_s):
                 at = f"{where} at Kafka {self._settings.address!r}: there is no such topic"
                 raise UnknownTopic(f"{at}; create it, or correct the name") from exc
             raise self._translated(exc, where) from exc
@@ -157,8 +155,7 @@ class KafkaPythonProducer:
             if self._offsets_sent is None:
                 wanted = {TopicPartition(*where): OffsetAndMetadata(at, "", -1) for where, at in offsets.items()}
                 _require_member(group)
-                self._offsets_sent = self._producer._transaction_manager.send_offsets_to_transaction(wanted, group)
-                self._producer._sender.wakeup()
+                self._offsets_sent = private_api.start_sending_offsets(self._producer, wanted, group)
             self._require(self._offsets_sent, deadline)
         self._end("committing a transaction", deadline)
         self._forget()
@@ -166,7 +163,7 @@ class KafkaPythonProducer:
     def _flush(self, deadline: float) -> None:
         """Wait until every message is acknowledged; from then on no batch is in flight."""
         producer = self._producer
-        while producer._accumulator.has_incomplete and not self._failed:
+        while private_api.has_unacknowledged(producer) and not self._failed:
             left_s = deadline - now_s()
             if left_s <= 0:
                 raise KafkaAway(f"Kafka {self._settings.address!r} has not acknowledged all messages yet")
@@ -186,11 +183,10 @@ class KafkaPythonProducer:
         """Ask once for the end of the transaction, and wait for it: from here on the outcome may be
         unknown.
         """
-        manager = self._producer._transaction_manager
+        producer = self._producer
         if self._ending is None:
             with self._errors_translated(doing):
-                self._ending = manager.begin_commit()
-                self._producer._sender.wakeup()
+                self._ending = private_api.start_committing(producer)
         try:
             with self._errors_translated(doing):
                 self._require(self._ending, deadline)
@@ -207,9 +203,7 @@ class KafkaPythonProducer:
         with self._errors_translated("aborting a transaction"):
             if self._ending is not None:
                 raise KafkaError("a transaction whose commit was asked for cannot be aborted; close this producer")
-            result = self._producer._transaction_manager.begin_abort()
-            self._producer._sender.wakeup()
-            self._require(result, deadline)
+            self._require(private_api.start_aborting(self._producer), deadline)
         self._forget()
 
     def close(self) -> None:
@@ -233,8 +227,7 @@ class KafkaPythonProducer:
         """The error of ours; the state that an earlier error left behind is explained by that
         error.
         """
-        manager = self._producer._transaction_manager
-        cause = manager.last_error
+        cause = private_api.transaction_error(self._producer)
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
             cause = exc
         found = translated(cause, doing, self._settings.address)
@@ -269,10 +262,7 @@ class _ErrorsTranslated:
 def dropped(client: Any) -> None:
     """Close a producer without sending what it still holds; bounded, and never raises."""
     try:
-        client._sender.force_close()  # the sender fails what is buffered, and closes the connections, when it ends
-        client._unregister_cleanup()
-        client._sender.join(_CLOSE_S)
-        client._closed = True
+        private_api.drop(client, _CLOSE_S)
     except Exception:
         log.debug("closing a Kafka producer failed; it is dropped", exc_info=True)
 
@@ -283,25 +273,6 @@ def _require_member(group: Any) -> None:
     """
     if not group.group_id or not group.member_id or group.generation_id < 0:
         raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
-
-
-def mended(client: Any) -> Any:
-    """The same producer, without the two faults told of in the docstring of the module. Before its
-    first request.
-    """
-    net = client._sender._client
-    is_ready = net.await_ready
-
-    def await_ready(node_id: Any, timeout_ms: float) -> bool:
-        try:
-            return bool(is_ready(node_id, timeout_ms=timeout_ms))
-        except native.KafkaConnectionError:
-            time.sleep(_PAUSE_S)  # on the sender's own thread, which would ask again at once
-            return False
-
-    net.await_ready = await_ready
-    client._transaction_manager._supports_epoch_bump = lambda: False
-    return client
 
 
 class IdempotentSender:
@@ -362,7 +333,7 @@ class IdempotentSender:
                 topic, value=value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp_ms
             )
         except native.KafkaTimeoutError as exc:
-            if client._metadata._last_successful_refresh_ms > asked_s * 1000:
+            if private_api.metadata_came_after(client, asked_s):
                 raise UnknownTopic(f"there is no topic {topic!r} on Kafka {self._settings.address!r}; create it") from exc
             raise translated(exc, f"sending to {topic!r}", self._settings.address) from exc
         except native.KafkaError as exc:
@@ -383,7 +354,7 @@ class IdempotentSender:
         if self._client is None:
             quiet_client_logs()
             options = {**producer_options(self._settings), "enable_idempotence": True}
-            self._client = mended(connected(KafkaProducer, self._settings.address, options))
+            self._client = private_api.mended(connected(KafkaProducer, self._settings.address, options))
         return self._client
 
     def close(self) -> None:

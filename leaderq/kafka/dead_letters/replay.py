@@ -47,6 +47,7 @@ from kafka.partitioner import murmur2
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, LeaderqError, RequestRefused, UnknownTopic
+from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
@@ -469,8 +470,7 @@ class _NotingProducer(KafkaPythonProducer):
         with self._errors_translated("sending offsets to a transaction"):
             if self._offsets_sent is None:
                 wanted = {TopicPartition(*where): OffsetAndMetadata(at, note, -1) for where, (at, note) in offsets.items()}
-                self._offsets_sent = self._producer._transaction_manager.send_offsets_to_transaction(wanted, group)
-                self._producer._sender.wakeup()
+                self._offsets_sent = private_api.start_sending_offsets(self._producer, wanted, group)
             self._require(self._offsets_sent, deadline)
         self._end("committing a transaction", deadline)
         self._forget()

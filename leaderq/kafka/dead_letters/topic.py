@@ -17,6 +17,7 @@ from kafka import KafkaConsumer, TopicPartition
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, UnknownTopic
+from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, errors_translated, quiet_client_logs
 from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
@@ -148,7 +149,7 @@ class DeadLetterReader:
         """
         where = [TopicPartition(self.topic, number) for number in self.starts]
         with errors_translated("reading committed offsets", self._address):
-            stored = self._consumer._coordinator.fetch_committed_offsets(where, timeout_ms=self._timeout_s * 1000)
+            stored = private_api.committed_offsets(self._consumer, where, self._timeout_s * 1000)
         return {each.partition: (kept.offset, kept.metadata or "") for each, kept in stored.items()}
 
     def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:

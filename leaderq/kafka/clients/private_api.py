@@ -1,0 +1,233 @@
+"""Every private part of kafka-python 3.0 that leaderq relies on, and why; no other file touches
+one.
+
+kafka-python has no public way to do what is done here. Three things keep an upgrade one file's
+work:
+
+* what is read, set, called or patched stands below as a function each;
+* what is overridden is listed in :data:`HOOKS`;
+* the functions of kafka-python whose inner working we count on are listed in :data:`RELIED_ON`. A
+  test compares their source with the one that was read when this was written, and fails if it
+  changed: read the new source, then its users here, then note the new hash in the test.
+
+Two of these would fail open if they went without effect, and a zombie could fence its successor:
+the gate in the assignor (``metadata``), and :func:`mended`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from kafka import errors as native
+
+HOOKS: Final = MappingProxyType(
+    {
+        "kafka.coordinator.assignors.range.RangePartitionAssignor": MappingProxyType(
+            {
+                "metadata": "asked right before every JoinGroup request: where a join is refused",
+                "on_assignment": "the only place that says each time that partitions were assigned",
+            }
+        ),
+        "kafka.net.inet.KafkaNetSocket": MappingProxyType(
+            {
+                "socket": "ours loses no data that came right before the end of the stream",
+                "sock_connect": "the socket of a failed attempt is forgotten; ours is closed",
+            }
+        ),
+        "kafka.net.manager.KafkaConnectionManager": MappingProxyType(
+            {"get_connection": "why a connection failed is only logged; ours remembers it"}
+        ),
+    }
+)
+"""What leaderq overrides of kafka-python's inner classes, each with the reason."""
+
+RELIED_ON: Final = MappingProxyType(
+    {
+        "kafka.coordinator.base.BaseCoordinator": "request_rejoin need_rejoin join_group_async",
+        "kafka.coordinator.consumer.ConsumerCoordinator": """group_protocols poll need_rejoin
+            fetch_committed_offsets fetch_committed_offsets_async _commit_offsets_sync_async
+            _on_join_prepare_async _on_join_complete_async""",
+        "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
+        "kafka.consumer.fetcher.Fetcher": "_create_fetch_requests",
+        "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id",
+        "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
+        "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
+        "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon",
+        "kafka.producer.kafka.KafkaProducer": "send flush partitions_for _unregister_cleanup close",
+        "kafka.producer.record_accumulator.RecordAccumulator": "append has_incomplete",
+        "kafka.producer.sender.Sender": "force_close wakeup _maybe_send_pending_request",
+        "kafka.producer.transaction_manager.TransactionManager": """initialize_transactions
+            begin_commit begin_abort send_offsets_to_transaction last_error _supports_epoch_bump""",
+    }
+)
+"""The functions of kafka-python that we call, override or reason about, by class."""
+
+_PAUSE_S = 0.02
+
+
+# ---- a consumer ---------------------------------------------------------------------------------
+
+
+def learn_topics(consumer: Any, topics: Sequence[str]) -> None:
+    """Keep the metadata of these up to date while nothing is assigned yet; ``assign`` needs it."""
+    consumer._cluster.set_topics(topics)
+
+
+def known_partitions(consumer: Any, topic: str) -> Iterable[int]:
+    """What is known now; the public method asks the broker, without a bound, where it knows none."""
+    return consumer._cluster.partitions_for_topic(topic) or ()
+
+
+def known_topic_id(consumer: Any, topic: str) -> Any:
+    """The broker's id of the topic, or ``None``; no public method tells it."""
+    return consumer._cluster.topic_id(topic)
+
+
+def request_rejoin(consumer: Any) -> None:
+    """Ask for a new assignment at the next poll of the group.
+
+    A static member that took over a stable group is told that its dead predecessor leads the group,
+    and would never notice that partitions were added.
+    """
+    consumer._coordinator.request_rejoin()
+
+
+def is_joining(consumer: Any) -> bool:
+    """Whether a join is under way, or to be begun by the next poll."""
+    coordinator = consumer._coordinator
+    return bool(coordinator.rejoining or coordinator.need_rejoin())
+
+
+def poll_group(consumer: Any, timeout_ms: float) -> None:
+    """Attend the group without reading, and join if need be; the public ``poll`` also reads.
+
+    A join that ended between two polls is never taken over: it is asked for again.
+    """
+    coordinator = consumer._coordinator
+    if coordinator.rejoining and not coordinator.need_rejoin():
+        coordinator.request_rejoin()
+    coordinator.poll(timeout_ms=timeout_ms)
+
+
+def committed_offsets(consumer: Any, partitions: Iterable[Any], timeout_ms: float) -> Mapping[Any, Any]:
+    """Of all partitions in one request, with their metadata; the public ``committed`` asks for one."""
+    found: Mapping[Any, Any] = consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=timeout_ms)
+    return found
+
+
+def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -> Any:
+    """A future of what the public ``commit`` runs and waits for.
+
+    It looks for the coordinator, and repeats what may be repeated; the public ``commit_async``
+    gives up there.
+    """
+    coordinator = consumer._coordinator
+    return coordinator._manager.call_soon(coordinator._commit_offsets_sync_async, offsets, timeout_ms)
+
+
+def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
+    """How long a broker may keep a fetch that finds nothing; read by the client at its next fetch."""
+    consumer._fetcher.config["fetch_max_wait_ms"] = wait_ms
+
+
+def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
+    """The same tuples, of another class with the same fields: 50 ns each against 1 us for a copy."""
+    for row in rows:
+        row.__class__ = kind
+    return rows
+
+
+# ---- a producer ---------------------------------------------------------------------------------
+
+
+def start_fencing(producer: Any) -> Any:
+    """A result to wait for, with a bound; the public ``init_transactions`` waits without one."""
+    return _asked(producer, producer._transaction_manager.initialize_transactions())
+
+
+def start_sending_offsets(producer: Any, offsets: Mapping[Any, Any], group: Any) -> Any:
+    """A result to wait for, with a bound; the public method of that name waits without one."""
+    return _asked(producer, producer._transaction_manager.send_offsets_to_transaction(offsets, group))
+
+
+def start_committing(producer: Any) -> Any:
+    """A result to wait for, with a bound; the public ``commit_transaction`` waits without one."""
+    return _asked(producer, producer._transaction_manager.begin_commit())
+
+
+def start_aborting(producer: Any) -> Any:
+    """A result to wait for, with a bound; the public ``abort_transaction`` waits without one."""
+    return _asked(producer, producer._transaction_manager.begin_abort())
+
+
+def _asked(producer: Any, result: Any) -> Any:
+    producer._sender.wakeup()
+    return result
+
+
+def transaction_error(producer: Any) -> Any:
+    """The error that put the transaction into its state; later calls say only that there was one."""
+    return producer._transaction_manager.last_error
+
+
+def has_unacknowledged(producer: Any) -> bool:
+    """Whether messages are buffered or in flight."""
+    return bool(producer._accumulator.has_incomplete)
+
+
+def partition_count(producer: Any, topic: str) -> int:
+    """0 if the topic is not known; follows new partitions, and costs no request as
+    ``partitions_for`` may.
+    """
+    return len(producer._metadata.partitions_for_topic(topic) or ())
+
+
+def metadata_came_after(producer: Any, at_s: float) -> bool:
+    """Whether the brokers have told of topics since; then one that is unknown does not exist."""
+    return bool(producer._metadata._last_successful_refresh_ms > at_s * 1000)
+
+
+def appender(producer: Any) -> tuple[Callable[..., Any], Callable[[], None]]:
+    """What ``send`` comes to once topic, partition and size are known to be right, at half the
+    cost.
+
+    The first appends a message to what is buffered, the second wakes the thread that sends it.
+    """
+    return producer._accumulator.append, producer._sender.wakeup
+
+
+def drop(producer: Any, wait_s: float) -> None:
+    """Close without sending what is buffered; the public ``close`` waits for that, then raises."""
+    producer._sender.force_close()  # fails what is buffered, and closes the connections, when it ends
+    producer._unregister_cleanup()
+    producer._sender.join(wait_s)
+    producer._closed = True
+
+
+def mended(producer: Any) -> Any:
+    """The same producer without two faults; to be called before its first request.
+
+    * A producer whose *batch* is refused for its epoch asks for a new epoch (KIP-360), with an old
+      broker even for a new producer id: a zombie would fence its successor. Worse, a commit that
+      waits meanwhile is answered with success although the transaction was aborted. It asks no
+      more: such a producer is over.
+    * A transactional request whose broker cannot be reached at that moment is forgotten: the sender
+      expects ``await_ready`` to say no, but it raises. What waits for the answer would wait for
+      ever. It says no, and the request is repeated.
+    """
+    net = producer._sender._client
+    is_ready = net.await_ready
+
+    def await_ready(node_id: Any, timeout_ms: float) -> bool:
+        try:
+            return bool(is_ready(node_id, timeout_ms=timeout_ms))
+        except native.KafkaConnectionError:
+            time.sleep(_PAUSE_S)  # on the sender's own thread, which would ask again at once
+            return False
+
+    net.await_ready = await_ready
+    producer._transaction_manager._supports_epoch_bump = lambda: False
+    return producer
