@@ -42,6 +42,7 @@ from leaderq.zookeeper import Create, Session, SetData
 log = logging.getLogger(__name__)
 
 SMOOTHED_OVER_S = 30.0
+_LEAST_SPAN_S = 0.001  # divided by less, a rate may be infinite, which no report can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +219,9 @@ class LagEstimator:
 
     def _rates(self) -> tuple[float | None, float | None]:
         first, last = (self._looks[0], self._looks[-1]) if self._looks else (None, None)
-        if first is None or last is None or last.at_s <= first.at_s:
+        span_s = last.at_s - first.at_s if first is not None and last is not None else 0.0
+        if first is None or last is None or span_s < _LEAST_SPAN_S:
             return None, None
-        span_s = last.at_s - first.at_s
         return round((last.handled - first.handled) / span_s, 3), round((last.arrived - first.arrived) / span_s, 3)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
@@ -99,6 +100,7 @@ offsets = st.dictionaries(st.sampled_from([A, B]), st.integers(0, 10_000))
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), offsets, offsets), max_size=12))
+@example([(0.0, {A: 0}, {}), (sys.float_info.min, {A: 4}, {})])
 def test_whatever_is_seen_nothing_is_negative(looks: list[tuple[float, dict[Partition, int], dict[Partition, int]]]) -> None:
     now_s, rising = 0.0, []
     for step_s, committed, ends in looks:
