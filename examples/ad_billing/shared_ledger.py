@@ -1,7 +1,7 @@
 """The ledger as tables of PostgreSQL, which candidates on several hosts share: what ``docker compose up`` bills into.
 
 Who is authoritative: the database. One transaction holds the bills of a batch, the offset after it and the number of the term, and
-begins by taking the row of the office (:mod:`leaderq.kafka.stores.database_offsets`): a leader that was deposed without noticing
+begins by raising its term row (:mod:`leaderq.kafka.stores.database_offsets`): a leader that was deposed without noticing
 is refused whole. So nothing is billed twice or skipped, whatever dies at whatever moment, and Kafka's own offsets are not needed.
 
 What happens on each failure: a leader frozen, or cut off, in mid-transaction holds the row until ``FROZEN_FOR_MS`` later, when the

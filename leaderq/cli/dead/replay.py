@@ -145,13 +145,13 @@ def _row(each: Resend) -> dict[str, Any]:
 
 def _sum_up(work: DeadLetterReplay, dry_run: bool, as_json: bool) -> None:
     """The last line; also of a replay that was interrupted."""
-    tally = work.tally
-    about = "up to " if tally.unseen or tally.held else ""
+    counts = work.counts
+    about = "up to " if counts.unseen or counts.held else ""
     if as_json and not dry_run:
-        write_json({"replayed": tally.sent, "skipped": tally.foreign, "left_out": tally.left, "remain": tally.remain})
+        write_json({"replayed": counts.sent, "skipped": counts.foreign, "left_out": counts.left, "remain": counts.remain})
     verb = "would be replayed" if dry_run else "replayed"
     click.echo(
-        f"{tally.sent} {verb}; {tally.foreign} skipped, being no letters of leaderq; {about}{tally.remain} remain"
-        + (f", {tally.left} of them left out by what was asked for" if tally.left else ""),
+        f"{counts.sent} {verb}; {counts.foreign} skipped, being no letters of leaderq; {about}{counts.remain} remain"
+        + (f", {counts.left} of them left out by what was asked for" if counts.left else ""),
         err=True,
     )

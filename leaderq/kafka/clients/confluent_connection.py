@@ -102,9 +102,7 @@ class ErrorCallback:
             self.cause = error
 
     def remedy(self) -> str:
-        """What may help against silence, with the last thing heard that says why; ``""`` where
-        nothing was.
-        """
+        """What may help against silence, with the last error that says why; ``""`` without one."""
         if self.cause is None:
             return ""
         return f"is Kafka listening there, and may this host reach it? The last attempt ended with {self.cause.str()}"
@@ -121,7 +119,7 @@ def require() -> Any:
         raise MissingPiece(f"the Kafka client 'confluent' cannot be used ({exc}): pip install 'leaderq[confluent]'") from exc
 
 
-def connection_options(address: str, security: KafkaSecurity, heard: ErrorCallback | None = None) -> dict[str, Any]:
+def connection_options(address: str, security: KafkaSecurity, errors: ErrorCallback | None = None) -> dict[str, Any]:
     """What consumer and producer share: where to connect, and how to be let in.
 
     :raises ConfigurationError: a malformed address.
@@ -136,7 +134,7 @@ def connection_options(address: str, security: KafkaSecurity, heard: ErrorCallba
         "retry.backoff.ms": 20,
         "log_level": 0,
         "log.queue": True,  # even a fatal error is then not written to stderr: it waits for a queue that is never set
-        "error_cb": heard or ErrorCallback(),
+        "error_cb": errors or ErrorCallback(),
     }
     if require().libversion()[1] >= _FORGETS_BROKERS:
         # With all brokers away it would forget them and look for others, while requests and the
@@ -156,16 +154,16 @@ def connection_options(address: str, security: KafkaSecurity, heard: ErrorCallba
     return {name: value for name, value in options.items() if value is not None}
 
 
-def translated(exc: Any, doing: str, address: str, heard: ErrorCallback | None = None) -> LeaderqError:
+def translated(exc: Any, doing: str, address: str, errors: ErrorCallback | None = None) -> LeaderqError:
     """The error of ours for a ``KafkaException``, or for a ``KafkaError`` (which is a value there,
     not an exception).
     """
     error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
     name = error.name() if hasattr(error, "name") else type(exc).__name__
     at = f"{doing} at Kafka {address!r}: {name}: {error.str() if hasattr(error, 'str') else error}"
-    if name in _AWAY and heard is not None and heard.refusal is not None:
-        name = heard.refusal.name()
-        at = f"{doing} at Kafka {address!r}: {name}: {heard.refusal.str()}"
+    if name in _AWAY and errors is not None and errors.refusal is not None:
+        name = errors.refusal.name()
+        at = f"{doing} at Kafka {address!r}: {name}: {errors.refusal.str()}"
     if name in _FENCED:
         return KafkaFenced(f"{at}; a newer member or producer of the same name has taken over")
     if name in _MEMBERSHIP:
@@ -187,10 +185,10 @@ def translated(exc: Any, doing: str, address: str, heard: ErrorCallback | None =
 
 
 @contextmanager
-def confluent_errors_translated(doing: str, address: str, heard: ErrorCallback | None = None) -> Iterator[None]:
+def confluent_errors_translated(doing: str, address: str, errors: ErrorCallback | None = None) -> Iterator[None]:
     """Let no ``KafkaException`` out of the block."""
     confluent = require()
     try:
         yield
     except confluent.KafkaException as exc:
-        raise translated(exc, doing, address, heard) from exc
+        raise translated(exc, doing, address, errors) from exc

@@ -83,7 +83,7 @@ class ConfluentConsumer:
     def __init__(self, settings: ConsumerSettings) -> None:
         self._confluent = require()
         self._settings = settings
-        self._heard = ErrorCallback()
+        self._errors = ErrorCallback()
         self._client: Any = None
         self._topics: ConfluentTopics | None = None
         self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
@@ -103,16 +103,16 @@ class ConfluentConsumer:
         """Connect, learn the topics, find the coordinator; without joining."""
         settings, began = self._settings, now_s()
         try:
-            shared = connection_options(settings.address, settings.security, self._heard)
-            self._client = self._made(self._confluent.Consumer, consumer_options(settings, self._heard))
+            shared = connection_options(settings.address, settings.security, self._errors)
+            self._client = self._made(self._confluent.Consumer, consumer_options(settings, self._errors))
             self._topics = self._made(
-                ConfluentTopics, shared, settings.address, settings.topics, self._heard, settings.request_timeout_s
+                ConfluentTopics, shared, settings.address, settings.topics, self._errors, settings.request_timeout_s
             )
             self._topics.learn(settings.open_timeout_s)
             self._warm_up(began + settings.open_timeout_s)
         except KafkaAway as exc:
             self.close()
-            waited_s, remedy = now_s() - began, self._heard.remedy()
+            waited_s, remedy = now_s() - began, self._errors.remedy()
             raise ServersUnreachable("Kafka", settings.address, waited_s=waited_s, remedy=remedy) from exc
         except BaseException:
             self.close()
@@ -369,7 +369,7 @@ class ConfluentConsumer:
     def _error(self, exc: Any, doing: str) -> KafkaError:
         """Ours for the client's, which is remembered if it is the last."""
         error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
-        found: Any = translated(exc, doing, self._settings.address, self._heard)
+        found: Any = translated(exc, doing, self._settings.address, self._errors)
         # Of a consumer of the classic protocol only the fencing is fatal; asked again, the client
         # says just "_FATAL".
         if hasattr(error, "fatal") and (error.fatal() or error.name() == "_FATAL") and not isinstance(found, KafkaFenced):
@@ -433,12 +433,12 @@ class ConfluentTopics:
     """Partitions and ids of some topics. Not thread-safe."""
 
     def __init__(
-        self, options: dict[str, Any], address: str, topics: Sequence[str], heard: ErrorCallback, request_timeout_s: float
+        self, options: dict[str, Any], address: str, topics: Sequence[str], errors: ErrorCallback, request_timeout_s: float
     ) -> None:
         self._admin = AdminClient(options)
         self._address = address
         self._topics = topics
-        self._heard = heard
+        self._errors = errors
         self._request_timeout_s = request_timeout_s
         self._asked: dict[str, Future[Any]] = {}
         self._asked_at = 0.0
@@ -455,12 +455,12 @@ class ConfluentTopics:
         self._ask(timeout_s)
         for topic, answer in self._asked.items():
             while not answer.done():
-                if self._heard.refusal is not None:  # known at once, while the question would go on until its time is up
-                    raise translated(self._heard.refusal, "connecting", self._address)
+                if self._errors.refusal is not None:  # known at once, while the question would go on until its time is up
+                    raise translated(self._errors.refusal, "connecting", self._address)
                 if now_s() > end:
                     raise KafkaAway(f"asking for the topic {topic!r} at Kafka {self._address!r}: no answer")
-                self._admin.poll(_LOOK_S)  # also lets the errors be heard of
-            with confluent_errors_translated(f"asking for the topic {topic!r}", self._address, self._heard):
+                self._admin.poll(_LOOK_S)  # also calls back with errors
+            with confluent_errors_translated(f"asking for the topic {topic!r}", self._address, self._errors):
                 self._note(topic, answer.result())
         self._asked = {}
 
@@ -492,11 +492,11 @@ class ConfluentTopics:
         self.ids[topic] = str(found.topic_id)
 
 
-def consumer_options(settings: ConsumerSettings, heard: ErrorCallback) -> dict[str, Any]:
+def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[str, Any]:
     """What the consumer is made with."""
     session_ms = int(settings.session_timeout_s * 1000)
     options = {
-        **connection_options(settings.address, settings.security, heard),
+        **connection_options(settings.address, settings.security, errors),
         "client.id": settings.client_id,
         "group.id": settings.group,
         "group.protocol": "classic",  # the newer one fences the newcomer instead of the old member

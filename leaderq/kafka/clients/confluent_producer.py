@@ -33,10 +33,10 @@ _ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest si
 _CLOSE_S = 1.0
 
 
-def producer_options(settings: ProducerSettings, heard: ErrorCallback) -> dict[str, Any]:
+def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
     """What a librdkafka producer is made with, each with its reason."""
     return {
-        **connection_options(settings.address, settings.security, heard),
+        **connection_options(settings.address, settings.security, errors),
         "client.id": settings.client_id,
         "transactional.id": settings.transactional_id,
         "transaction.timeout.ms": int(settings.transaction_timeout_s * 1000),
@@ -56,7 +56,7 @@ class ConfluentProducer:
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
         self._confluent = require()
-        self._heard = ErrorCallback()
+        self._errors = ErrorCallback()
         self._client: Any = None
         self._began_s: float | None = None
         self._failed: list[tuple[str, Any]] = []
@@ -68,13 +68,13 @@ class ConfluentProducer:
         began = now_s()
         settings = self._settings
         try:
-            self._client = self._confluent.Producer(producer_options(settings, self._heard))
+            self._client = self._confluent.Producer(producer_options(settings, self._errors))
             self._client.list_topics(timeout=settings.open_timeout_s)
         except self._confluent.KafkaException as exc:
             found = self._translated(exc, "connecting")
             self.close()
             if isinstance(found, KafkaAway):
-                remedy = f"is Kafka listening there? The last that was heard: {self._heard.last or 'nothing'}"
+                remedy = f"is Kafka listening there? The last that was heard: {self._errors.last or 'nothing'}"
                 raise ServersUnreachable("Kafka", settings.address, waited_s=now_s() - began, remedy=remedy) from exc
             raise found from exc
 
@@ -149,12 +149,12 @@ class ConfluentProducer:
     def _flush(self, deadline: float) -> None:
         left = self._call("producing", self._producer.flush, _left_s(deadline))
         if left and not self._failed:
-            if self._heard.refusal is not None:
-                raise translated(self._heard.refusal, "producing", self._settings.address)
+            if self._errors.refusal is not None:
+                raise translated(self._errors.refusal, "producing", self._settings.address)
             raise KafkaAway(f"Kafka {self._settings.address!r} has not acknowledged all messages yet")
         if self._failed:
             topic, failure = self._failed[0]
-            found = translated(failure, f"producing to {topic!r}", self._settings.address, self._heard)
+            found = translated(failure, f"producing to {topic!r}", self._settings.address, self._errors)
             # Given up by the client (after the transaction's time-out), so the transaction cannot
             # be completed.
             error = BatchLost(str(found)) if isinstance(found, KafkaAway) else self._explained(found)
@@ -222,7 +222,7 @@ class ConfluentProducer:
         return BatchLost(str(found)) if lost else found
 
     def _translated(self, exc: Any, doing: str) -> LeaderqError:
-        return self._explained(translated(exc, doing, self._settings.address, self._heard))
+        return self._explained(translated(exc, doing, self._settings.address, self._errors))
 
     def _explained(self, found: LeaderqError) -> LeaderqError:
         open_s = now_s() - self._began_s if self._began_s is not None else 0.0

@@ -65,19 +65,19 @@ class StallCandidate:
 Memory = Mapping[Partition, StallCandidate]
 
 
-def judge(
-    memory: Memory, sights: Mapping[Partition, Observation], limits: StallLimits
+def find_stalled(
+    memory: Memory, observations: Mapping[Partition, Observation], limits: StallLimits
 ) -> tuple[dict[Partition, StallCandidate], list[Partition]]:
     """What to remember after these looks, and which partitions have stalled."""
     after: dict[Partition, StallCandidate] = {}
     stalled: list[Partition] = []
-    for partition, sight in sights.items():
+    for partition, observation in observations.items():
         known = memory.get(partition)
-        if known is None or known.since.position != sight.position or sight.position >= sight.end:
-            after[partition] = StallCandidate(since=sight, tried=known.tried if known else None)
-        elif _has_stalled(known, sight, limits):
+        if known is None or known.since.position != observation.position or observation.position >= observation.end:
+            after[partition] = StallCandidate(since=observation, tried=known.tried if known else None)
+        elif _has_stalled(known, observation, limits):
             stalled.append(partition)
-            after[partition] = StallCandidate(since=sight, tried=(sight.position, sight.end))
+            after[partition] = StallCandidate(since=observation, tried=(observation.position, observation.end))
         else:
             after[partition] = known
     return after, stalled
@@ -90,13 +90,15 @@ def rebuilt(memory: Memory) -> dict[Partition, StallCandidate]:
     }
 
 
-def _has_stalled(known: StallCandidate, sight: Observation, limits: StallLimits) -> bool:
+def _has_stalled(known: StallCandidate, observation: Observation, limits: StallLimits) -> bool:
     since = known.since
-    was_polled = sight.empty_polls - since.empty_polls >= limits.empty_polls or sight.polls - since.polls >= limits.polls
-    if not was_polled or known.tried == (sight.position, sight.end):
+    was_polled = (
+        observation.empty_polls - since.empty_polls >= limits.empty_polls or observation.polls - since.polls >= limits.polls
+    )
+    if not was_polled or known.tried == (observation.position, observation.end):
         return False
-    patience_s = limits.still_s if sight.end > since.end else limits.still_s * limits.unmoved_factor
-    return sight.at_s - since.at_s >= patience_s
+    patience_s = limits.still_s if observation.end > since.end else limits.still_s * limits.unmoved_factor
+    return observation.at_s - since.at_s >= patience_s
 
 
 log = logging.getLogger(__name__)
@@ -138,16 +140,16 @@ class ConsumerCheck:
         self._require_topics(consumer)
         added = self.misses(consumer)
         ends, positions = consumer.end_offsets(wait_s), consumer.positions()
-        sights = {
+        observations = {
             where: Observation(now_s, positions[where], end, self._polls, self._empty_polls)
             for where, end in ends.items()
             if where in positions
         }
-        self._memory, stalled = judge(self._memory, sights, self._limits)
+        self._memory, stalled = find_stalled(self._memory, observations, self._limits)
         return CheckResult(
             ends=ends,
             added=added,
-            stalled=(stalled[0], sights[stalled[0]]) if stalled else None,
+            stalled=(stalled[0], observations[stalled[0]]) if stalled else None,
             recreated=self.changed_topics(consumer),
         )
 

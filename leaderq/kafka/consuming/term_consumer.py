@@ -103,7 +103,7 @@ class TermConsumer:
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
 
-    # ---- what the pump asks -------------------------------------------------------------------------------------------------
+    # ---- what the consumer thread asks ------------------------------------------------------------------------------------------
 
     @property
     def taken_over(self) -> bool:
@@ -403,22 +403,22 @@ class TermConsumer:
                 self._term, self._inspected, self._positions.committed, found.ends, self._check.topic_ids
             )
         if found.stalled and not self._stalled:
-            where, sight = found.stalled
+            where, observation = found.stalled
             self._stalled = True
             self.rebuilds += 1
             log.warning(
                 "%s stands at %d although records wait up to %d; the consumer is made again",
                 where,
-                sight.position,
-                sight.end,
+                observation.position,
+                observation.end,
             )
             self._plan.events.publish(
                 DrainStalled(
                     career=self._plan.career,
                     candidate=self._plan.candidate,
                     partition=str(where),
-                    position=sight.position,
-                    end=sight.end,
+                    position=observation.position,
+                    end=observation.end,
                     rebuilt=self.rebuilds,
                 )
             )

@@ -174,10 +174,10 @@ def replay_group(career: str) -> str:
     return f"{career}-dead-replay"
 
 
-def replay_progress(box: DeadLetterReader) -> dict[int, ReplayProgress]:
+def replay_progress(reader: DeadLetterReader) -> dict[int, ReplayProgress]:
     """What the box's group has replayed of each partition; nothing, where it has committed nothing."""
-    found = {number: ReplayProgress(start) for number, start in box.starts.items()}
-    return found | {number: progress_noted(at, note) for number, (at, note) in box.committed().items()}
+    found = {number: ReplayProgress(start) for number, start in reader.starts.items()}
+    return found | {number: progress_noted(at, note) for number, (at, note) in reader.committed().items()}
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class _Batch:
 
 
 class DeadLetterReplay:
-    """One replay of the letters on ``topic``, for one ``with`` block; ``tally`` is up to date
+    """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date
     whatever happens.
 
     ``rate_per_s`` is the most letters a second (0: no limit). With ``same_partition`` a record goes
@@ -261,14 +261,14 @@ class DeadLetterReplay:
         from_start: bool = False,
         rate_per_s: float = 100.0,
     ) -> None:
-        self.tally = ReplayCounts()
+        self.counts = ReplayCounts()
         self._address = address
         self._group = replay_group(career)
         self._selection = selection or DeadLetterFilter()
         self._same_partition = same_partition
         self._from_start = from_start
         self._rate = rate_per_s
-        self._box = DeadLetterReader(address, topic, group=self._group, security=security, timeout_s=timeout_s)
+        self._reader = DeadLetterReader(address, topic, group=self._group, security=security, timeout_s=timeout_s)
         self._producer = _NotingProducer(
             ProducerSettings(
                 address=address,
@@ -281,23 +281,23 @@ class DeadLetterReplay:
             )
         )
         self._partitions: dict[str, frozenset[int]] = {}
-        self._passages: dict[int, ReplayScan] = {}
+        self._scans: dict[int, ReplayScan] = {}
         self._stored: dict[int, ReplayProgress] = {}
         self._seen: dict[int, int] = {}
 
     def __enter__(self) -> DeadLetterReplay:
-        self._box.__enter__()
+        self._reader.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._producer.close()
-        self._box.__exit__(None, None, None)
+        self._reader.__exit__(None, None, None)
 
     def preview(self) -> Iterator[Resend]:
         """What :meth:`run` would send now, in its order; changes nothing."""
         for each in self._chosen():
-            self.tally.sent += 1
-            self.tally.held -= 1
+            self.counts.sent += 1
+            self.counts.held -= 1
             yield each
 
     def run(self, wait: Callable[[float], object]) -> ReplayCounts:
@@ -323,7 +323,7 @@ class DeadLetterReplay:
             raise KafkaError(
                 f"{exc}; whether the letters in hand were sent is not known here, but to Kafka: run it again, it goes on where it was"
             ) from exc
-        return self.tally
+        return self.counts
 
     def _require_fenced(self) -> None:
         if not self._producer.fence(1.0):
@@ -352,43 +352,43 @@ class DeadLetterReplay:
         one given lies.
         """
         if self._from_start:  # nothing is taken for stored, so the first transaction sets all partitions back
-            begun = {number: ReplayProgress(start) for number, start in self._box.starts.items()}
+            begun = {number: ReplayProgress(start) for number, start in self._reader.starts.items()}
         else:
-            begun = replay_progress(self._box)
+            begun = replay_progress(self._reader)
             self._stored = dict(begun)
-        self._passages = {number: ReplayScan(known) for number, known in begun.items()}
-        self._seen = {number: max(known.upto, self._box.starts[number]) for number, known in begun.items()}
+        self._scans = {number: ReplayScan(known) for number, known in begun.items()}
+        self._seen = {number: max(known.upto, self._reader.starts[number]) for number, known in begun.items()}
         self._count_unseen()
-        for record in self._box.read({number: known.upto for number, known in begun.items()}):
+        for record in self._reader.read({number: known.upto for number, known in begun.items()}):
             self._seen[record.partition] = record.offset + 1
             self._count_unseen()
             if (letter := self._letter(record, begun[record.partition])) is not None:
-                self._passages[record.partition].passed(record.offset)
-                self.tally.held += 1
+                self._scans[record.partition].passed(record.offset)
+                self.counts.held += 1
                 yield Resend(letter, self._message(letter))
-        for number, passage in self._passages.items():
-            passage.ended(self._box.ends[number])
-        self.tally.unseen = 0
+        for number, scan in self._scans.items():
+            scan.ended(self._reader.ends[number])
+        self.counts.unseen = 0
 
     def _count_unseen(self) -> None:
-        self.tally.unseen = sum(max(0, end - self._seen[number]) for number, end in self._box.ends.items())
+        self.counts.unseen = sum(max(0, end - self._seen[number]) for number, end in self._reader.ends.items())
 
     def _letter(self, record: Record, begun: ReplayProgress) -> DeadLetter | None:
         """The letter in ``record``, if it is to be sent."""
-        passage = self._passages[record.partition]
+        scan = self._scans[record.partition]
         if record.offset in begun:
-            passage.passed(record.offset)
+            scan.passed(record.offset)
             return None
         try:
             letter = read_dead_letter(record)
         except CorruptRecord as exc:
             log.warning("%s", exc)
-            self.tally.foreign += 1
-            passage.passed(record.offset)
+            self.counts.foreign += 1
+            scan.passed(record.offset)
             return None
         if letter not in self._selection:
-            self.tally.left += 1
-            passage.left(record.offset)
+            self.counts.left += 1
+            scan.left(record.offset)
             return None
         return letter
 
@@ -402,7 +402,7 @@ class DeadLetterReplay:
     def _target(self, letter: DeadLetter) -> int:
         topic, number = letter.origin
         if topic not in self._partitions:
-            self._partitions[topic] = self._box.partitions_of(topic)
+            self._partitions[topic] = self._reader.partitions_of(topic)
         existing = sorted(self._partitions[topic])
         if not existing:
             raise UnknownTopic(
@@ -425,11 +425,11 @@ class DeadLetterReplay:
         """Send a batch, and note it, in one transaction; returns how many seconds its letters are
         worth.
         """
-        now = {number: passage.now() for number, passage in self._passages.items()}
+        now = {number: scan.now() for number, scan in self._scans.items()}
         changed = {number: each for number, each in now.items() if each != self._stored.get(number)}
         if not changed:
             return 0.0
-        offsets = {Partition(self._box.topic, number): self._noted(number, each) for number, each in changed.items()}
+        offsets = {Partition(self._reader.topic, number): self._noted(number, each) for number, each in changed.items()}
         self._producer.begin()
         try:
             for message in batch.messages:
@@ -439,8 +439,8 @@ class DeadLetterReplay:
             self._abort()
             raise
         self._stored.update(changed)
-        self.tally.sent += len(batch.messages)
-        self.tally.held -= len(batch.messages)
+        self.counts.sent += len(batch.messages)
+        self.counts.held -= len(batch.messages)
         return len(batch.messages) / self._rate if self._rate else 0.0
 
     def _abort(self) -> None:

@@ -90,8 +90,10 @@ def _message(topic: str, letter: NewDeadLetter) -> Message:
 
 
 class DeadLetterReader:
-    """The letters on ``topic``, for a ``with`` block. ``ends`` are those at its begin; ``group`` is
-    whose progress is asked for.
+    """The letters on ``topic``, for a ``with`` block.
+
+    ``starts`` and ``ends``: offsets when the block was entered. ``group``: the consumer group whose
+    offsets are read.
     """
 
     def __init__(

@@ -6,8 +6,8 @@ Everything runs on the career thread; only the user's code, and only with ``work
 batch.
 
 Words: a *part* is what is handed over in one call: the whole batch, the records of one partition,
-what a pace lets through at a time, a single record. What precedes the culprit in its part is the
-*prefix*, what follows is the *rest*.
+what a rate limit lets through at a time, a single record. What precedes the culprit in its part is
+the *prefix*, what follows is the *rest*.
 
 **What is done is committed** at the end of the batch, and before: any wait (so that no transaction
 is open meanwhile), any verdict on a record, and stopping. With *at most once* a part is committed
@@ -134,7 +134,7 @@ class BatchWork:
             while self._line:
                 part = self._line.popleft()
                 if part.failure is not None:
-                    self._judge(part, part.failure)
+                    self._decide(part, part.failure)
                 elif self._is_to_stop() and not self._must_be_handled(part):
                     return self._stopped()
                 else:
@@ -173,7 +173,7 @@ class BatchWork:
         return parts
 
     def _has_waited(self, wait_s: float) -> bool:
-        """Wait for the pace's sake; returns whether work may go on."""
+        """Wait as the rate limit says; returns whether work may go on."""
         if wait_s > 0:
             self._commit_done()
             self._term.wait(wait_s)
@@ -250,8 +250,8 @@ class BatchWork:
         self._context.undo()
         again, self._uncommitted = [part.again() for part in self._uncommitted], []
         part, failure = failed[0]
-        if isinstance(self._context.on_error.verdict(part.failed_with(failure)), RaiseError):
-            self._context.tell_unjudged([*failed[1:], *self._pending()])
+        if isinstance(self._context.on_error.decision(part.failed_with(failure)), RaiseError):
+            self._context.tell_undecided([*failed[1:], *self._pending()])
             raise failure.error
         return again
 
@@ -265,13 +265,13 @@ class BatchWork:
 
     # -- judging -------------------------------------------------------------------------------------------------------
 
-    def _judge(self, part: BatchPart, failure: PartFailure) -> None:
-        verdict = self._context.on_error.verdict(part.failed)
-        if isinstance(verdict, RaiseError):
+    def _decide(self, part: BatchPart, failure: PartFailure) -> None:
+        decision = self._context.on_error.decision(part.failed)
+        if isinstance(decision, RaiseError):
             self._raise(failure)
         self._commit_done()
-        if isinstance(verdict, RetryAfter):
-            self._retry(part, failure, verdict.after_s)
+        if isinstance(decision, RetryAfter):
+            self._retry(part, failure, decision.after_s)
         elif len(part.records) > 1 and not self._context.commits_first:
             self._context.tell_isolated(part, failure.error)
             self._line.appendleft(part.isolated())
@@ -289,7 +289,7 @@ class BatchWork:
             self._term.wait(after_s)
 
     def _raise(self, failure: PartFailure) -> None:
-        self._context.tell_unjudged(self._pending())
+        self._context.tell_undecided(self._pending())
         try:
             self._commit_done()
         except BaseException:
@@ -342,7 +342,7 @@ class BatchWork:
         return all(end <= self._committed.get(where, -1) for where, end in ends_of(part, self._batch).items())
 
     def _stopped(self) -> bool:
-        self._context.tell_unjudged(self._pending())
+        self._context.tell_undecided(self._pending())
         self._commit_done()
         return False
 
@@ -361,7 +361,7 @@ class BatchWork:
         failed = [(part, outcome.value) for part, outcome in zip(parts, outcomes, strict=True) if outcome.value is not None]
         errors = [outcome.error for outcome in outcomes if outcome.error is not None]
         if errors:
-            self._context.tell_unjudged(failed)
+            self._context.tell_undecided(failed)
             self._context.tell_more(errors[1:])
             raise errors[0]
         self._uncommitted += [

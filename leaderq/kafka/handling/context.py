@@ -79,16 +79,16 @@ class HandlingContext:
         Raises :class:`~leaderq.errors.Deposed`, or what ``send_dead_letter`` raises.
         """
         term.check()
-        verdict, place = self.on_error.terminal, place_of(record)
-        if isinstance(verdict, SendToDeadLetters):
-            topic = verdict.topic or dead_letter_topic(self.career)
+        decision, place = self.on_error.terminal, place_of(record)
+        if isinstance(decision, SendToDeadLetters):
+            topic = decision.topic or dead_letter_topic(self.career)
             at_ms = int(time.time() * 1000)
             letter = new_dead_letter(record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms)
             self.send_dead_letter(term, topic, letter)
             self._warn("%s is set aside on %s after %d attempt(s): %s", place, topic, attempts, _said(error))
             if self.on_dead_lettered is not None:
                 self.on_dead_lettered(record, error, attempts, topic)
-        elif isinstance(verdict, SkipRecord):
+        elif isinstance(decision, SkipRecord):
             self._warn("%s is skipped after %d attempt(s): %s", place, attempts, _said(error))
             if self.on_skipped is not None:
                 self.on_skipped(record, error, attempts)
@@ -103,7 +103,7 @@ class HandlingContext:
         """A part failed too often, and it is not known by which record."""
         self._warn("%s failed together (attempt %d); now one by one: %s", _span(part.records), part.attempts, _said(error))
 
-    def tell_unjudged(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
+    def tell_undecided(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
         """The work on the batch ends before these failures could be judged."""
         for part, failure in failed:
             self._warn(

@@ -84,7 +84,7 @@ class CrashCounts:
         return replace(self, in_hand=frozenset({each for each in self.in_hand if each[:2] != place[:2]} | {place}))
 
 
-def judge(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool) -> tuple[CrashCounts, frozenset[Partition]]:
+def assess(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool) -> tuple[CrashCounts, frozenset[Partition]]:
     """What a new leader is to write, and which partitions it must be careful with.
 
     ``committed`` are the offsets it begins at; a partition without one is left out of account.
@@ -178,7 +178,7 @@ class CrashMarks:
         Raises :class:`~leaderq.errors.Deposed`.
         """
         data = self._asked(term, self._read)
-        self._mark, careful = judge(self._decoded(data), committed, term.unclean)
+        self._mark, careful = assess(self._decoded(data), committed, term.unclean)
         self._left = dict.fromkeys(careful, self._max_records)
         if term.unclean:
             self._write(term, self._mark)

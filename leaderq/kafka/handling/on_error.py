@@ -131,7 +131,7 @@ class RaiseError:
 
 
 Terminal = SkipRecord | SendToDeadLetters | RaiseError
-Verdict = RetryAfter | Terminal
+Decision = RetryAfter | Terminal
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class OnError:
     max_backoff_s: float = MAX_BACKOFF_S
     deaths: int | None = None
 
-    def verdict(self, attempts: int) -> Verdict:
+    def decision(self, attempts: int) -> Decision:
         """What to do after ``attempts`` attempts in vain (at least 1)."""
         if attempts > self.retries:
             return self.terminal

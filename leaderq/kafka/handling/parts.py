@@ -162,13 +162,13 @@ def attempt(
         decoded: list[Record] = []
         undecodable = _decode(decode, records, decoded)
         if undecodable is not None:
-            return PartFailure(_judgeable(undecodable), len(decoded), touched=False)
+            return PartFailure(_own_error(undecodable), len(decoded), touched=False)
         handed = decoded
     error = _handle(handle, handed, term)
     if error is None:
         return None
     index = place_in(records, error.record) if isinstance(error, PoisonRecord) else None
-    return PartFailure(_judgeable(error), index, touched=True)
+    return PartFailure(_own_error(error), index, touched=True)
 
 
 def _decode(decode: Callable[[Record], Record], records: Sequence[Record], decoded: list[Record]) -> Exception | None:
@@ -189,7 +189,7 @@ def _handle(handle: Callable[[Sequence[Record], Term], None], records: Sequence[
     return None
 
 
-def _judgeable(error: Exception) -> Exception:
+def _own_error(error: Exception) -> Exception:
     """The user's own error, raised if it says nothing about the records.
 
     Raised here, outside the ``except`` that caught it: so it comes out as it went in, with no

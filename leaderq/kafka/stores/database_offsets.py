@@ -128,8 +128,8 @@ class DatabaseOffsets:
             try:
                 return self._load(term)
             except self._database.integrity_error:
-                # Two terms met at a career's very first load, and the other has founded the office
-                # meanwhile.
+                # Two terms met at a career's very first load, and the other has inserted the term
+                # row meanwhile.
                 return self._load(term)
 
     @contextmanager
@@ -143,7 +143,7 @@ class DatabaseOffsets:
         """
         term.check()
         with self._explained(term), self._database.transaction() as cursor:
-            self._take_office(cursor, term)
+            self._take_over(cursor, term)
             firsts, ends = _range_of(records)
             stored = {where: self._stored(cursor, where) for where in firsts}
             for where, first in firsts.items():
@@ -164,11 +164,11 @@ class DatabaseOffsets:
 
     def _load(self, term: Term) -> dict[Partition, int]:
         with self._database.transaction() as cursor:
-            self._take_office(cursor, term)
+            self._take_over(cursor, term)
             self._execute(cursor, ALL_OFFSETS)
             return {Partition(topic, int(number)): int(offset) for topic, number, offset in cursor.fetchall()}
 
-    def _take_office(self, cursor: DatabaseCursor, term: Term) -> None:
+    def _take_over(self, cursor: DatabaseCursor, term: Term) -> None:
         if self._execute(cursor, RAISE_TERM, term=term.number).rowcount == 1:
             return
         # Not only a newer term: the row may be missing, and some drivers count no row that keeps
@@ -178,12 +178,12 @@ class DatabaseOffsets:
             self._execute(cursor, INSERT_TERM, term=term.number)
             return
         if holder < term.number:
-            # An older term founded the office between the two statements: there was no row yet to
+            # An older term inserted the row between the two statements: there was no row yet to
             # be locked.
             self._execute(cursor, RAISE_TERM, term=term.number)
             holder = self._holder(cursor)
         if holder != term.number:
-            self._refuse(term, f"term {holder} has taken office there")
+            self._refuse(term, f"term {holder} has loaded the offsets there")
 
     def _holder(self, cursor: DatabaseCursor) -> int | None:
         row = self._execute(cursor, NEWEST_TERM).fetchone()
@@ -196,7 +196,7 @@ class DatabaseOffsets:
     def _store(self, cursor: DatabaseCursor, term: Term, where: Partition, end: int, *, known: bool) -> None:
         statement = ADVANCE if known else INSERT_OFFSET
         values = {"topic": where.topic, "partition": where.number, "next_offset": end, "term": term.number}
-        # 0 rows: another term's row, or one that vanished under the lock of the office. -1: the
+        # 0 rows: another term's row, or one that vanished under the lock of the term row. -1: the
         # driver cannot tell.
         if self._execute(cursor, statement, **values).rowcount == 0:
             self._refuse(term, f"the offset of {where} could not be stored under it")

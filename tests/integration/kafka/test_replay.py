@@ -98,8 +98,8 @@ def values(numbers: Iterable[int]) -> list[bytes]:
 
 
 def test_each_letter_goes_back_as_it_was_saying_which_letter_it_was(dead):
-    tally = dead.replay()
-    assert (tally.sent, tally.left, tally.foreign, tally.unseen) == (COUNT, 0, 0, 0)
+    counts = dead.replay()
+    assert (counts.sent, counts.left, counts.foreign, counts.unseen) == (COUNT, 0, 0, 0)
     rows = dead.arrived()
     assert sorted((row.key, row.value) for row in rows) == sorted((b"k%d" % n, b"v%d" % n) for n in range(COUNT))
     said = dict(rows[0].headers)
@@ -113,15 +113,15 @@ def test_a_second_replay_sends_nothing_and_kafkas_tools_see_no_lag(dead):
     assert dead.replay().sent == 0
     assert dead.values() == values(range(COUNT))
     done = committed(dead.address, replay_group(dead.career), dead.topic)
-    with DeadLetterReader(dead.address, dead.topic, group="nobody") as box:
-        assert done == {number: end for number, end in box.ends.items() if end}
+    with DeadLetterReader(dead.address, dead.topic, group="nobody") as reader:
+        assert done == {number: end for number, end in reader.ends.items() if end}
     dead.write([COUNT])
     assert dead.replay().sent == 1
 
 
 def test_letters_left_out_remain_for_a_later_replay_and_those_sent_are_not_sent_again(dead):
-    tally = dead.replay(selection=DeadLetterFilter(error="ODD"))
-    assert (tally.sent, tally.left) == (COUNT // 2, COUNT // 2)
+    counts = dead.replay(selection=DeadLetterFilter(error="ODD"))
+    assert (counts.sent, counts.left) == (COUNT // 2, COUNT // 2)
     assert dead.values() == values(range(1, COUNT, 2))
     assert dead.replay(selection=DeadLetterFilter(error="odd")).sent == 0
     assert dead.replay().sent == COUNT // 2
@@ -129,10 +129,10 @@ def test_letters_left_out_remain_for_a_later_replay_and_those_sent_are_not_sent_
 
 
 def test_single_letters_can_be_chosen(dead):
-    with DeadLetterReader(dead.address, dead.topic, group="nobody") as box:
-        wanted = next(iter(box.read()))
-    with DeadLetterReader(dead.address, dead.topic, group="nobody") as box:
-        assert box.one(wanted.partition, wanted.offset) == wanted
+    with DeadLetterReader(dead.address, dead.topic, group="nobody") as reader:
+        wanted = next(iter(reader.read()))
+    with DeadLetterReader(dead.address, dead.topic, group="nobody") as reader:
+        assert reader.one(wanted.partition, wanted.offset) == wanted
     assert dead.replay(selection=DeadLetterFilter(places=frozenset({(wanted.partition, wanted.offset)}))).sent == 1
     assert dead.values() == [wanted.value]
 
@@ -144,9 +144,9 @@ def test_a_replay_that_was_interrupted_goes_on_where_it_was(dead):
     with DeadLetterReplay(dead.address, dead.topic, dead.career, rate_per_s=16.0) as work:
         with pytest.raises(Interrupted):
             work.run(interrupt)
-        tally = work.tally
-    assert 0 < tally.sent < COUNT
-    assert dead.replay().sent == COUNT - tally.sent
+        counts = work.counts
+    assert 0 < counts.sent < COUNT
+    assert dead.replay().sent == COUNT - counts.sent
     assert dead.values() == values(range(COUNT))
 
 
@@ -173,7 +173,7 @@ def test_of_two_replays_at_once_the_later_one_goes_on_and_the_earlier_one_ends(d
     with DeadLetterReplay(dead.address, dead.topic, dead.career, rate_per_s=16.0) as earlier:
         with pytest.raises(RequestRefused, match=r"another replay of group .* has begun"):
             earlier.run(overtaken)
-        assert 0 < earlier.tally.sent < COUNT
+        assert 0 < earlier.counts.sent < COUNT
     assert dead.values() == values(range(COUNT))
 
 
@@ -225,7 +225,7 @@ def test_a_topic_that_is_not_there_and_a_letter_that_is_not_there_are_said(dead)
     ):
         pass
     with (
-        DeadLetterReader(dead.address, dead.topic, group="nobody") as box,
+        DeadLetterReader(dead.address, dead.topic, group="nobody") as reader,
         pytest.raises(KafkaError, match="no letter at offset 999"),
     ):
-        box.one(0, 999)
+        reader.one(0, 999)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.kafka.consuming.consumer_check import Memory, Observation, StallLimits, judge, rebuilt
+from leaderq.kafka.consuming.consumer_check import Memory, Observation, StallLimits, find_stalled, rebuilt
 from leaderq.kafka.record import Partition
 
 WHERE = Partition("t", 0)
@@ -16,7 +16,7 @@ def looks(*rows: tuple[float, int, int, int, int], memory: Memory | None = None)
     known = memory or {}
     fired = []
     for row in rows:
-        known, stalled = judge(known, {WHERE: Observation(*row)}, LIMITS)
+        known, stalled = find_stalled(known, {WHERE: Observation(*row)}, LIMITS)
         if stalled:
             fired.append(row[0])
     return fired
@@ -57,7 +57,7 @@ def test_it_is_judged_anew_when_the_end_moves_after_a_rebuild() -> None:
 
 
 def test_polls_are_counted_from_0_after_a_rebuild() -> None:
-    memory, _ = judge({}, {WHERE: Observation(0, 5, 9, 80, 80)}, LIMITS)
+    memory, _ = find_stalled({}, {WHERE: Observation(0, 5, 9, 80, 80)}, LIMITS)
     memory = rebuilt(memory)
     assert looks((20, 5, 30, 4, 4), memory=memory) == []
     assert looks((20, 5, 30, 12, 12), memory=memory) == [20]
@@ -65,13 +65,13 @@ def test_polls_are_counted_from_0_after_a_rebuild() -> None:
 
 def test_each_partition_is_judged_by_itself() -> None:
     other = Partition("t", 1)
-    memory, _ = judge({}, {WHERE: Observation(0, 5, 9, 0, 0), other: Observation(0, 5, 9, 0, 0)}, LIMITS)
-    _, stalled = judge(memory, {WHERE: Observation(11, 5, 99, 60, 60), other: Observation(11, 6, 99, 60, 60)}, LIMITS)
+    memory, _ = find_stalled({}, {WHERE: Observation(0, 5, 9, 0, 0), other: Observation(0, 5, 9, 0, 0)}, LIMITS)
+    _, stalled = find_stalled(memory, {WHERE: Observation(11, 5, 99, 60, 60), other: Observation(11, 6, 99, 60, 60)}, LIMITS)
     assert stalled == [WHERE]
 
 
 @pytest.mark.parametrize("gone", [{}, {Partition("t", 1): Observation(0, 0, 0, 0, 0)}])
 def test_a_partition_not_held_any_more_is_forgotten(gone: dict[Partition, Observation]) -> None:
-    memory, _ = judge({}, {WHERE: Observation(0, 5, 9, 0, 0)}, LIMITS)
-    memory, _ = judge(memory, gone, LIMITS)
+    memory, _ = find_stalled({}, {WHERE: Observation(0, 5, 9, 0, 0)}, LIMITS)
+    memory, _ = find_stalled(memory, gone, LIMITS)
     assert WHERE not in memory

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
-from leaderq.kafka.handling.crash_marks import MAX_KILLERS, MAX_POSITIONS, CrashCounts, RecordPlace, decode, encode, judge
+from leaderq.kafka.handling.crash_marks import MAX_KILLERS, MAX_POSITIONS, CrashCounts, RecordPlace, assess, decode, encode
 from leaderq.kafka.record import Partition
 
 P, Q = Partition("orders", 0), Partition("orders", 1)
@@ -82,12 +82,15 @@ AT = RecordPlace("orders", 0, 41)
     ],
 )
 def test_an_unclean_end_is_judged(mark, committed, positions, killers, careful):
-    judged, carefully = judge(mark, committed, unclean=True)
+    judged, carefully = assess(mark, committed, unclean=True)
     assert (judged.positions, judged.killers, judged.in_hand, carefully) == (positions, killers, frozenset(), careful)
 
 
 def test_a_clean_end_forgets_all_deaths():
-    assert judge(CrashCounts({P: (40, 5)}, {AT: 3}, frozenset({AT})), {P: 40}, unclean=False) == (CrashCounts(), frozenset())
+    assert assess(CrashCounts({P: (40, 5)}, {AT: 3}, frozenset({AT})), {P: 40}, unclean=False) == (
+        CrashCounts(),
+        frozenset(),
+    )
 
 
 def test_taking_a_record_in_hand_replaces_the_one_before_of_its_partition_only():
@@ -115,7 +118,7 @@ def test_what_is_written_is_read(mark):
 
 @given(mark=marks, committed=st.dictionaries(partitions, st.integers(0, 20)))
 def test_a_death_is_never_lost_nor_made_up(mark, committed):
-    judged, careful = judge(mark, committed, unclean=True)
+    judged, careful = assess(mark, committed, unclean=True)
     for place, deaths in judged.killers.items():
         assert place.offset >= committed.get(place.partition, 0)
         assert deaths == mark.killers.get(place, 0) + (place in mark.in_hand)
@@ -132,7 +135,7 @@ def test_a_record_that_kills_is_found_after_two_deaths_more_than_the_limit(first
     for is_each_committed in (True, False):
         mark, committed, died = CrashCounts(), first, 0
         while True:
-            mark, careful = judge(mark, {P: committed}, unclean=died > 0)
+            mark, careful = assess(mark, {P: committed}, unclean=died > 0)
             if P not in careful:
                 died += 1
                 continue
@@ -173,6 +176,6 @@ def test_fields_of_a_newer_version_are_ignored():
 def test_what_is_written_stays_far_below_a_megabyte():
     many = {Partition("a" * 20, number): (2**40, 1) for number in range(MAX_POSITIONS + 5)}
     killers = {RecordPlace("a" * 20, 0, 2**40 + number): 1 for number in range(MAX_KILLERS + 5)}
-    judged, _ = judge(CrashCounts(many, killers), dict.fromkeys(many, 2**40), unclean=True)
+    judged, _ = assess(CrashCounts(many, killers), dict.fromkeys(many, 2**40), unclean=True)
     assert (len(judged.positions), len(judged.killers)) == (MAX_POSITIONS, MAX_KILLERS)
     assert len(encode(judged)) < 700_000

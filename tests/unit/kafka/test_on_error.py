@@ -29,7 +29,7 @@ from leaderq.term import Reason
 
 
 def verdicts(value: object, attempts: int) -> list[object]:
-    return [policy(value, "Billing").verdict(attempt) for attempt in range(1, attempts + 1)]
+    return [policy(value, "Billing").decision(attempt) for attempt in range(1, attempts + 1)]
 
 
 def test_raise_is_the_verdict_at_once_and_no_number_of_deaths_changes_it() -> None:
@@ -65,8 +65,8 @@ def test_retry_waits_twice_as_long_each_time_up_to_its_cap_then_does_what_it_end
 
 
 def test_a_retry_beyond_counting_still_has_a_back_off() -> None:
-    assert policy(retry(10**6), "Billing").verdict(10**5) == RetryAfter(30.0)
-    assert policy(retry(3, backoff_s=0), "Billing").verdict(3) == RetryAfter(0.0)
+    assert policy(retry(10**6), "Billing").decision(10**5) == RetryAfter(30.0)
+    assert policy(retry(3, backoff_s=0), "Billing").decision(3) == RetryAfter(0.0)
 
 
 @pytest.mark.parametrize(
