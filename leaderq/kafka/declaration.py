@@ -50,6 +50,31 @@ from leaderq.kafka.record import Deserializer
 CLIENTS = ("kafka-python", "confluent")
 
 _MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
+AT_MOST_ONCE = "at_most_once"
+AT_LEAST_ONCE = "at_least_once"
+EXACTLY_ONCE = "exactly_once"
+DELIVERIES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+_ACCEPTED = {
+    "kafka": (AT_LEAST_ONCE, AT_MOST_ONCE),
+    "zookeeper": (EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE),
+    "transaction": (EXACTLY_ONCE, AT_LEAST_ONCE),
+    "external": (EXACTLY_ONCE, AT_LEAST_ONCE),
+}
+"""What each store can do; the default first."""
+_REMEDIES = {
+    ("kafka", EXACTLY_ONCE): (
+        "offsets='kafka' commits and handles in two steps, and a crash may fall between; use offsets='transaction', "
+        "'zookeeper' or 'external', or delivery='at_least_once' with a handle that may be repeated"
+    ),
+    ("transaction", AT_MOST_ONCE): (
+        "offsets='transaction' stores offsets and results together, never offsets first; use offsets='kafka', "
+        "or leave delivery out"
+    ),
+    ("external", AT_MOST_ONCE): (
+        "offsets='external' leaves it to handle() to store offsets and results together, never offsets first; use "
+        "offsets='kafka', or leave delivery out"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -166,35 +191,6 @@ def _is_count(value: object) -> bool:
 
 def _is_duration(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-
-
-AT_MOST_ONCE = "at_most_once"
-AT_LEAST_ONCE = "at_least_once"
-EXACTLY_ONCE = "exactly_once"
-DELIVERIES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
-
-_ACCEPTED = {
-    "kafka": (AT_LEAST_ONCE, AT_MOST_ONCE),
-    "zookeeper": (EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE),
-    "transaction": (EXACTLY_ONCE, AT_LEAST_ONCE),
-    "external": (EXACTLY_ONCE, AT_LEAST_ONCE),
-}
-"""What each store can do; the default first."""
-
-_REMEDIES = {
-    ("kafka", EXACTLY_ONCE): (
-        "offsets='kafka' commits and handles in two steps, and a crash may fall between; use offsets='transaction', "
-        "'zookeeper' or 'external', or delivery='at_least_once' with a handle that may be repeated"
-    ),
-    ("transaction", AT_MOST_ONCE): (
-        "offsets='transaction' stores offsets and results together, never offsets first; use offsets='kafka', "
-        "or leave delivery out"
-    ),
-    ("external", AT_MOST_ONCE): (
-        "offsets='external' leaves it to handle() to store offsets and results together, never offsets first; use "
-        "offsets='kafka', or leave delivery out"
-    ),
-}
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,8 @@ _STASH = 100
 _CLOSE_S = 1.0
 _FILL_S = 0.005  # how long a poll waits for more, where records come so fast that a batch is full in that time
 _FAST_SHARE = 8
+ASK_EVERY_S = 10.0
+_LOOK_S = 0.05
 
 
 class ConfluentConsumer:
@@ -423,10 +425,6 @@ class _ErrorsTranslated:
 
 def _never() -> None:
     raise KafkaError("this consumer is kept warm and may not join its group")
-
-
-ASK_EVERY_S = 10.0
-_LOOK_S = 0.05
 
 
 class ConfluentTopics:

@@ -52,6 +52,24 @@ from leaderq.errors import (
 from leaderq.kafka.clients.address import bootstrap_servers
 from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
 
+DIRECT = "leaderq://direct"
+_AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
+_MEMBERSHIP = (
+    native.CommitFailedError,
+    native.RebalanceInProgressError,
+    native.IllegalGenerationError,
+    native.UnknownMemberIdError,
+)
+REFUSALS = (
+    native.AuthorizationError,
+    native.SaslAuthenticationFailedError,
+    native.UnsupportedSaslMechanismError,
+    native.IllegalSaslStateError,
+)
+_SUPERSEDED = (native.ProducerFencedError, native.InvalidProducerEpochError)
+_TOO_LARGE = (native.MessageSizeTooLargeError, native.RecordListTooLargeError)
+_GONE = (native.OffsetOutOfRangeError, native.LogTruncationError)
+
 
 def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s: float = 10.0) -> dict[str, Any]:
     """What consumer, producer and admin client share: where to connect, and how to be let in."""
@@ -94,9 +112,6 @@ def quiet_client_logs() -> None:
     logger = logging.getLogger("kafka")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.CRITICAL)
-
-
-DIRECT = "leaderq://direct"
 
 
 class _Socket(sockets.socket):
@@ -224,9 +239,6 @@ def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
     return context
 
 
-_AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
-
-
 class _TlsSocket(ssl.SSLSocket):
     _has_given = False
 
@@ -261,23 +273,6 @@ class _TlsSocket(ssl.SSLSocket):
 def tls_options(security: KafkaSecurity) -> dict[str, Any]:
     """The options of kafka-python's clients for TLS; empty where none is asked for."""
     return {"ssl_context": tls_context(security)} if security.protocol.endswith("SSL") else {}
-
-
-_MEMBERSHIP = (
-    native.CommitFailedError,
-    native.RebalanceInProgressError,
-    native.IllegalGenerationError,
-    native.UnknownMemberIdError,
-)
-REFUSALS = (
-    native.AuthorizationError,
-    native.SaslAuthenticationFailedError,
-    native.UnsupportedSaslMechanismError,
-    native.IllegalSaslStateError,
-)
-_SUPERSEDED = (native.ProducerFencedError, native.InvalidProducerEpochError)
-_TOO_LARGE = (native.MessageSizeTooLargeError, native.RecordListTooLargeError)
-_GONE = (native.OffsetOutOfRangeError, native.LogTruncationError)
 
 
 def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:

@@ -38,6 +38,8 @@ MAX_MESSAGE_BYTES = 1_000_000
 
 
 _KEYS = (bytes, type(None))
+TRANSACTION_TIMEOUT_S = 60.0
+"""How long a broker keeps an open transaction of a producer that is gone."""
 
 
 class Message(NamedTuple):
@@ -100,10 +102,6 @@ def _problem(message: Message) -> str | None:
         if len(header) != 2 or not isinstance(header[0], str) or not isinstance(header[1], bytes):
             return f"header {header!r} is not a pair of str and bytes"
     return None
-
-
-TRANSACTION_TIMEOUT_S = 60.0
-"""How long a broker keeps an open transaction of a producer that is gone."""
 
 
 @dataclass(frozen=True)

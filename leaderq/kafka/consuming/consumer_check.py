@@ -30,6 +30,10 @@ from leaderq.kafka.clients.consumer import ConsumerClient, Offsets
 from leaderq.kafka.consuming.positions import recreated
 from leaderq.kafka.record import Partition
 
+log = logging.getLogger(__name__)
+
+_GONE_LOOKS = 3
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -99,11 +103,6 @@ def _has_stalled(known: StallCandidate, observation: Observation, limits: StallL
         return False
     patience_s = limits.still_s if observation.end > since.end else limits.still_s * limits.unmoved_factor
     return observation.at_s - since.at_s >= patience_s
-
-
-log = logging.getLogger(__name__)
-
-_GONE_LOOKS = 3
 
 
 @dataclass(frozen=True)

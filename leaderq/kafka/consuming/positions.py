@@ -22,6 +22,8 @@ from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Batch, Partition
 
+POLICIES = ("earliest", "latest", "none", None)
+
 
 class Positions:
     """The offsets of one term. Not thread-safe."""
@@ -100,9 +102,6 @@ def rest_of(batch: Batch, committed: Offsets) -> Batch | None:
         if partition in ends
     }
     return Batch(records=records, ends=ends) if ends else None
-
-
-POLICIES = ("earliest", "latest", "none", None)
 
 
 def starts(

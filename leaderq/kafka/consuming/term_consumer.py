@@ -47,6 +47,26 @@ from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
 
+log = logging.getLogger(__name__)
+
+POLL_S = 0.2
+ATTEND_S = 1.0
+REQUEST_S = 1.0
+CONFIRM_S = 3.0
+INSPECT_S = 5.0
+FIRST_LOOK_S = 0.5
+# With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has
+# nothing.
+_MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
+TELL_AFTER_S = 2.0
+REBUILD_AFTER_S = 30.0
+REBUILD_JOINING_AFTER_S = 10.0
+"""A request to join waits for its answer for minutes, on purpose; one whose answer was lost is best
+given up with its client. Joining takes milliseconds, or 3 s for a group's very first member; where
+others in the group hold it up, a new client does no harm.
+"""
+_MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
+
 
 @dataclass(frozen=True)
 class ConsumingPlan:
@@ -64,19 +84,6 @@ class ConsumingPlan:
     stall_limits: StallLimits = field(default_factory=StallLimits)
     reports: ProgressReports | None = None
     gc_threshold: int | None = None
-
-
-log = logging.getLogger(__name__)
-
-POLL_S = 0.2
-ATTEND_S = 1.0
-REQUEST_S = 1.0
-CONFIRM_S = 3.0
-INSPECT_S = 5.0
-FIRST_LOOK_S = 0.5
-# With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has
-# nothing.
-_MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 
 
 class TermConsumer:
@@ -442,16 +449,6 @@ class TermConsumer:
             self._consumer = None
         self._joined = False
         self._commits.forget()
-
-
-TELL_AFTER_S = 2.0
-REBUILD_AFTER_S = 30.0
-REBUILD_JOINING_AFTER_S = 10.0
-"""A request to join waits for its answer for minutes, on purpose; one whose answer was lost is best
-given up with its client. Joining takes milliseconds, or 3 s for a group's very first member; where
-others in the group hold it up, a new client does no harm.
-"""
-_MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 
 class Outage:

@@ -55,11 +55,19 @@ from leaderq.kafka.dead_letters.format import REPLAYED, DeadLetter, read_dead_le
 from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Partition, Record
 
+log = logging.getLogger(__name__)
+
 MAX_NOTE = 4000
 """Characters; a broker takes 4096 (``offset.metadata.max.bytes``)."""
 
 _RANGES, _BITS = "replayed ", "replayed bits "
 _MAX_SPAN = 1 << 24
+_BATCH = 500
+_BATCH_BYTES = 8_000_000
+_BATCHES_PER_S = 4
+_TRANSACTION_S = 20.0
+_PATIENCE_S = 60.0
+_MAX_MESSAGE_BYTES = 64_000_000  # the broker knows what its topics take
 
 
 @dataclass(frozen=True)
@@ -157,16 +165,6 @@ class ReplayScan:
         if self._left is None:
             return ReplayProgress(self._next, frozenset(offset for offset in self._beyond if offset >= self._next))
         return ReplayProgress(self._left, frozenset(offset for offset in self._beyond if offset > self._left))
-
-
-log = logging.getLogger(__name__)
-
-_BATCH = 500
-_BATCH_BYTES = 8_000_000
-_BATCHES_PER_S = 4
-_TRANSACTION_S = 20.0
-_PATIENCE_S = 60.0
-_MAX_MESSAGE_BYTES = 64_000_000  # the broker knows what its topics take
 
 
 def replay_group(career: str) -> str:

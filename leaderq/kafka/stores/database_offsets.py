@@ -46,6 +46,28 @@ from leaderq.term import OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
 
+PARAMSTYLES = ("qmark", "format", "numeric", "named", "pyformat")
+_TABLE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")
+_MARK = re.compile(r":([a-z_]+)")
+
+CREATE_TABLE = (
+    "CREATE TABLE IF NOT EXISTS {table} (career VARCHAR(255) NOT NULL, topic VARCHAR(249) NOT NULL, partition INTEGER NOT NULL, "
+    "next_offset BIGINT NOT NULL, term BIGINT NOT NULL, PRIMARY KEY (career, topic, partition))"
+)
+RAISE_TERM = "UPDATE {table} SET term = :term WHERE career = :career AND topic = '' AND partition = -1 AND term <= :term"
+NEWEST_TERM = "SELECT term FROM {table} WHERE career = :career AND topic = '' AND partition = -1"
+INSERT_TERM = "INSERT INTO {table} (career, topic, partition, next_offset, term) VALUES (:career, '', -1, 0, :term)"
+ALL_OFFSETS = "SELECT topic, partition, next_offset FROM {table} WHERE career = :career AND partition >= 0"
+ONE_OFFSET = "SELECT next_offset FROM {table} WHERE career = :career AND topic = :topic AND partition = :partition"
+ADVANCE = (
+    "UPDATE {table} SET next_offset = :next_offset, term = :term "
+    "WHERE career = :career AND topic = :topic AND partition = :partition AND term <= :term"
+)
+INSERT_OFFSET = (
+    "INSERT INTO {table} (career, topic, partition, next_offset, term) "
+    "VALUES (:career, :topic, :partition, :next_offset, :term)"
+)
+
 
 class DatabaseOffsets:
     """Offsets of ``career`` in a table of any DB-API 2 database; tried with ``sqlite3`` and
@@ -420,28 +442,6 @@ class _NoError(Exception):
 
 
 Parameters = Sequence[Any] | Mapping[str, Any]
-
-PARAMSTYLES = ("qmark", "format", "numeric", "named", "pyformat")
-_TABLE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")
-_MARK = re.compile(r":([a-z_]+)")
-
-CREATE_TABLE = (
-    "CREATE TABLE IF NOT EXISTS {table} (career VARCHAR(255) NOT NULL, topic VARCHAR(249) NOT NULL, partition INTEGER NOT NULL, "
-    "next_offset BIGINT NOT NULL, term BIGINT NOT NULL, PRIMARY KEY (career, topic, partition))"
-)
-RAISE_TERM = "UPDATE {table} SET term = :term WHERE career = :career AND topic = '' AND partition = -1 AND term <= :term"
-NEWEST_TERM = "SELECT term FROM {table} WHERE career = :career AND topic = '' AND partition = -1"
-INSERT_TERM = "INSERT INTO {table} (career, topic, partition, next_offset, term) VALUES (:career, '', -1, 0, :term)"
-ALL_OFFSETS = "SELECT topic, partition, next_offset FROM {table} WHERE career = :career AND partition >= 0"
-ONE_OFFSET = "SELECT next_offset FROM {table} WHERE career = :career AND topic = :topic AND partition = :partition"
-ADVANCE = (
-    "UPDATE {table} SET next_offset = :next_offset, term = :term "
-    "WHERE career = :career AND topic = :topic AND partition = :partition AND term <= :term"
-)
-INSERT_OFFSET = (
-    "INSERT INTO {table} (career, topic, partition, next_offset, term) "
-    "VALUES (:career, :topic, :partition, :next_offset, :term)"
-)
 
 
 def in_style(paramstyle: str, statement: str, values: Mapping[str, Any]) -> tuple[str, Parameters]:

@@ -53,6 +53,7 @@ _FENCE_S = 2.0
 _COMMIT_S = 2.0
 _ABORT_S = 2.0
 _CLOSE_S = 1.0
+_OPEN_S = 15.0
 
 
 @dataclass(eq=False)
@@ -230,8 +231,6 @@ class TransactionThread:
 def _never() -> None:
     raise KafkaError("this producer may not be fenced in: no term lasts")
 
-
-_OPEN_S = 15.0
 
 Make = Callable[[], TransactionalProducer]
 
