@@ -105,7 +105,7 @@ class KafkaLeaderCareer(LeaderCareer):
     _assembly: Assembly | None = None
     _stall_limits: ClassVar[StallLimits] = StallLimits()
 
-    # ---- what the user writes -----------------------------------------------------------------------------------------------
+    # ---- what the user writes --------------------------------------------------------------------
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
         """Work on one batch; the records of each partition are in order. Return when it is done,
@@ -137,7 +137,7 @@ class KafkaLeaderCareer(LeaderCareer):
         """
         raise NotImplementedError
 
-    # ---- what the user's code may call in handle ----------------------------------------------------------------------------
+    # ---- what the user's code may call in handle -------------------------------------------------
 
     def produce(
         self,
@@ -178,7 +178,7 @@ class KafkaLeaderCareer(LeaderCareer):
             )
         store.add(operations)
 
-    # ---- what the runner calls ----------------------------------------------------------------------------------------------
+    # ---- what the runner calls -------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Connect to Kafka, and keep the connections warm until this process leads.

@@ -136,7 +136,7 @@ class KafkaSink:
         """See :class:`~leaderq.producing.Sink`."""
         self._drop()
 
-    # -- a batch as messages --------------------------------------------------------------------------------------------
+    # ---- a batch as messages ---------------------------------------------------------------------
 
     def _packed(self, batch: Sequence[Any]) -> SendBatch:
         sending = SendBatch(batch)
@@ -231,7 +231,7 @@ class KafkaSink:
         if group:
             yield framed(where, group)
 
-    # -- the client -----------------------------------------------------------------------------------------------------
+    # ---- the client ------------------------------------------------------------------------------
 
     def _hand_over(self, client: Any, sending: SendBatch) -> None:
         append, wake = private_api.appender(client)

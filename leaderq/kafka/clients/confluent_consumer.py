@@ -99,7 +99,7 @@ class ConfluentConsumer:
         self._is_reading = False
         self._fenced: KafkaFenced | None = None
 
-    # ---- connecting ---------------------------------------------------------------------------------------------------------
+    # ---- connecting ------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Connect, learn the topics, find the coordinator; without joining."""
@@ -142,7 +142,7 @@ class ConfluentConsumer:
         self.committed(timeout_s)
         self.end_offsets(timeout_s)
 
-    # ---- membership ---------------------------------------------------------------------------------------------------------
+    # ---- membership ------------------------------------------------------------------------------
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Become the one member of this name."""
@@ -239,7 +239,7 @@ class ConfluentConsumer:
         """The membership, as confluent-kafka's producer wants it."""
         return self._consumer.consumer_group_metadata()
 
-    # ---- reading ------------------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
         """Wait for records."""
@@ -320,7 +320,7 @@ class ConfluentConsumer:
         """The offset to be read next."""
         return dict(self._next)
 
-    # ---- offsets ------------------------------------------------------------------------------------------------------------
+    # ---- offsets ---------------------------------------------------------------------------------
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         """The group's committed offsets."""
@@ -363,7 +363,7 @@ class ConfluentConsumer:
         kind = self._confluent.TopicPartition
         return [kind(where.topic, where.number, offset, *note) for where, offset in sorted(offsets.items())]
 
-    # ---- errors and the end -------------------------------------------------------------------------------------------------
+    # ---- errors and the end ----------------------------------------------------------------------
 
     def _errors_translated(self, doing: str) -> _ErrorsTranslated:
         return _ErrorsTranslated(self, doing)

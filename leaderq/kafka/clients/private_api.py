@@ -68,7 +68,7 @@ RELIED_ON: Final = MappingProxyType(
 _PAUSE_S = 0.02
 
 
-# ---- a consumer ---------------------------------------------------------------------------------
+# ---- a consumer ----------------------------------------------------------------------------------
 
 
 def learn_topics(consumer: Any, topics: Sequence[str]) -> None:
@@ -140,7 +140,7 @@ def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
     return rows
 
 
-# ---- a producer ---------------------------------------------------------------------------------
+# ---- a producer ----------------------------------------------------------------------------------
 
 
 def start_fencing(producer: Any) -> Any:

@@ -3,7 +3,7 @@
 Why a thread of its own: polling must go on while a handler is slow, and the runner may raise an
 exception inside the career thread at any instruction (``atomic`` careers). So the career thread
 never enters the client library, and never holds a lock that the consumer thread needs. The two
-exchange messages through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls; each
+exchange requests through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls; each
 question carries its own queue for the answer, so that an exchange broken off half-way leaves
 nothing behind that could be taken for an answer to a later one. A batch whose hand-over was broken
 off is handed out again when asked for again; it is committed only if the career asks for that after
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 KEEP_WARM_S = 15.0
 HUNG_S = 60.0
 _SLICE_S = 0.005  # how late the end of a term may be noticed by a career that waits for records
-_LAST_SAVE_S = 5.0
+_LAST_COMMIT_S = 5.0
 _REFRESH_S = 2.0
 _BREAKS = 3
 
@@ -142,9 +142,9 @@ class ConsumerThread:
         """
         self._gate = gate = JoinGate(term)
         self.loaded = self._next_batch = None
-        message = _Begin(gate=gate)
-        self._requests.put(message)
-        return self._await(message, wait_s, lambda: term.ending.is_set()) is not None
+        request = _Begin(gate=gate)
+        self._requests.put(request)
+        return self._await(request, wait_s, lambda: term.ending.is_set()) is not None
 
     def is_consuming(self, term: Term) -> bool:
         """Whether ``term`` is the one begun."""
@@ -177,13 +177,13 @@ class ConsumerThread:
         done is handed out again. Raises :class:`~leaderq.errors.Deposed` if a newer leader is
         there.
         """
-        message = _Commit(ends=ends)
-        self._requests.put(message)
+        request = _Commit(ends=ends)
+        self._requests.put(request)
         last_s: float | None = None
-        while (answer := self._await(message, 0.1, lambda: False)) is None:
+        while (answer := self._await(request, 0.1, lambda: False)) is None:
             term.check()
             if term.ending.is_set():
-                last_s = last_s or now_s() + _LAST_SAVE_S
+                last_s = last_s or now_s() + _LAST_COMMIT_S
                 if now_s() > last_s:
                     raise KafkaError("the last batch was not committed in time; the next leader repeats it")
         self._next_batch = cast("_Committed", answer).next_batch
@@ -203,11 +203,11 @@ class ConsumerThread:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    def _await(self, message: _Request, wait_s: float, stop: Callable[[], bool]) -> Any:
+    def _await(self, request: _Request, wait_s: float, stop: Callable[[], bool]) -> Any:
         end = now_s() + wait_s
         while True:
             try:
-                value, error = message.answer.get(timeout=_SLICE_S)
+                value, error = request.answer.get(timeout=_SLICE_S)
             except Empty:
                 if not self.is_fit:
                     raise KafkaError("the consumer thread has died or hangs; the next term gets a new one") from None
@@ -219,25 +219,25 @@ class ConsumerThread:
                 raise error
             return value
 
-    # -- the consumer thread ----------------------------------------------------------------------------------------------
+    # ---- the consumer thread ---------------------------------------------------------------------
 
     def _run(self) -> None:
         consumer = self._open_first()
         if consumer is None:
             return
         while True:
-            message = self._next_request(KEEP_WARM_S)
-            if isinstance(message, _Close):
+            request = self._next_request(KEEP_WARM_S)
+            if isinstance(request, _Close):
                 break
-            if isinstance(message, _Begin) and message.gate is not None:
-                closing = self._lead(message, message.gate, consumer)
+            if isinstance(request, _Begin) and request.gate is not None:
+                closing = self._lead(request, request.gate, consumer)
                 if closing:
                     return
                 consumer = self._warm()
-            elif message is None:
+            elif request is None:
                 consumer = self._kept_warm(consumer)
-            elif not isinstance(message, _Finish):
-                message.answer.put((None, KafkaError("no term is being drained")))
+            elif not isinstance(request, _Finish):
+                request.answer.put((None, KafkaError("no term is being drained")))
         if consumer is not None:
             consumer.close()
 
@@ -255,11 +255,11 @@ class ConsumerThread:
     def _next_request(self, wait_s: float) -> _Request | None:
         self._beat = now_s()
         try:
-            message = self._requests.get(timeout=wait_s) if wait_s > 0 else self._requests.get_nowait()
+            request = self._requests.get(timeout=wait_s) if wait_s > 0 else self._requests.get_nowait()
         except Empty:
-            message = None
+            request = None
         self._beat = now_s()
-        return message
+        return request
 
     def _warm(self) -> ConsumerClient | None:
         """A new consumer, not joined; ``None`` if Kafka is away (the next term opens one itself)."""
@@ -296,8 +296,8 @@ class ConsumerThread:
 
 
 class _TermLoop:
-    """The consumer thread's loop within one term: answers the career's messages between rounds of
-    the draining.
+    """The consumer thread's loop within one term: answers the career's requests between rounds of
+    the term's consumer.
     """
 
     def __init__(self, owner: ConsumerThread, term_consumer: TermConsumer, begun: _Begin, gate: JoinGate) -> None:
@@ -313,11 +313,11 @@ class _TermLoop:
     def run(self) -> bool:
         """Until the term is finished; returns whether the thread is to end."""
         while True:
-            message = self._owner._next_request(KEEP_WARM_S if self._end else self._term_consumer.wait_s())
-            if isinstance(message, _Close | _Finish):
+            request = self._owner._next_request(KEEP_WARM_S if self._end else self._term_consumer.wait_s())
+            if isinstance(request, _Close | _Finish):
                 self._refuse(Deposed(term=self._gate.term.number, reason=self._gate.term.reason or Reason.WITHDRAWN))
-                return isinstance(message, _Close)
-            self._note(message)
+                return isinstance(request, _Close)
+            self._note(request)
             if self._end is None:
                 self._round()
             if self._end is not None:
@@ -325,12 +325,12 @@ class _TermLoop:
             else:
                 self._answer()
 
-    def _note(self, message: _Request | None) -> None:
-        if isinstance(message, _NextBatch):
-            self._asking = message
-        elif isinstance(message, _Commit):
-            self._committing = message
-            self._term_consumer.commit(message.ends)
+    def _note(self, request: _Request | None) -> None:
+        if isinstance(request, _NextBatch):
+            self._asking = request
+        elif isinstance(request, _Commit):
+            self._committing = request
+            self._term_consumer.commit(request.ends)
 
     def _round(self) -> None:
         try:
@@ -370,7 +370,7 @@ class _TermLoop:
             self._asking = None
 
     def _refuse(self, error: BaseException) -> None:
-        for message in (self._begun, self._asking, self._committing):
-            if message is not None:
-                message.answer.put((None, error))
+        for request in (self._begun, self._asking, self._committing):
+            if request is not None:
+                request.answer.put((None, error))
         self._begun = self._asking = self._committing = None

@@ -110,7 +110,7 @@ class TermConsumer:
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
 
-    # ---- what the consumer thread asks ------------------------------------------------------------------------------------------
+    # ---- what the consumer thread asks -----------------------------------------------------------
 
     @property
     def taken_over(self) -> bool:
@@ -178,7 +178,7 @@ class TermConsumer:
             self._consumer.close()
             self._consumer = None
 
-    # ---- rounds -------------------------------------------------------------------------------------------------------------
+    # ---- rounds ----------------------------------------------------------------------------------
 
     def round(self) -> None:
         """Do the next step, bounded by about a second.
@@ -229,7 +229,7 @@ class TermConsumer:
     def _is_idle(self) -> bool:
         return not self._has_in_hand and self._ahead.is_empty
 
-    # ---- taking over --------------------------------------------------------------------------------------------------------
+    # ---- taking over -----------------------------------------------------------------------------
 
     def _take_over(self, consumer: ConsumerClient) -> None:
         if not self._store.fence(consumer, self._term, self._allowed, REQUEST_S):
@@ -292,7 +292,7 @@ class TermConsumer:
         self._reposition(consumer)
         return False
 
-    # ---- reading ------------------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------
 
     def _read(self, consumer: ConsumerClient) -> bool:
         """Read ahead if there is room; returns whether records came."""
@@ -350,7 +350,7 @@ class TermConsumer:
         self._check.accept(consumer, recreated)
         return bool(new)
 
-    # ---- committing -------------------------------------------------------------------------------------------------------------
+    # ---- committing ------------------------------------------------------------------------------
 
     def _finish_committing(self, consumer: ConsumerClient, *, may_wait: bool) -> None:
         try:
@@ -389,7 +389,7 @@ class TermConsumer:
         except KafkaError as exc:
             log.debug("the group's offsets could not be set for lag tools: %s", exc)
 
-    # ---- looking over -------------------------------------------------------------------------------------------------------
+    # ---- looking over ----------------------------------------------------------------------------
 
     def _inspect(self, consumer: ConsumerClient) -> None:
         """Look for a stall, for partitions added, for topics created again."""

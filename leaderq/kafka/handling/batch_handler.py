@@ -10,7 +10,7 @@ what a rate limit lets through at a time, a single record. What precedes the cul
 the *prefix*, what follows is the *rest*.
 
 **What is done is committed** at the end of the batch, and before: any wait (so that no transaction
-is open meanwhile), any verdict on a record, and stopping. With *at most once* a part is committed
+is open meanwhile), any decision on a record, and stopping. With *at most once* a part is committed
 before it is handed over instead, and never again.
 
 What happens on each failure:
@@ -27,20 +27,20 @@ What happens on each failure:
   tell all attempts, those in larger parts too.
 * **a value cannot be decoded**: as a named culprit, with nothing touched yet: the prefix is handled
   and committed, then it is judged.
-* **the verdict is to raise**: what is known to be done is committed, then the user's own error is
+* **the decision is to raise**: what is known to be done is committed, then the user's own error is
   raised. Where effects are undone, nothing more is committed. Failures of other partitions not
   judged yet are logged.
 * **skip, dead letter**: told (log, hook) and set aside, then the offset passes over the record. A
   crash in between tells and dead-letters it again rather than losing it.
-* **dead-letter or commit fails**: their error passes; nothing is committed past the record.
+* **a dead letter or a commit fails**: their error passes; nothing is committed past the record.
 * **an error that is not about records** (deposed, Kafka or ZooKeeper away; ``BaseException``):
   passes as it is; what was not committed yet is repeated by the next leader.
 * **the term ends or pauses**: noticed between parts and after a back-off. What is done is
   committed, the rest is not begun, and :meth:`BatchHandler.work` returns ``False``. Attempts are
-  counted again when the rest is handed out again.
+  counted from 1 again when the rest is handed out again.
 * **at most once**: the policy judges as above, with differences. A part whose culprit is unknown is
   given up as a whole (skipped, dead-lettered) rather than handled one by one, which would handle
-  some of it twice. What fails is lost where the verdict is to raise. ``retry`` does repeat within
+  some of it twice. What fails is lost where the decision is to raise. ``retry`` does repeat within
   the process: that is what it asks for. Nothing is undone. What was committed is handled even when
   the term is ending, as nobody else would, unless it is over.
 * **the process dies**: if the career keeps marks, its next leader handles the partition's first
@@ -142,7 +142,7 @@ class BatchWork:
         self._commit_done(all_done=True)
         return True
 
-    # -- what is handed over -------------------------------------------------------------------------------------------
+    # ---- what is handed over ---------------------------------------------------------------------
 
     def _rounds(self) -> Iterator[tuple[float, Sequence[BatchPart]]]:
         """How long to wait, and the parts to work on then."""
@@ -183,7 +183,7 @@ class BatchWork:
         self._commit_done()
         return False
 
-    # -- trying --------------------------------------------------------------------------------------------------------
+    # ---- trying ----------------------------------------------------------------------------------
 
     def _step(self, part: BatchPart) -> None:
         part = self._first_of(part)
@@ -263,7 +263,7 @@ class BatchWork:
             before = None
         return [each for each in (before, culprit, rest) if each is not None]
 
-    # -- judging -------------------------------------------------------------------------------------------------------
+    # ---- judging ---------------------------------------------------------------------------------
 
     def _decide(self, part: BatchPart, failure: PartFailure) -> None:
         decision = self._context.on_error.decision(part.failed)
@@ -305,7 +305,7 @@ class BatchWork:
         if part.mode is PartMode.ISOLATED and self._line and self._line[0].mode is PartMode.ISOLATED:
             self._line.appendleft(self._line.popleft().together())
 
-    # -- committing --------------------------------------------------------------------------------------------------------
+    # ---- committing ------------------------------------------------------------------------------
 
     def _commit_first(self, parts: Iterable[BatchPart]) -> None:
         """With "at most once": commit what is about to be handed over, unless it was."""
@@ -325,7 +325,7 @@ class BatchWork:
             self._context.commit(self._term, new)
             self._committed.update(new)
 
-    # -- stopping ------------------------------------------------------------------------------------------------------
+    # ---- stopping --------------------------------------------------------------------------------
 
     def _is_to_stop(self) -> bool:
         return self._began and not self._may_begin()
@@ -346,7 +346,7 @@ class BatchWork:
         self._commit_done()
         return False
 
-    # -- several at once -----------------------------------------------------------------------------------------------
+    # ---- several at once -------------------------------------------------------------------------
 
     def _is_parallel(self, parts: Sequence[BatchPart]) -> bool:
         return self._workers is not None and len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)

@@ -104,7 +104,7 @@ class HandlingContext:
         self._warn("%s failed together (attempt %d); now one by one: %s", _span(part.records), part.attempts, _said(error))
 
     def tell_undecided(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
-        """The work on the batch ends before these failures could be judged."""
+        """The work on the batch ends before these failures could be decided on."""
         for part, failure in failed:
             self._warn(
                 "%s failed too, and nothing more is done about it in this batch: %s",

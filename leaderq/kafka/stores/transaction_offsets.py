@@ -84,7 +84,7 @@ class TransactionThread:
         self._is_fenced = False
         self._open: Transaction | None = None
 
-    # ---- on the consumer thread ----------------------------------------------------------------------------------------------------
+    # ---- on the consumer thread ------------------------------------------------------------------
 
     def opening(self) -> CommitFuture:
         """Begin to connect a producer."""
@@ -115,7 +115,7 @@ class TransactionThread:
         except Exception:
             log.debug("closing a producer failed; it is dropped", exc_info=True)
 
-    # ---- on the thread of its own -----------------------------------------------------------------------------------------------
+    # ---- on the thread of its own ----------------------------------------------------------------
 
     def _open_producer(self) -> None:
         self._opened()
@@ -269,7 +269,7 @@ class TransactionOffsets:
         self._is_taking = False
         self._is_settled = False  # no transaction has been open since the last fencing
 
-    # ---- for the user's code, on any thread -------------------------------------------------------------------------------------
+    # ---- for the user's code, on any thread ------------------------------------------------------
 
     def produce(self, message: Message) -> None:
         """Send ``message`` when the batch in hand is committed, and only then.
@@ -282,7 +282,7 @@ class TransactionOffsets:
             raise KafkaError("a message can be produced only within a term, while records are handled")
         self._messages.append(checked(message, self._max_message_bytes))
 
-    # ---- for the consumer thread ---------------------------------------------------------------------------------------------------
+    # ---- for the consumer thread -----------------------------------------------------------------
 
     def open(self) -> None:
         """Connect a producer, without fencing anybody; does nothing if one is connected.
