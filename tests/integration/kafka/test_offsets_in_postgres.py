@@ -195,7 +195,7 @@ def test_an_older_term_that_founds_the_office_between_two_statements_of_a_newer_
 
     older, founded = a_store(), threading.Event()
 
-    class Interrupted(psycopg.DatabaseCursor[Any]):
+    class Interrupted(psycopg.Cursor[Any]):
         def execute(self, query: Any, *more: Any, **options: Any) -> Any:
             super().execute(query, *more, **options)
             if str(query).startswith("UPDATE") and not founded.is_set():

@@ -165,9 +165,9 @@ def test_careers_share_a_table_without_meeting(a_store: Callable[..., DatabaseOf
 
 
 def test_a_broken_connection_does_not_outlive_its_term(path: Path) -> None:
-    opened: list[sqlite3.DatabaseConnection] = []
+    opened: list[sqlite3.Connection] = []
 
-    def connect() -> sqlite3.DatabaseConnection:
+    def connect() -> sqlite3.Connection:
         opened.append(sqlite3.connect(path))
         return opened[-1]
 
