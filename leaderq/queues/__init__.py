@@ -1,21 +1,24 @@
-"""ZooKeeper queues on Curator's znodes: the same names and bytes, so that Java processes may share them.
+"""ZooKeeper queues on Curator's znodes: the same names and bytes, so that Java processes may share
+them.
 
-Begin with :class:`DistributedQueue`. What differs from Curator: writes whose answer is lost are neither lost nor doubled, requests
-carry many items, a crash is noticed at once, failed items are retried with a back-off and set aside in the end.
+Begin with :class:`DistributedQueue`. What differs from Curator: a write whose answer is lost is
+neither lost nor doubled, requests carry many items, a crash is noticed at once, failed items are
+retried with a back-off and set aside in the end.
 """
 
 from __future__ import annotations
 
-from leaderq.queues.blocking import BlockingQueueConsumer
 from leaderq.queues.builder import QueueBuilder
-from leaderq.queues.consumer import QueueConsumer
+from leaderq.queues.consumers import BlockingQueueConsumer, ErrorMode, QueueConsumer, RetryPolicy
 from leaderq.queues.consuming import Item
-from leaderq.queues.delay_queue import DistributedDelayQueue
-from leaderq.queues.id_queue import DistributedIdQueue
-from leaderq.queues.priority_queue import DistributedPriorityQueue
 from leaderq.queues.putting import PutListener
-from leaderq.queues.queue import DistributedQueue
-from leaderq.queues.retrying import ErrorMode, RetryPolicy
+from leaderq.queues.recipes import (
+    DistributedDelayQueue,
+    DistributedIdQueue,
+    DistributedPriorityQueue,
+    DistributedQueue,
+    QueueRecipe,
+)
 from leaderq.queues.serializers import BYTES, JSON, TEXT, QueueSerializer
 from leaderq.queues.sharding import QueueAllocator, QueueSharder, QueueSharderPolicies
 from leaderq.queues.simple import SimpleDistributedQueue
@@ -35,6 +38,7 @@ __all__ = [
     "QueueAllocator",
     "QueueBuilder",
     "QueueConsumer",
+    "QueueRecipe",
     "QueueSerializer",
     "QueueSharder",
     "QueueSharderPolicies",

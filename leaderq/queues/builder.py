@@ -1,4 +1,6 @@
-"""Curator's ``QueueBuilder``, for those who come from there; the constructors take the same as keywords."""
+"""Curator's ``QueueBuilder``, for those who come from there; the constructors take the same as
+keywords.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Generic, TypeVar
 
-from leaderq.queues.consumer import QueueConsumer
-from leaderq.queues.delay_queue import DistributedDelayQueue
-from leaderq.queues.id_queue import DistributedIdQueue
-from leaderq.queues.priority_queue import DistributedPriorityQueue
-from leaderq.queues.queue import DistributedQueue
-from leaderq.queues.retrying import ErrorMode, RetryPolicy
+from leaderq.queues.consumers import ErrorMode, QueueConsumer, RetryPolicy
+from leaderq.queues.recipes import DistributedDelayQueue, DistributedIdQueue, DistributedPriorityQueue, DistributedQueue
 from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.zookeeper import AnyClient
 
@@ -21,8 +19,9 @@ T = TypeVar("T")
 class QueueBuilder(Generic[T]):
     """``QueueBuilder.builder(client, consumer, TEXT, "/queue").lock_path("/locks").build_queue()``.
 
-    One builder can build several queues. What each setting means: :class:`~leaderq.queues.recipe.Recipe`. Unlike Curator's, puts wait
-    until they are stored, unless :meth:`put_in_background` is called.
+    One builder can build several queues. What each setting means:
+    :class:`~leaderq.queues.recipes.QueueRecipe`. Unlike Curator's, puts wait until they are stored,
+    unless :meth:`put_in_background` is called.
     """
 
     def __init__(
@@ -44,7 +43,9 @@ class QueueBuilder(Generic[T]):
         serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
         path: str = "",
     ) -> QueueBuilder[T]:
-        """A builder of queues at ``path``; without a consumer they only put, and give items on request."""
+        """A builder of queues at ``path``; without a consumer they only put, and give items on
+        request.
+        """
         return QueueBuilder(client, consumer, serializer, path)
 
     def lock_path(self, path: str) -> QueueBuilder[T]:
@@ -52,7 +53,7 @@ class QueueBuilder(Generic[T]):
         return self._set("lock_path", path)
 
     def max_items(self, count: int) -> QueueBuilder[T]:
-        """Let puts wait while the queue holds so many."""
+        """Let puts wait while the queue holds that many."""
         return self._set("max_items", count)
 
     def put_in_background(self, wanted: bool = True) -> QueueBuilder[T]:
@@ -72,7 +73,7 @@ class QueueBuilder(Generic[T]):
         return self._set("concurrency", count)
 
     def consume_batch(self, consumer: Callable[[Sequence[T]], object], batch_items: int = 100) -> QueueBuilder[T]:
-        """Consume lists of up to so many values, in place of a consumer of single ones."""
+        """Consume lists of up to that many values, in place of a consumer of single ones."""
         return self._set("consume_batch", consumer)._set("batch_items", batch_items)
 
     def error_mode(self, mode: ErrorMode) -> QueueBuilder[T]:

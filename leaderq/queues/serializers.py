@@ -12,7 +12,8 @@ T = TypeVar("T")
 class QueueSerializer(Protocol[T]):
     """Both ways; an instance may be used by several threads at once.
 
-    A ``serialize`` that raises fails the ``put``; a ``deserialize`` that raises makes the item a corrupt one, which is set aside.
+    A ``serialize`` that raises fails the ``put``; a ``deserialize`` that raises makes the item a
+    corrupt one, which is set aside.
     """
 
     def serialize(self, value: T) -> bytes:

@@ -48,8 +48,8 @@ def dead(
     with keeping(given, path) as (_, keeper):
         letters = chosen(keeper, names, error, limit)
         if drop:
-            with progress(len(names) or keeper.letters.count(), "dropping") as on_progress:
-                done = keeper.letters.drop(letters, on_progress=on_progress)
+            with progress(len(names) or keeper.dead_letters.count(), "dropping") as on_progress:
+                done = keeper.dead_letters.drop(letters, on_progress=on_progress)
             if as_json:
                 write_json({"dropped": done.moved, "gone": done.gone})
             click.echo(f"{done.moved} dropped" + (f"; {done.gone} gone before" if done.gone else ""), err=True)

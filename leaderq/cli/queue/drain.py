@@ -28,8 +28,8 @@ from leaderq.exits import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaderq.queues.keeping import Draining
-    from leaderq.queues.wire.kinds import Kind
+    from leaderq.queues.admin import QueueDrain
+    from leaderq.queues.wire.names import QueueKind
 
 _WAIT_S = 60.0
 
@@ -48,7 +48,7 @@ _WAIT_S = 60.0
 def drain(
     given: Given,
     path: str,
-    kind: Kind | None,
+    kind: QueueKind | None,
     lock_path: str | None,
     limit: int | None,
     follow: bool,
@@ -108,7 +108,7 @@ class _Drained:
         self._writer = writer
         self._corrupt_too = corrupt_too
 
-    def run(self, draining: Draining, limit: int | None, on_progress: Callable[[int], None]) -> None:
+    def run(self, draining: QueueDrain, limit: int | None, on_progress: Callable[[int], None]) -> None:
         for batch in draining.batches(limit, corrupt_too=self._corrupt_too):
             self._writer.kind = draining.kind
             for one in batch:

@@ -18,8 +18,8 @@ from leaderq.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaderq.queues.keeping import Overview
-    from leaderq.queues.wire.kinds import Kind
+    from leaderq.queues.admin import Overview
+    from leaderq.queues.wire.names import QueueKind
     from leaderq.zookeeper import Session
 
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @kind_option
 @lock_path_option
 @json_option
-def ls(given: Given, path: str, kind: Kind | None, lock_path: str | None, as_json: bool) -> None:
+def ls(given: Given, path: str, kind: QueueKind | None, lock_path: str | None, as_json: bool) -> None:
     """Show the queue at PATH, or the queues directly below it, those of a sharder too.
 
     DEPTH counts items, HELD those being worked on (with --lock-path); DEAD are dead letters, NEXT is the number of the next item,
@@ -58,11 +58,11 @@ def ls(given: Given, path: str, kind: Kind | None, lock_path: str | None, as_jso
             click.echo(f"no queues below {path}", err=True)
 
 
-def _overviews(session: Session, path: str, kind: Kind | None, lock_path: str | None) -> Iterator[Overview]:
-    from leaderq.queues.keeping import overview, queues_below
-    from leaderq.queues.places import Places
+def _overviews(session: Session, path: str, kind: QueueKind | None, lock_path: str | None) -> Iterator[Overview]:
+    from leaderq.queues.admin import overview, queues_below
+    from leaderq.queues.wire.znodes import QueuePaths
 
-    own = overview(session, Places(path, lock_path), kind)
+    own = overview(session, QueuePaths(path, lock_path), kind)
     if own is None:
         raise ConfigurationError(missing(session, path))
     is_queue = own.depth or own.shards or own.dead or own.consumers or own.is_paused
@@ -71,7 +71,7 @@ def _overviews(session: Session, path: str, kind: Kind | None, lock_path: str | 
     below = 0
     if not own.depth:
         for one in queues_below(session, path):
-            seen = overview(session, Places(one, lock_path), kind)
+            seen = overview(session, QueuePaths(one, lock_path), kind)
             if seen is not None:
                 below += 1
                 yield seen

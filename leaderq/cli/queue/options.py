@@ -15,8 +15,8 @@ from leaderq.cli.quiet import quiet
 from leaderq.errors import ConfigurationError, NoNode
 
 if TYPE_CHECKING:
-    from leaderq.queues.keeping import Keeper
-    from leaderq.queues.wire.kinds import Kind
+    from leaderq.queues.admin import QueueAdmin
+    from leaderq.queues.wire.names import QueueKind
     from leaderq.zookeeper import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,10 +36,10 @@ def switch(name: str, *names: str, help: str) -> Callable[[F], F]:
     return option(name, *names, is_flag=True, help=help)
 
 
-def _as_kind(ctx: click.Context, param: click.Parameter, value: str | None) -> Kind | None:
-    from leaderq.queues.wire.kinds import Kind  # not needed for --help
+def _as_kind(ctx: click.Context, param: click.Parameter, value: str | None) -> QueueKind | None:
+    from leaderq.queues.wire.names import QueueKind  # not needed for --help
 
-    return None if value is None else Kind(value)
+    return None if value is None else QueueKind(value)
 
 
 def _as_path(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -87,19 +87,19 @@ def needs_yes(yes: bool, what: str) -> None:
 
 @contextmanager
 def keeping(
-    given: Given, path: str, kind: Kind | None = None, lock_path: str | None = None, *, may_be_new: bool = False
-) -> Iterator[tuple[Session, Keeper]]:
+    given: Given, path: str, kind: QueueKind | None = None, lock_path: str | None = None, *, may_be_new: bool = False
+) -> Iterator[tuple[Session, QueueAdmin]]:
     """A session, and the queue in an operator's hands.
 
     :raises ConfigurationError: there is nothing at ``path``, unless it ``may_be_new``.
     """
     settings = given.load().settings
     quiet()
-    from leaderq.queues.keeping import Keeper
-    from leaderq.queues.places import Places
+    from leaderq.queues.admin import QueueAdmin
+    from leaderq.queues.wire.znodes import QueuePaths
 
     with open_session(settings) as session:
-        keeper = Keeper(session, Places(path, lock_path), kind)
+        keeper = QueueAdmin(session, QueuePaths(path, lock_path), kind)
         if not may_be_new and not keeper.is_there():
             raise ConfigurationError(missing(session, path))
         if lock_path is not None and session.exists(lock_path) is None:

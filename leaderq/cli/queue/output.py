@@ -18,8 +18,8 @@ from leaderq.cli.queue.showing import item_json
 
 if TYPE_CHECKING:
     from leaderq.cli.queue.stopping import Stopping
-    from leaderq.queues.keeping import Browsed
-    from leaderq.queues.wire.kinds import Kind
+    from leaderq.queues.admin import Browsed
+    from leaderq.queues.wire.names import QueueKind
 
 
 class Outlet:
@@ -51,7 +51,7 @@ class ItemWriter:
     """Makes lines of znodes: as JSON one object each, else each of their values, ended by a line end or NUL."""
 
     def __init__(self, send: Callable[[bytes], None], *, as_json: bool, as_base64: bool, null: bool) -> None:
-        self.kind: Kind | None = None
+        self.kind: QueueKind | None = None
         self.ambiguous = 0
         """Values written so far that hold what ends a value, so that a reader will take them for several."""
         self._send = send

@@ -13,7 +13,7 @@ from leaderq.cli.queue.streaming import write_long_table
 from leaderq.cli.writing import write_json
 
 if TYPE_CHECKING:
-    from leaderq.queues.wire.kinds import Kind
+    from leaderq.queues.wire.names import QueueKind
 
 _DEFAULT = 20
 
@@ -27,7 +27,7 @@ _DEFAULT = 20
 @switch("--all", "everything", help="show all items, however many there are")
 @json_option
 def peek(
-    given: Given, path: str, kind: Kind | None, lock_path: str | None, limit: int, everything: bool, as_json: bool
+    given: Given, path: str, kind: QueueKind | None, lock_path: str | None, limit: int, everything: bool, as_json: bool
 ) -> None:
     """Show the items at PATH in the order in which they go; nothing is taken or changed.
 

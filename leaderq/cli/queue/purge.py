@@ -21,8 +21,8 @@ from leaderq.cli.queue.progress import progress
 from leaderq.cli.writing import write_json
 
 if TYPE_CHECKING:
-    from leaderq.queues.keeping import Purged
-    from leaderq.queues.wire.kinds import Kind
+    from leaderq.queues.admin import Purged
+    from leaderq.queues.wire.names import QueueKind
 
 
 @click.command(cls=Verb)
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @yes_option
 @json_option
 def purge(
-    given: Given, path: str, kind: Kind | None, lock_path: str | None, held_too: bool, yes: bool, as_json: bool
+    given: Given, path: str, kind: QueueKind | None, lock_path: str | None, held_too: bool, yes: bool, as_json: bool
 ) -> None:
     """Delete all items that are at PATH now. Their data is gone; leaderq queue drain writes it out first.
 

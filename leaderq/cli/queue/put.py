@@ -25,8 +25,8 @@ from leaderq.exits import ExitCode
 if TYPE_CHECKING:
     from leaderq.cli.queue.entries import Source
     from leaderq.cli.queue.storing import Refusals, Store
-    from leaderq.queues.keeping import Keeper
-    from leaderq.queues.wire.kinds import Kind
+    from leaderq.queues.admin import QueueAdmin
+    from leaderq.queues.wire.names import QueueKind
 
 Batches = Iterable[list[bytes]]
 
@@ -53,7 +53,7 @@ def put(
     given: Given,
     path: str,
     items: tuple[str, ...],
-    kind: Kind | None,
+    kind: QueueKind | None,
     id: str | None,
     priority: int | None,
     delay_s: float | None,
@@ -95,7 +95,7 @@ def put(
         try:
             with _input(items, null, stopping) as batches:
                 first, entries = _first(_entries(batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects))
-                store = store_for(session, keeper.places, known or _kind_of(first, path))
+                store = store_for(session, keeper.paths, known or _kind_of(first, path))
                 with closing(store):
                     _run(store, refusals, entries)
         finally:
@@ -125,34 +125,37 @@ def _check(with_keys: list[str], *, multi: int, null: bool, as_base64: bool, obj
         raise ConfigurationError(*problems)
 
 
-def _wanted(kind: Kind | None, with_keys: list[str]) -> Kind | None:
-    from leaderq.queues.wire.kinds import Kind
+def _wanted(kind: QueueKind | None, with_keys: list[str]) -> QueueKind | None:
+    from leaderq.queues.wire.names import QueueKind
 
     if not with_keys:
         return kind
-    implied = {"--id": Kind.ID, "--priority": Kind.PRIORITY, "--delay-s": Kind.DELAY}[with_keys[0]]
+    implied = {"--id": QueueKind.ID, "--priority": QueueKind.PRIORITY, "--delay-s": QueueKind.DELAY}[with_keys[0]]
     if kind is not None and kind is not implied:
         raise ConfigurationError(f"{with_keys[0]} is for {implied.value} queues, and --kind {kind.value} was given")
     return implied
 
 
-def _kind(keeper: Keeper, wanted: Kind | None, with_keys: list[str], *, is_told: bool, objects: bool) -> Kind | None:
+def _kind(
+    keeper: QueueAdmin, wanted: QueueKind | None, with_keys: list[str], *, is_told: bool, objects: bool
+) -> QueueKind | None:
     """As told, if what lies there agrees; else as what lies there tells; ``None`` if nothing does."""
-    from leaderq.queues.keeping.overview import refuse_sharder
-    from leaderq.queues.keeping.survey import agreed, survey
-    from leaderq.queues.wire.kinds import Kind
+    from leaderq.queues.admin.contents import agreed, contents_of, refuse_sharder
+    from leaderq.queues.wire.names import QueueKind
 
-    path = keeper.places.path
+    path = keeper.paths.path
     names = keeper.names()
-    refuse_sharder(survey(names, Kind.PLAIN), keeper.places)
-    found = survey(names).kind
-    if with_keys and not is_told and found is Kind.PLAIN:
+    refuse_sharder(contents_of(names, QueueKind.PLAIN), keeper.paths)
+    found = contents_of(names).kind
+    if with_keys and not is_told and found is QueueKind.PLAIN:
         raise ConfigurationError(
             f"the items below {path} are those of a plain queue, and {with_keys[0]} was given; if they are what Java has requeued, "
             f"say so with --kind"
         )
     kind = agreed(wanted, found, path)
-    needed = {Kind.ID: "--id", Kind.PRIORITY: "--priority", Kind.DELAY: "--delay-s"}.get(kind) if kind else None
+    needed = (
+        {QueueKind.ID: "--id", QueueKind.PRIORITY: "--priority", QueueKind.DELAY: "--delay-s"}.get(kind) if kind else None
+    )
     if kind and needed and needed not in with_keys and not objects:
         raise ConfigurationError(f"{path} is of the kind {kind.value}: give {needed}")
     return kind
@@ -168,11 +171,11 @@ def _first(entries: Iterator[Entry | None]) -> tuple[Entry | None, Iterator[Entr
     return (before[-1] if before else None), chain(before, entries)
 
 
-def _kind_of(first: Entry | None, path: str) -> Kind:
+def _kind_of(first: Entry | None, path: str) -> QueueKind:
     """The kind of a new queue, as the keys of its first item tell."""
-    from leaderq.queues.wire.kinds import Kind
+    from leaderq.queues.wire.names import QueueKind
 
-    kind = Kind(first.keys.kind) if first and first.keys.kind else Kind.PLAIN
+    kind = QueueKind(first.keys.kind) if first and first.keys.kind else QueueKind.PLAIN
     click.echo(f"nothing lies at {path} yet: taken for a {kind.value} queue (--kind says otherwise)", err=True)
     return kind
 

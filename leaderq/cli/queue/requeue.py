@@ -47,10 +47,10 @@ def requeue(
         raise ConfigurationError("give either NAMEs or --all")
     with keeping(given, path) as (_, keeper):
         letters = chosen(keeper, names, error, limit)
-        total = len(names) or min(limit or 2**31, keeper.letters.count())
+        total = len(names) or min(limit or 2**31, keeper.dead_letters.count())
         with progress(total, "sending back") as on_progress:
-            done = keeper.letters.requeue(letters, on_progress=on_progress)
+            done = keeper.dead_letters.requeue(letters, on_progress=on_progress)
         if as_json:
-            write_json({"requeued": done.moved, "gone": done.gone, "remain": keeper.letters.count()})
+            write_json({"requeued": done.moved, "gone": done.gone, "remain": keeper.dead_letters.count()})
         gone = f"; {done.gone} gone before" if done.gone else ""
-        click.echo(f"{done.moved} sent back to {path}{gone}; {keeper.letters.count()} remain", err=True)
+        click.echo(f"{done.moved} sent back to {path}{gone}; {keeper.dead_letters.count()} remain", err=True)

@@ -12,7 +12,7 @@ from leaderq.cli.queue.options import option
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leaderq.queues.keeping import Keeper, Letter
+    from leaderq.queues.admin import DeadItem, QueueAdmin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,16 +22,16 @@ error_option: Callable[[F], F] = option(
 )
 
 
-def chosen(keeper: Keeper, names: Sequence[str], error: str | None, limit: int | None = None) -> Iterator[Letter]:
+def chosen(keeper: QueueAdmin, names: Sequence[str], error: str | None, limit: int | None = None) -> Iterator[DeadItem]:
     """The letters that are named, else all; of these those with that error, and of these the first ``limit``.
 
     :raises ConfigurationError: one that is named is not there.
     """
-    known = keeper.letters.names()
+    known = keeper.dead_letters.names()
     if absent := sorted(set(names) - set(known)):
         raise ConfigurationError(
-            f"there is no dead letter {absent[0]} at {keeper.places.dead}; leaderq queue dead {keeper.places.path} lists them"
+            f"there is no dead letter {absent[0]} at {keeper.paths.dead}; leaderq queue dead {keeper.paths.path} lists them"
         )
     wanted = [name for name in known if name in set(names)] if names else known
-    letters = (letter for letter in keeper.letters.browse(wanted) if error is None or letter.says(error))
+    letters = (letter for letter in keeper.dead_letters.browse(wanted) if error is None or letter.says(error))
     return islice(letters, limit)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from leaderq.cli.writing import duration
 
 if TYPE_CHECKING:
-    from leaderq.queues.keeping import Browsed, Letter, Overview
-    from leaderq.queues.wire.kinds import Kind
+    from leaderq.queues.admin import Browsed, DeadItem, Overview
+    from leaderq.queues.wire.names import QueueKind
 
 QUEUE_HEADINGS = ("QUEUE", "KIND", "DEPTH", "HELD", "DEAD", "NEXT", "CONSUMERS", "OLDEST", "REMARKS")
 LETTER_HEADINGS = ("NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM")
@@ -62,12 +62,12 @@ def item_cell(items: Sequence[bytes] | None, problem: str | None) -> str:
     return brief(items[0]) + more
 
 
-def item_headings(kind: Kind | None, *, with_locks: bool) -> tuple[str, ...]:
+def item_headings(kind: QueueKind | None, *, with_locks: bool) -> tuple[str, ...]:
     """The headings of a table of items; see :func:`item_row`."""
     return ("NAME", *_key_heading(kind), "ENQUEUED", "ATTEMPT", *(("HELD",) if with_locks else ()), "BYTES", "ITEM")
 
 
-def item_row(one: Browsed, kind: Kind | None, *, with_locks: bool) -> tuple[Any, ...]:
+def item_row(one: Browsed, kind: QueueKind | None, *, with_locks: bool) -> tuple[Any, ...]:
     """An item as a row. ATTEMPT is the one it is waiting for, or in: one more than it has failed."""
     key = () if not _key_heading(kind) or kind is None else (_key_cell(one, kind),)
     held = ("yes" if one.is_locked else None,) if with_locks else ()
@@ -75,7 +75,7 @@ def item_row(one: Browsed, kind: Kind | None, *, with_locks: bool) -> tuple[Any,
     return (one.name, *key, local(one.enqueued_ms), one.attempt + 1, *held, size, item_cell(one.items, one.problem))
 
 
-def item_json(one: Browsed, kind: Kind | None) -> dict[str, Any]:
+def item_json(one: Browsed, kind: QueueKind | None) -> dict[str, Any]:
     """An item as JSON says it; corrupt ones have no ``values``, but their ``data``."""
     said: dict[str, Any] = {"name": one.name, **key_json(one, kind), "enqueued": iso(one.enqueued_ms)}
     said["attempt"] = one.attempt + 1
@@ -86,7 +86,7 @@ def item_json(one: Browsed, kind: Kind | None) -> dict[str, Any]:
     return {**said, "values": [json_value(item) for item in one.items]}
 
 
-def key_json(one: Browsed, kind: Kind | None) -> dict[str, Any]:
+def key_json(one: Browsed, kind: QueueKind | None) -> dict[str, Any]:
     """Id, priority or due time, as the kind has one."""
     if kind is None or not (heading := _key_heading(kind)):
         return {}
@@ -96,7 +96,7 @@ def key_json(one: Browsed, kind: Kind | None) -> dict[str, Any]:
     return {heading[0].lower(): key}
 
 
-def letter_row(letter: Letter) -> tuple[Any, ...]:
+def letter_row(letter: DeadItem) -> tuple[Any, ...]:
     """A dead letter as a row."""
     note, found = letter.note, letter.found
     error = None if note.error is None else _cut(" ".join(note.error.split()))
@@ -104,7 +104,7 @@ def letter_row(letter: Letter) -> tuple[Any, ...]:
     return (letter.name, local(letter.died_ms), note.origin, note.attempt, note.reason, error, what)
 
 
-def letter_json(letter: Letter) -> dict[str, Any]:
+def letter_json(letter: DeadItem) -> dict[str, Any]:
     """A dead letter as JSON says it."""
     note, found = letter.note, letter.found
     said = {
@@ -165,12 +165,12 @@ def _remarks(seen: Overview) -> list[str]:
     return said
 
 
-def _key_heading(kind: Kind | None) -> tuple[str, ...]:
+def _key_heading(kind: QueueKind | None) -> tuple[str, ...]:
     heading = {"id": "ID", "priority": "PRIORITY", "delay": "DUE"}.get(kind.value if kind else "")
     return (heading,) if heading else ()
 
 
-def _key_cell(one: Browsed, kind: Kind) -> Any:
+def _key_cell(one: Browsed, kind: QueueKind) -> Any:
     key = one.key(kind)
     return local(key) if kind.value == "delay" and isinstance(key, int) else key
 

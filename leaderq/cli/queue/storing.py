@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, TooLarge
 from leaderq.queues import BYTES, PutListener, SimpleDistributedQueue
-from leaderq.queues.places import Places
 from leaderq.queues.putting import Putter
-from leaderq.queues.wire.kinds import Kind
-from leaderq.queues.wire.names import ITEM_PREFIX, prefix_for
+from leaderq.queues.wire.names import ITEM_PREFIX, QueueKind, prefix_for
+from leaderq.queues.wire.znodes import QueuePaths
 
 if TYPE_CHECKING:
     from leaderq.cli.queue.entries import Entry, Keys
@@ -43,7 +42,7 @@ class Store(Protocol):
 class FramedStore(PutListener):
     """Into all recipes but the simple one."""
 
-    def __init__(self, session: Session, places: Places, kind: Kind) -> None:
+    def __init__(self, session: Session, places: QueuePaths, kind: QueueKind) -> None:
         self.stored = 0
         self._kind = kind
         self._failure: LeaderqError | None = None
@@ -89,7 +88,7 @@ class FramedStore(PutListener):
 class SimpleStore:
     """Into a simple queue: no frame, one value a znode."""
 
-    def __init__(self, session: Session, places: Places) -> None:
+    def __init__(self, session: Session, places: QueuePaths) -> None:
         self.stored = 0
         self._queue = SimpleDistributedQueue(session, places.path)
         self._gathered: list[bytes] = []
@@ -136,7 +135,7 @@ REFUSED = (TooLarge, ConfigurationError)
 """What is wrong with an entry, and not with the queue."""
 
 
-def _prefix(kind: Kind, keys: Keys) -> str:
+def _prefix(kind: QueueKind, keys: Keys) -> str:
     if keys.is_bare:
         return ITEM_PREFIX
     if keys.kind not in (None, kind.value):
@@ -144,6 +143,6 @@ def _prefix(kind: Kind, keys: Keys) -> str:
     return prefix_for(kind, id=keys.id, priority=keys.priority, due_ms=keys.due_ms)
 
 
-def store_for(session: Session, places: Places, kind: Kind) -> Store:
+def store_for(session: Session, places: QueuePaths, kind: QueueKind) -> Store:
     """The way into a queue of this kind."""
-    return SimpleStore(session, places) if kind is Kind.SIMPLE else FramedStore(session, places, kind)
+    return SimpleStore(session, places) if kind is QueueKind.SIMPLE else FramedStore(session, places, kind)

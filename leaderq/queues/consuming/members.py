@@ -1,92 +1,182 @@
 """The consumers of one queue, as they know of each other, and each one's share.
 
-A consumer is an ephemeral child of ``<path>-meta/members``. Java consumers are not among them; with these one competes.
+A consumer is an ephemeral child of ``<path>-meta/members``. Java consumers are not among them; with
+these one competes.
+
+Wakes Java consumers when a consumer of ours has died.
+
+A Java consumer reacts to changes of the queue's children only, not to a lock that vanishes
+(Curator's F7): what a dead consumer held waits for it until the next put. Consumers of leaderq
+watch the locks themselves. For Java's sake every queue object with a lock path watches the members:
+when one vanishes, it waits a moment, looks whether items lie there that nobody has locked, and
+*wakes Java*:
+creates and deletes a znode in one multi, which nobody ever sees, but which fires every watch on the
+children. Several may do so; that does no harm.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 
-from leaderq.errors import LeaderqError, NodeExists, NoNode
-from leaderq.queues.consuming.claim import Hold
-from leaderq.queues.consuming.waiting import Share, share_of
-from leaderq.queues.places import Places
-from leaderq.queues.tallying import Tally
-from leaderq.zookeeper import Session, WatchEvent
+from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
+from leaderq.queues.consuming.claims import Membership, now_ms
+from leaderq.queues.consuming.pending import Share, share_of
+from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.queues.writing import SequencedWriter
+from leaderq.threads import Service
+from leaderq.zookeeper import Create, Delete, Session, SessionState, Subscription, WatchEvent
 from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
 
 
 class Members:
-    """Makes this consumer a member, and knows how many there are. Used by the engine's thread; its watch comes on the session's."""
+    """Makes this consumer a member, and knows how many there are. Used by the engine's thread; its
+    watch comes on the session's.
+    """
 
-    def __init__(self, session: Session, places: Places, name: str, stirred: Callable[[], object]) -> None:
+    def __init__(self, session: Session, paths: QueuePaths, name: str, notify: Callable[[], object]) -> None:
         self._session = session
-        self._places = places
+        self._paths = paths
         self._name = name
-        self._stirred = stirred
-        self._tally: Tally | None = None
+        self._notify = notify
+        self._writer: SequencedWriter | None = None
         self._is_stale = True
         self._mark: tuple[int | None, str] | None = None
         self.share: Share | None = None
 
-    def enter(self) -> Hold:
+    def enter(self) -> Membership:
         """Stand among the consumers, and be able to claim. Raises what the session raises."""
-        places, mark = self._places, self._mark_of_session()
-        member = f"{places.members}/{mark}"
-        if places.lock_path is not None:
-            tally = Tally(self._session, member, ephemeral=True, data=self._name.encode())
-            tally.open()
-            self._session.ensure_path(places.lock_path)
+        paths, mark = self._paths, self._mark_of_session()
+        member = f"{paths.members}/{mark}"
+        if paths.lock_path is not None:
+            writer = SequencedWriter(self._session, member, ephemeral=True, data=self._name.encode())
+            writer.open()
+            self._session.ensure_path(paths.lock_path)
         else:
-            if self._tally is None:
-                tally = Tally(self._session, f"{places.tallies}/{mark}")
-                tally.open()
-                self._tally = tally
-            tally = self._tally
-            self._session.ensure_path(places.members)
+            if self._writer is None:
+                writer = SequencedWriter(self._session, f"{paths.tallies}/{mark}")
+                writer.open()
+                self._writer = writer
+            writer = self._writer
+            self._session.ensure_path(paths.members)
             with suppress(NodeExists):  # by a former try whose answer was lost
                 self._session.create(member, self._name.encode(), ephemeral=True)
         self._is_stale = True
-        return Hold(places, tally, member)
+        return Membership(paths, writer, member)
 
     def _mark_of_session(self) -> str:
-        """The same for all tries within one session: a lost answer must not leave a member behind that nobody is."""
+        """The same for all tries within one session: a lost answer must not leave a member behind
+        that nobody is.
+        """
         session_id = self._session.id
         if self._mark is None or self._mark[0] != session_id:
             self._mark = (session_id, uuid.uuid4().hex)
         return self._mark[1]
 
-    def is_standing(self, hold: Hold, session_id: int | None) -> bool:
+    def is_standing(self, membership: Membership, session_id: int | None) -> bool:
         """Whether the member entered in the session of this id still is one, as far as is known."""
-        return session_id == self._session.id and not (hold.is_locking and hold.tally.is_over)
+        return session_id == self._session.id and not (membership.is_locking and membership.writer.is_over)
 
-    def refresh(self, hold: Hold) -> None:
+    def refresh(self, membership: Membership) -> None:
         """Count the others again, if that may have changed."""
         if not self._is_stale:
             return
         self._is_stale = False
         try:
-            names = sorted(self._session.children(self._places.members, self._changed))
+            names = sorted(self._session.children(self._paths.members, self._changed))
         except NoNode:
             names = []
-        own = name_of(hold.member)
+        own = name_of(membership.member)
         self.share = share_of(names.index(own), len(names)) if own in names else None
 
-    def leave(self, hold: Hold, timeout_s: float) -> bool:
-        """Stand no more; gives whether all that was to be written was."""
-        is_clean = hold.tally.close(timeout_s)
-        if not hold.is_locking:
+    def leave(self, membership: Membership, timeout_s: float) -> bool:
+        """Stand no more; returns whether all that was to be written was."""
+        is_clean = membership.writer.close(timeout_s)
+        if not membership.is_locking:
             try:
-                self._session.delete(hold.member, timeout_s=1.0)
+                self._session.delete(membership.member, timeout_s=1.0)
             except LeaderqError as exc:
-                log.debug("%s goes with its session: %s", hold.member, exc)
+                log.debug("%s goes with its session: %s", membership.member, exc)
         return is_clean
 
     def _changed(self, _event: WatchEvent) -> None:
         self._is_stale = True
-        self._stirred()
+        self._notify()
+
+
+POKE = "poke"
+_MOMENT_S = 0.2
+_AGAIN_S = 1.0
+
+
+class ConsumerDeathWatcher:
+    """One thread, asleep unless a member vanishes. For queues with a lock path only."""
+
+    def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind) -> None:
+        self._session = session
+        self._paths = paths
+        self._kind = kind
+        self._service = Service.repeating("leaderq-queue-deaths", self._step)
+        self._members: set[str] = set()
+        self._subscription: Subscription | None = None
+        self.wake_ups = 0
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._service.start()
+
+    def close(self) -> None:
+        """End; returns at once."""
+        self._service.stop(0.0)
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+
+    def _step(self) -> float | None:
+        try:
+            self._look()
+        except ConnectionLost:
+            return _AGAIN_S
+        except LeaderqError as exc:
+            log.warning("consumers cannot be watched queue=%s error=%s", self._paths.path, exc)
+            return _AGAIN_S * 10
+        return None
+
+    def _look(self) -> None:
+        if self._session.state is SessionState.CLOSED:
+            self._service.stop(0.0)
+            return
+        if self._subscription is None:
+            self._subscription = self._session.watch_node(self._paths.members, self._changed)
+        members = set(self._children(self._paths.members))
+        has_lost = bool(self._members - members)
+        self._members = members
+        if has_lost and self._service.pause(_MOMENT_S + random.random() * _MOMENT_S):
+            self._wake_java_if_idle()
+
+    def _wake_java_if_idle(self) -> None:
+        """Whoever is awake has taken what was freed by now; what still lies there needs somebody to
+        be woken.
+        """
+        locked = set(self._children(self._paths.lock_path or ""))
+        now = now_ms()
+        free = (name for name in self._children(self._paths.path) if is_item(self._kind, name) and name not in locked)
+        if any(self._kind is not QueueKind.DELAY or due_ms_of(name) <= now for name in free):
+            poke = self._paths.item(POKE)
+            self._session.multi([Create(poke), Delete(poke)])
+            self.wake_ups += 1
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return self._session.children(path)
+        except NoNode:
+            return []
+
+    def _changed(self, _event: WatchEvent) -> None:
+        self._service.wake()

@@ -1,7 +1,8 @@
 """Writes what has become of items, many in one multi, without waiting.
 
-Parts go together as long as all is well. If ZooKeeper refuses one (somebody deleted the item behind our back), its owner is told and the
-others are sent again. Runs on whatever thread calls, and on the session's; blocks neither.
+Parts go together as long as all is well. If ZooKeeper refuses one (somebody deleted the item behind
+our back), its owner is told and the others are sent again. Runs on whatever thread calls, and on
+the session's; blocks neither.
 """
 
 from __future__ import annotations
@@ -10,26 +11,51 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import Any
 
-from leaderq.errors import ConnectionLost, LeaderqError, SessionExpired, TooLarge, ZooKeeperError
-from leaderq.queues.consuming.claim import Claim
+from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, SessionExpired, TooLarge, ZooKeeperError
+from leaderq.queues.consumers import ErrorMode, RetryDecision, RetryPolicy
+from leaderq.queues.consuming.claims import (
+    Claim,
+    ack_operations,
+    dead_letter_operations,
+    keep_operations,
+    now_ms,
+    release_operations,
+    requeue_operations,
+)
+from leaderq.queues.wire.payload import Payload
 from leaderq.zookeeper import Create, Operation
 
 log = logging.getLogger(__name__)
 
-MAX_PARTS = 200
-Told = Callable[["Part", LeaderqError | None, Sequence[Any] | None], None]
+MAX_SETTLEMENTS = 200
+OnSettled = Callable[["Settlement", LeaderqError | None, Sequence[Any] | None], None]
+
+
+class ItemOutcome(Enum):
+    """What becomes of an item that was claimed; the value is the word in the log."""
+
+    ACKNOWLEDGED = "acknowledged"
+    DELETED = "deleted"
+    SET_ASIDE = "set aside"
+    REQUEUED = "requeued"
+    KEPT = "kept"
+    """It stays where it is, claimed; only its note is written."""
+    GIVEN_BACK = "given back"
 
 
 @dataclass(slots=True, eq=False)
-class Part:
-    """What is to be written of one item. ``rest_until_ms``: if it is created again, not to be touched until then."""
+class Settlement:
+    """What is to be written of one item. ``rest_until_ms``: if it is created again, not to be
+    touched until then.
+    """
 
     claim: Claim
     operations: tuple[Operation, ...]
-    what: str
+    outcome: ItemOutcome
     rest_until_ms: int = 0
 
     def created(self, results: Sequence[Any] | None) -> str | None:
@@ -42,61 +68,117 @@ class Part:
         return None
 
 
-def settle(parts: Sequence[Part], told: Told) -> None:
-    """Write these through the tallies of their holds; ``told(part, error, results)`` is called once for each."""
-    waiting: dict[int, list[Part]] = {}
-    for part in parts:
-        if part.operations:
-            waiting.setdefault(id(part.claim.hold), []).append(part)
+def settle(settlements: Sequence[Settlement], on_settled: OnSettled) -> None:
+    """Write these through the writers of their memberships; ``on_settled(settlement, error,
+    results)`` is called once for each.
+    """
+    waiting: dict[int, list[Settlement]] = {}
+    for settlement in settlements:
+        if settlement.operations:
+            waiting.setdefault(id(settlement.claim.membership), []).append(settlement)
         else:
-            told(part, None, [])
-    for of_hold in waiting.values():
-        for begin in range(0, len(of_hold), MAX_PARTS):
-            _send(of_hold[begin : begin + MAX_PARTS], told)
+            on_settled(settlement, None, [])
+    for of_one in waiting.values():
+        for begin in range(0, len(of_one), MAX_SETTLEMENTS):
+            _send(of_one[begin : begin + MAX_SETTLEMENTS], on_settled)
 
 
-def _send(parts: list[Part], told: Told) -> None:
-    tally = parts[0].claim.hold.tally
-    answer = tally.submit([op for part in parts for op in part.operations])
-    answer.add_done_callback(partial(_answered, parts, told))
+def _send(settlements: list[Settlement], on_settled: OnSettled) -> None:
+    writer = settlements[0].claim.membership.writer
+    answer = writer.submit([op for settlement in settlements for op in settlement.operations])
+    answer.add_done_callback(partial(_answered, settlements, on_settled))
 
 
-def _answered(parts: list[Part], told: Told, answer: Future[list[Any] | None]) -> None:
+def _answered(settlements: list[Settlement], on_settled: OnSettled, answer: Future[list[Any] | None]) -> None:
     error = ConnectionLost("given up") if answer.cancelled() else answer.exception()
     if error is None:
         results, at = answer.result(), 0
-        for part in parts:
-            count = len(part.operations)
-            _tell(told, part, None, None if results is None else results[at : at + count])
+        for settlement in settlements:
+            count = len(settlement.operations)
+            _tell(on_settled, settlement, None, None if results is None else results[at : at + count])
             at += count
         return
     known = error if isinstance(error, LeaderqError) else ConnectionLost(f"{type(error).__name__}: {error}")
-    if isinstance(known, TooLarge) and len(parts) > 1:
-        for part in parts:
-            _send([part], told)
+    if isinstance(known, TooLarge) and len(settlements) > 1:
+        for settlement in settlements:
+            _send([settlement], on_settled)
         return
-    blamed = _blamed(parts, known)
-    for part in parts if blamed is None else (blamed,):
-        _tell(told, part, known, None)
-    if blamed is not None and (rest := [part for part in parts if part is not blamed]):
-        _send(rest, told)
+    blamed = _blamed(settlements, known)
+    for settlement in settlements if blamed is None else (blamed,):
+        _tell(on_settled, settlement, known, None)
+    if blamed is not None and (rest := [settlement for settlement in settlements if settlement is not blamed]):
+        _send(rest, on_settled)
 
 
-def _blamed(parts: list[Part], error: LeaderqError) -> Part | None:
-    """The part that failed by itself; ``None`` if all did."""
+def _blamed(settlements: list[Settlement], error: LeaderqError) -> Settlement | None:
+    """The one that failed by itself; ``None`` if all did."""
     if isinstance(error, ConnectionLost | SessionExpired) or not isinstance(error, ZooKeeperError) or error.index is None:
         return None
     at = 0
-    for part in parts:
-        if error.index < at + len(part.operations):
+    for settlement in settlements:
+        if error.index < at + len(settlement.operations):
             error.index -= at
-            return part
-        at += len(part.operations)
+            return settlement
+        at += len(settlement.operations)
     return None
 
 
-def _tell(told: Told, part: Part, error: LeaderqError | None, results: Sequence[Any] | None) -> None:
+def _tell(on_settled: OnSettled, settlement: Settlement, error: LeaderqError | None, results: Sequence[Any] | None) -> None:
     try:
-        told(part, error, results)
+        on_settled(settlement, error, results)
     except Exception:
-        log.exception("what became of %s could not be noted; the queue goes on", part.claim.name)
+        log.exception("what became of %s could not be noted; the queue goes on", settlement.claim.name)
+
+
+def done(claim: Claim) -> Settlement:
+    """It was worked on."""
+    return Settlement(claim, ack_operations(claim), ItemOutcome.ACKNOWLEDGED)
+
+
+def given_back(claim: Claim) -> Settlement:
+    """It was not begun."""
+    return Settlement(claim, release_operations(claim), ItemOutcome.GIVEN_BACK)
+
+
+def interrupted(claim: Claim, left: Sequence[bytes]) -> Settlement:
+    """The user's code could not go on, through no fault of the item; ``left`` of its items are not
+    done.
+    """
+    payload = claim.payload
+    if payload is None or len(left) == len(payload.items):
+        return given_back(claim)
+    if claim.membership.is_locking:
+        left_there = keep_operations(claim, left, failures=claim.failures, wait_s=0.0)
+        return Settlement(claim, (*left_there, *release_operations(claim)), ItemOutcome.GIVEN_BACK)
+    claim.is_now(Payload(list(left), payload.note))
+    return given_back(claim)
+
+
+def corrupt(claim: Claim, error: Exception) -> Settlement:
+    """Its bytes, or its values, cannot be understood."""
+    items = claim.payload.items if claim.payload else ()
+    return Settlement(
+        claim,
+        dead_letter_operations(claim, items, reason="corrupt", error=error, failures=claim.failures),
+        ItemOutcome.SET_ASIDE,
+    )
+
+
+def failed(claim: Claim, left: Sequence[bytes], error: BaseException, mode: ErrorMode, retry: RetryPolicy) -> Settlement:
+    """The user's code raised; ``left`` of its items are not done. In KEEP mode, when it is tried
+    again, it stays claimed.
+    """
+    failures = claim.failures + 1
+    decision = retry.decision(mode, failures)
+    if decision is RetryDecision.DELETE:
+        return Settlement(claim, ack_operations(claim), ItemOutcome.DELETED)
+    if decision is RetryDecision.SET_ASIDE:
+        reason = "corrupt" if isinstance(error, CorruptItem) else "attempts"
+        return Settlement(
+            claim, dead_letter_operations(claim, left, reason=reason, error=error, failures=failures), ItemOutcome.SET_ASIDE
+        )
+    wait_s = retry.wait_s(failures)
+    until = now_ms() + int(wait_s * 1000)
+    if mode is ErrorMode.KEEP:
+        return Settlement(claim, keep_operations(claim, left, failures=failures, wait_s=wait_s), ItemOutcome.KEPT, until)
+    return Settlement(claim, requeue_operations(claim, left, failures=failures, wait_s=wait_s), ItemOutcome.REQUEUED, until)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from leaderq.queues.putting.puts import PutListener
 from leaderq.queues.putting.putter import Putter
-from leaderq.queues.putting.telling import PutListener
 
 __all__ = ["PutListener", "Putter"]

@@ -1,21 +1,35 @@
-"""The way of an item into a queue: serialised, framed, sent in batches, stored exactly once, and its fate told.
+"""The way of an item into a queue: serialised, framed, sent in batches, stored exactly once, and
+its fate told.
 
-Who is authoritative: the producer's tally (see :mod:`leaderq.queues.tallying`) about what was stored; this class says so to the caller,
-the listeners, :meth:`Putter.flush` and :meth:`Putter.close`.
+Who is authoritative: the producer's writer (see :mod:`leaderq.queues.writing`) about what was
+stored; this class says so to the caller, the listeners, :meth:`Putter.flush` and
+:meth:`Putter.close`.
 
-States: *new*, *started* by :meth:`Putter.start`, *closed* by :meth:`Putter.close`. Before and after, a put raises ``QueueClosed``.
+States: *new*, *started* by :meth:`Putter.start`, *closed* by :meth:`Putter.close`. Before and
+after, a put raises ``QueueClosed``.
 
 What happens on each failure:
 
-* **the serializer raises, or the item is too large**: the put raises it, at the call, and nothing is counted;
-* **a reply or the connection is lost**: the put goes on waiting; the item is stored once, in its place, when the servers are back;
-* **time is up** (``timeout_s``): what was certainly not sent is given up, and the put gives ``False``. What was sent cannot be taken
-  back: the put waits for the answer for a second more, and then raises ``ConnectionLost``; listeners hear of the outcome later;
+* **the serializer raises, or the item is too large**: the put raises it, at the call, and nothing
+  is counted;
+* **a reply or the connection is lost**: the put goes on waiting; the item is stored once, in its
+  place, when the servers are back;
+* **time is up** (``timeout_s``): what was certainly not sent is given up, and the put returns
+  ``False``. What was sent cannot be taken back: the put waits for the answer for a second more, and
+  then raises ``ConnectionLost``; listeners hear of the outcome later;
 * **a bounded queue is full**: the put waits for room, without polling or listing;
-* **a put in the background fails**: listeners hear of it; if there are none it is logged, and raised by the next flush or the close;
-* **too much is on its way**: further puts wait (8192 znodes, 48 MiB), so memory stays bounded while the servers are away;
-* **close**: a put that somebody waits for, and that cannot be sent at once, raises ``QueueClosed``; those in the background are given
-  ``final_flush_s``, and fail then. It never hangs.
+* **a put in the background fails**: listeners hear of it; if there are none it is logged, and
+  raised by the next flush or the close;
+* **too much is on its way**: further puts wait (8192 znodes, 48 MiB), so memory stays bounded while
+  the servers are away;
+* **close**: a put that somebody waits for, and that cannot be sent at once, raises ``QueueClosed``;
+  those in the background are given ``final_flush_s``, and fail then. It never hangs.
+
+Watches how near the numbers of a queue's znodes have come to their end (pure but for the log).
+
+The server numbers the znodes made below one parent with a signed 32-bit counter that never goes
+back. Past 2^31 - 1 names collide or lose their order. Deleting the empty queue and making it again
+starts at 0, and so does a new shard.
 """
 
 from __future__ import annotations
@@ -29,37 +43,72 @@ from uuid import uuid4
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
-from leaderq.queues.places import Places
-from leaderq.queues.putting.backlog import Backlog
-from leaderq.queues.putting.bounding import Bounding
-from leaderq.queues.putting.lingering import Lingering
-from leaderq.queues.putting.put import KEPT_FAILURES, Many, One, Put, Waiter
-from leaderq.queues.putting.sequences import Sequences
-from leaderq.queues.putting.telling import PutListener, Teller
-from leaderq.queues.putting.ways import Straight, Way
+from leaderq.queues.connected import retry_until_connected
+from leaderq.queues.putting.puts import KEPT_FAILURES, Put, PutListener, PutListeners, PutResult, PutResults, Waiter
+from leaderq.queues.putting.strategies import BoundedPut, DirectPut, LingeringPut, PutStrategy
 from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are, unchanging
-from leaderq.queues.tallying import Tally
-from leaderq.queues.tallying.sweeping import sweep
 from leaderq.queues.wire import payload
-from leaderq.zookeeper import Session, SessionState
-from leaderq.zookeeper.paths import join, validated_path
+from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.queues.writing import SequencedWriter
+from leaderq.queues.writing.writer import sweep
+from leaderq.threads import Capacity
+from leaderq.zookeeper import Session
+from leaderq.zookeeper.paths import join, name_of, validated_path
 
 log = logging.getLogger(__name__)
+WARN_FROM = LAST_SEQUENCE // 10 * 9
+"""From here on there is a warning, once per queue object."""
+_EVERY = 1024
+
+
+class SequenceMonitor:
+    """Looks at one path in many: the numbers are too far apart for it to matter."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen = 0
+        self.has_warned = False
+
+    def saw(self, made: str) -> None:
+        """A znode was made at this path."""
+        self._seen += 1
+        if self._seen % _EVERY != 1 or self.has_warned:
+            return
+        number = sequence_of(name_of(made))
+        if number < 0 or number >= WARN_FROM:
+            self.has_warned = True
+            log.warning(
+                "queue %s has come to number %d of %d; beyond that its order is lost: drain it, and put into a new path or shard",
+                self._path,
+                number,
+                LAST_SEQUENCE,
+            )
+
+
 T = TypeVar("T")
 
+MAX_ITEMS = 8192
+"""Znodes that may be on their way at a time; beyond them a put waits."""
+MAX_BYTES = 48 << 20
+"""Bytes of data that may be on their way at a time."""
 _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
 _MULTI_BYTES = 768 * 1024
 _WINDOW = 40
-"""Multis under way. While the server forces some to its disk it must have others at hand, or it stands still between an answer and the
-next request, and the more it finds the more it forces at a time (large znodes: 65 times with 16 multis under way, 40 times with 40)."""
+"""Multis under way. While the server forces some to its disk it must have others at hand, or it
+stands still between an answer and the next request, and the more it finds the more it forces at a
+time (large znodes: 65 times with 16 multis under way, 40 times with 40).
+"""
 _START_S = 15.0
 _CLOSE_S = 2.0
 _ANSWER_S = 1.0
 """What was sent when its time is up gets so long to be answered: only the answer tells."""
 _LOOK_S = 0.02
 _GRACE_S = 0.25
-"""Puts that somebody waits for fail if they are not sent so soon after the close: for want of room, or of a connection."""
+"""Puts that somebody waits for fail if they are not sent so soon after the close: for want of room,
+or of a connection.
+"""
 _CHUNK = 256
 _ENOUGH = 500
 
@@ -67,15 +116,15 @@ _ENOUGH = 500
 class Putter(Generic[T]):
     """See the module. May be used from any thread, except from callbacks of the session.
 
-    *Guarantees:* what :meth:`put` gives ``True`` for in the foreground is stored, once. Items put by one thread are stored in that
-    order, whatever happens to the connection, except those that failed.
-    *Not guaranteed:* an order among several threads or producers.
+    *Guarantees:* what :meth:`put` returns ``True`` for in the foreground is stored, once. Items put
+    by one thread are stored in that order, whatever happens to the connection, except those that
+    failed. *Not guaranteed:* an order among several threads or producers.
     """
 
     def __init__(
         self,
         session: Session,
-        places: Places,
+        paths: QueuePaths,
         serializer: QueueSerializer[T],
         *,
         max_items: int | None = None,
@@ -88,23 +137,25 @@ class Putter(Generic[T]):
         _check(max_items=max_items, final_flush_s=final_flush_s, linger_s=linger_s)
         self.put_in_background = put_in_background
         self._session = session
-        self._places = places
+        self._paths = paths
         self._serialize = bytes_as_they_are if serializer is BYTES else serializer.serialize
         self._max_items = max_items
         self._final_flush_s = final_flush_s
         self._compress = compress
         self._linger_s = linger_s
-        self._name = name or places.path.rpartition("/")[2]
-        self.tally = Tally(session, join(places.tallies, f"put-{uuid4().hex}"), max_bytes=_MULTI_BYTES, window=_WINDOW)
+        self._name = name or paths.path.rpartition("/")[2]
+        self.writer = SequencedWriter(
+            session, join(paths.tallies, f"put-{uuid4().hex}"), max_bytes=_MULTI_BYTES, window=_WINDOW
+        )
         """What all writes of this producer go through."""
-        self._parent = validated_path(places.path).rstrip("/") + "/"
+        self._parent = validated_path(paths.path).rstrip("/") + "/"
         self._extra_bytes = len(session.chroot.encode())
-        self._limit = self.tally.limit - _GUARD_BYTES
-        self._backlog = Backlog()
-        self._teller = Teller(self._name)
-        self._sequences = Sequences(places.path)
+        self._limit = self.writer.limit - _GUARD_BYTES
+        self._in_flight = Capacity(MAX_ITEMS, MAX_BYTES)
+        self._listeners = PutListeners(self._name, self._in_flight.release)
+        self._sequence_monitor = SequenceMonitor(paths.path)
         self._lock = threading.Lock()
-        self._way: Way | None = None
+        self._strategy: PutStrategy | None = None
         self._is_closed = False
         self._unheard: list[tuple[Any, BaseException]] = []  # failures in the background that no listener was told of
         self._unheard_count = 0
@@ -115,67 +166,62 @@ class Putter(Generic[T]):
     # -- its life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Make the queue's znodes and the tally; may be called again.
+        """Make the queue's znodes and the writer; may be called again.
 
         :raises ConnectionLost: the servers did not answer within some 15 s.
         """
         with self._lock:
-            if self._way is not None or self._is_closed:
+            if self._strategy is not None or self._is_closed:
                 return
-            self._persevere()
-            way: Way = Straight(self.tally)
+            retry_until_connected(self._session, self._open_all, _START_S)
+            strategy: PutStrategy = DirectPut(self.writer)
             if self._max_items is not None:
-                way = Bounding(self.tally, self._session, self._places, self._max_items, name=self._name)
+                strategy = BoundedPut(self.writer, self._session, self._paths, self._max_items, name=self._name)
             elif self._linger_s > 0:
-                way = Lingering(way, self._linger_s, enough=_ENOUGH, name=self._name)
-            self._way = way
-        sweep(self._session, self._places.tallies)
+                strategy = LingeringPut(strategy, self._linger_s, enough=_ENOUGH, name=self._name)
+            self._strategy = strategy
+        sweep(self._session, self._paths.tallies)
 
-    def _persevere(self) -> None:
-        """All of it may be repeated, so lost replies are no reason to give up."""
-        deadline = now_s() + _START_S
-        while True:
-            try:
-                self._session.ensure_path(self._places.path)
-                if self._places.lock_path is not None:
-                    self._session.ensure_path(self._places.lock_path)
-                self.tally.open()
-                return
-            except ConnectionLost:
-                if now_s() >= deadline or self._session.state is SessionState.CLOSED:
-                    raise
-            threading.Event().wait(0.05)
+    def _open_all(self) -> None:
+        """All of it may be repeated."""
+        self._session.ensure_path(self._paths.path)
+        if self._paths.lock_path is not None:
+            self._session.ensure_path(self._paths.lock_path)
+        self.writer.open()
 
     def close(self) -> None:
-        """Wait ``final_flush_s`` at most for what is on its way, and take the tally away; may be called again.
+        """Wait ``final_flush_s`` at most for what is on its way, and take the writer away; may be
+        called again.
 
         :raises PutsFailed: puts in the background failed, now or earlier, and nobody has been told.
         """
         with self._lock:
             is_first, self._is_closed = not self._is_closed, True
-            way = self._way
+            strategy = self._strategy
         if not is_first:
             return
-        self._backlog.close()
-        if way is None:
+        self._in_flight.close(lambda: QueueClosed("the queue was closed; nothing was put"))
+        if strategy is None:
             return
         deadline = now_s() + self._final_flush_s
-        self._backlog.wait_empty(min(_GRACE_S, self._final_flush_s))
-        for put in way.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is not None):
+        self._in_flight.wait_empty(min(_GRACE_S, self._final_flush_s))
+        for put in strategy.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is not None):
             put.settle(error=QueueClosed("the queue was closed before this was sent"))
-        way.hurry()
-        if not self._backlog.wait_empty(self._final_flush_s):
-            log.warning("queue %s: %d puts were not settled when it was closed", self._places.path, self._backlog.items)
-        way.close()
-        self.tally.close(max(0.0, deadline - now_s()))
-        self._backlog.wait_empty(_CLOSE_S)
-        self._teller.stop(_CLOSE_S)
+        strategy.flush_now()
+        if not self._in_flight.wait_empty(self._final_flush_s):
+            log.warning("queue %s: %d puts were not settled when it was closed", self._paths.path, self._in_flight.items)
+        strategy.close()
+        self.writer.close(max(0.0, deadline - now_s()))
+        self._in_flight.wait_empty(_CLOSE_S)
+        self._listeners.stop(_CLOSE_S)
         self._raise_unheard()
 
     # -- putting --------------------------------------------------------------------------------------------------------
 
     def put(self, value: T, prefix: str, *, timeout_s: float | None = None, background: bool | None = None) -> bool:
-        """Store ``value`` in a znode whose name begins with ``prefix``; see the recipes' ``put``."""
+        """Store ``value`` in a znode whose name begins with ``prefix``; see the recipes'
+        ``put``.
+        """
         return self._put_one([value], prefix, is_multi=False, timeout_s=timeout_s, background=background)
 
     def put_multi(
@@ -185,7 +231,7 @@ class Putter(Generic[T]):
         return self._put_one(list(values), prefix, is_multi=True, timeout_s=timeout_s, background=background)
 
     def put_many(self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None) -> int:
-        """Store each value in a znode of its own; gives how many were.
+        """Store each value in a znode of its own; returns how many were.
 
         :raises PutsFailed: some were not; all others were seen through.
         """
@@ -193,11 +239,13 @@ class Putter(Generic[T]):
         return self.put_pairs(((value, prefix) for value in values), timeout_s=timeout_s, chunk=chunk)
 
     def put_pairs(self, pairs: Iterable[tuple[T, str]], *, timeout_s: float | None = None, chunk: int = 1) -> int:
-        """As :meth:`put_many`, each with the beginning of its name; they are sent in chunks, so 1 is for those that are long in coming."""
+        """As :meth:`put_many`, each with the beginning of its name; they are sent in chunks, so 1
+        is for those that are long in coming.
+        """
         deadline = None if timeout_s is None else now_s() + timeout_s
         if self.put_in_background:
             return self._stream(pairs, chunk, None, deadline)
-        many = Many()
+        many = PutResults()
         try:
             self._stream(pairs, chunk, many, deadline)
         except Exception:  # of the iterable, or closed meanwhile: what was taken from it is seen through
@@ -219,24 +267,31 @@ class Putter(Generic[T]):
     def _put_one(
         self, values: Sequence[T], prefix: str, *, is_multi: bool, timeout_s: float | None, background: bool | None
     ) -> bool:
-        way = self._open_way()
+        strategy = self._open_strategy()
         deadline = None if timeout_s is None else now_s() + timeout_s
-        one = None if (self.put_in_background if background is None else background) else One()
+        one = None if (self.put_in_background if background is None else background) else PutResult()
         put = self._made(values, prefix, one, is_multi=is_multi)
-        if not self._backlog.enter(1, put.size, deadline, at_once=self._teller.is_here):
+        if not self._admitted(1, put.size, deadline):
             return False
-        way.send([put])
-        return True if one is None else self._waited(way, put, one, deadline)
+        strategy.send([put])
+        return True if one is None else self._waited(strategy, put, one, deadline)
 
-    def _waited(self, way: Way, put: Put, one: One, deadline: float | None) -> bool:
+    def _admitted(self, count: int, size: int, deadline: float | None) -> bool:
+        """Wait for room; a listener that puts does not, because it is needed to make room."""
+        if self._listeners.is_current:
+            self._in_flight.take(count, size)
+            return True
+        return self._in_flight.acquire(count, size, None if deadline is None else max(0.0, deadline - now_s()))
+
+    def _waited(self, strategy: PutStrategy, put: Put, one: PutResult, deadline: float | None) -> bool:
         try:
             is_over = one.event.wait(None if deadline is None else max(0.0, deadline - now_s()))
         except BaseException:  # Ctrl-C: nobody will know whether it was stored, so rather not
-            self._withdrawn(way, put)
+            self._withdrawn(strategy, put)
             raise
         last = now_s() + _ANSWER_S
         while not is_over:
-            if self._withdrawn(way, put):
+            if self._withdrawn(strategy, put):
                 return False
             is_over = one.event.wait(_LOOK_S)
             if not is_over and now_s() >= last:
@@ -245,37 +300,39 @@ class Putter(Generic[T]):
             raise one.error
         return True
 
-    def _withdrawn(self, way: Way, put: Put) -> bool:
-        if not way.withdraw(put):
+    def _withdrawn(self, strategy: PutStrategy, put: Put) -> bool:
+        if not strategy.withdraw(put):
             return False
-        self._backlog.leave(1, put.size)
+        self._in_flight.release(1, put.size)
         return True
 
-    def _give_up(self, many: Many) -> int:
-        way = self._way
-        puts = way.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is many) if way is not None else []
+    def _give_up(self, many: PutResults) -> int:
+        strategy = self._strategy
+        puts = (
+            strategy.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is many) if strategy is not None else []
+        )
         for put in puts:
-            self._backlog.leave(1, put.size)
+            self._in_flight.release(1, put.size)
         return len(puts)
 
-    def _stream(self, values: Iterable[tuple[T, str]], chunk: int, many: Many | None, deadline: float | None) -> int:
-        """Send them as they come; gives how many were."""
-        way = self._open_way()
+    def _stream(self, values: Iterable[tuple[T, str]], chunk: int, many: PutResults | None, deadline: float | None) -> int:
+        """Send them as they come; returns how many were."""
+        strategy = self._open_strategy()
         source = iter(values)
         count = 0
         while pairs := list(islice(source, chunk)):
             puts = [put for value, prefix in pairs if (put := self._streamed(value, prefix, many)) is not None]
             size = sum(put.size for put in puts)
             if puts:
-                if not self._backlog.enter(len(puts), size, deadline, at_once=self._teller.is_here):
+                if not self._admitted(len(puts), size, deadline):
                     break
                 if many is not None:
                     many.expect(len(puts))
-                way.send(puts)
+                strategy.send(puts)
                 count += len(puts)
         return count
 
-    def _streamed(self, value: T, prefix: str, many: Many | None) -> Put | None:
+    def _streamed(self, value: T, prefix: str, many: PutResults | None) -> Put | None:
         try:
             return self._made([value], prefix, many, is_multi=False)
         except Exception as exc:  # noqa: BLE001 - the user's serializer: it fails this value, which is told, and no other
@@ -292,7 +349,7 @@ class Putter(Generic[T]):
         put = Put(self._path(prefix), content, self._extra_bytes, self._over, value, is_multi=is_multi, waiter=waiter)
         if put.size > self._limit:
             what = f"a znode of {len(values)} items" if is_multi else "an item"
-            raise TooLarge(what, size=put.size, limit=self._limit, path=self._places.path)
+            raise TooLarge(what, size=put.size, limit=self._limit, path=self._paths.path)
         return put
 
     def _path(self, prefix: str) -> str:
@@ -303,51 +360,53 @@ class Putter(Generic[T]):
             self._last_path = (prefix, path)
         return path
 
-    def _open_way(self) -> Way:
-        way = self._way
-        if way is None or self._is_closed:
+    def _open_strategy(self) -> PutStrategy:
+        strategy = self._strategy
+        if strategy is None or self._is_closed:
             raise QueueClosed("the queue is closed" if self._is_closed else "the queue was not started; call start()")
-        return way
+        return strategy
 
     # -- outcomes -------------------------------------------------------------------------------------------------------
 
     def add_listener(self, listener: PutListener) -> None:
-        """See :class:`~leaderq.queues.putting.telling.PutListener`."""
-        self._teller.add(listener)
+        """See :class:`~leaderq.queues.putting.puts.PutListener`."""
+        self._listeners.add(listener)
 
     def remove_listener(self, listener: PutListener) -> None:
         """Undo :meth:`add_listener`."""
-        self._teller.remove(listener)
+        self._listeners.remove(listener)
 
     @property
     def unsettled(self) -> int:
         """Znodes on their way whose outcome is not known yet, or not told."""
-        return self._backlog.items
+        return self._in_flight.items
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all that was put is settled, and listeners have heard; whether that came in ``timeout_s``.
+        """Wait until all that was put is settled, and listeners have heard; whether that came in
+        ``timeout_s``.
 
-        :raises PutsFailed: puts in the background have failed since the last time, and no listener was told.
+        :raises PutsFailed: puts in the background have failed since the last time, and no listener
+            was told.
         """
-        way = self._way
-        if way is not None:
-            way.hurry()
-        is_empty = self._backlog.wait_empty(timeout_s)
+        strategy = self._strategy
+        if strategy is not None:
+            strategy.flush_now()
+        is_empty = self._in_flight.wait_empty(timeout_s)
         self._raise_unheard()
         return is_empty
 
     def _settled(self, put: Put, results: list[Any] | None, error: LeaderqError | None) -> None:
-        """On the session's thread, or a tally's."""
+        """On the session's thread, or a writer's."""
         if error is None and results:
-            self._sequences.saw(results[0])
-        if self._teller.listeners:
-            self._teller.tell(lambda listener: _tell(listener, put, error), lambda: self._backlog.leave(1, put.size))
+            self._sequence_monitor.saw(results[0])
+        if self._listeners.listeners:
+            self._listeners.tell(put, error)
         else:
             if put.waiter is None:
                 self._note(put, error)
-            self._backlog.leave(1, put.size)
+            self._in_flight.release(1, put.size)
         if put.waiter is not None:  # last: who waited may ask for a flush at once
-            put.waiter.heard(put, error)
+            put.waiter.on_outcome(put, error)
 
     def _note(self, put: Put, error: LeaderqError | None) -> None:
         if error is None:
@@ -356,7 +415,7 @@ class Putter(Generic[T]):
             self._note_unheard(put.value, error)
 
     def _note_unheard(self, value: Any, error: BaseException) -> None:
-        log.error("queue %s: an item put in the background was not stored: %s", self._places.path, error)
+        log.error("queue %s: an item put in the background was not stored: %s", self._paths.path, error)
         with self._lock:
             self._unheard_count += 1
             if len(self._unheard) < KEPT_FAILURES:
@@ -369,15 +428,6 @@ class Putter(Generic[T]):
             stored, self._since = self._since, 0
         if failed:
             raise PutsFailed(stored=stored, failed=failed, failures=failures)
-
-
-def _tell(listener: PutListener, put: Put, error: LeaderqError | None) -> None:
-    if error is not None:
-        listener.put_failed(put.values, error)
-    elif put.is_multi:
-        listener.put_multi_completed(put.values)
-    else:
-        listener.put_completed(put.value)
 
 
 def _check(*, max_items: int | None, final_flush_s: float, linger_s: float) -> None:

@@ -1,25 +1,32 @@
-"""Curator's ``QueueSharder``: one queue spread over several znodes, *shards*, as many as its depth asks for.
+"""Curator's ``QueueSharder``: one queue spread over several znodes, *shards*, as many as its depth
+asks for.
 
-Who is authoritative: the children of the queue path are the shards, for Java and Python processes alike. Who may add one is decided
-by a latch that they share (:mod:`leaderq.queues.sharding.latch`). Each process has a queue object for every shard, and looks every
-``threshold_check_s``, and at once when shards come or go, at how full they are (:mod:`leaderq.queues.sharding.judging`).
+Who is authoritative: the children of the queue path are the shards, for Java and Python processes
+alike. Who may add one is decided by a latch that they share (:mod:`leaderq.queues.sharding.latch`).
+Each process has a queue object for every shard, and looks every ``threshold_check_s``, and at once
+when shards come or go, at how full they are (:mod:`leaderq.queues.sharding.shard_plan`).
 
 States of the sharder: *new*; *started*, with one shard at least; *closed*. On each failure:
 
-* **several start at once where there is no shard**: the latch's leader makes the first, and the others wait for it; if there is none
-  within ``FIRST_SHARD_S`` (or one and a half session time-outs), one of them makes it in the leader's stead. A Java process that starts
-  at that moment does not ask, and two shards are the result, which does no harm;
-* **connection lost**: shards known are used on; nothing is added or removed meanwhile, and all is looked at again afterwards;
-* **session expired**: the same; the place in the latch is taken anew;
-* **the allocator, or a queue's start, fails**: in :meth:`QueueSharder.start` that is raised; later it is logged and tried again;
+* **several start at once where there is not a shard**: the latch's leader makes the first, and the
+  others wait for it; if there is none within ``FIRST_SHARD_S`` (or one and a half session
+  time-outs), one of them makes it in the leader's stead. A Java process that starts at that moment
+  does not ask, and two shards are the result, which does no harm;
+* **connection lost**: shards known are used on; nothing is added or removed meanwhile, and all is
+  looked at again afterwards;
+* **session expired**: the same; the place in the latch is taken again;
+* **the allocator, or a queue's start, fails**: in :meth:`QueueSharder.start` that is raised; later
+  it is logged and tried again;
 * **foreign children of the queue path**: left alone, and told of;
 * **a shard's znode is deleted by somebody**: its queue is closed and forgotten.
 
-Rotation. ZooKeeper numbers a znode's children with 31 bits, and never begins anew while the znode lives. A shard that comes near the end
-(``rotate_at``), or that somebody retires with :meth:`QueueSharder.retire`, is marked: nothing more is put into it, it is consumed to its
-end, and the leader removes it when it was empty for ``retire_grace_s``. Java processes neither know nor heed the mark: they go on putting
-into such a shard, which then is never empty and stays; and one that puts right after the removal fails, in the background without a
-word. So retire shards by hand only when no Java process uses the sharder. What stood beside a shard that was removed (dead letters
+Rotation. ZooKeeper numbers a znode's children with 31 bits, and never begins again while the znode
+lives. A shard that comes near the end (``rotate_at``), or that somebody retires with
+:meth:`QueueSharder.retire`, is marked: nothing more is put into it, it is consumed to its end, and
+the leader removes it when it was empty for ``retire_grace_s``. Java processes neither know nor heed
+the mark: they go on putting into such a shard, which then is never empty and stays; and one that
+puts right after the removal fails, in the background without a word. So retire shards by hand only
+when no Java process uses the sharder. What stood beside a shard that was removed (dead letters
 above all, below ``<queue path>-side``) stays.
 """
 
@@ -29,33 +36,62 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from typing import Generic
+from typing import Generic, Protocol, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, QueueClosed, SessionExpired, ZooKeeperError
-from leaderq.queues.sharding.allocator import Q, QueueAllocator
-from leaderq.queues.sharding.board import Board
-from leaderq.queues.sharding.judging import Judgement, Shard, judge
 from leaderq.queues.sharding.latch import Latch
-from leaderq.queues.sharding.policies import QueueSharderPolicies
-from leaderq.zookeeper import AnyClient, SessionState, as_session
+from leaderq.queues.sharding.registry import ShardRegistry
+from leaderq.queues.sharding.shard_plan import QueueSharderPolicies, ShardPlan, ShardState, plan_shards
+from leaderq.threads import Service
+from leaderq.zookeeper import AnyClient, Session, SessionState, as_session
 from leaderq.zookeeper.paths import join, validated_path
+
+
+class ShardQueue(Protocol):
+    """Any of the recipes, or a queue of the user's own."""
+
+    def start(self) -> object:
+        """Begin. Called once by the sharder."""
+
+    def close(self) -> object:
+        """Let go, in bounded time. Called once by the sharder."""
+
+
+Q = TypeVar("Q", bound=ShardQueue)
+Q_co = TypeVar("Q_co", bound=ShardQueue, covariant=True)
+
+
+class QueueAllocator(Protocol[Q_co]):
+    """Any callable that makes the queue of a shard, *not* started: ``lambda client, path:
+    DistributedQueue(client, path, ...)``.
+
+    Each must be given a lock path of its own, if any: items of two shards may have one name.
+    ``f"{path}-locks"`` will not do, since nothing but shards may be below the sharder's path;
+    ``path.replace("/jobs/", "/job-locks/")`` will.
+    """
+
+    def __call__(self, client: Session, path: str, /) -> Q_co:
+        """The queue of the shard at ``path``."""
+
 
 log = logging.getLogger(__name__)
 
 FIRST_SHARD_S = 10.0
 """Seconds that a process waits for the leader to make the first shard, at least."""
 _TRY_AGAIN_S = 1.0
-_NOTHING = Judgement((), (), (), needs_one_more=False, is_at_most=False, to_mark=(), to_remove=())
+_NOTHING = ShardPlan((), (), (), needs_one_more=False, is_at_most=False, to_mark=(), to_remove=())
 
 
 class QueueSharder(Generic[Q]):
-    """A family of queues that grows with what is in it; put into the one that :meth:`get_queue` gives, each time anew.
+    """A family of queues that grows with what is in it; put into the one that :meth:`get_queue`
+    returns, each time again.
 
-    *Guarantees:* every shard there is, is consumed by every started sharder (if the allocator's queues consume). Shards are added one
-    at a time, by one process at a time. A shard is removed only while it is empty.
-    *Not guaranteed:* order between shards; that a shard holds no more than ``new_queue_threshold``: that is looked at every
-    ``threshold_check_s`` seconds, and not at all once there are ``max_queues``.
+    *Guarantees:* every shard there is, is consumed by every started sharder (if the allocator's
+    queues consume). Shards are added one at a time, by one process at a time. A shard is removed
+    only while it is empty. *Not guaranteed:* order between shards; that a shard holds no more than
+    ``new_queue_threshold``: that is looked at every ``threshold_check_s`` seconds, and not at all
+    once there are ``max_queues``.
     """
 
     def __init__(
@@ -77,17 +113,16 @@ class QueueSharder(Generic[Q]):
         self._is_lent = self._session is client
         self._allocator = allocator
         self._policies = policies or QueueSharderPolicies()
-        self._stirred = threading.Event()
-        self._latch = Latch(self._session, leader_path, self._stirred.set, id=id)
-        self._board = Board(self._session, queue_path, self._stirred.set)
+        self._service = Service("leaderq-sharder", self._run)
+        self._latch = Latch(self._session, leader_path, self._service.wake, id=id)
+        self._registry = ShardRegistry(self._session, queue_path, self._service.wake)
         self._lock = threading.Lock()
         self._queues: dict[str, Q] = {}
-        self._judgement = _NOTHING
+        self._plan = _NOTHING
         self._empty_since: dict[str, float] = {}
         self._told_at_most = False
         self._is_leader = False
         self._is_closed = False
-        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> QueueSharder[Q]:
         self.start()
@@ -102,36 +137,36 @@ class QueueSharder(Generic[Q]):
     # -- its life -------------------------------------------------------------------------------------------------------
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Take up the shards there are, or see to it that there is one. Does nothing if that was done.
+        """Take up the shards there are, or see to it that there is one. Does nothing if that was
+        done.
 
         :raises QueueClosed: it was closed; make a new one.
-        :raises ConnectionLost: there was no answer, or no shard, within ``timeout_s``; it can be tried again. Whatever the allocator
-            raises.
+        :raises ConnectionLost: there was no answer, or no shard, within ``timeout_s``; it can be
+            tried again. Whatever the allocator raises.
         """
-        if self._thread is not None and not self._is_closed:
+        if self._service.is_running and not self._is_closed:
             return
         now = now_s()
         deadline = now + timeout_s
         own_at = now + min(timeout_s, max(FIRST_SHARD_S, 1.5 * self._session.timeout_s))
-        self._session.add_listener(self._heard)
+        self._session.add_listener(self._on_state)
         try:
             self._begin(deadline, own_at)
         except BaseException:  # who does not run must not stand in front of those who do
             self._latch.leave(_TRY_AGAIN_S)
             raise
-        self._thread = threading.Thread(target=self._run, name="leaderq-sharder", daemon=True)
-        self._thread.start()
+        self._service.start()
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Give up the place in the latch, and close all queues, which may take as long as each of them takes. May be called again."""
+        """Give up the place in the latch, and close all queues, which may take as long as each of
+        them takes. May be called again.
+        """
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
-        self._stirred.set()
-        self._session.remove_listener(self._heard)
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        self._session.remove_listener(self._on_state)
+        self._service.stop(timeout_s)
         if self._session.state is SessionState.CONNECTED:
             self._latch.leave(timeout_s)
         with self._lock:
@@ -144,13 +179,14 @@ class QueueSharder(Generic[Q]):
     # -- what it gives --------------------------------------------------------------------------------------------------
 
     def get_queue(self) -> Q:
-        """The queue of a shard to put into, by chance one of those that are not full. Ask again for the next put: it may be full then, or
-        retired and removed, so that the put raises ``QueueClosed`` and another must be asked for.
+        """The queue of a shard to put into, by chance one of those that are not full. Ask again for
+        the next put: it may be full then, or retired and removed, so that the put raises
+        ``QueueClosed`` and another must be asked for.
 
         :raises QueueClosed: not started, or closed.
         """
         with self._lock:
-            choice = [name for name in self._judgement.choice if name in self._queues] or list(self._queues)
+            choice = [name for name in self._plan.choice if name in self._queues] or list(self._queues)
             if self._is_closed or not choice:
                 raise QueueClosed(f"the sharder of {self.queue_path} was {'closed' if self._is_closed else 'not started'}")
             return self._queues[random.choice(choice)]
@@ -172,13 +208,14 @@ class QueueSharder(Generic[Q]):
         return self._is_leader
 
     def retire(self, path: str) -> None:
-        """Have nothing more put into a shard, and have it removed when it is empty; see the module on Java.
+        """Have nothing more put into a shard, and have it removed when it is empty; see the module
+        on Java.
 
-        :raises ConfigurationError: it is no shard of this sharder.
+        :raises ConfigurationError: it is not a shard of this sharder.
         """
         if path not in self.queue_paths:
             raise ConfigurationError(f"{path!r} is no shard of {self.queue_path}; there are: {', '.join(self.queue_paths)}")
-        self._board.mark(path.rpartition("/")[2])
+        self._registry.mark(path.rpartition("/")[2])
 
     # -- looking ----------------------------------------------------------------------------------------------------------
 
@@ -186,27 +223,27 @@ class QueueSharder(Generic[Q]):
         while not self._try_to_begin(own_at):
             if now_s() >= deadline:
                 raise ConnectionLost(f"there is no shard in {self.queue_path}, and none could be made in the time given")
-            self._stirred.wait(max(0.0, min(_TRY_AGAIN_S, deadline - now_s())))
+            self._service.wait(max(0.0, min(_TRY_AGAIN_S, deadline - now_s())))
 
     def _try_to_begin(self, own_at: float) -> bool:
         if self._is_closed:
             raise QueueClosed(f"the sharder of {self.queue_path} was closed; make a new one")
-        self._stirred.clear()
+        self._service.wait(0)
         try:
             self._look(self._adopt)
             if not self._queues and now_s() >= own_at:
                 log.warning("nobody makes the first shard of %s; it is made in the leader's stead", self.queue_path)
-                self._board.make_first(None)
+                self._registry.make_first(None)
                 self._look(self._adopt)
         except (ConnectionLost, SessionExpired) as exc:
             log.debug("the sharder of %s cannot start yet: %s", self.queue_path, exc)
         return bool(self._queues)
 
-    def _run(self) -> None:
+    def _run(self, service: Service) -> None:
         is_known = True
         while True:
-            self._stirred.wait(self._rest_s(is_known))
-            self._stirred.clear()
+            self._service.wait(self._rest_s(is_known))
+            self._service.wait(0)
             if self._is_closed or self._session.state is SessionState.CLOSED:
                 return
             is_known = False
@@ -227,57 +264,57 @@ class QueueSharder(Generic[Q]):
         """One look at everything, and what follows from it."""
         self._is_leader = False
         self._is_leader = self._latch.look()
-        names = self._board.shards()
+        names = self._registry.shards()
         for name in names:
             if name not in self._queues and not self._is_closed:
                 adopt(name)
         for name in [name for name in self._queues if name not in names]:
             self._drop(name)
-        judgement = self._judge(names)
+        plan = self._make_plan(names)
         with self._lock:
-            self._judgement = judgement
+            self._plan = plan
         if self._is_leader and self._latch.node is not None:
-            self._lead(judgement, self._latch.node, adopt)
+            self._lead(plan, self._latch.node, adopt)
 
-    def _judge(self, names: list[str]) -> Judgement:
-        marked = self._board.marked()
-        seen = self._board.look_at(names)
+    def _make_plan(self, names: list[str]) -> ShardPlan:
+        marked = self._registry.marked()
+        seen = self._registry.look_at(names)
         now = now_s()
         self._empty_since = {
             name: self._empty_since.get(name, now) for name in seen if name in marked and not seen[name].items
         }
         shards = [
-            Shard(
+            ShardState(
                 name,
                 items=seen[name].items,
                 next_sequence=seen[name].next_sequence,
                 is_marked=name in marked,
                 empty_for_s=now - self._empty_since.get(name, now),
-                was_full=name in self._judgement.full,
+                was_full=name in self._plan.full,
             )
             for name in seen
         ]
         if self._is_leader:
             for name in marked.difference(names):
-                self._board.forget(name)
-        return judge(shards, self._policies)
+                self._registry.forget(name)
+        return plan_shards(shards, self._policies)
 
-    def _lead(self, judgement: Judgement, fence: str, adopt: Callable[[str], None]) -> None:
-        for name in judgement.to_mark:
+    def _lead(self, plan: ShardPlan, fence: str, adopt: Callable[[str], None]) -> None:
+        for name in plan.to_mark:
             log.warning("shard %s has numbered %d items and is retired", name, self._policies.rotate_at)
-            self._board.mark(name)
-        for name in judgement.to_remove:
-            self._board.remove(name, fence)
-        if judgement.is_at_most and not self._told_at_most:
+            self._registry.mark(name)
+        for name in plan.to_remove:
+            self._registry.remove(name, fence)
+        if plan.is_at_most and not self._told_at_most:
             log.warning("all %d shards of %s are full, and there may be no more", self._policies.max_queues, self.queue_path)
-        self._told_at_most = judgement.is_at_most
-        if not judgement.needs_one_more:
+        self._told_at_most = plan.is_at_most
+        if not plan.needs_one_more:
             return
         if not self._queues:
-            self._board.make_first(fence)
+            self._registry.make_first(fence)
         else:
-            self._board.make_one_more(fence)
-        for name in self._board.shards():
+            self._registry.make_one_more(fence)
+        for name in self._registry.shards():
             if name not in self._queues:
                 adopt(name)
 
@@ -294,7 +331,7 @@ class QueueSharder(Generic[Q]):
             is_late = self._is_closed
             if not is_late:
                 self._queues[name] = queue
-                self._judgement = _with(self._judgement, name)
+                self._plan = _with(self._plan, name)
         if is_late:
             self._close(name, queue)
 
@@ -318,17 +355,17 @@ class QueueSharder(Generic[Q]):
         except Exception:
             log.exception("closing shard %s of %s failed", name, self.queue_path)
 
-    def _heard(self, _state: SessionState) -> None:
+    def _on_state(self, _state: SessionState) -> None:
         """On the session's thread."""
-        self._stirred.set()
+        self._service.wake()
 
 
-def _with(judgement: Judgement, name: str) -> Judgement:
+def _with(plan: ShardPlan, name: str) -> ShardPlan:
     """A shard that is new to us is put into at once, until it is looked at."""
-    return Judgement(
-        (*judgement.fit, name),
-        judgement.full,
-        judgement.retired,
+    return ShardPlan(
+        (*plan.fit, name),
+        plan.full,
+        plan.retired,
         needs_one_more=False,
         is_at_most=False,
         to_mark=(),

@@ -1,31 +1,51 @@
-"""How Curator 5.x names the items of its queues, byte for byte (pure).
+r"""How Curator 5.x names the items of its queues, byte for byte (pure).
 
 ===========  ===============================  ====================================================
 kind         name (n: ten digits)             order
 ===========  ===============================  ====================================================
-plain        ``queue-``\\ n                    by number
-id           ``queue-|id|``\\ n                by number; the id takes no part
-priority     ``queue-``\\ P\\ n, P 9 characters  by priority, lower first, then by number
-delay        ``queue-|``\\ hex ms\\ ``|``\\ n     by due time, then by number (Curator: no order among equal times)
-simple       ``qn-``\\ n                       by number
+plain        ``queue-``\ n                    by number
+id           ``queue-|id|``\ n                by number; the id takes no part
+priority     ``queue-``\ P\ n, P 9 characters  by priority, lower first, then by number
+delay        ``queue-|``\ hex ms\ ``|``\ n     by due time, then by number (Curator: no order among equal times)
+simple       ``qn-``\ n                       by number
 ===========  ===============================  ====================================================
 
 The server appends n, a signed 32-bit counter of the znodes ever created there, as ``%010d`` writes it: ten digits or, once it has
-run over, a minus sign and nine or ten of them. What Java requeues in a priority or delay queue is named plain ``queue-``\\ n, and has
+run over, a minus sign and nine or ten of them. What Java requeues in a priority or delay queue is named plain ``queue-``\ n, and has
 lost its priority or its due time; like Curator we let it go before all others.
 
 Names that begin otherwise are *foreign*: nobody consumes or deletes them. Source: ``DistributedQueue``, ``DistributedIdQueue``,
 ``DistributedPriorityQueue``, ``DistributedDelayQueue``, ``SimpleDistributedQueue`` of Apache Curator 5.9.0.
+
+The kinds of queue that Curator has; what differs between them is how items are named and in which order they go.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Any
 
 from leaderq.errors import ConfigurationError
-from leaderq.queues.wire.kinds import Kind
+
+
+class QueueKind(Enum):
+    """A recipe, by the names of its items; the value is the word that the command line uses."""
+
+    PLAIN = "plain"
+    ID = "id"
+    PRIORITY = "priority"
+    DELAY = "delay"
+    SIMPLE = "simple"
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether a znode holds Curator's item frame; a simple queue holds the bytes as
+        they are.
+        """
+        return self is not QueueKind.SIMPLE
+
 
 ITEM_PREFIX = "queue-"
 SIMPLE_PREFIX = "qn-"
@@ -42,18 +62,18 @@ _MAX_DUE_MS = 2**63 - 1
 _LAST = 2**63
 
 
-def prefix_for(kind: Kind, *, id: str | None = None, priority: int | None = None, due_ms: int | None = None) -> str:
+def prefix_for(kind: QueueKind, *, id: str | None = None, priority: int | None = None, due_ms: int | None = None) -> str:
     """What a new item's name begins with; the server appends the number.
 
     :raises ConfigurationError: an id, priority or time that Curator's format cannot carry.
     """
-    if kind is Kind.ID:
+    if kind is QueueKind.ID:
         return f"{ITEM_PREFIX}{_SEPARATOR}{fixed_id(id)}{_SEPARATOR}"
-    if kind is Kind.PRIORITY:
+    if kind is QueueKind.PRIORITY:
         return ITEM_PREFIX + _priority_text(priority)
-    if kind is Kind.DELAY:
+    if kind is QueueKind.DELAY:
         return f"{ITEM_PREFIX}{_SEPARATOR}{_due_text(due_ms)}{_SEPARATOR}"
-    return SIMPLE_PREFIX if kind is Kind.SIMPLE else ITEM_PREFIX
+    return SIMPLE_PREFIX if kind is QueueKind.SIMPLE else ITEM_PREFIX
 
 
 def fixed_id(id: str | None) -> str:
@@ -70,9 +90,11 @@ def fixed_id(id: str | None) -> str:
     return fixed
 
 
-def is_item(kind: Kind, name: str) -> bool:
-    """Whether a child of the queue's path is an item of it; everything else is foreign and left alone."""
-    return name.startswith(SIMPLE_PREFIX if kind is Kind.SIMPLE else ITEM_PREFIX)
+def is_item(kind: QueueKind, name: str) -> bool:
+    """Whether a child of the queue's path is an item of it; everything else is foreign and left
+    alone.
+    """
+    return name.startswith(SIMPLE_PREFIX if kind is QueueKind.SIMPLE else ITEM_PREFIX)
 
 
 def sequence_of(name: str) -> int:
@@ -82,13 +104,17 @@ def sequence_of(name: str) -> int:
 
 
 def prefix_of(name: str) -> str:
-    """The name without the server's number: what to requeue an item under, so that it keeps its id, priority or due time."""
+    """The name without the server's number: what to requeue an item under, so that it keeps its id,
+    priority or due time.
+    """
     found = _SEQUENCE.search(name, max(0, len(name) - 11))
     return name[: found.start()] if found else name
 
 
 def id_of(name: str) -> str:
-    """The fixed id in the name of an item of an id queue: what stands between the first two ``|``, else the whole name."""
+    """The fixed id in the name of an item of an id queue: what stands between the first two ``|``,
+    else the whole name.
+    """
     parts = name.split(_SEPARATOR, 2)
     return parts[1] if len(parts) == 3 else name
 
@@ -102,7 +128,9 @@ def priority_of(name: str) -> int | None:
 
 
 def due_ms_of(name: str) -> int:
-    """When an item of a delay queue is due, in ms since the epoch; 0, that is now, for a name that does not say."""
+    """When an item of a delay queue is due, in ms since the epoch; 0, that is now, for a name that
+    does not say.
+    """
     parts = name.rsplit(_SEPARATOR, 2)
     if len(parts) < 3 or not _JAVA_HEX(parts[1]):  # Python's int() would take more: "0x10", "1_0", " 1"
         return 0
@@ -110,37 +138,44 @@ def due_ms_of(name: str) -> int:
     return due_ms if -_MAX_DUE_MS - 1 <= due_ms <= _MAX_DUE_MS else 0
 
 
-def sort_key(kind: Kind) -> Callable[[str], Any]:
+def sort_key(kind: QueueKind) -> Callable[[str], Any]:
     """The key by which the items of a queue go, as ``sorted`` takes it."""
     return _SORT_KEYS[kind]
 
 
-def kind_of(names: Iterable[str]) -> Kind | None:
-    """Which recipe put these items, as far as names tell; ``None`` if there is no item among them.
+def kind_of(names: Iterable[str]) -> QueueKind | None:
+    """Which recipe put these items, as far as names tell; ``None`` if there is not a item among
+    them.
 
-    An id queue whose ids all look like hexadecimal times cannot be told from a delay queue, and is taken for one.
+    An id queue whose ids all look like hexadecimal times cannot be told from a delay queue, and is
+    taken for one.
     """
     found = {_kind_of_one(name) for name in names} - {None}
     if not found:
         return None
-    if Kind.SIMPLE in found and len(found) > 1:
+    if QueueKind.SIMPLE in found and len(found) > 1:
         raise ConfigurationError("items of a simple queue and of another recipe lie under one path; say which kind is meant")
-    for kind in (Kind.ID, Kind.DELAY, Kind.PRIORITY, Kind.SIMPLE):  # Java's requeued items of any kind look plain
+    for kind in (
+        QueueKind.ID,
+        QueueKind.DELAY,
+        QueueKind.PRIORITY,
+        QueueKind.SIMPLE,
+    ):  # Java's requeued items of any kind look plain
         if kind in found:
             return kind
-    return Kind.PLAIN
+    return QueueKind.PLAIN
 
 
-def _kind_of_one(name: str) -> Kind | None:
+def _kind_of_one(name: str) -> QueueKind | None:
     if name.startswith(SIMPLE_PREFIX):
-        return Kind.SIMPLE
+        return QueueKind.SIMPLE
     if not name.startswith(ITEM_PREFIX):
         return None
     if _DUE(name):
-        return Kind.DELAY
+        return QueueKind.DELAY
     if name.count(_SEPARATOR) >= 2:
-        return Kind.ID
-    return Kind.PRIORITY if _PRIORITY(name) else Kind.PLAIN
+        return QueueKind.ID
+    return QueueKind.PRIORITY if _PRIORITY(name) else QueueKind.PLAIN
 
 
 def _priority_text(priority: int | None) -> str:
@@ -174,17 +209,31 @@ def _id_key(name: str) -> str:
 
 
 def _delay_key(name: str) -> int:
-    """By due time, then by number, in one whole number: a million tuples would take three times as long to compare."""
+    """By due time, then by number, in one whole number: a million tuples would take three times as
+    long to compare.
+    """
     found = _DUE(name)
     if found:
         return (int(found[1], 16) << 32) + int(found[2])
     return (due_ms_of(name) << 32) + sequence_of(name)
 
 
-_SORT_KEYS: dict[Kind, Callable[[str], Any]] = {
-    Kind.PLAIN: str,
-    Kind.ID: _id_key,
-    Kind.PRIORITY: str,
-    Kind.DELAY: _delay_key,
-    Kind.SIMPLE: _simple_key,
+_SORT_KEYS: dict[QueueKind, Callable[[str], Any]] = {
+    QueueKind.PLAIN: str,
+    QueueKind.ID: _id_key,
+    QueueKind.PRIORITY: str,
+    QueueKind.DELAY: _delay_key,
+    QueueKind.SIMPLE: _simple_key,
 }
+
+
+_COUNTER = 2**32
+
+
+def next_number(cversion: int, num_children: int) -> int:
+    """The number that the server will give to the next child: how many were ever created.
+
+    ZooKeeper reports ``cversion`` as twice that, less the children there are, in 32 bits that run
+    over after 2^30 creates; the sum undoes both.
+    """
+    return (cversion + num_children) % _COUNTER // 2

@@ -1,4 +1,5 @@
-"""What an item's znode holds, byte for byte as Curator 5.x writes it (pure), and what of ours rides behind it.
+"""What an item's znode holds, byte for byte as Curator 5.x writes it (pure), and what of ours rides
+behind it.
 
 ::
 
@@ -7,22 +8,90 @@
     u8 0x02
     (leaderq only) anything: a note
 
-One znode may hold any number of items, none too. Curator does not look at what follows the ``0x02``, and writes it again
-unchanged when it requeues; there leaderq keeps its :class:`~leaderq.queues.wire.note.Note` (attempts, when first put), so that it
-travels with the item, also through Java's hands. A znode whose data begins with ``1f 8b`` is one gzip member around all this
-(Curator's option since 5.8.0); it is always understood, and written when asked for.
+One znode may hold any number of items, none too. Curator does not look at what follows the
+``0x02``, and writes it again unchanged when it requeues; there leaderq keeps its
+:class:`~leaderq.queues.wire.payload.Note` (attempts, when first put), so that it travels with the
+item, also through Java's hands. A znode whose data begins with ``1f 8b`` is one gzip member around
+all this (Curator's option since 5.8.0); it is always understood, and written when asked for.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from leaderq.errors import CorruptItem
-from leaderq.queues.wire.note import Note
+
+_MARK = b"leaderq:"
+MAX_TEXT = 2000
+"""Characters kept of an error's text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """All of it optional; times are milliseconds since the epoch.
+
+    ``attempt``: how often the item was given to a consumer and failed. ``enqueued_ms``: when it was
+    first put, if the znode is not the first. ``not_before_ms``: a consumer of leaderq leaves it
+    alone until then (Java does not know of it).
+
+    On dead letters also: ``reason`` (``attempts``, ``corrupt``, ``refused``), ``error`` (type and
+    text), ``origin`` (the name it had), ``died_ms``, and ``raw``: the one item is the znode's whole
+    former data, which could not be read.
+    """
+
+    attempt: int = 0
+    enqueued_ms: int | None = None
+    not_before_ms: int | None = None
+    reason: str | None = None
+    error: str | None = None
+    origin: str | None = None
+    died_ms: int | None = None
+    raw: bool = False
+
+    def packed(self) -> bytes:
+        """The bytes that follow the frame."""
+        said = {name: value for name, value in asdict(self).items() if value != _DEFAULTS[name]}
+        if self.error is not None:
+            said["error"] = self.error[:MAX_TEXT]
+        # The text of an error may hold what is no text (the bytes of a file's name, as surrogates): then a "?" stands there.
+        return _MARK + json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+    @classmethod
+    def read(cls, data: bytes) -> Note | None:
+        """The note in what follows a frame; ``None`` if there is none, or somebody else's."""
+        if not data.startswith(_MARK):
+            return None
+        try:
+            said = json.loads(data[len(_MARK) :])
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(said, dict):
+            return None
+        return cls(**{name: said[name] for name in _TYPES if _fits(name, said.get(name))})
+
+
+def _fits(name: str, value: Any) -> bool:
+    return isinstance(value, _TYPES[name]) and (name == "raw" or not isinstance(value, bool))
+
+
+_TYPES: dict[str, Any] = {
+    "attempt": int,
+    "enqueued_ms": int,
+    "not_before_ms": int,
+    "reason": str,
+    "error": str,
+    "origin": str,
+    "died_ms": int,
+    "raw": bool,
+}
+_DEFAULTS = asdict(Note())
+
 
 VERSION = 0x00010001
 _VERSION = struct.Struct(">I")
@@ -36,7 +105,9 @@ _SINGLE = _VERSION.pack(VERSION) + bytes((_ITEM_CODE,))
 _SINGLE_BYTES = _VERSION.size + _ITEM.size + len(_END)
 _GZIP_WINDOW = 31  # zlib's word for a gzip header and its checksum
 MAX_PLAIN_BYTES = 64 * 1024 * 1024
-"""Bytes that may come out of one znode's gzip; a megabyte of it could hold a thousand times as much, and fill the memory."""
+"""Bytes that may come out of one znode's gzip; a megabyte of it could hold a thousand times as
+much, and fill the memory.
+"""
 FRAME_BYTES = _VERSION.size + len(_END)
 """Bytes of a frame without items."""
 ITEM_BYTES = _ITEM.size
@@ -45,7 +116,9 @@ ITEM_BYTES = _ITEM.size
 
 @dataclass(slots=True)
 class Payload:
-    """The items of one znode, and the note that leaderq left behind them. A value: not to be changed."""
+    """The items of one znode, and the note that leaderq left behind them. A value: not to be
+    changed.
+    """
 
     items: Sequence[bytes]
     note: Note | None = None
@@ -66,7 +139,8 @@ def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool =
 def decode(data: bytes) -> Payload:
     """What a znode's data says.
 
-    :raises CorruptItem: wrong version, unknown code, negative length, or an end too early; the message says at which byte.
+    :raises CorruptItem: wrong version, unknown code, negative length, or an end too early; the
+        message says at which byte.
     """
     # Nearly all znodes hold one item and no note.
     if data.startswith(_SINGLE) and data.endswith(_END) and int.from_bytes(data[5:9], "big") == len(data) - _SINGLE_BYTES:
@@ -106,7 +180,7 @@ def may_have_note(data: bytes) -> bool:
 
 
 def compressed(data: bytes) -> bytes:
-    """As Curator compresses: one gzip member; equal data gives equal bytes."""
+    """As Curator compresses: one gzip member; equal data returns equal bytes."""
     return gzip.compress(data, mtime=0)
 
 
@@ -116,9 +190,11 @@ def is_compressed(data: bytes) -> bool:
 
 
 def plain(data: bytes) -> bytes:
-    """The data out of its gzip members, if it is in such; as in Java, what follows them and is none is ignored.
+    """The data out of its gzip members, if it is in such; as in Java, what follows them and is none
+    is ignored.
 
-    :raises CorruptItem: it begins as gzip and is none, ends too early, or holds more than :data:`MAX_PLAIN_BYTES`.
+    :raises CorruptItem: it begins as gzip and is none, ends too early, or holds more than
+        :data:`MAX_PLAIN_BYTES`.
     """
     if not data.startswith(_GZIP):
         return data

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from leaderq.cli import main
-from leaderq.queues.keeping import Keeper
-from leaderq.queues.places import Places
-from leaderq.queues.wire.note import Note
-from leaderq.queues.wire.payload import decode, encode
+from leaderq.queues.admin import QueueAdmin
+from leaderq.queues.wire.payload import Note, decode, encode
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session, connect
@@ -97,7 +96,7 @@ def begin(zookeeper_server: Any, environment: Any, folder: Path) -> Iterator[Cal
 
 
 def values(session: Session, path: str) -> list[bytes]:
-    return [item for one in Keeper(session, Places(path)).browse() for item in one.items or ()]
+    return [item for one in QueueAdmin(session, QueuePaths(path)).browse() for item in one.items or ()]
 
 
 def bury(session: Session, path: str, *, count: int = 1, error: str = "KeyError: 'iban'") -> list[str]:
@@ -297,7 +296,7 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, sess
     name = session.children(path)[0]
     assert decode(session.get(f"{path}/{name}")[0]).note == Note(enqueued_ms=5)
     refused = queue("dead", path, "--drop")
-    assert (refused.code, Keeper(session, Places(path)).letters.count()) == (2, 2)
+    assert (refused.code, QueueAdmin(session, QueuePaths(path)).dead_letters.count()) == (2, 2)
     assert queue("dead", path, names[0], "--drop", "--yes").err == "1 dropped\n"
     assert queue("requeue", path, "--all").err == f"1 sent back to {path}; 0 remain\n"
     assert values(session, path)[2:] == [b"dead 2"]
@@ -305,7 +304,7 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, sess
 
 def test_consumers_are_paused_and_go_on(queue, path, session):
     assert queue("put", path, "a").code == 0
-    keeper = Keeper(session, Places(path))
+    keeper = QueueAdmin(session, QueuePaths(path))
     assert queue("pause", path).err == f"{path} is paused\n"
     assert queue("pause", path).err == f"{path} is paused already\n"
     assert keeper.is_paused()
@@ -453,4 +452,6 @@ def test_a_put_that_is_killed_has_stored_the_first_ones_without_a_gap(begin, pat
         assert found == wanted[: len(found)]
         return len(found)
 
-    eventually(lambda: stored() == Keeper(session, Places(path)).next_sequence())  # what was on its way may yet arrive
+    eventually(
+        lambda: stored() == QueueAdmin(session, QueuePaths(path)).next_sequence()
+    )  # what was on its way may yet arrive

@@ -13,10 +13,10 @@ import time
 from typing import Any
 
 from leaderq.errors import ClaimLost, LeaderqError, NodeExists
-from leaderq.queues.consumer import ConsumePlan
-from leaderq.queues.consuming import Consuming, Item
-from leaderq.queues.places import Places
-from leaderq.queues.wire.kinds import Kind
+from leaderq.queues.consumers import ConsumeOptions
+from leaderq.queues.consuming import Consumption, Item
+from leaderq.queues.wire.names import QueueKind
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Create, connect
 
 WORK_S = 0.01
@@ -30,7 +30,9 @@ def main(name: str, address: str, history: str) -> None:
         os.write(out, json.dumps(said).encode() + b"\n")
 
     session = connect(address, timeout_s=2.0)
-    queue: Consuming[bytes] = Consuming(session, Places("/q", "/q-locks"), Kind.PLAIN, ConsumePlan(), name=name)
+    queue: Consumption[bytes] = Consumption(
+        session, QueuePaths("/q", "/q-locks"), QueueKind.PLAIN, ConsumeOptions(), name=name
+    )
     queue.start()
     while True:
         item = queue.take(1.0)

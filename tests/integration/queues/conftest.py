@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leaderq.queues import QueueSharder, QueueSharderPolicies, SimpleDistributedQueue
-from leaderq.queues.places import Places
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import ZooKeeperServer
 from leaderq.zookeeper import Session, connect
 
@@ -22,13 +22,13 @@ def session(opened: Open) -> Session:
 
 
 @pytest.fixture
-def places(znode_root: str) -> Places:
+def places(znode_root: str) -> QueuePaths:
     """A queue and its locks, by their whole paths."""
-    return Places(f"{znode_root}/q", f"{znode_root}/locks")
+    return QueuePaths(f"{znode_root}/q", f"{znode_root}/locks")
 
 
 @pytest.fixture
-def unrooted(zookeeper_server: ZooKeeperServer, places: Places) -> Iterator[Session]:
+def unrooted(zookeeper_server: ZooKeeperServer, places: QueuePaths) -> Iterator[Session]:
     """A session without a chroot, as an operator's, with the znodes of ``places`` made."""
     assert places.lock_path is not None
     with connect(zookeeper_server.address) as opened:

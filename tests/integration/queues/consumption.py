@@ -7,19 +7,20 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from leaderq.queues.consumer import ConsumePlan
-from leaderq.queues.consuming import Consuming
-from leaderq.queues.places import Places
-from leaderq.queues.wire.kinds import Kind
-from leaderq.queues.wire.names import prefix_for
+from leaderq.queues.consumers import ConsumeOptions
+from leaderq.queues.consuming import Consumption
+from leaderq.queues.wire.names import QueueKind, prefix_for
 from leaderq.queues.wire.payload import encode
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session
 
 PATH, LOCKS = "/q", "/q-locks"
 
 
-def fill(session: Session, values: Sequence[bytes], kind: Kind = Kind.PLAIN, path: str = PATH, **name: Any) -> list[str]:
+def fill(
+    session: Session, values: Sequence[bytes], kind: QueueKind = QueueKind.PLAIN, path: str = PATH, **name: Any
+) -> list[str]:
     """Put each value in a znode of its own, all in one multi; gives their names."""
     session.ensure_path(path)
     prefix = prefix_for(kind, **name)
@@ -94,12 +95,12 @@ def consuming(
     consumer: Callable[[Any], object] | None = None,
     *,
     lock: bool = True,
-    kind: Kind = Kind.PLAIN,
+    kind: QueueKind = QueueKind.PLAIN,
     **plan: Any,
 ) -> Any:
     """A started consumption, closed at the end; with ``lock``, under the common lock path."""
-    one: Consuming[bytes] = Consuming(
-        session, Places(PATH, LOCKS if lock else None), kind, ConsumePlan(consumer=consumer, **plan)
+    one: Consumption[bytes] = Consumption(
+        session, QueuePaths(PATH, LOCKS if lock else None), kind, ConsumeOptions(consumer=consumer, **plan)
     )
     one.start()
     try:

@@ -10,11 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empty
 
-from leaderq.queues.consumer import ConsumePlan, QueueConsumer
-from leaderq.queues.consuming import Consuming, Warden
-from leaderq.queues.places import Places
-from leaderq.queues.retrying import RetryPolicy
-from leaderq.queues.wire.kinds import Kind
+from leaderq.queues.consumers import ConsumeOptions, QueueConsumer, RetryPolicy
+from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption
+from leaderq.queues.wire.names import QueueKind
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session, SessionState, end_session
 
@@ -88,7 +87,8 @@ def test_several_consumers_share_a_queue_and_no_item_is_given_twice(opened: Call
     sessions = [opened() for _ in range(4)]
     seen = Seen()
     running = [
-        Consuming(one, Places(PATH, LOCKS if lock else None), Kind.PLAIN, ConsumePlan(consumer=seen)) for one in sessions
+        Consumption(one, QueuePaths(PATH, LOCKS if lock else None), QueueKind.PLAIN, ConsumeOptions(consumer=seen))
+        for one in sessions
     ]
     for begin in range(0, 2000, 500):
         fill(sessions[0], values[begin : begin + 500])
@@ -148,7 +148,7 @@ def test_pausing_stops_what_is_not_begun_and_an_operator_can_do_it_too(session: 
         assert held.seen.values == [b"0"]
         session.ensure_path(f"{PATH}-meta/control")
         session.set(f"{PATH}-meta/control", b'{"paused": true}')
-        eventually(lambda: queue._engine.pausing._by_operator)
+        eventually(lambda: queue._engine.pause_switch._by_operator)
         queue.resume()
         assert queue.is_paused
         assert held.seen.values == [b"0"]
@@ -177,7 +177,7 @@ def test_closing_without_locks_loses_nothing_that_was_not_begun(session: Session
     fill(session, [b"%03d" % number for number in range(300)])
     stuck = Stuck(50)
     seen = stuck.seen
-    queue: Consuming[bytes] = Consuming(session, Places(PATH), Kind.PLAIN, ConsumePlan(consumer=stuck))
+    queue: Consumption[bytes] = Consumption(session, QueuePaths(PATH), QueueKind.PLAIN, ConsumeOptions(consumer=stuck))
     queue.start()
     assert stuck.entered.wait(60)
     assert not queue.close(0.01)
@@ -191,7 +191,7 @@ def test_closing_without_locks_loses_nothing_that_was_not_begun(session: Session
 def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_acknowledged_later(session: Session) -> None:
     fill(session, [b"a"])
     held = Held()
-    queue: Consuming[bytes] = Consuming(session, Places(PATH, LOCKS), Kind.PLAIN, ConsumePlan(consumer=held))
+    queue: Consumption[bytes] = Consumption(session, QueuePaths(PATH, LOCKS), QueueKind.PLAIN, ConsumeOptions(consumer=held))
     queue.start()
     assert held.entered.wait(60)
     assert queue.close(0.1) is False
@@ -240,7 +240,7 @@ def test_a_session_that_expires_is_followed_by_another_and_consuming_goes_on(
 def test_the_warden_pokes_when_a_member_vanishes_and_items_lie_free(opened: Callable[[], Session], address: str) -> None:
     dying, watching = opened(), opened()
     fill(watching, [b"a"])
-    warden = Warden(watching, Places(PATH, LOCKS), Kind.PLAIN)
+    warden = ConsumerDeathWatcher(watching, QueuePaths(PATH, LOCKS), QueueKind.PLAIN)
     warden.start()
     held = Held()
     with consuming(dying, held):
@@ -249,7 +249,7 @@ def test_the_warden_pokes_when_a_member_vanishes_and_items_lie_free(opened: Call
         fired = threading.Event()
         watching.children(PATH, lambda _event: fired.set())
         end(dying, address)
-        eventually(lambda: not watching.children(LOCKS) or warden.poked)
+        eventually(lambda: not watching.children(LOCKS) or warden.wake_ups)
         held.released.set()
         assert fired.wait(60)
     warden.close()
@@ -294,10 +294,10 @@ def test_a_due_item_goes_although_those_before_it_are_held_by_others(opened: Cal
     holding, mine = opened(), opened()
     held, seen = Held(), Seen()
     now_ms = int(time.time() * 1000)
-    fill(holding, [b"held"], Kind.DELAY, due_ms=now_ms - 1000)
-    with consuming(holding, held, kind=Kind.DELAY):
+    fill(holding, [b"held"], QueueKind.DELAY, due_ms=now_ms - 1000)
+    with consuming(holding, held, kind=QueueKind.DELAY):
         assert held.entered.wait(60)
-        fill(mine, [b"later"], Kind.DELAY, due_ms=now_ms + 700)
-        with consuming(mine, seen, kind=Kind.DELAY):
+        fill(mine, [b"later"], QueueKind.DELAY, due_ms=now_ms + 700)
+        with consuming(mine, seen, kind=QueueKind.DELAY):
             assert seen.wait_for(1) == [b"later"]
             held.released.set()

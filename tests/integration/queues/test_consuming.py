@@ -10,10 +10,8 @@ import pytest
 from consumption import LOCKS, PATH, Held, Seen, consuming, fill, is_empty
 
 from leaderq.errors import BadVersion, ClaimLost, ConfigurationError, QueueClosed
-from leaderq.queues.consumer import ConsumePlan
-from leaderq.queues.retrying import RetryPolicy
-from leaderq.queues.wire.kinds import Kind
-from leaderq.queues.wire.names import id_of, prefix_for
+from leaderq.queues.consumers import ConsumeOptions, RetryPolicy
+from leaderq.queues.wire.names import QueueKind, id_of, prefix_for
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session, SessionState, SetData, end_session
 
@@ -44,18 +42,18 @@ def test_items_come_in_the_order_in_which_they_were_put_and_leave_nothing_behind
 def test_the_more_urgent_goes_first_whatever_the_order_of_the_puts(session: Session) -> None:
     priorities = [5, -(2**31), 0, 2**31 - 1, -5, 5, 1]
     for number, priority in enumerate(priorities):
-        fill(session, [b"%d" % number], Kind.PRIORITY, priority=priority)
+        fill(session, [b"%d" % number], QueueKind.PRIORITY, priority=priority)
     seen = Seen()
-    with consuming(session, seen, kind=Kind.PRIORITY):
+    with consuming(session, seen, kind=QueueKind.PRIORITY):
         assert seen.wait_for(7) == [b"1", b"4", b"2", b"6", b"0", b"5", b"3"]
 
 
 def test_an_urgent_item_overtakes_what_is_claimed_already(session: Session) -> None:
-    fill(session, [b"%d" % number for number in range(50)], Kind.PRIORITY, priority=10)
+    fill(session, [b"%d" % number for number in range(50)], QueueKind.PRIORITY, priority=10)
     held = Held()
-    with consuming(session, held, kind=Kind.PRIORITY) as one:
+    with consuming(session, held, kind=QueueKind.PRIORITY) as one:
         assert held.entered.wait(60)
-        fill(session, [b"urgent"], Kind.PRIORITY, priority=1)
+        fill(session, [b"urgent"], QueueKind.PRIORITY, priority=1)
         eventually(
             lambda: (
                 one._engine.ready.is_overtaken or b"urgent" in [c.payload.items[0] for _, _, c in one._engine.ready._heap]
@@ -66,11 +64,11 @@ def test_an_urgent_item_overtakes_what_is_claimed_already(session: Session) -> N
 
 
 def test_with_slack_so_many_may_go_before_an_urgent_item(session: Session) -> None:
-    fill(session, [b"%02d" % number for number in range(40)], Kind.PRIORITY, priority=10)
+    fill(session, [b"%02d" % number for number in range(40)], QueueKind.PRIORITY, priority=10)
     held = Held()
-    with consuming(session, held, kind=Kind.PRIORITY, min_items_before_refresh=3):
+    with consuming(session, held, kind=QueueKind.PRIORITY, min_items_before_refresh=3):
         assert held.entered.wait(60)
-        fill(session, [b"urgent"], Kind.PRIORITY, priority=1)
+        fill(session, [b"urgent"], QueueKind.PRIORITY, priority=1)
         held.released.set()
         seen = held.seen.wait_for(41)
     assert sorted(seen) == [*[b"%02d" % number for number in range(40)], b"urgent"]
@@ -78,9 +76,9 @@ def test_with_slack_so_many_may_go_before_an_urgent_item(session: Session) -> No
 
 def test_nothing_is_delivered_before_it_is_due_and_equal_times_keep_the_order_of_the_puts(session: Session) -> None:
     now_ms = time.time_ns() // 1_000_000
-    fill(session, [b"never"], Kind.DELAY, due_ms=now_ms + 3_600_000)
-    fill(session, [b"%03d" % number for number in range(200)], Kind.DELAY, due_ms=now_ms + 800)
-    fill(session, [b"first"], Kind.DELAY, due_ms=now_ms - 5)
+    fill(session, [b"never"], QueueKind.DELAY, due_ms=now_ms + 3_600_000)
+    fill(session, [b"%03d" % number for number in range(200)], QueueKind.DELAY, due_ms=now_ms + 800)
+    fill(session, [b"first"], QueueKind.DELAY, due_ms=now_ms - 5)
     began: list[int] = []
     seen = Seen()
 
@@ -88,17 +86,17 @@ def test_nothing_is_delivered_before_it_is_due_and_equal_times_keep_the_order_of
         began.append(time.time_ns() // 1_000_000)
         seen(value)
 
-    with consuming(session, note, kind=Kind.DELAY):
+    with consuming(session, note, kind=QueueKind.DELAY):
         assert seen.wait_for(201) == [b"first", *[b"%03d" % number for number in range(200)]]
         assert min(began[1:]) >= now_ms + 800
         assert len(session.children(PATH)) == 1 or eventually(lambda: len(session.children(PATH)) == 1)
 
 
 def test_what_java_requeued_without_its_priority_goes_first(session: Session) -> None:
-    fill(session, [b"urgent"], Kind.PRIORITY, priority=-100)
+    fill(session, [b"urgent"], QueueKind.PRIORITY, priority=-100)
     fill(session, [b"requeued"])
     seen = Seen()
-    with consuming(session, seen, kind=Kind.PRIORITY):
+    with consuming(session, seen, kind=QueueKind.PRIORITY):
         assert seen.wait_for(2) == [b"requeued", b"urgent"]
 
 
@@ -197,9 +195,9 @@ def test_without_locks_the_users_writes_are_fenced_by_the_session_all_the_same(
 
 
 def test_requeue_puts_an_item_to_the_tail_with_its_id(session: Session) -> None:
-    fill(session, [b"a"], Kind.ID, id="x")
-    fill(session, [b"b"], Kind.ID, id="y")
-    with consuming(session, kind=Kind.ID) as queue:
+    fill(session, [b"a"], QueueKind.ID, id="x")
+    fill(session, [b"b"], QueueKind.ID, id="y")
+    with consuming(session, kind=QueueKind.ID) as queue:
         queue.take(60).requeue()
         with queue.take(60) as item:
             assert (item.value, id_of(item.name)) == (b"b", "y")
@@ -216,9 +214,9 @@ def test_a_queue_with_a_consumer_gives_nothing_on_request(session: Session) -> N
 
 def test_a_plan_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="not both"):
-        ConsumePlan(consumer=print, consume_batch=print)
+        ConsumeOptions(consumer=print, consume_batch=print)
     with pytest.raises(ConfigurationError, match="neither a callable"):
-        ConsumePlan(consumer=3)  # type: ignore[arg-type]
+        ConsumeOptions(consumer=3)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="attempts=0"):
         RetryPolicy(attempts=0)
-    assert prefix_for(Kind.PLAIN) == "queue-"
+    assert prefix_for(QueueKind.PLAIN) == "queue-"

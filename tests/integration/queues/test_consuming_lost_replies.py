@@ -8,7 +8,7 @@ import struct
 import pytest
 from consumption import LOCKS, PATH, Flaky, consuming, fill, is_empty
 
-from leaderq.queues.retrying import RetryPolicy
+from leaderq.queues.consumers import RetryPolicy
 from leaderq.queues.wire.payload import decode
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, connect

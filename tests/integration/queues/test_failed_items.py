@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from consumption import LOCKS, PATH, Flaky, Seen, consuming, fill, is_empty
 
-from leaderq.queues.retrying import ErrorMode, RetryPolicy
+from leaderq.queues.consumers import ErrorMode, RetryPolicy
 from leaderq.queues.serializers import JSON
-from leaderq.queues.wire.kinds import Kind
-from leaderq.queues.wire.names import id_of, prefix_of, priority_of
+from leaderq.queues.wire.names import QueueKind, id_of, prefix_of, priority_of
 from leaderq.queues.wire.payload import decode, encode
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
@@ -22,13 +21,13 @@ LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "wit
 
 @LOCKING
 def test_a_failed_item_goes_to_the_tail_and_keeps_its_priority(session: Session, lock: bool) -> None:
-    fill(session, [b"bad"], Kind.PRIORITY, priority=3)
-    fill(session, [b"good"], Kind.PRIORITY, priority=3)
+    fill(session, [b"bad"], QueueKind.PRIORITY, priority=3)
+    fill(session, [b"good"], QueueKind.PRIORITY, priority=3)
     flaky = Flaky(1)
     names: list[str] = []
     with (
         session.watch_tree(PATH, lambda event: names.append(event.path.rpartition("/")[2])),
-        consuming(session, flaky, lock=lock, kind=Kind.PRIORITY, retry=QUICK),
+        consuming(session, flaky, lock=lock, kind=QueueKind.PRIORITY, retry=QUICK),
     ):
         assert flaky.seen.wait_for(3) == [b"bad", b"good", b"bad"]
         eventually(lambda: is_empty(session) and len(set(names)) == 3)
@@ -38,9 +37,9 @@ def test_a_failed_item_goes_to_the_tail_and_keeps_its_priority(session: Session,
 
 @LOCKING
 def test_what_fails_too_often_goes_to_the_dead_letters_with_the_reason(session: Session, lock: bool) -> None:
-    (name,) = fill(session, [b"bad"], Kind.ID, id="job")
+    (name,) = fill(session, [b"bad"], QueueKind.ID, id="job")
     flaky = Flaky(99)
-    with consuming(session, flaky, lock=lock, kind=Kind.ID, retry=QUICK):
+    with consuming(session, flaky, lock=lock, kind=QueueKind.ID, retry=QUICK):
         assert len(flaky.seen.wait_for(3)) == 3
         eventually(lambda: session.exists(f"{PATH}-dead") is not None and session.children(f"{PATH}-dead"))
         (dead,) = session.children(f"{PATH}-dead")

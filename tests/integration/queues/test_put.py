@@ -17,9 +17,9 @@ from producing import MULTI, PATH, at_every_point, numbered, opcode, stored
 
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
 from leaderq.queues import BYTES, JSON, TEXT, DistributedIdQueue, DistributedQueue, PutListener
-from leaderq.queues.putting.backlog import Backlog
 from leaderq.queues.wire.payload import decode
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.threads import Capacity
 from leaderq.zookeeper import Session, SessionState, end_session
 
 Open = Callable[..., Session]
@@ -437,7 +437,7 @@ def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(
     straight: Session, proxy: FaultProxy, proxied: Session
 ) -> None:
     with DistributedQueue(proxied, PATH, put_in_background=True) as queue, ThreadPoolExecutor(1) as pool:
-        queue._putter._backlog = Backlog(max_items=10)
+        queue._putter._in_flight = Capacity(max_items=10)
         cut_off(proxy, proxied)
         for item in numbered(10):
             queue.put(item)

@@ -11,9 +11,9 @@ import pytest
 
 from leaderq.errors import LeaderqError, RequestRefused
 from leaderq.queues import DistributedQueue
-from leaderq.queues.keeping import Draining, Keeper
-from leaderq.queues.places import Places
+from leaderq.queues.admin import QueueAdmin, QueueDrain
 from leaderq.queues.wire.payload import encode
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session, connect
 
@@ -27,7 +27,7 @@ def session(unrooted: Session) -> Session:
 
 
 @pytest.fixture
-def put(session: Session, places: Places) -> Put:
+def put(session: Session, places: QueuePaths) -> Put:
     def make(count: int) -> list[bytes]:
         items = [b"%04d" % n for n in range(count)]
         session.multi_batches(
@@ -38,7 +38,7 @@ def put(session: Session, places: Places) -> Put:
     return make
 
 
-def drained(draining: Draining, limit: int | None = None) -> list[bytes]:
+def drained(draining: QueueDrain, limit: int | None = None) -> list[bytes]:
     out: list[bytes] = []
     for batch in draining.batches(limit):
         for one in batch:
@@ -47,7 +47,7 @@ def drained(draining: Draining, limit: int | None = None) -> list[bytes]:
     return out
 
 
-def aside(session: Session, places: Places) -> list[str]:
+def aside(session: Session, places: QueuePaths) -> list[str]:
     return session.children(f"{places.meta}/drained")
 
 
@@ -55,7 +55,7 @@ def aside(session: Session, places: Places) -> list[str]:
 def test_a_lost_answer_to_any_of_its_multis_loses_and_doubles_nothing(
     zookeeper_server, fault_proxy, session, places, put, is_locking
 ):
-    where = places if is_locking else Places(places.path)
+    where = places if is_locking else QueuePaths(places.path)
     for nth in range(1, 8):
         wanted = put(600)
         proxy = fault_proxy(zookeeper_server.address)
@@ -67,7 +67,7 @@ def test_a_lost_answer_to_any_of_its_multis_loses_and_doubles_nothing(
                 return is_multi and next(seen, None) is None
 
             proxy.drop_reply_to(is_nth)
-            with Keeper(cut, where).drain() as draining:
+            with QueueAdmin(cut, where).drain() as draining:
                 assert drained(draining) == wanted
         assert proxy.dropped == 1, nth
         assert (session.children(places.path), aside(session, places), session.children(places.lock_path or "")) == (
@@ -79,16 +79,16 @@ def test_a_lost_answer_to_any_of_its_multis_loses_and_doubles_nothing(
 
 def test_what_was_not_kept_goes_back_to_its_place_with_its_data(session, places, put):
     wanted = put(40)
-    before = [(one.name, one.data) for one in Keeper(session, places).browse()]
-    with pytest.raises(ZeroDivisionError), Keeper(session, places).drain() as draining:
+    before = [(one.name, one.data) for one in QueueAdmin(session, places).browse()]
+    with pytest.raises(ZeroDivisionError), QueueAdmin(session, places).drain() as draining:
         batch = next(draining.batches())
         assert len(batch) == len(aside(session, places)) == 16
         draining.keep(batch[0])
         draining.keep(batch[2])
         raise ZeroDivisionError
-    assert [(one.name, one.data) for one in Keeper(session, places).browse()] == [before[1], *before[3:]]
+    assert [(one.name, one.data) for one in QueueAdmin(session, places).browse()] == [before[1], *before[3:]]
     assert aside(session, places) == []
-    with Keeper(session, places).drain() as draining:
+    with QueueAdmin(session, places).drain() as draining:
         assert drained(draining, limit=3) == [wanted[1], *wanted[3:5]]
         assert drained(draining) == wanted[5:]
 
@@ -98,7 +98,7 @@ def test_consumers_and_a_drain_share_a_queue_without_loss_or_double(session, zoo
     consumed: list[bytes] = []
     with connect(zookeeper_server.address) as theirs:
         queue = DistributedQueue(theirs, places.path, lock_path=places.lock_path, consumer=consumed.append)
-        with queue, Keeper(session, places).drain() as draining:
+        with queue, QueueAdmin(session, places).drain() as draining:
             out: list[bytes] = []
 
             def is_empty() -> bool:
@@ -119,7 +119,7 @@ def test_consumers_that_stand_by_get_what_a_drain_puts_back(session, zookeeper_s
             eventually(lambda: consumed == first)
             queue.pause()
             wanted = put(40)
-            with Keeper(session, places).drain() as draining:
+            with QueueAdmin(session, places).drain() as draining:
                 next(draining.batches())
             assert aside(session, places) == []
             queue.resume()
@@ -130,11 +130,11 @@ def test_consumers_that_stand_by_get_what_a_drain_puts_back(session, zookeeper_s
 def test_a_drain_whose_session_ends_writes_nothing_more_and_the_next_one_finds_all(session, zookeeper_server, places, put):
     wanted = put(50)
     with connect(zookeeper_server.address, timeout_s=8.0) as lost:  # less than the next one waits for it
-        draining = Keeper(lost, places, patience_s=5.0).drain()
+        draining = QueueAdmin(lost, places, patience_s=5.0).drain()
         with pytest.raises(LeaderqError), draining:
             batch = next(draining.batches())
             lost.replace("the test wants it")
-            with Keeper(session, places).drain() as next_one:
+            with QueueAdmin(session, places).drain() as next_one:
                 assert drained(next_one) == wanted
             for one in batch:
                 draining.keep(one)
@@ -146,14 +146,14 @@ def test_one_drains_at_a_time_and_another_waits_until_it_is_done_or_gives_up(
 ):
     wanted = put(3)
     with connect(zookeeper_server.address, timeout_s=30.0) as second:  # for so long it waits
-        with Keeper(session, places).drain():
+        with QueueAdmin(session, places).drain():
             with monkeypatch.context() as hasty, pytest.raises(RequestRefused, match=rf"by .*:{os.getpid()}; one at a time"):
                 hasty.setattr(type(second), "timeout_s", 0.5)
-                Keeper(second, places).drain().__enter__()
+                QueueAdmin(second, places).drain().__enter__()
             out: list[bytes] = []
 
             def wait_and_drain() -> None:
-                with Keeper(second, places).drain() as draining:
+                with QueueAdmin(second, places).drain() as draining:
                     out.extend(drained(draining))
 
             waiting = ThreadPoolExecutor(1)
@@ -168,13 +168,13 @@ def test_a_name_that_is_there_again_is_not_overwritten_by_what_was_set_aside(ses
     session.ensure_path(f"{places.meta}/drained")
     session.create(f"{places.meta}/drained/queue-0000000000", encode([b"old"]))
     session.create(f"{places.path}/queue-", encode([b"new"]), sequential=True)
-    with Keeper(session, places).drain() as draining:
+    with QueueAdmin(session, places).drain() as draining:
         assert drained(draining) == [b"new", b"old"]
 
 
 def test_a_drain_is_woken_by_what_comes(session, zookeeper_server, places, put):
     put(2)
-    with Keeper(session, places).drain() as draining, ThreadPoolExecutor(1) as pool:
+    with QueueAdmin(session, places).drain() as draining, ThreadPoolExecutor(1) as pool:
         assert len(drained(draining)) == 2
         draining.settle()
         waiting = pool.submit(draining.await_items, 120)

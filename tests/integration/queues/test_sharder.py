@@ -17,7 +17,7 @@ from leaderq.errors import ConfigurationError, ConnectionLost, QueueClosed
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
 from leaderq.queues.sharding import QueueSharder, QueueSharderPolicies, sharder
 from leaderq.queues.sharding.latch import Latch
-from leaderq.queues.wire.shards import is_shard, new_shard_name
+from leaderq.queues.wire.znodes import is_shard, new_shard_name
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session, connect, end_session
 
@@ -221,7 +221,7 @@ def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
     one = sharder_of(new_queue_threshold=1)
     one.start()
     one.get_queue().offer(b"a")
-    eventually(lambda: one._judgement.needs_one_more)
+    eventually(lambda: one._plan.needs_one_more)
     assert not one.is_leader
     assert one.shard_count == 1
     java.delete(theirs)

@@ -22,14 +22,14 @@ def test_full_shards_are_put_into_only_while_there_is_no_other(sharder_of):
     (first,) = one._queues.values()
     first.offer_many([b"x"] * 10)
     eventually(lambda: one.shard_count == 2)
-    eventually(lambda: len(one._judgement.full) == 1)
+    eventually(lambda: len(one._plan.full) == 1)
     assert all(one.get_queue() is not first for _ in range(50))
     one.get_queue().offer_many([b"x"] * 10)
-    eventually(lambda: len(one._judgement.full) == 2)
+    eventually(lambda: len(one._plan.full) == 2)
     eventually(lambda: any(one.get_queue() is first for _ in range(50)))
     assert one.shard_count == 2
     first.poll_many(6)
-    eventually(lambda: one._judgement.fit)
+    eventually(lambda: one._plan.fit)
     assert all(one.get_queue() is first for _ in range(50))
 
 
@@ -43,7 +43,7 @@ def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_o
     queue.offer_many([b"a", b"b"])
     other.retire(old)
     eventually(lambda: one.shard_count == other.shard_count == 2)
-    eventually(lambda: one._judgement.retired and other._judgement.retired)
+    eventually(lambda: one._plan.retired and other._plan.retired)
     assert all(path.get_queue().path != old for path in (one, other) for _ in range(20))
     assert queue.poll_many(5) == [b"a", b"b"]
     eventually(lambda: one.shard_count == other.shard_count == 1, timeout_s=60)
@@ -107,8 +107,8 @@ def test_a_retired_shard_that_is_put_into_after_all_stays_until_that_is_consumed
     (old,) = one.queue_paths
     session.create(f"{old}/qn-", b"java's", sequential=True)
     one.retire(old)
-    eventually(lambda: old.rpartition("/")[2] in one._judgement.retired)
-    one._board.remove(old.rpartition("/")[2], one._latch.node)
+    eventually(lambda: old.rpartition("/")[2] in one._plan.retired)
+    one._registry.remove(old.rpartition("/")[2], one._latch.node)
     assert session.exists(old) is not None
     assert one._queues[old.rpartition("/")[2]].poll() == b"java's"
 

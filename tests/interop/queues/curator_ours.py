@@ -13,19 +13,19 @@ from leaderq.queues import (
     DistributedPriorityQueue,
     DistributedQueue,
 )
-from leaderq.queues.wire.kinds import Kind
+from leaderq.queues.wire.names import QueueKind
 from leaderq.testing import eventually
 
-RECIPES: dict[Kind, Any] = {
-    Kind.PLAIN: DistributedQueue,
-    Kind.ID: DistributedIdQueue,
-    Kind.PRIORITY: DistributedPriorityQueue,
-    Kind.DELAY: DistributedDelayQueue,
+RECIPES: dict[QueueKind, Any] = {
+    QueueKind.PLAIN: DistributedQueue,
+    QueueKind.ID: DistributedIdQueue,
+    QueueKind.PRIORITY: DistributedPriorityQueue,
+    QueueKind.DELAY: DistributedDelayQueue,
 }
 PAST_S = 1_700_000_000
 
 
-def recipe(kind: Kind, session: Session, path: str, **options: Any) -> Any:
+def recipe(kind: QueueKind, session: Session, path: str, **options: Any) -> Any:
     """A queue of ours, to be used in a ``with`` block."""
     return RECIPES[kind](session, path, **options)
 
@@ -34,19 +34,19 @@ def put(queue: Any, value: Any, rank: int, *, is_multi: bool = False) -> None:
     """Put with a rank: the lower the sooner, in queues that have an order of their own; the id in those that have ids."""
     putting = queue.put_multi if is_multi else queue.put
     kind = queue.KIND
-    if kind is Kind.ID:
+    if kind is QueueKind.ID:
         putting(value, f"id/{rank}")
-    elif kind is Kind.PRIORITY:
+    elif kind is QueueKind.PRIORITY:
         putting(value, rank)
-    elif kind is Kind.DELAY:
+    elif kind is QueueKind.DELAY:
         putting(value, due=PAST_S + rank)
     else:
         putting(value)
 
 
-def java_how(kind: Kind, rank: int) -> Any:
+def java_how(kind: QueueKind, rank: int) -> Any:
     """The same rank as Java's ``put`` takes it."""
-    return {Kind.ID: f"id/{rank}", Kind.PRIORITY: rank, Kind.DELAY: (PAST_S + rank) * 1000}.get(kind, "")
+    return {QueueKind.ID: f"id/{rank}", QueueKind.PRIORITY: rank, QueueKind.DELAY: (PAST_S + rank) * 1000}.get(kind, "")
 
 
 class Seen:

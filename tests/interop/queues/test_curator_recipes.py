@@ -12,11 +12,11 @@ from java_peer import JavaClient, JavaPeer
 from leaderq import Session
 from leaderq.queues import ErrorMode, RetryPolicy, SimpleDistributedQueue
 from leaderq.queues.wire import names
-from leaderq.queues.wire.kinds import Kind
+from leaderq.queues.wire.names import QueueKind
 from leaderq.testing import eventually
 
-KINDS = [Kind.PLAIN, Kind.ID, Kind.PRIORITY, Kind.DELAY]
-RANKED = [Kind.PRIORITY, Kind.DELAY]
+KINDS = [QueueKind.PLAIN, QueueKind.ID, QueueKind.PRIORITY, QueueKind.DELAY]
+RANKED = [QueueKind.PRIORITY, QueueKind.DELAY]
 RANKS = [3, 1, 2, 0, 1]
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
 with_and_without_lock = pytest.mark.parametrize("locks", [False, True], ids=["no-lock", "lock"])
@@ -32,7 +32,7 @@ def for_java(lock_path: str | None, **more: object) -> dict[str, Any]:
     return {**({"lock": lock_path} if lock_path else {}), **more}
 
 
-def expected(kind: Kind) -> list[bytes]:
+def expected(kind: QueueKind) -> list[bytes]:
     """Items numbered as they are put with RANKS, in the order they have to come out in."""
     numbers = range(len(RANKS))
     return [b"%d" % number for number in (sorted(numbers, key=lambda n: RANKS[n]) if kind in RANKED else numbers)]
@@ -41,7 +41,7 @@ def expected(kind: Kind) -> list[bytes]:
 @each_kind
 @with_and_without_lock
 def test_java_puts_and_we_consume_in_order(
-    java: JavaClient, session: Session, znode_root: str, kind: Kind, locks: bool
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, locks: bool
 ) -> None:
     path, lock_path = sharing(znode_root, locks)
     producer = java.queue(kind.value, path, **for_java(lock_path))
@@ -59,7 +59,7 @@ def test_java_puts_and_we_consume_in_order(
 @each_kind
 @with_and_without_lock
 def test_we_put_and_java_consumes_in_order(
-    java: JavaClient, session: Session, znode_root: str, kind: Kind, locks: bool
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, locks: bool
 ) -> None:
     path, lock_path = sharing(znode_root, locks)
     with recipe(kind, session, path, lock_path=lock_path) as producer:
@@ -70,14 +70,18 @@ def test_we_put_and_java_consumes_in_order(
         # Curator promises no order among equal due times.
         ranks = [RANKS[int(item)] for item in got]
         assert (
-            (ranks, sorted(got)) == (sorted(RANKS), sorted(expected(kind))) if kind is Kind.DELAY else got == expected(kind)
+            (ranks, sorted(got)) == (sorted(RANKS), sorted(expected(kind)))
+            if kind is QueueKind.DELAY
+            else got == expected(kind)
         )
         eventually(lambda: producer.depth() == 0)
         consumer.close()
 
 
-@pytest.mark.parametrize("kind", [Kind.PLAIN, Kind.PRIORITY, Kind.DELAY], ids=lambda kind: kind.value)
-def test_several_items_in_one_znode_go_both_ways(java: JavaClient, session: Session, znode_root: str, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [QueueKind.PLAIN, QueueKind.PRIORITY, QueueKind.DELAY], ids=lambda kind: kind.value)
+def test_several_items_in_one_znode_go_both_ways(
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind
+) -> None:
     several = [b"a", b"", b"c" * 10_000]
     consumer = java.queue(kind.value, f"{znode_root}/theirs", consume=True)
     with recipe(kind, session, f"{znode_root}/theirs") as ours:
@@ -98,15 +102,15 @@ def test_several_items_in_one_znode_go_both_ways(java: JavaClient, session: Sess
 
 @each_kind
 def test_many_items_put_at_once_are_each_a_znode_for_java(
-    java: JavaClient, session: Session, znode_root: str, kind: Kind
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind
 ) -> None:
     values = [b"%04d" % number for number in range(1000)]
     consumer = java.queue(kind.value, znode_root, consume=True, threads=4)
     with recipe(kind, session, znode_root) as ours:
-        if kind is Kind.ID:
+        if kind is QueueKind.ID:
             ours.put_many((value, "id") for value in values)
         else:
-            ours.put_many(values, **{Kind.PRIORITY: {"priority": 5}, Kind.DELAY: {"delay_s": 0.0}}.get(kind, {}))
+            ours.put_many(values, **{QueueKind.PRIORITY: {"priority": 5}, QueueKind.DELAY: {"delay_s": 0.0}}.get(kind, {}))
         assert sorted(consumer.await_items(1000)) == values
     consumer.close()
 
@@ -115,7 +119,7 @@ def test_gzip_goes_both_ways(java_peer: JavaPeer, session: Session, zookeeper_se
     zipping = java_peer.connect(zookeeper_server.address, gzip=True)
     text = b"again and " * 200
     consumer = zipping.queue("plain", f"{znode_root}/theirs", consume=True)
-    with recipe(Kind.PLAIN, session, f"{znode_root}/theirs", compress=True) as ours:
+    with recipe(QueueKind.PLAIN, session, f"{znode_root}/theirs", compress=True) as ours:
         ours.put(text)
         assert consumer.await_items(1) == [text]
     consumer.close()
@@ -123,14 +127,14 @@ def test_gzip_goes_both_ways(java_peer: JavaPeer, session: Session, zookeeper_se
     producer.put(text)
     producer.close()
     seen = Seen()
-    with recipe(Kind.PLAIN, session, f"{znode_root}/ours", consumer=seen):
+    with recipe(QueueKind.PLAIN, session, f"{znode_root}/ours", consumer=seen):
         assert seen.await_items(1) == [text]
     zipping.close()
 
 
 def test_each_side_removes_by_id_what_the_other_has_put(java: JavaClient, session: Session, znode_root: str) -> None:
     theirs = java.queue("id", znode_root, consume=False)
-    with recipe(Kind.ID, session, znode_root) as ours:
+    with recipe(QueueKind.ID, session, znode_root) as ours:
         ours.put(b"1", "a/b|c")
         ours.put(b"2", "other")
         assert theirs.remove("a_b_c") == 1, "Curator wants the id as it stands in the name"
@@ -141,7 +145,9 @@ def test_each_side_removes_by_id_what_the_other_has_put(java: JavaClient, sessio
 
 
 @each_kind
-def test_what_we_requeue_keeps_its_place_for_java(java: JavaClient, session: Session, znode_root: str, kind: Kind) -> None:
+def test_what_we_requeue_keeps_its_place_for_java(
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind
+) -> None:
     path, lock_path = sharing(znode_root, True)
     failing = Seen(failures=1)
     with recipe(kind, session, path, lock_path=lock_path) as producer:
@@ -167,7 +173,7 @@ def test_attempts_and_age_are_kept_through_the_hands_of_java(
     java_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
 ) -> None:
     path, lock_path = sharing(znode_root, True)
-    with recipe(Kind.PLAIN, session, path, lock_path=lock_path) as ours:
+    with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as ours:
         ours.put(b"x")
         first = ours.take(60)
         first.requeue()
@@ -176,7 +182,7 @@ def test_attempts_and_age_are_kept_through_the_hands_of_java(
     eventually(lambda: len(failing.events("failed")) >= 3, message="Java requeues it again and again")
     failing.close()
     java.close()  # Curator interrupts its consumer when it closes, and leaves its lock behind until its session ends
-    with recipe(Kind.PLAIN, session, path, lock_path=lock_path) as ours, ours.take(60) as again:
+    with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as ours, ours.take(60) as again:
         assert (again.value, again.attempt, again.enqueued) == (b"x", 2, first.enqueued)
         assert again.name != first.name
 

@@ -16,7 +16,7 @@ from curator_ours import Seen, recipe
 from java_peer import JavaClient, JavaPeer, JavaQueue
 
 from leaderq import Session
-from leaderq.queues.wire.kinds import Kind
+from leaderq.queues.wire.names import QueueKind
 from leaderq.testing import eventually
 
 HOLDER = Path(__file__).with_name("holder.py")
@@ -42,7 +42,7 @@ def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(
 ) -> None:
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
     theirs = java.queue("plain", path, lock=lock_path)
-    with recipe(Kind.PLAIN, opened(), path, lock_path=lock_path) as ours:
+    with recipe(QueueKind.PLAIN, opened(), path, lock_path=lock_path) as ours:
         theirs.put_numbers(0, ITEMS // 2)
         ours.put_many(b"%d" % number for number in range(ITEMS // 2, ITEMS))
         assert ours.depth() == ITEMS
@@ -51,7 +51,7 @@ def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(
         pythons = [Sharing(all_have) for _ in range(3)]
         with ExitStack() as stack:
             for seen in pythons:
-                consumer = recipe(Kind.PLAIN, opened(), path, lock_path=lock_path, consumer=seen, concurrency=2)
+                consumer = recipe(QueueKind.PLAIN, opened(), path, lock_path=lock_path, consumer=seen, concurrency=2)
                 stack.enter_context(consumer)
             for seen in pythons:
                 seen.await_items(100)
@@ -72,10 +72,10 @@ def test_without_a_lock_path_each_item_goes_once_too(
     values = [b"%d" % number for number in range(ITEMS // 4)]
     javas = java.queue("plain", znode_root, consume=True, threads=8, held=True)
     seen = Seen(work_s=0.0005)
-    with recipe(Kind.PLAIN, opened(), znode_root) as ours:
+    with recipe(QueueKind.PLAIN, opened(), znode_root) as ours:
         ours.put_many(values)
         eventually(lambda: len(javas.events("held")) == 8)
-        with recipe(Kind.PLAIN, opened(), znode_root, consumer=seen):
+        with recipe(QueueKind.PLAIN, opened(), znode_root, consumer=seen):
             seen.await_items(1)
             javas.release()
             eventually(lambda: len(javas.consumed) + len(seen.values) >= len(values), timeout_s=60, interval_s=0.2)
@@ -91,7 +91,7 @@ def test_both_put_and_both_consume_at_the_same_time_and_nothing_stays_behind(
     for number in range(6):
         path, lock_path = f"{znode_root}/q{number}", f"{znode_root}/locks{number}" if locks else None
         seen = Seen()
-        with recipe(Kind.PLAIN, session, path, lock_path=lock_path, consumer=seen) as ours:
+        with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path, consumer=seen) as ours:
             javas = java.queue("plain", path, consume=True, **({"lock": lock_path} if lock_path else {}))
             for turn in range(100):
                 ours.put(b"p%03d" % turn)
@@ -134,7 +134,9 @@ def test_java_on_an_idle_queue_is_woken_after_a_consumer_of_ours_was_killed(
     java: JavaClient, session: Session, znode_root: str, holder: Callable[..., subprocess.Popen[str]]
 ) -> None:
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
-    with recipe(Kind.PLAIN, session, path, lock_path=lock_path) as bystander:  # puts only; and is the one who wakes Java
+    with recipe(
+        QueueKind.PLAIN, session, path, lock_path=lock_path
+    ) as bystander:  # puts only; and is the one who wakes Java
         bystander.put(b"precious")
         dying = holder(path, lock_path)
         javas = java.queue("plain", path, lock=lock_path, consume=True)
@@ -154,10 +156,10 @@ def test_we_are_given_what_a_killed_java_consumer_held(
         "plain", path, lock=lock_path, consume=True, held=True, threads=2
     )
     seen = Seen()
-    with recipe(Kind.PLAIN, session, path, lock_path=lock_path) as producer:
+    with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as producer:
         producer.put_many([b"1", b"2"])
         eventually(lambda: len(theirs.events("held")) == 2)
-        with recipe(Kind.PLAIN, session, path, lock_path=lock_path, consumer=seen):
+        with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path, consumer=seen):
             producer.put(b"3")
             assert seen.await_items(1) == [b"3"]
             mortal_peer.kill()
@@ -173,11 +175,11 @@ def test_we_are_given_what_a_frozen_java_consumer_held(
         "plain", path, lock=lock_path, consume=True, held=True
     )
     seen = Seen()
-    with recipe(Kind.PLAIN, session, path, lock_path=lock_path) as producer:
+    with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as producer:
         producer.put(b"1")
         eventually(lambda: theirs.events("held"))
         mortal_peer.freeze()
-        with recipe(Kind.PLAIN, session, path, lock_path=lock_path, consumer=seen):
+        with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path, consumer=seen):
             assert seen.await_items(1) == [b"1"]
             eventually(lambda: producer.depth() == 0)
         mortal_peer.thaw()

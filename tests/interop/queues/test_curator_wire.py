@@ -9,17 +9,17 @@ from java_peer import JavaClient, JavaPeer
 
 from leaderq import Session
 from leaderq.queues.wire import names, payload
-from leaderq.queues.wire.kinds import Kind
-from leaderq.queues.wire.note import Note
+from leaderq.queues.wire.names import QueueKind
+from leaderq.queues.wire.payload import Note
 from leaderq.testing import eventually
 from leaderq.zookeeper.paths import join
 
 PAST_MS = 1_700_000_000_000
-FRAMED = [(Kind.PLAIN, ""), (Kind.ID, "a/b|c"), (Kind.PRIORITY, -5), (Kind.DELAY, PAST_MS)]
-HOW = {Kind.ID: "id", Kind.PRIORITY: "priority", Kind.DELAY: "due_ms"}
+FRAMED = [(QueueKind.PLAIN, ""), (QueueKind.ID, "a/b|c"), (QueueKind.PRIORITY, -5), (QueueKind.DELAY, PAST_MS)]
+HOW = {QueueKind.ID: "id", QueueKind.PRIORITY: "priority", QueueKind.DELAY: "due_ms"}
 
 
-def put(session: Session, path: str, kind: Kind, how: Any, data: bytes) -> str:
+def put(session: Session, path: str, kind: QueueKind, how: Any, data: bytes) -> str:
     """One znode, named by our wire; gives its name."""
     session.ensure_path(path)
     prefix = names.prefix_for(kind, **({HOW[kind]: how} if kind in HOW else {}))
@@ -33,7 +33,7 @@ def items(session: Session, path: str) -> dict[str, payload.Payload]:
 
 @pytest.mark.parametrize(("kind", "how"), FRAMED)
 def test_what_java_puts_has_our_name_and_our_bytes(
-    java: JavaClient, session: Session, znode_root: str, kind: Kind, how: Any
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, how: Any
 ) -> None:
     queue = java.queue(kind.value, znode_root)
     queue.put(b"hello", how)
@@ -55,15 +55,15 @@ def test_every_priority_is_named_as_java_names_it(
     queue.put(b"x", priority)
     queue.close()
     (name,) = session.children(znode_root)
-    assert names.prefix_of(name) == names.prefix_for(Kind.PRIORITY, priority=priority)
+    assert names.prefix_of(name) == names.prefix_for(QueueKind.PRIORITY, priority=priority)
     assert names.priority_of(name) == priority
 
 
-@pytest.mark.parametrize("kind", [Kind.PLAIN, Kind.PRIORITY, Kind.DELAY])
+@pytest.mark.parametrize("kind", [QueueKind.PLAIN, QueueKind.PRIORITY, QueueKind.DELAY])
 def test_a_znode_of_several_items_is_read_from_java_and_by_java(
-    java: JavaClient, session: Session, znode_root: str, kind: Kind
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind
 ) -> None:
-    how = {Kind.PRIORITY: 3, Kind.DELAY: PAST_MS}.get(kind, "")
+    how = {QueueKind.PRIORITY: 3, QueueKind.DELAY: PAST_MS}.get(kind, "")
     several = [b"a", b"", b"b" * 1000]
     queue = java.queue(kind.value, znode_root)
     queue.put_multi(several, how)
@@ -80,7 +80,7 @@ def test_a_znode_of_several_items_is_read_from_java_and_by_java(
 @pytest.mark.parametrize("lock", [False, True])
 @pytest.mark.parametrize(("kind", "how"), FRAMED)
 def test_java_consumes_what_our_wire_writes_and_leaves_nothing(
-    java: JavaClient, session: Session, znode_root: str, kind: Kind, how: Any, lock: bool
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, how: Any, lock: bool
 ) -> None:
     path, lock_path = f"{znode_root}/q", f"{znode_root}/lock"
     put(session, path, kind, how, payload.encode([b"one"], Note(attempt=3)))
@@ -95,7 +95,7 @@ def test_java_consumes_what_our_wire_writes_and_leaves_nothing(
 
 @pytest.mark.parametrize(("kind", "how"), FRAMED)
 def test_the_note_behind_the_frame_survives_a_requeue_by_java(
-    java: JavaClient, session: Session, znode_root: str, kind: Kind, how: Any
+    java: JavaClient, session: Session, znode_root: str, kind: QueueKind, how: Any
 ) -> None:
     path, note = f"{znode_root}/q", Note(attempt=2, enqueued_ms=1234)
     queue = java.queue(kind.value, path, lock=f"{znode_root}/lock", consume=True)
@@ -109,7 +109,7 @@ def test_the_note_behind_the_frame_survives_a_requeue_by_java(
     assert name != former
     assert list(found.items) == [b"x", b"y"]
     assert found.note == note
-    kept = kind in (Kind.PLAIN, Kind.ID)
+    kept = kind in (QueueKind.PLAIN, QueueKind.ID)
     assert names.prefix_of(name) == (names.prefix_of(former) if kept else "queue-"), "Java loses priorities and due times"
     queue.release()
     assert queue.await_items(2) == [b"x", b"y"]
@@ -128,7 +128,7 @@ def test_gzip_is_read_from_java_and_by_java(
     raw = session.get(join(znode_root, name))[0]
     assert raw.startswith(b"\x1f\x8b")
     assert payload.decode(raw).items == [b"long " * 100]
-    put(session, znode_root, Kind.PLAIN, "", payload.encode([b"ours"], compress=True))
+    put(session, znode_root, QueueKind.PLAIN, "", payload.encode([b"ours"], compress=True))
     consuming = zipping.queue("plain", znode_root, consume=True)
     assert consuming.await_items(2) == [b"long " * 100, b"ours"]
     consuming.close()

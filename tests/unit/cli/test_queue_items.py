@@ -23,9 +23,9 @@ from leaderq.cli.queue.showing import brief, item_json, item_row, json_value, lo
 from leaderq.cli.queue.stopping import Stopping
 from leaderq.cli.queue.streaming import write_long_table
 from leaderq.errors import ConfigurationError
-from leaderq.queues.keeping import Browsed, Overview
-from leaderq.queues.keeping.browsing import read
-from leaderq.queues.wire.kinds import Kind
+from leaderq.queues.admin import Browsed, Overview
+from leaderq.queues.admin.browsing import read
+from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import encode
 from leaderq.testing import eventually
 from leaderq.zookeeper import Stat
@@ -75,10 +75,10 @@ def test_values_share_znodes_across_what_comes_at_a_time_and_pauses_are_told():
 
 def test_what_one_verb_writes_the_other_reads():
     for kind, name, keys in (
-        (Kind.ID, "queue-|x|0000000001", Keys(id="x")),
-        (Kind.PRIORITY, "queue-0FFFFFFFB0000000001", Keys(priority=-5)),
-        (Kind.DELAY, "queue-|18BCFE56800|0000000001", Keys(due_ms=1_700_000_000_000)),
-        (Kind.PLAIN, "queue-0000000001", Keys()),
+        (QueueKind.ID, "queue-|x|0000000001", Keys(id="x")),
+        (QueueKind.PRIORITY, "queue-0FFFFFFFB0000000001", Keys(priority=-5)),
+        (QueueKind.DELAY, "queue-|18BCFE56800|0000000001", Keys(due_ms=1_700_000_000_000)),
+        (QueueKind.PLAIN, "queue-0000000001", Keys()),
     ):
         said = json.dumps(item_json(item(name, b"text", b"\xff", b""), kind))
         assert from_json(7, said.encode()) == Entry(7, (b"text", b"\xff", b""), keys)
@@ -133,14 +133,14 @@ def test_values_are_text_where_they_are_some_and_marked_where_not():
 
 def test_times_that_no_calendar_holds_are_shown_as_numbers():
     far = item("queue-|7FFFFFFFFFFFFFFF|0000000001", b"a")
-    assert item_row(far, Kind.DELAY, with_locks=False)[1] == "9223372036854775807 ms"
-    said = item_json(far, Kind.DELAY)
+    assert item_row(far, QueueKind.DELAY, with_locks=False)[1] == "9223372036854775807 ms"
+    said = item_json(far, QueueKind.DELAY)
     assert (said["due"], said["due_ms"]) == (None, 9223372036854775807)
     assert local(None) is None
 
 
 def test_a_queue_near_the_end_of_its_numbers_says_so():
-    row = queue_row(Overview("/q", True, Kind.PLAIN, 1, next_sequence=2**31 - 5, oldest_ms=0), 61_000)
+    row = queue_row(Overview("/q", True, QueueKind.PLAIN, 1, next_sequence=2**31 - 5, oldest_ms=0), 61_000)
     assert row[7:] == ("1 m 1 s", "its numbers run out at 2147483647")
 
 

@@ -12,28 +12,26 @@ import pytest
 from leaderq import queues
 from leaderq.errors import ConfigurationError, PutsFailed, QueueClosed
 from leaderq.queues import BlockingQueueConsumer
-from leaderq.queues.delay_queue import due_ms
-from leaderq.queues.places import Places
-from leaderq.queues.putting.backlog import Backlog
-from leaderq.queues.putting.put import KEPT_FAILURES, Many, Put
-from leaderq.queues.putting.sequences import WARN_FROM, Sequences
-from leaderq.queues.putting.telling import PutListener, Teller
+from leaderq.queues.putting.puts import KEPT_FAILURES, Put, PutListener, PutListeners, PutResults
+from leaderq.queues.putting.putter import WARN_FROM, SequenceMonitor
+from leaderq.queues.recipes import due_ms
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 
 
 def test_the_public_names_are_these():
     wanted = """BYTES JSON TEXT BlockingQueueConsumer DistributedDelayQueue DistributedIdQueue DistributedPriorityQueue
-        DistributedQueue ErrorMode Item PutListener QueueAllocator QueueBuilder QueueConsumer QueueSerializer QueueSharder
+        DistributedQueue ErrorMode Item PutListener QueueAllocator QueueBuilder QueueConsumer QueueRecipe QueueSerializer QueueSharder
         QueueSharderPolicies RetryPolicy SimpleDistributedQueue"""
     assert sorted(wanted.split()) == sorted(queues.__all__)
     assert all(hasattr(queues, name) for name in queues.__all__)
 
 
 def test_side_data_lie_beside_a_queue_and_for_a_shard_beside_its_sharder():
-    places = Places("/jobs", "/locks")
+    places = QueuePaths("/jobs", "/locks")
     assert (places.meta, places.dead, places.lock("queue-1")) == ("/jobs-meta", "/jobs-dead", "/locks/queue-1")
     name = "queue-0b0a3c55-6f5c-4c39-8f1c-000000000001"
-    shard = Places(f"/jobs/{name}")
+    shard = QueuePaths(f"/jobs/{name}")
     assert (shard.path, shard.item("queue-1")) == (f"/jobs/{name}", f"/jobs/{name}/queue-1")
     assert shard.members == f"/jobs-side/{name}-meta/members"
     assert (shard.tallies, shard.dead) == (f"/jobs-side/{name}-meta/tallies", f"/jobs-side/{name}-dead")
@@ -41,51 +39,9 @@ def test_side_data_lie_beside_a_queue_and_for_a_shard_beside_its_sharder():
         shard.lock("queue-1")
 
 
-def test_a_backlog_lets_in_as_many_as_fit_and_one_that_never_fits_when_it_is_alone():
-    backlog = Backlog(max_items=2, max_bytes=100)
-    assert backlog.enter(1, 1000)
-    assert not backlog.enter(1, 1, 0.0)
-    assert backlog.enter(1, 1, at_once=True)
-    backlog.leave(1, 1000)
-    assert backlog.enter(1, 99)
-    assert not backlog.enter(1, 0, 0.0)
-    assert not backlog.wait_empty(0)
-    backlog.leave(2, 100)
-    assert backlog.wait_empty(0)
-
-
-def test_whoever_waits_to_enter_a_backlog_is_woken_by_room_and_by_its_end():
-    backlog = Backlog(max_items=1)
-    backlog.enter(1, 1)
-    with ThreadPoolExecutor(2) as pool:
-        waiting = [pool.submit(backlog.enter, 1, 1) for _ in range(2)]
-        eventually(lambda: backlog._waiters == 2)
-        backlog.leave(1, 1)
-        eventually(lambda: any(one.done() for one in waiting))
-        backlog.close()
-        eventually(lambda: all(one.done() for one in waiting))
-    outcomes = [one.exception() for one in waiting]
-    assert sorted(type(error).__name__ for error in outcomes) == ["NoneType", "QueueClosed"]
-    with pytest.raises(QueueClosed):
-        backlog.enter(1, 1)
-
-
-@pytest.mark.parametrize("bounds", [{"max_items": 80}, {"max_bytes": 800}])
-def test_whoever_waits_to_enter_a_backlog_is_woken_once_an_eighth_is_free(bounds: dict[str, int]):
-    backlog = Backlog(**bounds)
-    for _ in range(80):
-        assert backlog.enter(1, 10)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(backlog.enter, 1, 10)
-        eventually(lambda: backlog._waiters == 1)
-        for _ in range(10):
-            backlog.leave(1, 10)
-        assert waiting.result(60)
-
-
 @pytest.mark.parametrize("number, warns", [(0, False), (WARN_FROM - 1, False), (WARN_FROM, True), (-5, True)])
 def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, warns: bool):
-    sequences = Sequences("/q")
+    sequences = SequenceMonitor("/q")
     for _ in range(5000):
         sequences.saw(f"/q/queue-{number:010}")
     assert caplog.text.count("has come to number") == warns
@@ -93,7 +49,7 @@ def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, war
 
 
 def test_most_numbers_are_not_even_looked_at(caplog: Any):
-    sequences = Sequences("/q")
+    sequences = SequenceMonitor("/q")
     sequences.saw("/q/queue-0000000000")
     for _ in range(1023):
         sequences.saw("/q/queue-2147483647")
@@ -103,41 +59,43 @@ def test_most_numbers_are_not_even_looked_at(caplog: Any):
 
 
 def test_listeners_are_told_in_order_on_one_thread_although_one_of_them_fails():
-    teller, heard, threads = Teller("t"), [], set()
+    heard: list[Any] = []
+    threads = set()
+    told: list[tuple[int, int]] = []
+    listeners = PutListeners("t", lambda count, size: told.append((count, size)))
 
     class Good(PutListener):
         def put_completed(self, item: Any) -> None:
             heard.append(item)
             threads.add(threading.current_thread())
-            assert teller.is_here
+            assert listeners.is_current
 
     class Bad(PutListener):
         def put_completed(self, item: Any) -> None:
             raise ValueError("bad listener")
 
-    done: list[int] = []
     good = Good()
     for listener in (Bad(), good):
-        teller.add(listener)
-    for number in range(100):
-        teller.tell(
-            lambda listener, number=number: listener.put_completed(number), lambda number=number: done.append(number)
-        )
-    teller.remove(good)
-    teller.stop(10)
-    assert heard == done == list(range(100))
+        listeners.add(listener)
+    puts = [Put("/q/queue-", b"", 0, lambda *_: None, number) for number in range(250)]
+    for put in puts:
+        listeners.tell(put, None)
+    listeners.remove(good)
+    listeners.stop(10)
+    assert heard == list(range(250))
+    assert [sum(column) for column in zip(*told, strict=True)] == [250, sum(put.size for put in puts)]
     assert len(threads) == 1
-    assert not teller.is_here
-    Teller("unused").stop(0)
+    assert not listeners.is_current
+    PutListeners("unused", lambda count, size: None).stop(0)
 
 
 def test_many_failures_are_counted_and_the_first_are_kept():
-    many = Many()
+    many = PutResults()
     many.expect(3)
     put = Put("/q/queue-", b"", 0, lambda *_: None, "v")
-    many.heard(put, None)
+    many.on_outcome(put, None)
     assert many.wait(0) == 2
-    many.heard(put, QueueClosed("x"))
+    many.on_outcome(put, QueueClosed("x"))
     many.forget(1)
     assert many.wait(0) == 0
     for number in range(2 * KEPT_FAILURES):

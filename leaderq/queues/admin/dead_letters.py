@@ -1,0 +1,147 @@
+"""The dead letters of a queue, as an operator sees them: look, send back, drop.
+
+A letter is a znode below ``<path>-dead``, named as the item was but for the server's number, framed
+as an item, with a note behind the frame that says why it died. Anything else that lies there with
+an item's name is treated as a letter without a note.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from leaderq.errors import CorruptItem, NoNode
+from leaderq.queues.admin.browsing import Browsed, browse
+from leaderq.queues.admin.bulk import BulkOutcome, OperationGroup, apply_each
+from leaderq.queues.connected import PATIENCE_S, retry_until_connected
+from leaderq.queues.wire.names import ITEM_PREFIX, SIMPLE_PREFIX, prefix_of, sequence_of
+from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_compressed
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.zookeeper import Create, Delete, Session
+from leaderq.zookeeper.paths import join
+
+_LIST_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadItem:
+    """A dead letter; ``found`` is its znode. Everything that only its note could say may be
+    ``None``.
+    """
+
+    found: Browsed
+
+    @property
+    def name(self) -> str:
+        """Its name below the dead letters' path."""
+        return self.found.name
+
+    @property
+    def note(self) -> Note:
+        """What its consumer wrote of it."""
+        return self.found.note or Note()
+
+    @property
+    def data(self) -> bytes:
+        """What the item's znode would hold if it were sent back."""
+        return restored_data(self.name, self.found.data)
+
+    @property
+    def died_ms(self) -> int:
+        """When it was set aside, in ms since the epoch."""
+        return self.note.died_ms if self.note.died_ms is not None else self.found.ctime_ms
+
+    def says(self, text: str) -> bool:
+        """Whether its reason or error holds ``text``, in capitals or not."""
+        return text.casefold() in f"{self.note.reason or ''} {self.note.error or ''}".casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """``moved`` by us; ``gone``: somebody else moved, changed or dropped them meanwhile."""
+
+    moved: int
+    gone: int = 0
+
+
+class DeadLetters:
+    """The letters of one queue.
+
+    *Guarantees:* a letter is sent back exactly once, or not at all: it vanishes and the item
+    appears in one transaction, whoever tries, however often, and whatever happens to the answers.
+    """
+
+    def __init__(self, session: Session, paths: QueuePaths, *, patience_s: float = PATIENCE_S) -> None:
+        self._session = session
+        self._paths = paths
+        self._patience_s = patience_s
+
+    def count(self) -> int:
+        """How many there are, without listing them."""
+        stat = retry_until_connected(self._session, lambda: self._session.exists(self._paths.dead), self._patience_s)
+        return stat.num_children if stat else 0
+
+    def names(self) -> list[str]:
+        """Their names, the one that died first in front."""
+        try:
+            found = retry_until_connected(
+                self._session, lambda: self._session.children(self._paths.dead, timeout_s=_LIST_S), self._patience_s
+            )
+        except NoNode:
+            return []
+        return sorted((name for name in found if name.startswith((ITEM_PREFIX, SIMPLE_PREFIX))), key=_by_death)
+
+    def browse(self, names: Iterable[str] | None = None) -> Iterator[DeadItem]:
+        """Read these letters, or all, in this order; one that is not there is left out."""
+        wanted = self.names() if names is None else list(names)
+        for batch in browse(self._session, self._paths.dead, wanted, patience_s=self._patience_s):
+            yield from map(DeadItem, batch)
+
+    def requeue(self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
+        """Send them back to the queue, at the tail of their kind: with their id, priority or due
+        time, their first time of putting, and no failures counted. What could not be read is again
+        what it was, byte for byte.
+        """
+        return self._each((self._back(dead_item) for dead_item in dead_items), on_progress)
+
+    def drop(self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
+        """Delete them."""
+        return self._each(([self._gone(dead_item)] for dead_item in dead_items), on_progress)
+
+    def _back(self, dead_item: DeadItem) -> OperationGroup:
+        path = self._paths.item(prefix_of(dead_item.name))
+        return [Create(path, dead_item.data, sequential=True), self._gone(dead_item)]
+
+    def _gone(self, dead_item: DeadItem) -> Delete:
+        return Delete(join(self._paths.dead, dead_item.name), dead_item.found.version)
+
+    def _each(self, groups: Iterable[OperationGroup], on_progress: Callable[[int], None] | None) -> Moved:
+        counts: Counter[BulkOutcome] = Counter()
+        for outcome in apply_each(self._session, groups, patience_s=self._patience_s):
+            counts[outcome] += 1
+            if on_progress is not None:
+                on_progress(1)
+        return Moved(counts[BulkOutcome.DONE], counts[BulkOutcome.GONE])
+
+
+def restored_data(name: str, data: bytes) -> bytes:
+    """What a letter's item is sent back as (pure). A letter that cannot be read, or is none of
+    ours, goes back as it is.
+    """
+    try:
+        payload = decode(data)
+    except CorruptItem:
+        return data
+    note = payload.note
+    if (note and note.raw) or name.startswith(SIMPLE_PREFIX):
+        return payload.items[0] if len(payload.items) == 1 else data
+    if note is None:
+        return data
+    kept = None if note.enqueued_ms is None else Note(enqueued_ms=note.enqueued_ms)
+    back = encode(payload.items, kept)
+    return compressed(back) if is_compressed(data) else back
+
+
+def _by_death(name: str) -> tuple[int, str]:
+    return sequence_of(name), name

@@ -1,0 +1,305 @@
+"""Emptying a queue into an operator's hands, so that not even ``kill -9`` loses an item.
+
+Each item is first *set aside*: in one transaction its znode vanishes, so no consumer can get it any
+more, and a copy appears below ``<path>-meta/drained``; with a lock path this happens under the
+item's lock, so that what a consumer works on is left alone. Only when its user has said that it is
+safe (:meth:`Draining.keep`) is the copy deleted.
+
+All of this goes through an ephemeral writer, ``<path>-meta/drains/<host>:<pid>-<id>``: it is
+applied exactly once, in order, and not at all when the session is over. It also says that somebody
+drains: there is one at a time.
+
+What happens on each failure:
+
+* **killed, or session over**: the copies stay, and no consumer sees them. Whoever drains next puts
+  them back where they were, under the names they had, and then drains them with the others: so an
+  item may be given out twice, by two drains, and is never lost;
+* **left early, or on an error**: what was set aside and not kept is put back at once, in its place;
+* **answers or connection lost**: waited out, for ``patience_s``;
+* **items taken by consumers meanwhile**: are theirs, and left out.
+
+Drains everything, also items that are not due yet, and those that wait after a failure; a pause
+does not matter. So: pause, then drain.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from types import TracebackType
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.errors import (
+    BadVersion,
+    ConnectionLost,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    RequestRefused,
+    SessionExpired,
+    TooLarge,
+)
+from leaderq.queues.admin.browsing import Browsed, browse
+from leaderq.queues.admin.contents import LIST_S, drained_of, look, refuse_sharder
+from leaderq.queues.connected import PATIENCE_S, retry_until_connected
+from leaderq.queues.wire.names import QueueKind, prefix_of
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.queues.writing import SequencedWriter
+from leaderq.zookeeper import Create, Delete, Operation, Session
+from leaderq.zookeeper.paths import join
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.5
+_LOOK_AGAIN_S = 1.0
+_CLOSE_S = 5.0
+_PART_BYTES = 256 * 1024
+_THEIRS = (NoNode, BadVersion, NodeExists)
+_LEFT = (NotEmpty, TooLarge)
+"""What has children, or leaves no room in a request for what we need beside it."""
+
+
+class QueueDrain:
+    """One drain of one queue; a context manager, for one thread. See the module.
+
+    *Guarantees:* an item is either in the queue, or given out by :meth:`batches`, and set aside
+    until :meth:`keep` is told of it; it is given out in the queue's order, and to one drain at a
+    time. *Not guaranteed:* that it is given out once, if the process is killed or its session ends
+    between :meth:`batches` and :meth:`keep`.
+
+    :raises RequestRefused: (on entering) somebody else drains it.
+    :raises ConfigurationError: the path is that of a sharder, or the kind cannot be told.
+    """
+
+    def __init__(
+        self, session: Session, paths: QueuePaths, kind: QueueKind | None = None, *, patience_s: float = PATIENCE_S
+    ) -> None:
+        self.kind = kind
+        self.left = 0
+        """Items that could not be set aside, for they have children, or are as large as a request
+        may be.
+        """
+        self._session = session
+        self._paths = paths
+        self._patience_s = patience_s
+        self._aside = drained_of(paths)
+        self._drains = f"{paths.meta}/drains"
+        who = f"{socket.gethostname()}:{os.getpid()}"
+        self._writer = SequencedWriter(session, join(self._drains, f"{who}-{uuid.uuid4().hex}"), ephemeral=True)
+        self._woken = threading.Event()
+        self._kept: list[str] = []
+        self._open: dict[str, Browsed] = {}
+
+    # -- its life -------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> QueueDrain:
+        retry_until_connected(self._session, lambda: self._session.ensure_path(self._aside), self._patience_s)
+        retry_until_connected(self._session, self._writer.open, self._patience_s)
+        try:
+            self._be_alone()
+            self._put_back(
+                retry_until_connected(self._session, lambda: self._session.children(self._aside, timeout_s=LIST_S))
+            )
+        except BaseException:
+            self._writer.close(_CLOSE_S)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
+        try:
+            self._writer.flush(self._patience_s)  # or what is under way would be set aside after we looked
+            self.settle()
+            self._put_back(list(self._open))
+        except LeaderqError as exc:
+            if error is None:
+                raise
+            log.warning("%s: what was set aside stays at %s until the next drain: %s", self._paths.path, self._aside, exc)
+        finally:
+            self._writer.close(_CLOSE_S)
+
+    # -- draining -------------------------------------------------------------------------------------------------------
+
+    def batches(self, limit: int | None = None, *, corrupt_too: bool = True) -> Iterator[list[Browsed]]:
+        """The items there are, set aside, until the queue is empty or ``limit`` are given out. What
+        came before must be kept before the next batch is asked for, or it is put back.
+
+        Ends too when all that is left is being worked on. Without ``corrupt_too`` what cannot be
+        read stays where it is.
+        """
+        given = 0
+        while given != limit:
+            before = given
+            for found in self._read():
+                wanted = [one for one in found if corrupt_too or one.items is not None]
+                taken = self._set_aside(wanted if limit is None else wanted[: limit - given])
+                given += len(taken)
+                if taken:
+                    yield taken
+                self._put_back(list(self._open))
+                if given == limit:
+                    return
+            if given == before:
+                return
+
+    def keep(self, one: Browsed) -> None:
+        """This one is safe in its user's hands: the copy is deleted, at the next opportunity."""
+        if self._open.pop(one.name, None) is not None:
+            self._kept.append(one.name)
+
+    def settle(self) -> None:
+        """Delete now what is to be deleted."""
+        self._refuse(self._errors(self._writer.submit_all(self._deletion())))
+        self._kept.clear()
+
+    def await_items(self, timeout_s: float) -> None:
+        """Return when something has come into the queue, or gone from it, at :meth:`wake`, or after
+        ``timeout_s``.
+        """
+        woken = self._woken
+        woken.clear()
+        try:
+            watch = self._session.watch_node(self._paths.path, lambda _event: woken.set())
+        except ConnectionLost:
+            woken.wait(min(timeout_s, _LOOK_S))
+            return
+        try:
+            stat = retry_until_connected(self._session, lambda: self._session.exists(self._paths.path), self._patience_s)
+            # What lies there all the same is held by consumers, or foreign: no news will come when a lock is let go.
+            woken.wait(min(timeout_s, _LOOK_AGAIN_S) if stat is not None and stat.num_children else timeout_s)
+        finally:
+            watch.close()
+
+    def wake(self) -> None:
+        """Have :meth:`await_items` return; from any thread, and from a signal handler that runs
+        while it waits.
+        """
+        self._woken.set()
+
+    # -- inside ---------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Iterator[list[Browsed]]:
+        seen = look(self._session, self._paths.path, self.kind, self._patience_s)
+        refuse_sharder(seen, self._paths)
+        self.kind = self.kind or seen.kind
+        is_framed = seen.kind is not QueueKind.SIMPLE
+        return browse(self._session, self._paths.path, seen.items, framed=is_framed, patience_s=self._patience_s)
+
+    def _set_aside(self, found: Sequence[Browsed]) -> list[Browsed]:
+        """Take these; returns those that we got. What was kept before is deleted in the same
+        requests.
+        """
+        self._open = {one.name: one for one in found}  # whoever is interrupted while waiting must put back these
+        parts = list(_parts(found))
+        kept = self._deletion()
+        futures = self._writer.submit_all([*kept, *([op for one in part for op in self._taking(one)] for part in parts)])
+        errors = self._errors(futures)
+        self._refuse(errors[: len(kept)])
+        self._kept.clear()
+        for part, error in zip(parts, errors[len(kept) :], strict=True):
+            if error is not None:
+                self._set_aside_each(part)
+        return list(self._open.values())
+
+    def _set_aside_each(self, part: Sequence[Browsed]) -> None:
+        """Not all of these can be had."""
+        for one, error in zip(part, self._errors(self._writer.submit_all(map(self._taking, part))), strict=True):
+            if error is not None:
+                del self._open[one.name]
+                if isinstance(error, _LEFT):
+                    self.left += 1
+                elif not isinstance(error, _THEIRS):
+                    raise error
+
+    def _deletion(self) -> list[Sequence[Operation]]:
+        return [[Delete(join(self._aside, name)) for name in self._kept]] if self._kept else []
+
+    def _taking(self, one: Browsed) -> Sequence[Operation]:
+        copy, item = Create(join(self._aside, one.name), one.data), Delete(self._paths.item(one.name), one.version)
+        if self._paths.lock_path is None or self.kind is QueueKind.SIMPLE:
+            return copy, item
+        lock = self._paths.lock(one.name)
+        return Create(lock, ephemeral=True), copy, item, Delete(lock)
+
+    def _put_back(self, names: Sequence[str]) -> None:
+        """Put items where they were; under a new name only if that one is there again, which a
+        queue made again may have brought about.
+        """
+        self._open.clear()
+        for batch in browse(self._session, self._aside, names, framed=False, patience_s=self._patience_s):
+            errors = self._errors(self._writer.submit_all(self._returning(one, one.name, False) for one in batch))
+            again = [one for one, error in zip(batch, errors, strict=True) if isinstance(error, NodeExists)]
+            self._refuse([error for error in errors if not isinstance(error, NodeExists)])
+            self._refuse(
+                self._errors(self._writer.submit_all(self._returning(one, prefix_of(one.name), True) for one in again))
+            )
+
+    def _returning(self, one: Browsed, name: str, is_new: bool) -> Sequence[Operation]:
+        return Create(self._paths.item(name), one.data, sequential=is_new), Delete(join(self._aside, one.name))
+
+    def _refuse(self, errors: Sequence[LeaderqError | None]) -> None:
+        for error in errors:
+            if error is not None and not isinstance(error, NoNode):
+                raise error
+
+    def _errors(self, futures: Sequence[Future[list[Any] | None]]) -> list[LeaderqError | None]:
+        """What each came to, waited for as long as something moves."""
+        errors: list[LeaderqError | None] = []
+        deadline = now_s() + self._patience_s
+        waiting = deque(futures)
+        while waiting:
+            try:
+                error = waiting[0].exception(_LOOK_S)
+            except FutureTimeout:
+                if now_s() >= deadline:
+                    raise ConnectionLost(f"no answer within {self._patience_s:.0f} s; drain again later") from None
+                continue
+            if isinstance(error, SessionExpired) or (error is not None and not isinstance(error, LeaderqError)):
+                raise error
+            errors.append(error)
+            waiting.popleft()
+            deadline = now_s() + self._patience_s
+        return errors
+
+    def _be_alone(self) -> None:
+        """Wait until nobody else drains; who was killed is one until its session is over.
+
+        Two that come at the same time see each other, and both give up: better than two that put
+        back what the other has set aside.
+        """
+        own = self._writer.path.rpartition("/")[2]
+        deadline = now_s() + self._session.timeout_s + 1
+        while True:
+            others = [name for name in self._drainers() if name != own]
+            if not others:
+                return
+            if now_s() >= deadline:
+                who = others[0].rpartition("-")[0]
+                raise RequestRefused(f"{self._paths.path} is being drained by {who}; one at a time")
+            time.sleep(_LOOK_S)
+
+    def _drainers(self) -> list[str]:
+        return retry_until_connected(self._session, lambda: self._session.children(self._drains), self._patience_s)
+
+
+def _parts(found: Sequence[Browsed]) -> Iterator[list[Browsed]]:
+    """So many as surely fit in a request."""
+    part: list[Browsed] = []
+    size = 0
+    for one in found:
+        if part and size + len(one.data) > _PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += len(one.data)
+    if part:
+        yield part

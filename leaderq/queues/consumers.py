@@ -1,0 +1,292 @@
+"""Who consumes a queue, and how.
+
+Curator's ``BlockingQueueConsumer``, which acknowledges an item when the work on it is done, not
+when it has reached this process.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from leaderq.clock import now_s
+from leaderq.errors import ConfigurationError, QueueClosed
+from leaderq.queues.serializers import BYTES, QueueSerializer
+from leaderq.zookeeper import SessionState
+
+
+class ErrorMode(Enum):
+    """Where a failed item waits for its next attempt."""
+
+    REQUEUE = "requeue"
+    """At the tail of its kind: behind those that wait, with its id, priority or due time (Curator
+    loses the latter two).
+    """
+    KEEP = "keep"
+    """Where it is: nothing behind it is handed out by this consumer before it is done, or set
+    aside.
+    """
+    DELETE = "delete"
+    """Nowhere: the error is logged, and the item is done with."""
+
+
+class RetryDecision(Enum):
+    """What is done with an item that failed."""
+
+    RETRY = "retry"
+    SET_ASIDE = "bury"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how soon a failed item is tried again.
+
+    ``attempts``: after that many failures it goes to the dead letters (``<path>-dead``); ``None``:
+    it never does. Before the second attempt ``backoff_s`` seconds pass, before each further one
+    ``factor`` times as many, at most ``max_backoff_s``; each wait is cut by a random share of up to
+    ``jitter`` (0 to 1), so that what failed together does not come back together.
+    """
+
+    attempts: int | None = 10
+    backoff_s: float = 0.1
+    factor: float = 2.0
+    max_backoff_s: float = 60.0
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.attempts is not None and self.attempts < 1:
+            problems.append(f"attempts={self.attempts!r}: give 1 or more, or None for no limit")
+        if self.backoff_s < 0 or self.max_backoff_s < 0:
+            problems.append(f"backoff_s={self.backoff_s!r}, max_backoff_s={self.max_backoff_s!r}: give 0 or more seconds")
+        if self.factor < 1:
+            problems.append(f"factor={self.factor!r}: give 1 or more")
+        if not 0 <= self.jitter <= 1:
+            problems.append(f"jitter={self.jitter!r}: give a share from 0 to 1")
+        if problems:
+            raise ConfigurationError(*problems)
+
+    def decision(self, mode: ErrorMode, failures: int) -> RetryDecision:
+        """What to do with an item that has failed so often, this time included."""
+        if mode is ErrorMode.DELETE:
+            return RetryDecision.DELETE
+        return RetryDecision.SET_ASIDE if self.attempts is not None and failures >= self.attempts else RetryDecision.RETRY
+
+    def wait_s(self, failures: int, chance: float | None = None) -> float:
+        """Seconds until the next attempt, after that many failures; ``chance`` (0 to 1) stands for
+        the dice.
+        """
+        share = self.jitter * (random.random() if chance is None else chance)
+        exponent = min(failures - 1, 64)
+        return float(min(self.max_backoff_s, self.backoff_s * self.factor**exponent) * (1 - share))
+
+
+T = TypeVar("T")
+
+
+class QueueConsumer(ABC, Generic[T]):
+    """A consumer that also hears of the connection; where that is of no interest, any callable of
+    the value will do.
+    """
+
+    @abstractmethod
+    def consume(self, value: T) -> object:
+        """Work on one value. Returning acknowledges it; raising has it tried again, or set
+        aside.
+        """
+
+    def state_changed(self, state: SessionState) -> None:
+        """The session's state changed; called on the queue's own thread, in order. Does nothing
+        unless overridden.
+        """
+
+
+@dataclass(frozen=True)
+class ConsumeOptions(Generic[T]):
+    """How a queue is consumed. At most one of ``consumer`` and ``consume_batch``; with neither,
+    items are taken on request.
+
+    ``batch_items``: as many values at most are given to ``consume_batch`` at once. ``concurrency``:
+    as many items are worked on at a time, on as many threads (on ``executor``, if one is given).
+    ``min_items_before_refresh``: priority queues only; after that many items of one listing, news
+    of more urgent ones are applied before each next.
+    """
+
+    serializer: QueueSerializer[T] = BYTES  # type: ignore[assignment]
+    consumer: Callable[[T], object] | QueueConsumer[T] | None = None
+    consume_batch: Callable[[Sequence[T]], object] | None = None
+    batch_items: int = 100
+    concurrency: int = 1
+    executor: Executor | None = None
+    error_mode: ErrorMode = ErrorMode.REQUEUE
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    min_items_before_refresh: int = 0
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.consumer is not None and self.consume_batch is not None:
+            problems.append("give either consumer or consume_batch, not both")
+        given: object = self.consumer
+        if not (given is None or callable(given) or isinstance(given, QueueConsumer)):
+            problems.append(f"consumer={self.consumer!r} is neither a callable nor a QueueConsumer")
+        if self.batch_items < 1 or self.concurrency < 1:
+            problems.append(f"batch_items={self.batch_items!r}, concurrency={self.concurrency!r}: give 1 or more")
+        if self.min_items_before_refresh < 0:
+            problems.append(f"min_items_before_refresh={self.min_items_before_refresh!r}: give 0 or more")
+        if problems:
+            raise ConfigurationError(*problems)
+
+    @property
+    def on_value(self) -> Callable[[T], Any] | None:
+        """The consumer as a callable."""
+        return self.consumer.consume if isinstance(self.consumer, QueueConsumer) else self.consumer
+
+
+class _Entry(Generic[T]):
+    """One value, from its arrival to its end."""
+
+    __slots__ = ("error", "is_over", "taker", "value")
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+        self.taker: int | None = None
+        self.is_over = threading.Event()
+        self.error: BaseException | None = None
+
+
+class BlockingQueueConsumer(QueueConsumer[T]):
+    """Hands the items of a queue to threads that ask for them: :meth:`take`, then
+    :meth:`task_done`.
+
+    The queue works on an item until :meth:`task_done`; so it holds ``concurrency`` items here at a
+    time (a keyword of the queue), and at most ``capacity`` of these not yet taken.
+
+    *Guarantees:* with a lock path an item is acknowledged after :meth:`task_done`, not before; if
+    this process dies earlier, another gets it. Nothing is refused when full: the queue waits
+    (Curator's throws, and loses the item). *Not guaranteed* without a lock path: an item here is in
+    no queue any more; what is not done when the queue is closed is lost.
+    """
+
+    def __init__(self, capacity: int | None = None) -> None:
+        if capacity is not None and capacity < 1:
+            raise ConfigurationError(f"capacity={capacity!r}: give 1 or more, or None for no bound")
+        self._capacity = capacity
+        self._changed = threading.Condition()
+        self._waiting: deque[_Entry[T]] = deque()
+        self._taken: deque[_Entry[T]] = deque()
+        self._is_closed = False
+
+    # -- for the queue --------------------------------------------------------------------------------------------------
+
+    def consume(self, value: T) -> None:
+        """Called by the queue: offers ``value``, and returns when the work on it is done.
+
+        :raises QueueClosed: closed first. Whatever :meth:`task_failed` was given.
+        """
+        entry = _Entry(value)
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or not self._is_full())
+            if self._is_closed:
+                raise QueueClosed("the queue was closed before this item was taken")
+            self._waiting.append(entry)
+            self._changed.notify_all()
+        entry.is_over.wait()
+        if entry.error is not None:
+            raise entry.error
+
+    def close(self) -> None:
+        """Called by the queue when it closes: what is here is given back, and whoever waits is
+        told.
+        """
+        with self._changed:
+            self._is_closed = True
+            left = [*self._waiting, *self._taken]
+            self._waiting.clear()
+            self._taken.clear()
+            self._changed.notify_all()
+        for entry in left:
+            entry.error = QueueClosed("the queue was closed before the work on this item was done")
+            entry.is_over.set()
+
+    # -- for who does the work --------------------------------------------------------------------------------------------
+
+    def take(self, timeout_s: float | None = None) -> T | None:
+        """The next value, or ``None`` if none comes within ``timeout_s`` seconds (``None``: wait
+        until one does).
+
+        :raises QueueClosed: the queue was closed.
+        """
+        deadline = None if timeout_s is None else now_s() + timeout_s
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_closed or self._waiting, None if deadline is None else max(0.0, deadline - now_s())
+            )
+            if not self._waiting:
+                if self._is_closed:
+                    raise QueueClosed("the queue was closed")
+                return None
+            return self._take().value
+
+    def drain_to(self, target: list[T], max_items: int | None = None) -> int:
+        """Append all values here to ``target``, ``max_items`` at most, without waiting; returns
+        their number.
+        """
+        count = 0
+        with self._changed:
+            while self._waiting and (max_items is None or count < max_items):
+                target.append(self._take().value)
+                count += 1
+        return count
+
+    def task_done(self) -> None:
+        """The work on a value is done: the one that this thread took first, or, if it took none,
+        that was taken first of all.
+
+        :raises ValueError: none is being worked on.
+        """
+        self._end(None)
+
+    def task_failed(self, error: BaseException) -> None:
+        """As :meth:`task_done`, but the work failed: the queue's error mode and retry policy decide
+        what becomes of the item.
+        """
+        self._end(error)
+
+    def items(self) -> list[T]:
+        """The values here that nobody has taken yet."""
+        with self._changed:
+            return [entry.value for entry in self._waiting]
+
+    def size(self) -> int:
+        """How many values are here that nobody has taken yet."""
+        return len(self._waiting)
+
+    def _is_full(self) -> bool:
+        return self._capacity is not None and len(self._waiting) >= self._capacity
+
+    def _take(self) -> _Entry[T]:
+        entry = self._waiting.popleft()
+        entry.taker = threading.get_ident()
+        self._taken.append(entry)
+        self._changed.notify_all()
+        return entry
+
+    def _end(self, error: BaseException | None) -> None:
+        with self._changed:
+            if not self._taken:
+                if self._is_closed:
+                    raise QueueClosed("the queue was closed; the item was given back")
+                raise ValueError("no value is being worked on: task_done() was called more often than take()")
+            me = threading.get_ident()
+            entry = next((one for one in self._taken if one.taker == me), self._taken[0])
+            self._taken.remove(entry)
+        entry.error = error
+        entry.is_over.set()

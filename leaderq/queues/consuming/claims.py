@@ -1,0 +1,333 @@
+"""An item that is this consumer's for now, and under what title.
+
+What is written for each thing that can become of an item (pure). All or none of it, through the
+writer of the item's hold.
+
+With a lock path the item's znode stands until then: it is deleted together with its lock. Without
+one it was deleted when it was claimed, and what is to survive is created again.
+
+Makes items ours, many in one multi.
+
+First they are read (one multiRead), then claimed *as read*: with a lock path by ``Create(lock)``
+and ``Check(item, version)``, else by ``Delete(item, version)``. So nobody ever works on data that
+was not there at the moment of the claim, and a lock never stands for an item that is gone. Both go
+through the hold's writer: a lost reply neither loses an item (Curator's F2) nor leaves a lock that
+nobody knows of (F6).
+
+A multi is all or none. If one item is somebody else's, all are looked at again, those taken are
+left out, and the rest is tried again. After some rounds the rest is left for the next attempt.
+
+What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its
+note says so): left to rest; *unreadable*: claimed all the same, so that it can be set aside;
+*connection lost*: the writer finds out; *session over* with a lock path: nothing is ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, NodeExists, NoNode, ZooKeeperError
+from leaderq.queues.wire.names import prefix_of
+from leaderq.queues.wire.payload import Note, Payload, decode, encode, is_compressed, may_have_note
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.queues.writing import SequencedWriter
+from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session, SetData
+
+
+@dataclass(frozen=True, eq=False)
+class Membership:
+    """One consumer, as long as its session lasts.
+
+    ``member``: its ephemeral znode, which others see. With a lock path that znode is the writer
+    itself, so that nothing can be claimed or acknowledged once the session is over; without one,
+    the writer outlives the session.
+    """
+
+    paths: QueuePaths
+    writer: SequencedWriter
+    member: str
+
+    @property
+    def is_locking(self) -> bool:
+        """Whether items are locked while they are worked on, and deleted afterwards; else they are
+        deleted first.
+        """
+        return self.paths.lock_path is not None
+
+
+class Claim:
+    """One item. ``created_ms``: of its znode; ``version``: of the data that was read.
+
+    There may be thousands of them at a time, so they are small: what the data says is found out
+    when it is asked for.
+    """
+
+    __slots__ = ("_payload", "created_ms", "data", "error", "is_settled", "membership", "name", "version")
+
+    def __init__(self, name: str, data: bytes, created_ms: int, version: int, membership: Membership) -> None:
+        self.name = name
+        self.data = data
+        self.created_ms = created_ms
+        self.version = version
+        self.membership = membership
+        self.is_settled = False
+        self.error: CorruptItem | None = None
+        self._payload: Payload | None = None
+
+    @property
+    def payload(self) -> Payload | None:
+        """What the data says; ``None`` if it cannot be understood, and then ``error`` says why."""
+        if self._payload is None and self.error is None:
+            try:
+                self._payload = decode(self.data)
+            except CorruptItem as exc:
+                self.error = exc
+        return self._payload
+
+    def is_now(self, payload: Payload) -> None:
+        """What is left of it, and what is known of it, has changed."""
+        self._payload = payload
+
+    @property
+    def not_before_ms(self) -> int:
+        """When it may be tried again; 0 if at any time."""
+        return (self.note.not_before_ms or 0) if may_have_note(self.data) else 0
+
+    @property
+    def note(self) -> Note:
+        """What former consumers left about it."""
+        return (self.payload.note if self.payload else None) or Note()
+
+    @property
+    def failures(self) -> int:
+        """How often a consumer has failed at it."""
+        return self.note.attempt
+
+    @property
+    def enqueued_ms(self) -> int:
+        """When it was first put."""
+        return self.note.enqueued_ms or self.created_ms
+
+
+MAX_ERROR = 1000
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch, by this host's clock."""
+    return time.time_ns() // 1_000_000
+
+
+def claim_operations(claim: Claim) -> tuple[Operation, ...]:
+    """Make it ours, if it is still what was read."""
+    path, paths = claim.membership.paths.item(claim.name), claim.membership.paths
+    if not claim.membership.is_locking:
+        return (Delete(path, claim.version),)
+    who = claim.membership.member.rpartition("/")[2].encode()
+    return Create(paths.lock(claim.name), who, ephemeral=True), Check(path, claim.version)
+
+
+def ack_operations(claim: Claim) -> tuple[Operation, ...]:
+    """It is done."""
+    if not claim.membership.is_locking:
+        return ()
+    paths = claim.membership.paths
+    return Delete(paths.item(claim.name)), Delete(paths.lock(claim.name))
+
+
+def release_operations(claim: Claim) -> tuple[Operation, ...]:
+    """It was not begun: whoever wants it may have it."""
+    if claim.membership.is_locking:
+        return (Delete(claim.membership.paths.lock(claim.name)),)
+    note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
+    return (_again(claim, claim.payload.items if claim.payload else (), note),)
+
+
+def requeue_operations(claim: Claim, items: Sequence[bytes], *, failures: int, wait_s: float) -> tuple[Operation, ...]:
+    """These of its items go to the tail, with its id, priority or due time, to be tried again after
+    ``wait_s``.
+    """
+    return *ack_operations(claim), _again(claim, items, _tried(claim, failures, wait_s))
+
+
+def keep_operations(claim: Claim, items: Sequence[bytes], *, failures: int, wait_s: float) -> tuple[Operation, ...]:
+    """It stays where it is, with what is left of it, and is still ours; only a new consumer needs
+    to know.
+    """
+    if not claim.membership.is_locking:
+        return ()
+    data = encode(items, _tried(claim, failures, wait_s), compress=is_compressed(claim.data))
+    return (SetData(claim.membership.paths.item(claim.name), data),)
+
+
+def dead_letter_operations(
+    claim: Claim, items: Sequence[bytes], *, reason: str, error: BaseException, failures: int
+) -> tuple[Operation, ...]:
+    """It goes to the dead letters, with the reason."""
+    note = Note(
+        attempt=failures,
+        enqueued_ms=claim.enqueued_ms,
+        reason=reason,
+        error=f"{type(error).__name__}: {error}"[:MAX_ERROR],
+        origin=claim.name,
+        died_ms=now_ms(),
+        raw=claim.payload is None,
+    )
+    data = encode([claim.data] if claim.payload is None else items, note, compress=is_compressed(claim.data))
+    dead = f"{claim.membership.paths.dead}/{prefix_of(claim.name)}"
+    return *ack_operations(claim), Create(dead, data, sequential=True)
+
+
+def _again(claim: Claim, items: Sequence[bytes], note: Note) -> Create:
+    data = encode(items, note, compress=is_compressed(claim.data))
+    return Create(claim.membership.paths.item(prefix_of(claim.name)), data, sequential=True)
+
+
+def _tried(claim: Claim, failures: int, wait_s: float) -> Note:
+    until = now_ms() + int(wait_s * 1000) if wait_s > 0 else None
+    return Note(attempt=failures, enqueued_ms=claim.enqueued_ms, not_before_ms=until)
+
+
+log = logging.getLogger(__name__)
+
+ROUNDS = 3
+_LOOK_S = 0.5
+
+
+@dataclass
+class ClaimResult:
+    """What came of trying to claim some names. ``resting``: until when, in ms. ``gone``: deleted by
+    others. ``locked``: others work on them. ``again``: nothing is known of them, or they changed.
+    """
+
+    claims: list[Claim] = field(default_factory=list)
+    resting: dict[str, int] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    locked: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
+
+
+class ClaimAttempt:
+    """One batch on its way. The claim is sent where the answer to the read arrives, on the
+    session's thread, so that those of several batches are under way together: the server answers a
+    read only when the writes sent before it are done. :meth:`finish` waits.
+    """
+
+    def __init__(
+        self, session: Session, membership: Membership, names: Sequence[str], is_stopped: Callable[[], bool]
+    ) -> None:
+        self._session = session
+        self._membership = membership
+        self._names = list(names)
+        self._is_stopped = is_stopped
+        self._found = ClaimResult()
+        self._wanted: list[Claim] = []
+        self._taking: Future[list[Any] | None] | None = None
+        self._is_judged = threading.Event()
+        self._reading = self._read(self._names)
+        self._reading.add_done_callback(self._judge)
+
+    def finish(self) -> ClaimResult:
+        """Wait for the outcome."""
+        self._wait(self._reading)
+        self._is_judged.wait()
+        for round_left in reversed(range(ROUNDS)):
+            if self._taking is None:
+                break
+            error = self._wait(self._taking)
+            if error is None:
+                self._found.claims = self._wanted
+                return self._found
+            # Nothing may be sent that is not waited for: it could succeed, and nobody would work on the items.
+            self._taking = None
+            if self._may_try_again(error) and round_left:
+                self._take()
+        self._found.again += [claim.name for claim in self._wanted]
+        return self._found
+
+    # -- inside ---------------------------------------------------------------------------------------------------------
+
+    def _read(self, names: Sequence[str]) -> Future[Any]:
+        return self._session.read_named_async(self._membership.paths.path, names)
+
+    def _judge(self, answer: Future[Any]) -> None:
+        try:
+            self._submit(answer)
+        except Exception:
+            log.exception("what was read could not be judged")
+            self._found, self._wanted = ClaimResult(again=list(self._names)), []
+        finally:
+            self._is_judged.set()
+
+    def _submit(self, answer: Future[Any]) -> None:
+        """Judge what was read, and send the claim."""
+        if answer.cancelled() or answer.exception() is not None:
+            self._found.again += self._names
+            return
+        now = now_ms()
+        for name, result in zip(self._names, answer.result(), strict=True):
+            if isinstance(result, LeaderqError):
+                (self._found.gone if isinstance(result, NoNode) else self._found.again).append(name)
+                continue
+            claim = Claim(name, result[0], result[1], result[2], self._membership)
+            if (until := claim.not_before_ms) > now:
+                self._found.resting[name] = until
+            else:
+                self._wanted.append(claim)
+        self._take()
+
+    def _take(self) -> None:
+        self._taking = None
+        if self._wanted:
+            self._taking = self._membership.writer.submit([op for claim in self._wanted for op in claim_operations(claim)])
+
+    def _may_try_again(self, error: BaseException) -> bool:
+        """Leave out what is somebody else's; whether it is worth trying with the rest."""
+        if isinstance(error, ConnectionLost) or not isinstance(error, ZooKeeperError) or error.index is None:
+            log.debug("nothing could be claimed: %s", error)
+            return False
+        per_item = 2 if self._membership.is_locking else 1
+        culprit = self._wanted[error.index // per_item].name
+        states = self._current_states()
+        states.setdefault(culprit, self._found.locked if isinstance(error, NodeExists) else self._found.again)
+        for name, status in states.items():
+            status.append(name)
+        self._wanted = [claim for claim in self._wanted if claim.name not in states]
+        return True
+
+    def _current_states(self) -> dict[str, list[str]]:
+        """Which of the wanted ones are gone, changed, or locked; each with the list that it belongs
+        to.
+        """
+        paths, found = self._membership.paths, self._found
+        names = [claim.name for claim in self._wanted]
+        reads = [paths.item(name) for name in names]
+        if self._membership.is_locking:
+            reads += [paths.lock(name) for name in names]
+        answer = self._session.multi_read_async([GetData(path) for path in reads])
+        if self._wait(answer) is not None:
+            return {}
+        found_at: list[Any] = answer.result()
+        items, locks = found_at[: len(names)], found_at[len(names) :]
+        states = {name: found.locked for name, lock in zip(names, locks, strict=False) if not isinstance(lock, NoNode)}
+        for claim, item in zip(self._wanted, items, strict=True):
+            if isinstance(item, NoNode):
+                states[claim.name] = found.gone
+            elif isinstance(item, LeaderqError) or item[1].version != claim.version:
+                states.setdefault(claim.name, found.again)
+        return states
+
+    def _wait(self, future: Future[Any]) -> BaseException | None:
+        """The future's error, once it is settled; stops waiting when the queue is being closed."""
+        while True:
+            try:
+                return future.exception(_LOOK_S)
+            except FutureTimeout:
+                if self._is_stopped() and future.cancel():
+                    return ConnectionLost("the queue is being closed")

@@ -1,0 +1,223 @@
+"""Keeps the names that wait current.
+
+**Plain and id queues** are listed when the last listing is used up, not before: the deeper a queue,
+the dearer its listing, and every delete of our own would call for another. One-shot watches, set
+with the listing, tell when there is something to list again.
+
+**Priority and delay queues** need to know of a newcomer that goes before what waits: a persistent
+watch tells every name made and deleted (ZooKeeper 3.6), so that they are listed once. Where servers
+are older they are treated as the others.
+
+With a lock path its children are read as well: what is locked is left alone, and the end of a lock
+(its consumer has died) is news, which Curator does not notice (F7). Whatever happened to the path
+(deleted, made again, reaped as an empty container: F13), the next look makes it again and watches
+it. And every :data:`SCAN_S` it is looked after in any case.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from leaderq.clock import now_s
+from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
+from leaderq.queues.consuming.pending import PendingNames
+from leaderq.queues.wire.names import QueueKind, is_item, next_number
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.zookeeper import Session, Subscription, WatchEvent, WatchKind
+from leaderq.zookeeper.paths import name_of, parent_of
+
+log = logging.getLogger(__name__)
+
+SCAN_S = 10.0
+
+
+class QueueListing:
+    """Used by the engine's thread; watches come on the session's. ``stirred`` is called at news,
+    ``created`` with each new name.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        paths: QueuePaths,
+        kind: QueueKind,
+        waiting: PendingNames,
+        *,
+        notify: Callable[[], object],
+        created: Callable[[str], object],
+    ) -> None:
+        self._session = session
+        self._paths = paths
+        self._kind = kind
+        self._waiting = waiting
+        self._notify = notify
+        self._created = created
+        self._wants_names = kind in (QueueKind.PRIORITY, QueueKind.DELAY)
+        self._names: Subscription | None = None
+        self._news: deque[WatchEvent] = deque()
+        self._held: set[str] = set()
+        self._is_stale = True
+        self._locks_stale = False
+        self._foreign: set[str] = set()
+        self._looked_s = 0.0
+        self._made_at_look, self._made_since = -1, 0
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the queue has to be listed again before it is known to hold nothing. Asks the
+        servers from time to time.
+        """
+        if not self._is_stale and now_s() >= self._looked_s + SCAN_S:
+            self._is_stale = not self._missed_nothing()
+            self._looked_s = now_s()
+        return self._is_stale
+
+    def _missed_nothing(self) -> bool:
+        """Whether every znode ever made in the queue was in the listing, or has been told
+        of since.
+        """
+        if self._names is None:
+            return False
+        stat = self._session.exists(self._paths.path)
+        return stat is not None and next_number(stat.cversion, stat.num_children) == self._made_at_look + self._made_since
+
+    @property
+    def has_news(self) -> bool:
+        """Whether :meth:`heed` would change anything."""
+        return bool(self._news) or self._locks_stale
+
+    def invalidate(self) -> None:
+        """Whatever was known may be wrong: list again."""
+        self._is_stale = True
+
+    def note_locked(self, names: Iterable[str]) -> None:
+        """Others work on these; they may come free again."""
+        self._waiting.drop(names)
+        self._held.update(names)
+        self._locks_stale = True
+
+    # -- looking --------------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """List again. Raises what the session raises."""
+        if self._wants_names and self._names is None:
+            self._watch_names()
+        self._is_stale, self._locks_stale = False, False  # before reading: what comes meanwhile makes it stale again
+        self._news.clear()
+        self._made_since = 0
+        self._looked_s = now_s()
+        try:
+            names = self._list()
+        except BaseException:
+            self._is_stale = True
+            raise
+        if self._names is not None:
+            self._count_made()
+        items = [name for name in names if is_item(self._kind, name)]
+        if len(items) < len(names):
+            self._tell_foreign(set(names).difference(items))
+        self._waiting.replace(items, self._held)
+
+    def _count_made(self) -> None:
+        # What is made between the listing and this is counted twice; then the next scan lists again, and all is well.
+        stat = self._session.exists(self._paths.path)
+        self._made_at_look = next_number(stat.cversion, stat.num_children) if stat is not None else -1
+
+    def _list(self) -> list[str]:
+        """The children of the queue; sets ``_held`` to those that are locked by others."""
+        paths, session = self._paths, self._session
+        watch = None if self._names is not None else self._changed
+        # Locks are read first: an item that is acknowledged between the two is then in neither; the other way round it would be given
+        # out although it is done (its claim would fail, but that costs).
+        self._held = self._locked()
+        while True:
+            try:
+                return session.children(paths.path, watch)
+            except NoNode:
+                session.ensure_path(paths.path)
+
+    def _locked(self) -> set[str]:
+        if self._paths.lock_path is None:
+            return set()
+        while True:
+            try:
+                names = self._session.children(self._paths.lock_path, self._locks_changed)
+            except NoNode:
+                self._session.ensure_path(self._paths.lock_path)
+                continue
+            return set(names) - self._waiting.in_hand
+
+    def apply_events(self) -> None:
+        """Take in what the watches have told."""
+        while self._news:
+            event = self._news.popleft()
+            if event.kind is WatchKind.CREATED:
+                self._waiting.add(name_of(event.path))
+            else:
+                self._waiting.discard(name_of(event.path))
+        if self._locks_stale and self._names is not None:
+            self._locks_stale = False
+            if not self._held:
+                return  # nothing that could come free
+            held, self._held = self._held, self._locked()
+            for name in held - self._held:
+                self._waiting.add(name)
+        elif self._locks_stale:
+            self._is_stale, self._locks_stale = True, False
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._names is not None:
+            self._names.close()
+            self._names = None
+
+    # -- watches, on the session's thread -------------------------------------------------------------------------------
+
+    def _watch_names(self) -> None:
+        try:
+            self._names = self._session.watch_tree(self._paths.path, self._named)
+        except ConnectionLost:
+            raise
+        except ZooKeeperError as exc:
+            log.info("%s is not watched name by name (%s); it is listed again instead", self._paths.path, exc)
+            self._wants_names = False
+
+    def _changed(self, _event: WatchEvent) -> None:
+        self._is_stale = True
+        self._notify()
+
+    def _locks_changed(self, _event: WatchEvent) -> None:
+        self._locks_stale = True
+        self._notify()
+
+    def _named(self, event: WatchEvent) -> None:
+        if event.kind is WatchKind.SESSION or event.path == self._paths.path:
+            if event.kind is not WatchKind.CHILDREN:
+                self._changed(event)
+            return
+        name = name_of(event.path)
+        if parent_of(event.path) != self._paths.path:
+            return
+        if not is_item(self._kind, name):
+            self._made_since += event.kind is WatchKind.CREATED
+            return
+        if event.kind is WatchKind.CREATED:
+            self._made_since += 1
+            self._news.append(event)
+            self._created(name)
+            self._notify()
+        elif event.kind is WatchKind.DELETED and name not in self._waiting.in_hand:
+            self._news.append(event)
+
+    def _tell_foreign(self, names: set[str]) -> None:
+        if new := names - self._foreign:
+            self._foreign |= new
+            log.warning(
+                "%s holds what is no item of a %s queue, and is left alone: %s%s",
+                self._paths.path,
+                self._kind.value,
+                ", ".join(sorted(new)[:5]),
+                " ..." if len(new) > 5 else "",
+            )

@@ -1,0 +1,166 @@
+"""The names known to lie in a queue, in their order, and which of them may be claimed now (pure).
+
+A listing is used up before the next one is asked for, whatever its length. Names come back into it:
+those given back, those whose rest (a retry's back-off) is over, and, where the queue is watched
+name by name, new ones.
+
+Several consumers of one queue would all begin at its head and collide at every item. So each has a
+*share*: the names of every n-th number. What is not of its share a consumer leaves to its owner for
+a while, then takes it as well, from a place of its own choice.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from leaderq.queues.wire.names import QueueKind, due_ms_of, sequence_of, sort_key
+
+Share = Callable[[str], bool]
+
+
+def share_of(position: int, members: int) -> Share | None:
+    """The share of the consumer at ``position`` among that many; ``None``: everything."""
+    if members <= 1:
+        return None
+    return lambda name: sequence_of(name) % members == position
+
+
+class PendingNames:
+    """Not thread-safe. Times are milliseconds since the epoch."""
+
+    def __init__(self, kind: QueueKind) -> None:
+        self._key = sort_key(kind)
+        self._is_timed = kind is QueueKind.DELAY
+        self._listed: tuple[str, ...] = ()
+        self._at = 0
+        self._added: list[tuple[Any, str]] = []
+        self._resting: list[tuple[int, str]] = []
+        self._rests: dict[str, int] = {}
+        self._gone: set[str] = set()
+        self._others: list[str] = []
+        self.in_hand: set[str] = set()
+        """Names claimed by this consumer, or being so, whatever a listing says of them."""
+
+    def __len__(self) -> int:
+        """Names that could be claimed, now or later."""
+        return len(self._listed) - self._at + len(self._added) + len(self._resting) + len(self._others)
+
+    def replace(self, names: Iterable[str], locked: Iterable[str] = ()) -> None:
+        """A new listing. ``locked``: names that somebody works on."""
+        taken = self.in_hand.union(locked)
+        kept = [name for name in names if name not in taken]
+        if self._rests:
+            there = set(kept)
+            self._rests = {name: until for name, until in self._rests.items() if name in there}
+            kept = [name for name in kept if name not in self._rests]
+        self._listed = tuple(sorted(kept, key=self._key))  # of plain strings, so the garbage collector leaves it alone
+        self._at = 0
+        self._added, self._others, self._gone = [], [], set()
+        self._resting = [(until, name) for name, until in self._rests.items()]
+        heapq.heapify(self._resting)
+
+    def add(self, name: str) -> None:
+        """A name was created, or is free again."""
+        self._gone.discard(name)
+        if name not in self.in_hand and name not in self._rests:
+            heapq.heappush(self._added, (self._key(name), name))
+
+    def discard(self, name: str) -> None:
+        """A name was deleted."""
+        self._gone.add(name)
+        self._rests.pop(name, None)
+
+    def rest(self, name: str, until_ms: int) -> None:
+        """Leave a name alone until then."""
+        self.in_hand.discard(name)
+        self._rests[name] = until_ms
+        heapq.heappush(self._resting, (until_ms, name))
+
+    def give_back(self, names: Iterable[str]) -> None:
+        """Names claimed before, or about to be, are free again."""
+        for name in names:
+            self.in_hand.discard(name)
+            self.add(name)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Names that are done with, or another's; only a new listing brings them back."""
+        self.in_hand.difference_update(names)
+
+    def take(self, most: int, now_ms: int, share: Share | None = None) -> list[str]:
+        """The next names of the share, at most that many, in order; they are in hand from
+        now on.
+        """
+        self._wake(now_ms)
+        found: list[str] = []
+        while len(found) < most and (name := self._next(now_ms)) is not None:
+            if share is not None and not share(name):
+                self._others.append(name)
+            elif name not in self.in_hand:
+                found.append(name)
+                self.in_hand.add(name)
+        return found
+
+    def take_of_others(self, most: int) -> list[str]:
+        """Names that their owners have left lying, from a random place on."""
+        begin = random.randrange(len(self._others)) if self._others else 0
+        found = [name for name in self._others[begin : begin + most] if name not in self._gone and name not in self.in_hand]
+        del self._others[begin : begin + most]
+        self.in_hand.update(found)
+        return found
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there are names that are left to their owners."""
+        return bool(self._others)
+
+    def first_key(self, now_ms: int) -> Any:
+        """The order of the first name that may be claimed; ``None`` if there is none."""
+        self._wake(now_ms)
+        head = self._head()
+        return None if head is None or self._is_early(head, now_ms) else self._key(head)
+
+    def next_ms(self) -> int | None:
+        """When the first of the names that may not be claimed yet may be; ``None`` if no time is
+        waited for.
+        """
+        times = [self._resting[0][0]] if self._resting else []
+        head = self._head() if self._is_timed else None
+        if head is not None:
+            times.append(due_ms_of(head))
+        return min(times, default=None)
+
+    # -- inside ---------------------------------------------------------------------------------------------------------
+
+    def _wake(self, now_ms: int) -> None:
+        while self._resting and self._resting[0][0] <= now_ms:
+            until, name = heapq.heappop(self._resting)
+            if self._rests.get(name) == until:
+                del self._rests[name]
+                self.add(name)
+
+    def _is_early(self, name: str, now_ms: int) -> bool:
+        return self._is_timed and due_ms_of(name) > now_ms
+
+    def _head(self) -> str | None:
+        while self._gone and self._at < len(self._listed) and self._listed[self._at] in self._gone:
+            self._at += 1
+        while self._added and self._added[0][1] in self._gone:
+            heapq.heappop(self._added)
+        listed = self._listed[self._at] if self._at < len(self._listed) else None
+        if not self._added:
+            return listed
+        key, added = self._added[0]
+        return added if listed is None or key <= self._key(listed) else listed
+
+    def _next(self, now_ms: int) -> str | None:
+        head = self._head()
+        if head is None or self._is_early(head, now_ms):
+            return None
+        if self._added and self._added[0][1] == head:
+            heapq.heappop(self._added)
+        else:
+            self._at += 1
+        return head

@@ -1,0 +1,215 @@
+"""Items that are ours and not begun yet, in order; and how many of them there should be.
+
+Claiming ahead hides the way to the servers and back: hundreds of items in one multi. But what is
+claimed ahead waits for *this* consumer, and without a lock path it is lost if the process dies. So
+it begins with one item for each worker, doubles as long as the workers use up what they got within
+:data:`AHEAD_S`, and falls back when they do not.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.queues.consuming.claims import Claim
+
+AHEAD_S = 0.2
+"""What is claimed ahead should keep the workers busy no longer than this, in seconds."""
+MAX_AHEAD = 1000
+"""Items claimed ahead, at most."""
+
+
+class Prefetch:
+    """Shared by the engine's thread and the workers (or those who take); every wait is bounded by
+    its caller.
+
+    ``key``: the order of names. ``may_begin``: whether anything may be handed out now; asked under
+    the lock, so it must not block. ``wanted``: called when more is wanted. ``slack``: how many may
+    still be handed out after something more urgent has come.
+    """
+
+    def __init__(
+        self, key: Callable[[str], Any], may_begin: Callable[[], bool], wanted: Callable[[], object], *, slack: int = 0
+    ) -> None:
+        self._key = key
+        self._is_allowed = may_begin
+        self._wanted = wanted
+        self._slack = slack
+        self._since_refresh = 0
+        self._came: Any = None  # the order of the most urgent one that has come into the queue since the last refresh
+        self._changed = threading.Condition()
+        self._heap: list[tuple[Any, str, Claim]] = []
+        self._runs: dict[int, deque[Claim]] = {}
+        self._takers = 0
+        self._is_closed = False
+        self._target = 1
+        self._given_s = now_s()
+        self._given = 0
+        self._taken_s = now_s()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more will come."""
+        return self._is_closed
+
+    @property
+    def takers(self) -> int:
+        """How many wait for an item now."""
+        return self._takers
+
+    @property
+    def first_key(self) -> Any:
+        """The order of the first one; ``None`` if there is none."""
+        with self._changed:
+            return self._heap[0][0] if self._heap else None
+
+    def put(self, claims: Iterable[Claim], *, before: Any = None) -> None:
+        """These are ours now. ``before``: the order of what waits to be claimed, if
+        anything does.
+        """
+        with self._changed:
+            for claim in claims:
+                heapq.heappush(self._heap, (self._key(claim.name), claim.name, claim))
+            if before is not None and self._heap and before < self._heap[0][0]:
+                self._note(before)
+            self._changed.notify_all()
+
+    def take(self, most: int, timeout_s: float | None, *, is_fit: Callable[[Claim], bool] | None = None) -> list[Claim]:
+        """The next ones, at most that many; none when ``timeout_s`` is over, or when it is closed
+        and used up.
+
+        ``is_fit``: what does not fit is given alone.
+        """
+        with self._changed:
+            self._takers += 1
+            if not self._heap:
+                self._wanted()
+            try:
+                self._changed.wait_for(lambda: self._is_closed or (bool(self._heap) and self._may_begin()), timeout_s)
+            finally:
+                self._takers -= 1
+            found: list[Claim] = []
+            while self._heap and len(found) < most and self._may_begin():
+                if found and is_fit is not None and not (is_fit(found[0]) and is_fit(self._heap[0][2])):
+                    break
+                found.append(heapq.heappop(self._heap)[2])
+            self._given += len(found)
+            self._since_refresh += len(found)
+            self._taken_s = now_s()
+            if len(self._heap) <= self._target // 2:
+                self._wanted()
+            return found
+
+    def has_come(self, name: str) -> None:
+        """A name has come into the queue: nothing that goes after it is handed out before
+        :meth:`refreshed`, but for the slack.
+
+        What is being claimed at this moment may be put here later, so it is noted even if nothing
+        is ready.
+        """
+        with self._changed:
+            self._note(self._key(name))
+
+    def _note(self, key: Any) -> None:
+        if key is not None and (self._came is None or key < self._came):
+            self._came = key
+
+    @property
+    def came(self) -> Any:
+        """The order of the most urgent one that has come since the last refresh."""
+        return self._came
+
+    def refreshed(self, came: Any, first: Any) -> None:
+        """What had come up to ``came`` is known; ``first`` is the order of the first that waits,
+        while nothing is being claimed.
+        """
+        with self._changed:
+            if self._came == came:
+                self._came = first if first is not None and any(first < key for key, _, _ in self._heap) else None
+                if not self._is_overtaken():
+                    self._since_refresh = 0
+                self._changed.notify_all()
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether something that goes before all that are ready has come."""
+        with self._changed:
+            return self._is_overtaken()
+
+    def _is_overtaken(self) -> bool:
+        return self._came is not None and bool(self._heap) and self._came < self._heap[0][0]
+
+    def _may_begin(self) -> bool:
+        return self._is_allowed() and not (self._is_overtaken() and self._since_refresh >= self._slack)
+
+    def take_run(self, most: int, timeout_s: float | None) -> deque[Claim]:
+        """As :meth:`take`; what the thread that took it has not popped yet may still be taken back
+        by :meth:`drain`.
+        """
+        run = deque(self.take(most, timeout_s))
+        if len(run) > 1:
+            self._runs[threading.get_ident()] = run
+        return run
+
+    def recheck(self) -> None:
+        """What ``may_begin`` says may have changed."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def drain(self, is_wanted: Callable[[Claim], bool] = lambda claim: True) -> list[Claim]:
+        """Take out all that are to be given back, or are not ours any more; those in a run whose
+        turn has not come, too.
+        """
+        out: list[Claim] = []
+        for run in list(self._runs.values()):
+            while run:
+                try:
+                    claim = run.pop()
+                except IndexError:  # its worker was quicker
+                    break
+                if not is_wanted(claim):
+                    run.append(claim)
+                    break
+                out.append(claim)
+        with self._changed:
+            out += [claim for _, _, claim in self._heap if is_wanted(claim)]
+            self._heap = [entry for entry in self._heap if not is_wanted(entry[2])]
+            heapq.heapify(self._heap)
+            return out
+
+    def close(self) -> None:
+        """Nobody waits any more; what is there may still be taken."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    # -- how far ahead --------------------------------------------------------------------------------------------------
+
+    def appetite(self, workers: int) -> int:
+        """How many to have ready, judged by how fast they went since this was asked last."""
+        now = now_s()
+        passed_s = now - self._given_s
+        if self._given >= self._target and passed_s < AHEAD_S:
+            self._target = min(MAX_AHEAD, self._target * 2)
+        elif passed_s >= AHEAD_S:
+            self._target = max(1, min(MAX_AHEAD, round(self._given * AHEAD_S / passed_s) or 1, self._target * 2))
+        else:
+            return max(self._target, workers)
+        self._given_s, self._given = now, 0
+        return max(self._target, workers)
+
+    def busy_s(self) -> float:
+        """How long nobody has come for anything (seconds)."""
+        return 0.0 if self._takers else now_s() - self._taken_s
+
+    @property
+    def has_unbegun(self) -> bool:
+        """Whether anything is ours that nobody has begun."""
+        return bool(self._heap) or any(self._runs.values())

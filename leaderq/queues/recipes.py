@@ -1,0 +1,530 @@
+"""What the four queues with framed items have in common; they differ in how items are named, and
+hence in the order they go in.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import Executor
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Any, ClassVar, Generic, TypeVar
+
+from leaderq.errors import BadVersion, ConfigurationError, LeaderqError, NodeExists, NoNode, QueueClosed
+from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
+from leaderq.queues.connected import retry_until_connected
+from leaderq.queues.consumers import BlockingQueueConsumer, ConsumeOptions, ErrorMode, QueueConsumer, RetryPolicy
+from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
+from leaderq.queues.putting import PutListener, Putter
+from leaderq.queues.serializers import BYTES, QueueSerializer
+from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefix_for
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.zookeeper import AnyClient, Create, Delete, Operation, Session, as_session
+from leaderq.zookeeper.paths import validated_path
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R", bound="QueueRecipe[Any]")
+
+_LEAST_CLOSE_S = 1.0
+
+
+class QueueRecipe(Generic[T]):
+    """Base of the queues; use one of its subclasses.
+
+    ``client``: a :class:`~leaderq.zookeeper.Session`, or a started ``KazooClient`` (which stays the
+    caller's). ``path``: the queue's znode; made with its parents if it is not there. Keywords:
+
+    * ``consumer``: a callable of the value, or a :class:`~leaderq.queues.QueueConsumer`; or
+      ``consume_batch``: a callable of a list of up to ``batch_items`` values. Without either, the
+      queue puts, and :meth:`take` returns items on request;
+    * ``serializer``: ``BYTES``, ``TEXT``, ``JSON``, or any
+      :class:`~leaderq.queues.QueueSerializer`;
+    * ``lock_path``: where an item is marked as being worked on, so that a crash of its consumer
+      does not lose it. All processes of one queue, Java's too, must be given the same;
+    * ``max_items``: a put waits while the queue holds that many, tight among leaderq's producers;
+    * ``put_in_background``: puts do not wait until stored; failures go to the listeners,
+      :meth:`flush_puts` and :meth:`close`;
+    * ``final_flush_s``: how long :meth:`close` waits, in seconds, for puts on their way, and for
+      consumers at work;
+    * ``concurrency`` items are worked on at a time, on threads of the queue or on ``executor``;
+    * ``error_mode`` and ``retry``: what becomes of an item whose consumer raised;
+    * ``compress``: write items as gzip (all readers must be leaderq, or Curator 5.8 with its
+      compression switched on);
+    * ``linger_s``: a put may wait so long for others to share a request with; 0: it does not wait
+      if none are under way;
+    * ``name``: in logs and names of threads.
+
+    :raises ConfigurationError: some of this cannot be used.
+    """
+
+    KIND: ClassVar[QueueKind]
+
+    def __init__(
+        self,
+        client: AnyClient,
+        path: str,
+        *,
+        consumer: Callable[[T], object] | QueueConsumer[T] | None = None,
+        consume_batch: Callable[[Sequence[T]], object] | None = None,
+        serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
+        lock_path: str | None = None,
+        max_items: int | None = None,
+        put_in_background: bool = False,
+        final_flush_s: float = 5.0,
+        executor: Executor | None = None,
+        concurrency: int = 1,
+        batch_items: int = 100,
+        error_mode: ErrorMode = ErrorMode.REQUEUE,
+        retry: RetryPolicy | None = None,
+        compress: bool = False,
+        linger_s: float = 0.0,
+        name: str | None = None,
+        min_items_before_refresh: int = 0,
+    ) -> None:
+        paths = QueuePaths(validated_path(path), None if lock_path is None else validated_path(lock_path))
+        if path == "/" or lock_path == path:
+            raise ConfigurationError(
+                f"path={path!r}, lock_path={lock_path!r}: give the queue and its locks znodes of their own"
+            )
+        if self.KIND is QueueKind.ID and "|" in path:
+            raise ConfigurationError(f"path {path!r} of an id queue holds '|', which separates the ids in it")
+        self._options = ConsumeOptions(
+            serializer=serializer,
+            consumer=consumer,
+            consume_batch=consume_batch,
+            batch_items=batch_items,
+            concurrency=concurrency,
+            executor=executor,
+            error_mode=error_mode,
+            retry=retry or RetryPolicy(),
+            min_items_before_refresh=min_items_before_refresh,
+        )
+        self._is_lent = isinstance(client, Session)
+        self._session = as_session(client)
+        self._paths = paths
+        self._name = name
+        self._final_flush_s = final_flush_s
+        self._putter: Putter[T] = Putter(
+            self._session,
+            paths,
+            serializer,
+            max_items=max_items,
+            put_in_background=put_in_background,
+            final_flush_s=final_flush_s,
+            compress=compress,
+            linger_s=linger_s,
+            name=name,
+        )
+        self._admin = QueueAdmin(self._session, paths, self.KIND)
+        self._lock = threading.Lock()
+        self._consuming: Consumption[T] | None = None
+        self._death_watcher = ConsumerDeathWatcher(self._session, paths, self.KIND) if lock_path is not None else None
+        self._is_started = self._is_closed = self._is_paused = False
+
+    @property
+    def path(self) -> str:
+        """The queue's znode."""
+        return self._paths.path
+
+    @property
+    def lock_path(self) -> str | None:
+        """Where items being worked on are marked."""
+        return self._paths.lock_path
+
+    # -- its life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Make the queue's znodes, and begin to consume if there is a consumer; does nothing if
+        that was done.
+
+        :raises QueueClosed: it was closed; make a new one.
+        :raises ConnectionLost: the servers did not answer within some 15 s.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise QueueClosed(f"queue {self.path} was closed; make a new one")
+            if self._is_started:
+                return
+            self._putter.start()
+            self._is_started = True
+            if self._death_watcher is not None:
+                self._death_watcher.start()
+            if self._options.consumer is not None or self._options.consume_batch is not None:
+                self._begin()
+
+    def close(self) -> None:
+        """Stop consuming (what is begun is finished), see to the puts on their way, and leave.
+        Takes ``final_flush_s`` for each at most, and never hangs; a put that is waiting elsewhere
+        raises ``QueueClosed``. May be called again.
+
+        :raises PutsFailed: puts in the background failed, and nobody has been told yet.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            consuming = self._consuming
+            if self._death_watcher is not None:
+                self._death_watcher.close()
+        if isinstance(self._options.consumer, BlockingQueueConsumer):
+            self._options.consumer.close()
+        try:
+            if consuming is not None and not consuming.close(max(_LEAST_CLOSE_S, self._final_flush_s)):
+                log.warning("queue %s: its consumer was still at work when it was closed", self.path)
+        finally:
+            try:
+                self._putter.close()
+            finally:
+                if not self._is_lent:
+                    self._session.close()
+
+    def __enter__(self: R) -> R:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self.close()
+        except LeaderqError:
+            if error is None:
+                raise
+            log.exception("queue %s: closing it failed, after an error", self.path)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "started" if self._is_started else "new"
+        return f"{type(self).__name__}({self.path!r}, {state})"
+
+    # -- putting, as far as it is the same for all ------------------------------------------------------------------------
+
+    def add_put_listener(self, listener: PutListener) -> None:
+        """``listener`` hears of each item stored, and of each that was not."""
+        self._putter.add_listener(listener)
+
+    def remove_put_listener(self, listener: PutListener) -> None:
+        """Undo :meth:`add_put_listener`."""
+        self._putter.remove_listener(listener)
+
+    def flush_puts(self, timeout_s: float = 10.0) -> bool:
+        """Wait until all that was put is stored or has failed, and listeners have heard; whether
+        that came in ``timeout_s`` seconds.
+
+        :raises PutsFailed: puts in the background have failed since the last time, and there was no
+            listener to tell.
+        """
+        return self._putter.flush(timeout_s)
+
+    # -- consuming ------------------------------------------------------------------------------------------------------
+
+    def take(self, timeout_s: float | None = None) -> Item[T] | None:
+        """The next item, or ``None`` if there is none within ``timeout_s`` seconds (``None``: wait
+        until there is one).
+
+        Acknowledge it with ``item.ack()``, or leave its ``with`` block without an error.
+
+        :raises QueueClosed: not started, closed meanwhile, or the queue has a consumer.
+        """
+        with self._lock:
+            if not self._is_started or self._is_closed:
+                raise QueueClosed(f"queue {self.path} is {'closed' if self._is_closed else 'not started; call start()'}")
+            consuming = self._consuming or self._begin()
+        return consuming.take(timeout_s)
+
+    def pause(self) -> None:
+        """This object begins no new item until :meth:`resume`; others are not concerned (for all of
+        them: ``leaderq queue pause``).
+        """
+        with self._lock:
+            self._is_paused = True
+            if self._consuming is not None:
+                self._consuming.pause()
+
+    def resume(self) -> None:
+        """Undo :meth:`pause`; an operator's pause stands."""
+        with self._lock:
+            self._is_paused = False
+            if self._consuming is not None:
+                self._consuming.resume()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether this object begins no new item, by :meth:`pause` or by an operator."""
+        consuming = self._consuming
+        return self._is_paused if consuming is None else consuming.is_paused
+
+    def set_error_mode(self, mode: ErrorMode) -> None:
+        """As the keyword ``error_mode``.
+
+        :raises ConfigurationError: the queue consumes already.
+        """
+        with self._lock:
+            if self._consuming is not None:
+                raise ConfigurationError(f"queue {self.path} consumes already; set its error mode before start()")
+            self._options = replace(self._options, error_mode=mode)
+
+    def _begin(self) -> Consumption[T]:
+        consuming = Consumption(self._session, self._paths, self.KIND, self._options, name=self._name)
+        if self._is_paused:
+            consuming.pause()
+        consuming.start()
+        self._consuming = consuming
+        return consuming
+
+    # -- looking --------------------------------------------------------------------------------------------------------
+
+    def depth(self) -> int:
+        """How many znodes the queue has, those being worked on included; one request, whatever the
+        number.
+        """
+        return self._admin.depth()
+
+    def browse(self, limit: int | None = None) -> Iterator[Browsed]:
+        """The items that lie there now, in the order they go in; nothing is taken."""
+        return self._admin.browse(limit)
+
+    def purge(self, *, held_too: bool = False) -> Purged:
+        """Delete the items that lie there now; those being worked on stay unless ``held_too``."""
+        return self._admin.purge(held_too=held_too)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """The items that were given up: ``count``, ``browse``, ``requeue``, ``drop``."""
+        return self._admin.dead_letters
+
+
+_PREFIX = prefix_for(QueueKind.PLAIN)
+
+
+class DistributedQueue(QueueRecipe[T]):
+    """A queue in ZooKeeper that Java's Curator may share.
+
+    *Guarantees:* a put that gave ``True`` (not in the background) has stored the item, once,
+    whatever happened to the connection. One consumer with ``concurrency=1`` begins items in the
+    order they were stored in; a failed one goes behind those that wait (``ErrorMode.REQUEUE``) or
+    holds up those behind it (``KEEP``). With ``lock_path`` an item is never lost: it is removed
+    only when it was worked on, and given to another consumer as soon as the session of its own is
+    over; nothing of that one's is written then. *Not guaranteed:* an order among several consumers.
+    With ``lock_path``, exactly-once work: a consumer that dies between its work and the
+    acknowledgement has it repeated (let it write its results with ``item.ack(ops)``). Without
+    ``lock_path``, anything about an item whose consumer dies: it was removed when it was handed
+    out.
+
+    Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`.
+    """
+
+    KIND: ClassVar[QueueKind] = QueueKind.PLAIN
+
+    def put(self, item: T, *, timeout_s: float | None = None) -> bool:
+        """Put ``item`` at the tail, and wait until it is stored (``put_in_background``: until it is
+        accepted).
+
+        ``False``: it could not even be sent within ``timeout_s`` seconds (no room, no connection),
+        and will not be.
+
+        :raises TooLarge: it does not fit into a request; with its size and the limit.
+        :raises ConnectionLost: it was sent within ``timeout_s``, and not answered within another
+            second; it may have been stored.
+        :raises QueueClosed: not started, or closed before it was sent. Whatever the serializer
+            raises.
+        """
+        return self._putter.put(item, _PREFIX, timeout_s=timeout_s)
+
+    def put_multi(self, items: Iterable[T], *, timeout_s: float | None = None) -> bool:
+        """Put all ``items`` as one znode: cheap, and one unit of locking, acknowledging and
+        retrying. Otherwise as :meth:`put`.
+        """
+        return self._putter.put_multi(items, _PREFIX, timeout_s=timeout_s)
+
+    def put_many(self, items: Iterable[T], *, timeout_s: float | None = None) -> int:
+        """Put each of ``items`` as a znode of its own, many in one request, in order; returns how
+        many were stored (accepted, in the background): all, unless ``timeout_s`` seconds passed.
+        Any iterable will do, and memory stays bounded.
+
+        :raises PutsFailed: some were not stored, or not certainly; it says which. The others were.
+        """
+        return self._putter.put_many(items, _PREFIX, timeout_s=timeout_s)
+
+
+_CHUNK = 256
+
+
+class DistributedIdQueue(QueueRecipe[T]):
+    """A queue in ZooKeeper whose items carry an id of the user's, by which they can be removed. Ids
+    need not be unique.
+
+    *Guarantees:* as :class:`~leaderq.queues.DistributedQueue`. :meth:`remove` counts what it
+    removed, itself, exactly, whatever happens to the connection; with ``lock_path`` no item that
+    somebody works on is removed. A failed item that is requeued keeps its id. *Not guaranteed:*
+    that ids differing only in ``/``, ``|`` and ``_`` differ: the former two are stored as ``_``, as
+    Curator does.
+
+    Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`. The path must not hold ``|``, which
+    separates ids.
+    """
+
+    KIND: ClassVar[QueueKind] = QueueKind.ID
+
+    def put(self, item: T, id: str, *, timeout_s: float | None = None) -> bool:
+        """Put ``item`` at the tail under ``id``. Otherwise as :meth:`DistributedQueue.put()
+        <leaderq.queues.DistributedQueue.put>`.
+
+        :raises ConfigurationError: ``id`` is empty, or holds characters that ZooKeeper refuses.
+        """
+        return self._putter.put(item, prefix_for(QueueKind.ID, id=id), timeout_s=timeout_s)
+
+    def put_multi(self, items: Iterable[T], id: str, *, timeout_s: float | None = None) -> bool:
+        """Put all ``items`` as one znode under ``id`` (Curator cannot do that, but reads it)."""
+        return self._putter.put_multi(items, prefix_for(QueueKind.ID, id=id), timeout_s=timeout_s)
+
+    def put_many(self, items: Iterable[tuple[T, str]], *, timeout_s: float | None = None) -> int:
+        """Put each of these ``(item, id)`` as a znode of its own; see
+        :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
+        named = ((item, prefix_for(QueueKind.ID, id=id)) for item, id in items)
+        chunk = _CHUNK if isinstance(items, Sized) else 1
+        return self._putter.put_pairs(named, timeout_s=timeout_s, chunk=chunk)
+
+    def remove(self, id: str) -> int:
+        """Remove all items put under ``id`` that nobody works on; returns their number.
+
+        Lists the whole queue. Waits for the connection if it is away.
+
+        :raises QueueClosed: not started, or closed before all were removed.
+        """
+        if not self._is_started or self._is_closed:
+            raise QueueClosed(f"queue {self.path} is {'closed' if self._is_closed else 'not started; call start()'}")
+        wanted = fixed_id(id)
+        try:
+            names = retry_until_connected(self._session, lambda: self._session.children(self.path))
+        except NoNode:
+            return 0
+        matches = sorted(name for name in names if is_item(QueueKind.ID, name) and id_of(name) == wanted)
+        outcomes = self._putter.writer.submit_all([self._removal(name) for name in matches])
+        removed = 0
+        for outcome in outcomes:
+            try:
+                outcome.result()
+            except (NodeExists, NoNode, BadVersion):  # somebody works on it, or was first
+                continue
+            removed += 1
+        return removed
+
+    def _removal(self, name: str) -> list[Operation]:
+        item = Delete(self._paths.item(name))
+        if self.lock_path is None:
+            return [item]
+        lock = self._paths.lock(
+            name
+        )  # never seen by anybody: made and deleted in one transaction, which fails if it is there
+        return [Create(lock, b"", ephemeral=True), item, Delete(lock)]
+
+
+class DistributedPriorityQueue(QueueRecipe[T]):
+    """A queue in ZooKeeper, by priority: any 32-bit whole number, lower first; equal ones first in,
+    first out.
+
+    *Guarantees:* as :class:`~leaderq.queues.DistributedQueue` about storing and losing. One
+    consumer with ``concurrency=1`` begins the most urgent of the items that it knows of; it hears
+    of new ones at once, and heeds them before each next item (``min_items_before_refresh=n``: after
+    n items of one listing). A failed item that is requeued keeps its priority. *Not guaranteed:*
+    that an item stored this moment is known already; that a Java consumer keeps the priority of
+    what it requeues (it makes it more urgent than all others); an order among several consumers.
+
+    Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`; also ``min_items_before_refresh``
+    (default 0).
+    """
+
+    KIND: ClassVar[QueueKind] = QueueKind.PRIORITY
+
+    def put(self, item: T, priority: int, *, timeout_s: float | None = None) -> bool:
+        """Put ``item`` with this priority. Otherwise as :meth:`DistributedQueue.put()
+        <leaderq.queues.DistributedQueue.put>`.
+
+        :raises ConfigurationError: ``priority`` is no 32-bit whole number.
+        """
+        return self._putter.put(item, prefix_for(QueueKind.PRIORITY, priority=priority), timeout_s=timeout_s)
+
+    def put_multi(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> bool:
+        """Put all ``items`` as one znode with this priority."""
+        return self._putter.put_multi(items, prefix_for(QueueKind.PRIORITY, priority=priority), timeout_s=timeout_s)
+
+    def put_many(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> int:
+        """Put each of ``items`` as a znode of its own, all with this priority; see
+        :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
+        return self._putter.put_many(items, prefix_for(QueueKind.PRIORITY, priority=priority), timeout_s=timeout_s)
+
+
+class DistributedDelayQueue(QueueRecipe[T]):
+    """A queue in ZooKeeper whose items wait until they are due.
+
+    *Guarantees:* as :class:`~leaderq.queues.DistributedQueue` about storing and losing. No item is
+    given out before it is due, by the clock of the consumer's host. One consumer with
+    ``concurrency=1`` begins items by due time, equal ones in the order they were stored in (Curator
+    has no order among those). A failed item that is requeued keeps its due time. *Not guaranteed:*
+    that the clocks of the hosts agree: a difference shifts delivery by as much. That a Java
+    consumer keeps the due time of what it requeues: it is due at once then.
+
+    Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`.
+    """
+
+    KIND: ClassVar[QueueKind] = QueueKind.DELAY
+
+    def put(
+        self,
+        item: T,
+        *,
+        delay_s: float | None = None,
+        due: datetime | float | None = None,
+        timeout_s: float | None = None,
+    ) -> bool:
+        """Put ``item``, due in ``delay_s`` seconds, or at ``due``: a ``datetime`` (without a zone:
+        local time), or seconds since 1970. With neither it is due now. Otherwise as
+        :meth:`DistributedQueue.put() <leaderq.queues.DistributedQueue.put>`.
+
+        :raises ConfigurationError: both are given, or a delay below 0, or a time before 1970.
+        """
+        return self._putter.put(item, _prefix(delay_s, due), timeout_s=timeout_s)
+
+    def put_multi(
+        self,
+        items: Iterable[T],
+        *,
+        delay_s: float | None = None,
+        due: datetime | float | None = None,
+        timeout_s: float | None = None,
+    ) -> bool:
+        """Put all ``items`` as one znode, due at one time."""
+        return self._putter.put_multi(items, _prefix(delay_s, due), timeout_s=timeout_s)
+
+    def put_many(
+        self,
+        items: Iterable[T],
+        *,
+        delay_s: float | None = None,
+        due: datetime | float | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        """Put each of ``items`` as a znode of its own, all due at one time; see
+        :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
+        return self._putter.put_many(items, _prefix(delay_s, due), timeout_s=timeout_s)
+
+
+def _prefix(delay_s: float | None, due: datetime | float | None) -> str:
+    return prefix_for(QueueKind.DELAY, due_ms=due_ms(delay_s=delay_s, due=due, now_s=time.time()))
+
+
+def due_ms(*, delay_s: float | None, due: datetime | float | None, now_s: float) -> int:
+    """The due time in milliseconds since the epoch; pure.
+
+    :raises ConfigurationError: see :meth:`DistributedDelayQueue.put`.
+    """
+    if due is not None:
+        if delay_s is not None:
+            raise ConfigurationError(f"delay_s={delay_s!r} and due={due!r}: give one of them")
+        return round((due.timestamp() if isinstance(due, datetime) else due) * 1000)
+    if delay_s is not None and not delay_s >= 0:
+        raise ConfigurationError(f"delay_s={delay_s!r}: give 0 or more seconds")
+    return round((now_s + (delay_s or 0.0)) * 1000)

@@ -1,0 +1,279 @@
+"""Operations that belong together, all or none, and who hears what became of them (pure but for the
+futures).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from enum import Enum
+from typing import Any
+
+from leaderq.errors import (
+    BadVersion,
+    ConnectionLost,
+    LeaderqError,
+    NoNode,
+    NotConnected,
+    SessionClosed,
+    SessionExpired,
+    TooLarge,
+    ZooKeeperError,
+)
+from leaderq.zookeeper import Create, Operation, SetData
+from leaderq.zookeeper.paths import validated_path
+
+log = logging.getLogger(__name__)
+
+_OP_BYTES = 96  # header, lengths, flags, version, ACL: an upper bound for all kinds of operation
+MARGIN_BYTES = 4096
+"""Bytes of a request that are left to the writer's own operation, the request's header, and errors
+of the estimate.
+"""
+
+
+class OperationGroup:
+    """All or none of these. Whoever wants to know what became of them overrides :meth:`heard`.
+
+    A slim object, since a queue makes one for every item: it has no lock; a writer touches it under
+    its own.
+    """
+
+    __slots__ = ("_operations", "count", "is_alone", "is_begun", "is_counted", "is_withdrawn", "repairs", "size")
+
+    def __init__(self, operations: Sequence[Operation], size: int) -> None:
+        self._operations = operations
+        self.count = len(operations)
+        self.size = size
+        """Bytes in a request, an upper bound."""
+        self.repairs = 0
+        self.is_begun = False
+        """Whether it may have been sent."""
+        self.is_withdrawn = False
+        self.is_counted = False
+        """Whether a writer counts it as unsettled."""
+        self.is_alone = False
+        """Whether it goes in a multi of its own: one that it shared failed, and nobody knows by
+        whose fault.
+        """
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """What it is; equal each time."""
+        return self._operations
+
+    def begin(self) -> bool:
+        """It is about to be sent; ``False``: nobody wants that any more."""
+        self.is_begun = True
+        return not self.is_withdrawn
+
+    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
+        """What became of it, told once: its results (``None`` if the answer was lost), or why it
+        was not applied.
+
+        Called on the session's thread or a writer's; must not block.
+        """
+
+    def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
+        """Tell who waits; an error there must not keep the others from hearing."""
+        try:
+            self.on_outcome(results, error)
+        except Exception:
+            log.exception("what should hear of the outcome of %r failed", self.operations)
+
+
+class FutureGroup(OperationGroup):
+    """A group whose outcome is a future's result: the results, or ``None`` if it was applied and
+    the answer was lost.
+    """
+
+    __slots__ = ("future",)
+
+    def __init__(self, operations: Sequence[Operation], size: int, withdraw: Callable[[OperationGroup], object]) -> None:
+        super().__init__(operations, size)
+        self.future: Future[list[Any] | None] = _WithdrawableFuture(self, withdraw)
+
+    def begin(self) -> bool:
+        self.is_begun = self.future.running() or self.future.set_running_or_notify_cancel()
+        return self.is_begun
+
+    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
+        try:
+            if error is not None:
+                self.future.set_exception(error)
+            else:
+                self.future.set_result(results)
+        except InvalidStateError:  # whoever cancelled meanwhile hears nothing
+            return
+
+
+class _WithdrawableFuture(Future[Any]):
+    """Can be cancelled until it is sent; then the writer need not keep the group any more."""
+
+    def __init__(self, group: OperationGroup, withdraw: Callable[[OperationGroup], object]) -> None:
+        super().__init__()
+        self._group = group
+        self._withdraw = withdraw
+
+    def cancel(self) -> bool:
+        is_cancelled = super().cancel()
+        if is_cancelled:
+            self._withdraw(self._group)
+        return is_cancelled
+
+
+def estimated_bytes(operations: Sequence[Operation], chroot_bytes: int) -> int:
+    """An upper bound of what these take in a request."""
+    size = 0
+    for op in operations:
+        data = len(op.data) if isinstance(op, (Create, SetData)) else 0
+        size += _OP_BYTES + len(op.path) * (1 if op.path.isascii() else 4) + data + chroot_bytes
+    return size
+
+
+def validated(operations: Sequence[Operation]) -> Sequence[Operation]:
+    """These, if ZooKeeper can use their paths.
+
+    :raises ConfigurationError: it cannot; better here, at the call, than in a multi that others
+        share.
+    """
+    for op in operations:
+        validated_path(op.path, open_ended=isinstance(op, Create) and op.sequential)
+    return operations
+
+
+def refusal(group: OperationGroup, limit: int) -> TooLarge | None:
+    """Why this group can never be sent, if so."""
+    if group.size <= limit:
+        return None
+    count = len(group.operations)
+    what = "one operation" if count == 1 else f"a group of {count} operations"
+    return TooLarge(what, size=group.size, limit=limit, path=group.operations[0].path)
+
+
+class MultiStatus(Enum):
+    """What an answer says of a batch."""
+
+    APPLIED = "applied"
+    REFUSED = "refused"
+    """One of its operations failed by itself: not applied."""
+    BEHIND = "behind"
+    """The writer stands elsewhere: a batch before it failed, or it was applied itself by a former
+    try.
+    """
+    UNCOUNTED = "uncounted"
+    """The writer is not there."""
+    UNKNOWN = "unknown"
+    """No answer."""
+    UNSENT = "unsent"
+    """There was no connection to send it over."""
+    OVER = "over"
+    """The session was closed by its owner."""
+
+
+class PackedMulti:
+    """The groups of one multi. ``number``: the writer's version that it needs, and raises by one.
+    ``is_doubtful``: it was sent, once at least, without an answer.
+    """
+
+    __slots__ = ("error", "groups", "is_doubtful", "number", "results", "status")
+
+    def __init__(self, number: int, groups: list[OperationGroup]) -> None:
+        self.number = number
+        self.groups = groups
+        self.status: MultiStatus | None = None
+        self.results: list[Any] | None = None
+        self.error: LeaderqError | None = None
+        self.is_doubtful = False
+
+    def operations(self, path: str) -> list[Operation]:
+        """The multi; the same each time, so that it may be sent again."""
+        operations: list[Operation] = [SetData(path, b"", self.number)]
+        for group in self.groups:
+            operations += group.operations
+        return operations
+
+    def note_answer(self, answer: Future[list[Any]]) -> None:
+        """Note what came."""
+        error = None if answer.cancelled() else answer.exception()
+        if error is None and not answer.cancelled():
+            self.status, self.results = MultiStatus.APPLIED, answer.result()
+            return
+        self.error = (
+            error if isinstance(error, LeaderqError) else ConnectionLost("the multi was given up: the outcome is unknown")
+        )
+        self.status = status_of(self.error)
+        if self.status is MultiStatus.UNKNOWN:
+            self.is_doubtful = True
+
+    @property
+    def was_examined(self) -> bool:
+        """Whether an operation of a group was refused: then the writer stood at ``number``, and no
+        former try was applied.
+        """
+        error = self.error
+        return self.status is MultiStatus.REFUSED and isinstance(error, ZooKeeperError) and bool(error.index)
+
+    def settle(self) -> None:
+        """It was applied: tell each group."""
+        results = self.results
+        if results is None:
+            for group in self.groups:
+                group.settle()
+            return
+        at = 1
+        for group in self.groups:
+            end = at + group.count
+            group.settle(results[at:end])
+            at = end
+
+    def culprit(self) -> tuple[OperationGroup, Operation] | None:
+        """Of a refused batch: the group to blame, and its operation. The error's index then counts
+        in that group.
+        """
+        error = self.error
+        if isinstance(error, ZooKeeperError) and error.index is not None:
+            at = 1
+            for group in self.groups:
+                if error.index < at + group.count:
+                    error.index -= at
+                    return group, group.operations[error.index]
+                at += group.count
+        return (self.groups[0], self.groups[0].operations[0]) if len(self.groups) == 1 else None
+
+
+def status_of(error: LeaderqError) -> MultiStatus:
+    """What an error says of the multi that it answered."""
+    if isinstance(error, SessionClosed):
+        return MultiStatus.OVER
+    if isinstance(error, NotConnected):
+        return MultiStatus.UNSENT
+    if isinstance(error, ConnectionLost | SessionExpired):
+        return MultiStatus.UNKNOWN
+    if isinstance(error, ZooKeeperError) and error.index == 0:
+        if isinstance(error, BadVersion):
+            return MultiStatus.BEHIND
+        if isinstance(error, NoNode):
+            return MultiStatus.UNCOUNTED
+    return MultiStatus.REFUSED
+
+
+def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: int) -> list[OperationGroup]:
+    """Take the next groups that fit into one multi; those given up meanwhile are left out."""
+    taken: list[OperationGroup] = []
+    count = size = 1
+    while waiting:
+        head = waiting[0]
+        count += head.count
+        size += head.size
+        if taken and (count > max_ops or size > max_bytes or head.is_alone or taken[-1].is_alone):
+            break
+        waiting.popleft()
+        if head.begin():
+            taken.append(head)
+        else:
+            count -= head.count
+            size -= head.size
+    return taken

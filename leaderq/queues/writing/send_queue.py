@@ -1,0 +1,175 @@
+"""The groups of a writer, from their submission to their outcome: what is sent next, and what
+becomes of what failed (pure).
+
+No lock, no thread, no clock: :class:`~leaderq.queues.writing.writer.SequencedWriter` calls it under
+its lock, and does what it says.
+
+A group waits in ``waiting``, is sent in a batch of ``flight``, and is done; or it comes back. What
+comes back:
+
+* a batch that was *certainly* not applied is undone, its groups wait again, at the front, and may
+  get another number;
+* a *doubtful* one (sent without an answer) is kept whole in ``again`` until the writer has been
+  read: applied, it is done; not applied, it is sent again unchanged, under its number, so that
+  whichever copy reaches the servers first is the only one applied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from leaderq.queues.writing.groups import MultiStatus, OperationGroup, PackedMulti, packed
+
+_PACE = 16
+"""With two multis or more under way, each further one must have that many groups for each of them,
+or be large: small batches gather while the servers are busy.
+"""
+_LARGE_BYTES = 4096
+
+
+@dataclass(slots=True)
+class Reconciliation:
+    """What reading the writer told of the doubtful batches."""
+
+    applied: list[PackedMulti] = field(default_factory=list)
+    lost: list[PackedMulti] = field(default_factory=list)
+    """The count itself was lost: nobody can know whether these were applied."""
+
+
+class SendQueue:
+    """See the module."""
+
+    def __init__(self, *, max_ops: int, max_bytes: int, window: int) -> None:
+        self.waiting: deque[OperationGroup] = deque()
+        self.flight: deque[PackedMulti] = deque()
+        self.again: deque[PackedMulti] = deque()
+        self.number = 0
+        """Of the next new batch."""
+        self.is_halted = True
+        """Nothing is sent: not open yet, or in trouble."""
+        self._max_ops = max_ops
+        self._max_bytes = max_bytes
+        self._window = window
+
+    @property
+    def may_send(self) -> bool:
+        """Whether :meth:`next_batch` would give anything. If not, an answer is still to come, or
+        somebody sets the line going.
+        """
+        under_way = len(self.flight)
+        if self.is_halted or under_way >= self._window:
+            return False
+        return bool(self.again) or (bool(self.waiting) and not (under_way > 1 and self._is_meagre(under_way)))
+
+    def next_batch(self) -> PackedMulti | None:
+        """What to send now; it counts as under way."""
+        if not self.may_send:
+            return None
+        if self.again:
+            batch = self.again.popleft()
+        else:
+            groups = packed(self.waiting, self._max_ops, self._max_bytes)
+            if not groups:
+                return None
+            batch = PackedMulti(self.number, groups)
+            self.number += 1
+        batch.status = batch.error = None
+        self.flight.append(batch)
+        return batch
+
+    def _is_meagre(self, under_way: int) -> bool:
+        waiting = self.waiting
+        return len(waiting) < _PACE * under_way and waiting[-1].size < _LARGE_BYTES
+
+    def take_applied(self) -> list[PackedMulti]:
+        """The batches at the head of the flight that were applied; any other answer halts
+        the line.
+        """
+        done: list[PackedMulti] = []
+        flight = self.flight
+        while flight and flight[0].status is MultiStatus.APPLIED:
+            done.append(flight.popleft())
+        return done
+
+    def take_failed(self) -> list[PackedMulti]:
+        """All that is under way, once the line is halted and all of it is answered; else nothing
+        yet.
+        """
+        if not self.is_halted or any(batch.status is None for batch in self.flight):
+            return []
+        failed = list(self.flight)
+        self.flight.clear()
+        return failed
+
+    def blame(self, failed: list[PackedMulti]) -> PackedMulti | None:
+        """The batch that ZooKeeper refused by its content, if that is what happened. All that was
+        under way waits again then, for none of it was applied: what follows a refused one needs a
+        version that the writer did not come to.
+        """
+        first = failed[0]
+        is_certain = first.was_examined or not first.is_doubtful
+        if (
+            first.status is not MultiStatus.REFUSED
+            or not is_certain
+            or any(one.status is MultiStatus.UNKNOWN for one in failed)
+        ):
+            return None
+        self._undo([*failed, *self.again])
+        self.again.clear()
+        return first
+
+    def set_aside(self, failed: list[PackedMulti]) -> None:
+        """Keep what is doubtful until the writer is read, with what stands before it; all behind
+        that waits again.
+        """
+        batches = [*failed, *self.again]
+        keep = 1 + max((position for position, batch in enumerate(batches) if batch.is_doubtful), default=-1)
+        self.again = deque(batches[:keep])
+        self._undo(batches[keep:])
+
+    def reconcile(self, version: int, *, is_new: bool) -> Reconciliation:
+        """The writer was read: it stands at ``version``. ``is_anew``: it is not the znode that it
+        was; its count began again.
+        """
+        batches = list(self.again)
+        self.again.clear()
+        left = [batch for batch in batches if batch.number >= version]
+        is_off = bool(left) and left[0].number > version
+        is_foreign = any(batch.number < version and not batch.is_doubtful for batch in batches)  # somebody else wrote
+        if is_new or is_off or is_foreign:
+            lost = [batch for batch in batches if batch.is_doubtful]
+            self._undo([batch for batch in batches if not batch.is_doubtful])
+            self.number = version
+            return Reconciliation(lost=lost)
+        self.again.extend(left)
+        self.number = left[-1].number + 1 if left else version
+        return Reconciliation(applied=[batch for batch in batches if batch.number < version])
+
+    def drop(self, group: OperationGroup) -> bool:
+        """It is not to be sent any more; whether it was waiting."""
+        try:
+            self.waiting.remove(group)
+        except ValueError:
+            return False
+        return True
+
+    def empty(self) -> tuple[list[PackedMulti], list[OperationGroup]]:
+        """Give up everything: the batches sent at some time, and the groups that were not."""
+        batches, groups = [*self.flight, *self.again], list(self.waiting)
+        self.flight.clear()
+        self.again.clear()
+        self.waiting.clear()
+        self.is_halted = True
+        return batches, groups
+
+    def _undo(self, batches: Iterable[PackedMulti]) -> None:
+        batches = list(batches)
+        if not batches:
+            return
+        groups = [group for batch in batches for group in batch.groups]
+        for group in groups:
+            group.is_begun = False
+        self.waiting.extendleft(reversed(groups))
+        self.number = batches[0].number

@@ -1,0 +1,503 @@
+"""Multis that are applied exactly once, in order, whatever happens to their answers.
+
+A lost reply leaves the sender of a write in doubt. Repeating a sequential create may double an
+item, repeating a delete cannot tell "I did it" from "somebody else did": Curator's windows F2, F4
+and F6. Here every multi begins with ``SetData(guard, version=n)`` on a znode that nobody else
+writes, the *sequence guard*. So the guard's version *is* the number of multis applied; the n-th can be applied once
+only, and only after the one before it. In doubt it is read, or the same multi is simply sent again.
+
+Groups of operations (all or none each) are packed into multis bounded by count and bytes; several
+multis are under way at a time.
+
+Who is authoritative: the guard's version on the servers. States:
+
+* **open**: batches are sent in order, up to ``window`` under way;
+* **halted**: some answer was no success. Nothing more is sent until all under way are answered, for
+  what follows a failed one fails too. Then: a group that ZooKeeper refused is told its error, all
+  others are sent again, in their order. If anything is *unknown*, a thread waits for the
+  connection, reads the guard, and sends again unchanged what was not applied (see
+  :mod:`~leaderq.queues.writing.send_queue`);
+* **over**: closed, or an *ephemeral* guard whose session is gone. Everything left fails: what was
+  surely not applied with :class:`~leaderq.errors.SessionExpired`,
+  :class:`~leaderq.errors.SessionClosed` or :class:`~leaderq.errors.QueueClosed`, what may have been
+  with :class:`~leaderq.errors.ConnectionLost`.
+
+An **ephemeral** guard is a fence as well: once its session is over nothing of it can be applied
+any more. A **persistent** one outlives the session, and so does the certainty about what was sent.
+Whoever is killed leaves it behind; see :func:`sweep`.
+
+What happens on each failure:
+
+* **reply lost, connection lost, server changed**: as above; the groups' futures stay open
+  meanwhile. A group can be given up while it has not been sent (``future.cancel()`` then returns
+  ``True``);
+* **parent missing** (queue deleted, container reaped): made again, and the group sent again;
+* **guard missing** (deleted by hand, and perhaps made again): the groups in doubt at that moment
+  fail with ``ConnectionLost``, all others are sent with a new count.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    QueueClosed,
+    SessionClosed,
+    SessionExpired,
+)
+from leaderq.queues.writing.groups import (
+    MARGIN_BYTES,
+    FutureGroup,
+    MultiStatus,
+    OperationGroup,
+    PackedMulti,
+    estimated_bytes,
+    refusal,
+    validated,
+)
+from leaderq.queues.writing.send_queue import SendQueue
+from leaderq.threads import Backoff, BackoffPolicy, Service, Waker
+from leaderq.zookeeper import Create, Delete, GetData, Operation, Session, SessionState, Stat
+from leaderq.zookeeper.batches import MAX_BYTES, MAX_OPS, WINDOW
+from leaderq.zookeeper.paths import join, parent_of, validated_path
+from leaderq.zookeeper.requests import failed_future
+
+log = logging.getLogger(__name__)
+_LEAST_S = 0.1
+
+
+def standing(session: Session, path: str, *, remake: bytes | None) -> Stat | None:
+    """The writer's metadata, not older than this call; ``None`` if it is not there.
+
+    With ``remake`` it is made again then, with that data: its ``czxid`` tells that it is another
+    one.
+
+    :raises ZooKeeperError: it cannot be read for now; asking again is harmless.
+    """
+    session.sync(path)
+    stat = session.exists(path)
+    if stat is None and remake is not None:
+        session.ensure_path(parent_of(path))
+        session.create(path, remake)
+        stat = session.get(path)[1]
+    return stat
+
+
+def take_away(session: Session, path: str, deadline: float) -> None:
+    """Delete it, and again if the reply is lost, until ``deadline``; one that cannot be deleted is
+    swept some day.
+    """
+    while session.state is not SessionState.CLOSED:
+        left_s = max(_LEAST_S, deadline - now_s())
+        try:
+            session.delete(path, timeout_s=left_s)
+            return
+        except NoNode:
+            return
+        except LeaderqError as exc:
+            if now_s() >= deadline or not isinstance(exc, ConnectionLost):
+                break
+        time.sleep(min(_LEAST_S, left_s) / 2)
+    log.debug("%s is left behind", path)
+
+
+_MAX_REPAIRS = 3
+_LOOK_S = 0.5
+_BACKOFF = BackoffPolicy(0.05, 1.0)
+
+
+class SequencedWriter:
+    """See the module. May be used from any thread; callbacks of its futures run on the session's
+    thread and must not block.
+
+    *Guarantees:* each group is applied at most once; if its future returns a result, exactly once;
+    if it fails with another error than ``ConnectionLost``, never. Groups are applied in the order
+    of :meth:`submit`, but for those refused. *Not guaranteed:* results (the paths created) when an
+    answer was lost: then the future returns ``None``.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        path: str,
+        *,
+        ephemeral: bool = False,
+        data: bytes = b"",
+        max_ops: int = MAX_OPS,
+        max_bytes: int = MAX_BYTES,
+        window: int = WINDOW,
+    ) -> None:
+        self.path = validated_path(path)
+        self.is_ephemeral = ephemeral
+        self.limit = session.max_request_bytes - MARGIN_BYTES
+        """Bytes of the largest group that can be sent, by estimate."""
+        self._session = session
+        self._chroot_bytes = len(session.chroot.encode())
+        self._data = data
+        self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)
+        self._woken = Waker()
+        self._queue = SendQueue(max_ops=max_ops, max_bytes=min(max_bytes, self.limit), window=window)
+        self._window = window
+        self._unsettled = 0
+        self._sends_wanted = 0
+        self._is_open = False
+        self._owner = 0
+        self._born = 0
+        self._end: LeaderqError | None = None
+
+    # -- its life -------------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Make the znode; what is submitted earlier waits for it. May be called again, after an
+        error too.
+
+        :raises ConnectionLost: not connected, or no answer.
+        """
+        self._session.ensure_path(parent_of(self.path))
+        try:
+            self._session.create(self.path, self._data, ephemeral=self.is_ephemeral)
+        except NodeExists:  # a former try whose reply was lost: the path is nobody else's
+            log.debug("%s is there already", self.path)
+        _, stat = self._session.get(self.path)
+        with self._lock:
+            if self._is_open or self._end is not None:
+                return
+            self._owner, self._born, self._queue.number = stat.ephemeral_owner, stat.czxid, stat.version
+            self._is_open = True
+            self._queue.is_halted = False
+        self._session.add_listener(self._on_state)
+        if self._is_ephemeral_over():  # between the reading and the listening
+            self._on_state(SessionState.LOST)
+        self._send_more()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be applied through it any more."""
+        return self._end is not None
+
+    def close(self, timeout_s: float) -> bool:
+        """Wait for what is under way, and take the znode away; returns whether all was settled in
+        ``timeout_s``.
+        """
+        deadline = now_s() + timeout_s
+        is_clean = self.flush(timeout_s) if self._is_open else not self._unsettled
+        was_over = self._end is not None
+        self._finish(QueueClosed("the queue was closed before this was sent"))
+        self._session.remove_listener(self._on_state)
+        if self._is_open and not was_over:
+            take_away(self._session, self.path, deadline)
+        return is_clean
+
+    # -- submitting -----------------------------------------------------------------------------------------------------
+
+    @property
+    def unsettled(self) -> int:
+        """Groups whose outcome is not known yet."""
+        return self._unsettled
+
+    def submit(self, operations: Sequence[Operation]) -> Future[list[Any] | None]:
+        """Send these, all or none, at the next opportunity. Never blocks.
+
+        :raises ConfigurationError: a path that ZooKeeper cannot use.
+        """
+        return self.submit_all([operations])[0]
+
+    def submit_all(self, groups: Iterable[Sequence[Operation]]) -> list[Future[list[Any] | None]]:
+        """As :meth:`submit` for each; better packed, since all are known before the first
+        is sent.
+        """
+        made = [
+            FutureGroup(validated(tuple(one)), estimated_bytes(one, self._chroot_bytes), self.withdraw)
+            for one in map(tuple, groups)
+        ]
+        self.send(made)
+        return [group.future for group in made]
+
+    def send(self, groups: Sequence[OperationGroup]) -> None:
+        """As :meth:`submit_all`, for groups that the caller made, with paths known to be valid;
+        each hears of its outcome by itself.
+        """
+        limit = self.limit
+        refused = [group for group in groups if not group.count or group.size > limit]
+        fit = [group for group in groups if group.count and group.size <= limit] if refused else groups
+        with self._lock:
+            end = self._end
+            if end is None:
+                for group in fit:
+                    group.is_counted = True
+                self._queue.waiting.extend(fit)
+                self._unsettled += len(fit)
+                is_pump_wanted = self._queue.may_send
+        for group in refused:
+            group.settle([], refusal(group, limit))
+        if end is not None:
+            for group in fit:
+                group.settle(error=end)
+            return
+        if is_pump_wanted:
+            self._send_more()
+
+    def withdraw(self, group: OperationGroup) -> bool:
+        """Give up a group that was certainly not sent, which will hear nothing then; ``False``: too
+        late.
+        """
+        with self._lock:
+            if group.is_begun:
+                return False
+            group.is_withdrawn = True
+            was_waiting = self._queue.drop(group)
+        self._count_down([group])
+        return was_waiting
+
+    def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
+        """As :meth:`withdraw`, for all that are ``wanted``; returns those given up."""
+        with self._lock:
+            found = [group for group in self._queue.waiting if not group.is_begun and wanted(group)]
+            for group in found:
+                group.is_withdrawn = True
+            if found:
+                self._queue.waiting = deque(group for group in self._queue.waiting if not group.is_withdrawn)
+        self._count_down(found)
+        return found
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything submitted is settled; whether it was, in ``timeout_s``."""
+        with self._lock:
+            return self._settled.wait_for(lambda: not self._unsettled, timeout_s)
+
+    def _settle(self, groups: Sequence[OperationGroup], error: LeaderqError) -> None:
+        for group in groups:
+            group.settle(error=error)
+        self._count_down(groups)
+
+    def _count_down(self, groups: Iterable[OperationGroup]) -> None:
+        with self._lock:
+            for group in groups:
+                if group.is_counted:
+                    group.is_counted = False
+                    self._unsettled -= 1
+            if not self._unsettled:
+                self._settled.notify_all()
+
+    # -- sending --------------------------------------------------------------------------------------------------------
+
+    def _send_more(self, *, is_answering: bool = False) -> None:
+        # One thread sends at a time, or two batches could overtake each other; who comes meanwhile has it go round again.
+        with self._lock:
+            self._sends_wanted += 1
+            if self._sends_wanted > 1:
+                return
+        sent = 0
+        while True:
+            with self._lock:
+                if not is_answering and sent > self._window and any(one.status is None for one in self._queue.flight):
+                    self._sends_wanted = 0  # an answer still to come goes on: nobody sends for all others for ever
+                    return
+                batch = self._queue.next_batch()
+                if batch is None:
+                    if self._sends_wanted == 1:
+                        self._sends_wanted = 0
+                        return
+                    self._sends_wanted = 1
+                    continue
+            self._send(batch)
+            sent += 1
+
+    def _send(self, batch: PackedMulti) -> None:
+        try:
+            answer = self._session.multi_async(batch.operations(self.path))
+        except LeaderqError as exc:
+            answer = failed_future(exc)
+        except (TypeError, ValueError, OverflowError, struct.error) as exc:
+            answer = failed_future(ConfigurationError(f"an operation cannot be written down: {exc}"))
+        answer.add_done_callback(partial(self._answered, batch))
+
+    def _answered(self, batch: PackedMulti, answer: Future[list[Any]]) -> None:
+        with self._lock:
+            if self._end is not None:  # all have been told
+                return
+            batch.note_answer(answer)
+            if batch.status is not MultiStatus.APPLIED:
+                self._queue.is_halted = True
+            done = self._queue.take_applied()
+            failed = self._queue.take_failed()
+            is_over = any(one.status is MultiStatus.OVER for one in failed)
+            blamed = None if is_over or not failed else self._queue.blame(failed)
+            if failed and blamed is None:
+                self._queue.set_aside(failed)
+        for one in done:
+            one.settle()
+            self._count_down(one.groups)
+        if is_over:
+            self._finish(SessionClosed("the session was closed by its owner"))
+        elif blamed is not None:
+            self._refused(blamed)
+        elif failed:
+            self._in_background(self._recover)
+        self._send_more(is_answering=True)
+
+    # -- trouble --------------------------------------------------------------------------------------------------------
+
+    def _refused(self, batch: PackedMulti) -> None:
+        """Tell the group to blame. It waits again with all others: none of them was applied."""
+        blamed = batch.culprit()
+        error = batch.error
+        if blamed is None:  # no telling which
+            for group in batch.groups:
+                group.is_alone = True
+            self._go_on()
+            return
+        culprit, op = blamed
+        if isinstance(error, NoNode) and isinstance(op, Create) and culprit.repairs < _MAX_REPAIRS:
+            culprit.repairs += 1
+            self._in_background(partial(self._repair, parent_of(op.path), culprit))
+        else:
+            self._expel(culprit, error)
+
+    def _repair(self, parent: str, culprit: OperationGroup) -> None:
+        """Make a parent that is missing."""
+        try:
+            self._session.ensure_path(parent)
+        except ConnectionLost as exc:  # then sending fails as well, and waits for the connection
+            log.debug("%s cannot be made for now: %s", parent, exc)
+        except LeaderqError as exc:
+            self._expel(culprit, exc)
+            return
+        self._go_on()
+
+    def _expel(self, culprit: OperationGroup, error: LeaderqError | None) -> None:
+        with self._lock:
+            is_here = self._queue.drop(culprit)
+        if is_here:
+            self._settle([culprit], error or ConnectionLost("refused without a reason"))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        with self._lock:
+            self._queue.is_halted = self._end is not None
+        self._send_more()
+
+    def _recover(self) -> None:
+        """Find out what was applied, however long the servers are away."""
+        backoff = Backoff(_BACKOFF)
+        over = SessionExpired("the session of this consumer is over", path=self.path)
+        while self._end is None:
+            if self._session.state is SessionState.CLOSED:
+                self._finish(SessionClosed("the session was closed by its owner"))
+            elif self._is_ephemeral_over():
+                self._finish(over)
+            elif self._session.state is not SessionState.CONNECTED:
+                self._woken.wait(_LOOK_S)
+            elif self._reconciled():
+                return
+            else:
+                self._woken.wait(backoff.next_s())
+
+    def _reconciled(self) -> bool:
+        try:
+            stat = standing(self._session, self.path, remake=None if self.is_ephemeral else self._data)
+        except LeaderqError as exc:
+            level = logging.DEBUG if isinstance(exc, ConnectionLost | NodeExists) else logging.WARNING
+            log.log(level, "%s cannot be read for now: %s", self.path, exc)
+            return False
+        if stat is None or stat.ephemeral_owner != self._owner:
+            self._finish(SessionExpired("the session of this consumer is over", path=self.path))
+            return True
+        with self._lock:
+            if self._end is not None:
+                return True
+            reconciliation = self._queue.reconcile(stat.version, is_new=stat.czxid != self._born)
+            self._born = stat.czxid
+        for batch in reconciliation.applied:
+            batch.results = None
+            batch.settle()
+            self._count_down(batch.groups)
+        for batch in reconciliation.lost:
+            lost = ConnectionLost(f"{self.path} was deleted meanwhile: the outcome is unknown", path=self.path)
+            self._settle(batch.groups, lost)
+        self._go_on()
+        return True
+
+    def _is_ephemeral_over(self) -> bool:
+        current = self._session.id
+        return self.is_ephemeral and (
+            self._session.state is SessionState.LOST or (current is not None and current != self._owner)
+        )
+
+    def _finish(self, error: LeaderqError) -> None:
+        """Nothing more is sent; all that is left fails."""
+        with self._lock:
+            if self._end is None:
+                self._end = error
+            batches, groups = self._queue.empty()
+        lost = ConnectionLost(f"{error}: whether this was applied is unknown", path=self.path)
+        for batch in batches:
+            self._settle(batch.groups, lost if batch.is_doubtful or batch.status is None else error)
+        self._settle(groups, error)
+        self._woken.wake()
+
+    def _on_state(self, state: SessionState) -> None:
+        """On the session's thread: an ephemeral writer dies with its session, even while nothing is
+        under way.
+        """
+        self._woken.wake()
+        if self.is_ephemeral and state is SessionState.LOST and self._end is None:
+            self._in_background(lambda: self._finish(SessionExpired("the session of this consumer is over", path=self.path)))
+
+    def _in_background(self, job: Callable[[], None]) -> None:
+        Service("leaderq-queue-writer", lambda _: job()).start()
+
+
+OLD_S = 24 * 3600.0
+_AT_A_TIME = 500
+_LIMIT = 5000
+
+
+def sweep(session: Session, parent: str, *, old_s: float = OLD_S) -> int:
+    """Delete the writers below ``parent`` that were not written for ``old_s`` by the servers'
+    clock; returns how many.
+
+    Safe for the living too: the next write of an owner that was idle makes its writer again. Only
+    what has been in doubt for all that time, its sender having had no connection, fails as unknown
+    then. Each is deleted at the version seen, so one in use stays. Errors are logged at level
+    debug: there will be another start.
+    """
+    try:
+        found = _stats(session, parent)
+        newest_ms = max((stat.mtime_ms for stat in found.values()), default=0)  # the sweeper's own: the time of the servers
+        old = [
+            Delete(path, stat.version)
+            for path, stat in found.items()
+            if stat.ephemeral_owner == 0 and newest_ms - stat.mtime_ms > old_s * 1000
+        ]
+        outcomes = session.multi_batches([[one] for one in old]) if old else []
+    except LeaderqError as exc:
+        log.debug("the tallies below %s were not swept: %s", parent, exc)
+        return 0
+    return sum(not isinstance(one, LeaderqError) for one in outcomes)
+
+
+def _stats(session: Session, parent: str) -> dict[str, Stat]:
+    paths = [join(parent, name) for name in session.children(parent)[:_LIMIT]]
+    found: dict[str, Stat] = {}
+    for begin in range(0, len(paths), _AT_A_TIME):
+        some = paths[begin : begin + _AT_A_TIME]
+        for path, answer in zip(some, session.multi_read([GetData(path) for path in some]), strict=True):
+            if isinstance(answer, tuple):
+                found[path] = answer[1]
+    return found

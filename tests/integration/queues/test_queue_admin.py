@@ -1,0 +1,317 @@
+"""What an operator sees of a queue on real znodes, and does with it; also while others use it and connections break."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
+from leaderq.queues import TEXT, DistributedPriorityQueue, RetryPolicy
+from leaderq.queues.admin import DeadItem, Moved, Purged, QueueAdmin, queues_below
+from leaderq.queues.wire.names import QueueKind, prefix_for
+from leaderq.queues.wire.payload import Note, compressed, encode
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session, connect
+
+MULTI = 14
+SHARD = "queue-00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def session(unrooted: Session) -> Session:
+    return unrooted
+
+
+def is_multi(request: bytes) -> bool:
+    return len(request) >= 8 and struct.unpack_from("!i", request, 4)[0] == MULTI
+
+
+Put = Callable[..., list[str]]
+
+
+@pytest.fixture
+def put(session: Session, places: QueuePaths) -> Put:
+    """Create items, as any recipe does; gives their names."""
+
+    def make(*items: bytes, prefix: str = "queue-", path: str = places.path, framed: bool = True) -> list[str]:
+        session.ensure_path(path)
+        groups = [[Create(f"{path}/{prefix}", encode([one]) if framed else one, sequential=True)] for one in items]
+        made = session.multi_batches(groups, timeout_s=60)
+        return [one[0].rpartition("/")[2] for one in made if isinstance(one, list)]
+
+    return make
+
+
+def test_depth_and_next_number_are_known_without_listing(session, places, put):
+    keeper = QueueAdmin(session, places)
+    assert (keeper.depth(), keeper.next_sequence()) == (0, 0)
+    names = put(b"a", b"b", b"c")
+    session.delete(places.item(names[0]))
+    assert (keeper.depth(), keeper.next_sequence()) == (2, 3)
+    nowhere = QueueAdmin(session, QueuePaths(f"{places.path}/nowhere"))
+    assert (nowhere.depth(), nowhere.next_sequence(), nowhere.overview()) == (0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "kind"),
+    [
+        ("queue-", QueueKind.PLAIN),
+        (prefix_for(QueueKind.ID, id="a/b"), QueueKind.ID),
+        (prefix_for(QueueKind.PRIORITY, priority=-3), QueueKind.PRIORITY),
+        (prefix_for(QueueKind.DELAY, due_ms=1_700_000_000_000), QueueKind.DELAY),
+        ("qn-", QueueKind.SIMPLE),
+    ],
+)
+def test_the_kind_and_what_lies_there_are_told_by_the_names(session, places, put, prefix, kind):
+    put(b"one", prefix=prefix, framed=kind.is_framed)
+    session.create(f"{places.path}/stray")
+    seen = QueueAdmin(session, places).detect()
+    assert (seen.kind, len(seen.items), seen.foreign) == (kind, 1, ["stray"])
+    (found,) = QueueAdmin(session, places).browse()
+    assert list(found.items or ()) == [b"one"]
+    assert found.key(kind) == {QueueKind.ID: "a_b", QueueKind.PRIORITY: -3, QueueKind.DELAY: 1_700_000_000_000}.get(kind)
+
+
+def test_items_of_a_simple_and_another_queue_side_by_side_ask_for_the_kind(session, places, put):
+    put(b"framed")
+    put(b"raw", prefix="qn-", framed=False)
+    with pytest.raises(ConfigurationError, match="say which kind"):
+        QueueAdmin(session, places).detect()
+    (found,) = QueueAdmin(session, places, QueueKind.SIMPLE).browse()
+    assert found.data == b"raw"
+
+
+def test_browsing_shows_items_in_their_order_with_what_is_known_and_takes_nothing(session, places, put):
+    for priority in (5, -1, 0):
+        put(b"p%d" % priority, prefix=prefix_for(QueueKind.PRIORITY, priority=priority))
+    (odd,) = put(b"\0", prefix=prefix_for(QueueKind.PRIORITY, priority=7), framed=False)
+    session.set(places.item(odd), b"odd")
+    (noted,) = put(b"", prefix=prefix_for(QueueKind.PRIORITY, priority=8))
+    session.set(places.item(noted), compressed(encode([b"x", b"y"], Note(attempt=2, enqueued_ms=5))))
+    session.create(places.lock(odd), ephemeral=True)
+    found = list(QueueAdmin(session, places).browse())
+    assert [one.key(QueueKind.PRIORITY) for one in found] == [-1, 0, 5, 7, 8]
+    assert [one.is_locked for one in found] == [False, False, False, True, False]
+    assert found[3].items is None
+    assert "shorter than the shortest frame" in (found[3].problem or "")
+    assert (list(found[4].items or ()), found[4].attempt, found[4].enqueued_ms) == ([b"x", b"y"], 2, 5)
+    assert found[0].ctime_ms > 1_600_000_000_000
+    assert QueueAdmin(session, places).depth() == 5
+    assert [one.name for one in QueueAdmin(session, places).browse(limit=2)] == [one.name for one in found[:2]]
+    assert {one.is_locked for one in QueueAdmin(session, QueuePaths(places.path)).browse()} == {None}
+
+
+def test_items_taken_while_one_looks_are_left_out(session, places, put):
+    names = put(*[b"%d" % n for n in range(60)])
+    looking = QueueAdmin(session, places).browse()
+    assert next(looking).name == names[0]
+    session.delete(places.item(names[-1]))
+    assert len(list(looking)) == 58
+
+
+def test_large_items_are_read_a_few_at_a_time(session, places, put, monkeypatch):
+    put(*[bytes(200_000)] * 40)
+    asked: list[int] = []
+    whole = session.multi_read
+    monkeypatch.setattr(session, "multi_read", lambda reads: asked.append(len(reads)) or whole(reads))
+    assert sum(len(one.data) for one in QueueAdmin(session, QueuePaths(places.path)).browse()) > 8_000_000
+    assert asked[0] == 16
+    assert max(asked[1:]) <= 6
+
+
+def test_a_purge_deletes_what_is_free_and_leaves_foreign_and_locked_ones(session, places, put):
+    names = put(*[b"%d" % n for n in range(700)])
+    session.create(f"{places.path}/stray")
+    for name in names[::100]:
+        session.create(places.lock(name), ephemeral=True)
+    dealt: list[int] = []
+    keeper = QueueAdmin(session, places)
+    assert keeper.purge(on_progress=dealt.append) == Purged(deleted=693, held=7)
+    assert sum(dealt) == 700
+    assert sorted(session.children(places.path)) == [*names[::100], "stray"]
+    assert sorted(session.children(places.lock_path or "")) == names[::100]
+    assert keeper.purge(held_too=True) == Purged(deleted=7)
+    assert keeper.purge() == Purged(deleted=0)
+    assert session.children(places.path) == ["stray"]
+
+
+def test_a_purge_makes_the_lock_path_that_nobody_used_yet(session, places, put):
+    put(b"a", b"b")
+    session.delete(places.lock_path or "")
+    assert QueueAdmin(session, places).purge() == Purged(deleted=2)
+
+
+def test_the_queues_of_a_sharder_are_no_items(session, places, put):
+    session.create(f"{places.path}/{SHARD}")
+    put(b"a", path=f"{places.path}/{SHARD}")
+    with pytest.raises(ConfigurationError, match=f"as {places.path}/{SHARD}"):
+        QueueAdmin(session, places).purge()
+    with pytest.raises(ConfigurationError, match="path of a sharder"):
+        list(QueueAdmin(session, places).browse())
+    seen = QueueAdmin(session, places).overview()
+    assert seen is not None
+    assert (seen.kind, seen.depth, seen.shards) == (None, 0, (SHARD,))
+    assert [one.data for one in QueueAdmin(session, QueuePaths(f"{places.path}/{SHARD}")).browse()] == [encode([b"a"])]
+
+
+def bury(session: Session, places: QueuePaths, name: str, items: list[bytes], **said: Any) -> str:
+    session.ensure_path(places.dead)
+    note = Note(**{"reason": "attempts", "error": "KeyError: 'iban'", "origin": name, "attempt": 3, "died_ms": 9, **said})
+    made = session.create(f"{places.dead}/{name[:-10]}", encode(items, note), sequential=True)
+    return made.rpartition("/")[2]
+
+
+def test_letters_are_shown_and_go_back_once_as_they_were(session, places):
+    urgent = prefix_for(QueueKind.PRIORITY, priority=-9)
+    bury(session, places, f"{urgent}0000000041", [b"x", b"y"], enqueued_ms=7)
+    bury(session, places, "queue-0000000042", [b"\0garbage"], reason="corrupt", raw=True)
+    session.create(f"{places.dead}/stray")
+    keeper = QueueAdmin(session, places)
+    first, second = keeper.dead_letters.browse()
+    assert (first.note.reason, first.note.error, first.note.origin) == (
+        "attempts",
+        "KeyError: 'iban'",
+        f"{urgent}0000000041",
+    )
+    assert (first.note.attempt, first.died_ms, first.says("IBAN"), second.says("corrupt")) == (3, 9, True, True)
+    assert keeper.dead_letters.requeue([first, second]) == Moved(2)
+    assert keeper.dead_letters.requeue([first, second]) == Moved(0, gone=2)
+    assert keeper.dead_letters.names() == []
+    back = {one.name: one for one in keeper.browse()}
+    assert set(back) == {f"{urgent}0000000000", "queue-0000000001"}
+    assert back[f"{urgent}0000000000"].data == encode([b"x", b"y"], Note(enqueued_ms=7))
+    assert back["queue-0000000001"].data == b"\0garbage"
+
+
+def test_letters_are_dropped_one_by_one_and_one_rewritten_meanwhile_stays(session, places):
+    names = [bury(session, places, f"queue-000000000{n}", [b"%d" % n]) for n in range(3)]
+    letters = QueueAdmin(session, places).dead_letters
+    found: list[DeadItem] = list(letters.browse(names[:2]))
+    session.set(f"{places.dead}/{names[1]}", b"")
+    assert letters.drop(found) == Moved(1, gone=1)
+    assert letters.count() == 2
+
+
+def test_a_letter_goes_back_to_a_queue_whose_path_has_vanished(session, places):
+    bury(session, places, "queue-0000000000", [b"a"])
+    session.delete(places.path)
+    keeper = QueueAdmin(session, places)
+    assert keeper.dead_letters.requeue(keeper.dead_letters.browse()) == Moved(1)
+    assert keeper.depth() == 1
+
+
+def test_a_pause_is_written_beside_the_queue_and_other_wishes_stay(session, places):
+    keeper = QueueAdmin(session, places)
+    assert (keeper.is_paused(), keeper.resume()) == (False, False)
+    assert (keeper.pause(), keeper.pause(), keeper.is_paused()) == (True, False, True)
+    session.set(places.control, b'{"paused": true, "more": 1}')
+    assert (keeper.resume(), keeper.is_paused()) == (True, False)
+    assert json.loads(session.get(places.control)[0]) == {"paused": False, "more": 1}
+    session.set(places.control, b"\xff")
+    assert (keeper.is_paused(), keeper.pause(), keeper.is_paused()) == (False, True, True)
+
+
+def test_an_overview_tells_all_about_a_queue(session, places, put):
+    names = put(b"a", b"b", b"c", prefix=prefix_for(QueueKind.ID, id="x"))
+    session.create(places.lock(names[0]), ephemeral=True)
+    session.create(f"{places.path}/stray")
+    bury(session, places, names[0], [b"z"])
+    keeper = QueueAdmin(session, places)
+    keeper.pause()
+    seen = keeper.overview()
+    assert seen is not None
+    assert (seen.kind, seen.depth, seen.held, seen.dead, seen.next_sequence) == (QueueKind.ID, 3, 1, 1, 4)
+    assert (seen.is_paused, seen.foreign, seen.exists, seen.consumers) == (True, ("stray",), True, 0)
+    assert seen.oldest_ms == session.exists(places.item(names[0])).ctime_ms
+
+
+def test_queues_are_found_below_a_path_even_when_they_are_empty_and_have_a_dead_letter(session, places, put, znode_root):
+    put(b"a")
+    put(b"b", prefix="qn-", path=f"{znode_root}/simple", framed=False)
+    session.ensure_path(f"{znode_root}/nothing/queue")
+    session.create(places.lock("queue-0000000000"), ephemeral=True)
+    bury(session, QueuePaths(f"{znode_root}/reaped"), "queue-0000000000", [b"a"])
+    assert list(queues_below(session, znode_root)) == [f"{znode_root}/{name}" for name in ("q", "reaped", "simple")]
+    with pytest.raises(NoNode):
+        list(queues_below(session, f"{znode_root}/absent"))
+    seen = QueueAdmin(session, QueuePaths(f"{znode_root}/reaped")).overview()
+    assert seen is not None
+    assert (seen.exists, seen.depth, seen.dead) == (False, 0, 1)
+
+
+def test_lost_answers_lose_and_double_nothing(zookeeper_server, fault_proxy, session, places, put):
+    """The reply to each multi in turn is swallowed, and the connection cut."""
+    proxy = fault_proxy(zookeeper_server.address)
+    with connect(proxy.address) as cut:
+        keeper = QueueAdmin(cut, places)
+        for n in range(30):
+            bury(session, places, f"queue-{n:010d}", [b"%d" % n])
+        proxy.drop_reply_to(is_multi)
+        assert keeper.dead_letters.requeue(keeper.dead_letters.browse()) == Moved(30)
+        assert [list(one.items or ()) for one in keeper.browse()] == [[b"%d" % n] for n in range(30)]
+        proxy.drop_reply_to(is_multi)
+        assert keeper.purge() == Purged(deleted=30)
+        assert session.children(places.path) == []
+
+
+def test_without_servers_every_call_ends(zookeeper_server, fault_proxy, places):
+    proxy = fault_proxy(zookeeper_server.address)
+    with connect(proxy.address) as cut:
+        keeper = QueueAdmin(cut, places, patience_s=0.5)
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: cut.state.name == "SUSPENDED")
+        for call in (keeper.depth, keeper.detect, keeper.overview, keeper.pause, lambda: keeper.dead_letters.names()):
+            with pytest.raises(ConnectionLost):
+                call()
+
+
+def test_what_consumers_gave_up_is_sent_back_to_them_and_their_pause_is_an_operators_to_end(
+    session, zookeeper_server, places
+):
+    seen: list[tuple[str, int]] = []
+    is_broken = [True]
+
+    def consume(item: str) -> None:
+        seen.append((item, len(seen)))
+        if is_broken[0]:
+            raise KeyError(item)
+
+    keeper = QueueAdmin(session, places)
+    with connect(zookeeper_server.address) as theirs:
+        once = RetryPolicy(attempts=1)
+        queue = DistributedPriorityQueue(
+            theirs, places.path, consumer=consume, serializer=TEXT, lock_path=places.lock_path, retry=once
+        )
+        with queue:
+            keeper.pause()
+            eventually(lambda: queue.is_paused)
+            queue.put("iban", 7)
+            session.create(f"{places.path}/{prefix_for(QueueKind.PRIORITY, priority=8)}", b"odd", sequential=True)
+            assert (keeper.depth(), seen) == (2, [])
+            keeper.resume()
+            eventually(lambda: keeper.dead_letters.count() == 2)
+            first, second = sorted(keeper.dead_letters.browse(), key=lambda letter: letter.note.reason or "")
+            assert (first.note.reason, first.note.attempt, first.data) == (
+                "attempts",
+                1,
+                encode([b"iban"], first_note(first)),
+            )
+            assert first.says("KeyError: 'iban'")
+            assert (second.note.reason, second.note.raw, second.data) == ("corrupt", True, b"odd")
+            is_broken[0] = False
+            assert keeper.dead_letters.requeue([first]) == Moved(1)
+            eventually(lambda: len(seen) == 2 and keeper.depth() == 0)
+            assert keeper.dead_letters.drop([second]) == Moved(1)
+    assert [item for item, _ in seen] == ["iban", "iban"]
+
+
+def first_note(letter: DeadItem) -> Note:
+    """What goes back with it: when it was put."""
+    assert letter.note.enqueued_ms is not None
+    return Note(enqueued_ms=letter.note.enqueued_ms)

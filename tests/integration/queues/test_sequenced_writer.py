@@ -1,0 +1,339 @@
+"""Multis applied exactly once on the real server: whichever reply is lost, whatever is deleted by hand, whoever expires."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from producing import MULTI, at_every_point, opcode
+
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    NodeExists,
+    QueueClosed,
+    SessionClosed,
+    SessionExpired,
+    TooLarge,
+)
+from leaderq.queues.writing import SequencedWriter
+from leaderq.queues.writing.writer import sweep
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.zookeeper import Create, Delete, Session, SessionState, connect, end_session
+
+OWN = "/meta/tally"
+KINDS = pytest.mark.parametrize("ephemeral", [False, True], ids=["persistent", "ephemeral"])
+Open = Callable[..., Session]
+
+
+@pytest.fixture
+def straight(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open) -> Session:
+    session = opened()
+    session.ensure_path("/q")
+    return session
+
+
+def creates(first: int, count: int) -> list[list[Any]]:
+    return [[Create("/q/n-", b"%d" % number, sequential=True)] for number in range(first, first + count)]
+
+
+def lying(session: Session) -> list[int]:
+    names = sorted(session.children("/q"))
+    return [int(session.get(f"/q/{name}")[0]) for name in names]
+
+
+def results(futures: list[Future[Any]]) -> list[Any]:
+    return [future.result(60) for future in futures]
+
+
+@KINDS
+def test_groups_are_applied_once_in_order_and_the_tally_goes_when_closed(straight: Session, ephemeral: bool) -> None:
+    tally = SequencedWriter(straight, OWN, ephemeral=ephemeral, max_ops=10, window=3)
+    early = tally.submit_all(creates(0, 5))
+    assert tally.unsettled == 5
+    tally.open()
+    assert results(early + tally.submit_all(creates(5, 95))) == [[f"/q/n-{number:010}"] for number in range(100)]
+    assert lying(straight) == list(range(100))
+    assert tally.close(30)
+    assert straight.children("/meta") == []
+    assert isinstance(tally.submit([Delete("/q")]).exception(0), QueueClosed)
+
+
+def test_a_refused_group_fails_alone_with_its_own_error_and_the_others_keep_their_order(straight: Session) -> None:
+    tally = SequencedWriter(straight, OWN, max_ops=20)
+    groups = [[*one, Create("/same")] if number % 10 == 5 else one for number, one in enumerate(creates(0, 60))]
+    futures = tally.submit_all(groups)
+    tally.open()
+    assert tally.flush(60)
+    refused = [number for number, future in enumerate(futures) if future.exception(0) is not None]
+    assert refused == [15, 25, 35, 45, 55]
+    error = futures[15].exception(0)
+    assert isinstance(error, NodeExists)
+    assert (error.path, error.index) == ("/same", 1)
+    assert lying(straight) == [number for number in range(60) if number not in refused]
+    tally.close(5)
+
+
+def test_what_cannot_be_written_down_or_is_too_large_or_empty_harms_nobody_else(straight: Session) -> None:
+    tally = SequencedWriter(straight, OWN)
+    bad: Any = Create("/q/bad", "text")  # type: ignore[arg-type]
+    groups: list[Any] = [[bad], *creates(0, 2), [], [Create("/q/big", b"x" * 2_000_000)], *creates(2, 1)]
+    futures = tally.submit_all(groups)
+    tally.open()
+    assert tally.flush(60)
+    kinds = [type(future.exception(0)) for future in futures]
+    assert kinds == [ConfigurationError, type(None), type(None), type(None), TooLarge, type(None)]
+    assert lying(straight) == [0, 1, 2]
+    with pytest.raises(ConfigurationError):
+        tally.submit([Create("no")])
+    tally.close(5)
+
+
+def test_a_missing_parent_is_made_again(straight: Session) -> None:
+    tally = SequencedWriter(straight, OWN)
+    tally.open()
+    straight.delete("/q")
+    assert results(tally.submit_all(creates(0, 3))) == [[f"/q/n-{number:010}"] for number in range(3)]
+    tally.close(5)
+
+
+@KINDS
+def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
+    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, ephemeral: bool
+) -> None:
+    session = opened(proxy.address)
+
+    def scenario(point: int) -> None:
+        tally = SequencedWriter(session, f"/meta/{point}", ephemeral=ephemeral, max_ops=4, window=3)
+        eventually(lambda: tally.open() is None)
+        futures = tally.submit_all([*creates(0, 20), [Create("/q/n-7", b"7"), Create("/q/n-7", b"7")], *creates(20, 5)])
+        assert tally.flush(60)
+        assert isinstance(futures.pop(20).exception(0), NodeExists)
+        assert [future.exception(0) for future in futures] == [None] * 25
+        assert tally.close(30)
+        assert lying(straight) == list(range(25))
+        eventually(lambda: straight.children("/meta") == [])
+        for name in straight.children("/q"):
+            straight.delete(f"/q/{name}")
+
+    assert at_every_point(proxy, scenario, session) >= 12
+
+
+@pytest.mark.parametrize("fault", ["cut", "black_hole", "refuse"])
+def test_groups_outlive_a_connection_that_ends(
+    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
+) -> None:
+    session = opened(proxy.address, timeout_s=6.0)  # a black hole is found out after two thirds of it
+    tally = SequencedWriter(session, OWN, max_ops=7, window=3)
+    tally.open()
+    futures = []
+    for turn in range(5):
+        futures += tally.submit_all(creates(100 * turn, 100))
+        if turn % 2:
+            getattr(proxy, fault)()
+            if fault != "cut":
+                eventually(lambda: session.state is not SessionState.CONNECTED)
+            proxy.heal()
+    assert tally.flush(60)
+    assert [future.exception(0) for future in futures] == [None] * 500
+    assert lying(straight) == list(range(500))
+    tally.close(5)
+
+
+def test_groups_outlive_a_restart_of_the_server() -> None:
+    with ZooKeeperServer() as server, connect(server.address) as session:
+        session.ensure_path("/q")
+        tally = SequencedWriter(session, OWN, max_ops=5, window=4)
+        tally.open()
+        futures = tally.submit_all(creates(0, 200))
+        server.kill()
+        futures += tally.submit_all(creates(200, 50))
+        server.start()
+        assert tally.flush(60)
+        assert [future.exception(0) for future in futures] == [None] * 250
+        assert lying(session) == list(range(250))
+        tally.close(5)
+        session.close()
+
+
+def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_one_did(
+    zookeeper_server: ZooKeeperServer, straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
+) -> None:
+    session = opened(proxy.address)
+    tally = SequencedWriter(session, OWN)
+    tally.open()
+    credentials = session.credentials
+    proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
+    futures = tally.submit_all(creates(0, 3))
+    eventually(lambda: proxy.dropped == 1)
+    assert credentials is not None
+    assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
+    futures += tally.submit_all(creates(3, 2))
+    assert results(futures)[:3] == [None, None, None]
+    assert lying(straight) == list(range(5))
+    tally.close(5)
+
+
+def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(
+    zookeeper_server: ZooKeeperServer, straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
+) -> None:
+    session = opened(proxy.address)
+    tally = SequencedWriter(session, OWN, ephemeral=True, window=1)
+    tally.open()
+    credentials = session.credentials
+    proxy.freeze_direction("to_client")  # and not a reply lost, after which the tally might ask before the session is ended
+    doubtful = tally.submit_all(creates(0, 3))
+    unsent = tally.submit_all(creates(3, 2))
+    eventually(lambda: lying(straight) == [0, 1, 2])
+    assert credentials is not None
+    assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
+    proxy.cut()
+    proxy.heal()
+    assert all(isinstance(future.exception(60), ConnectionLost) for future in doubtful)
+    assert all(isinstance(future.exception(60), SessionExpired) for future in unsent)
+    assert tally.is_over
+    assert isinstance(tally.submit([Delete("/q")]).exception(0), SessionExpired)
+    assert lying(straight) == [0, 1, 2]
+    tally.close(1)
+
+
+def test_an_idle_ephemeral_tally_learns_that_its_session_is_over(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open
+) -> None:
+    session = opened()
+    tally = SequencedWriter(session, OWN, ephemeral=True)
+    tally.open()
+    assert session.credentials is not None
+    assert end_session(zookeeper_server.address, session.credentials, timeout_s=60.0)
+    eventually(lambda: tally.is_over)
+
+
+def test_a_tally_deleted_by_hand_is_made_again_and_nothing_certain_is_lost(straight: Session) -> None:
+    tally = SequencedWriter(straight, OWN)
+    tally.open()
+    for turn in range(3):
+        results(tally.submit_all(creates(10 * turn, 10)))
+        straight.delete(OWN)
+    results(tally.submit_all(creates(30, 10)))
+    assert lying(straight) == list(range(40))
+    assert tally.close(30)
+    assert straight.children("/meta") == []
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "deleted-and-made-again"])
+def test_a_tally_deleted_while_in_doubt_makes_the_doubt_final_and_doubles_nothing(
+    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, again: bool
+) -> None:
+    session = opened(proxy.address)
+    tally = SequencedWriter(session, OWN, window=1)
+    tally.open()
+    proxy.freeze_direction("to_client")
+    doubtful = tally.submit_all(creates(0, 3))
+    later = tally.submit_all(creates(3, 3))
+    eventually(lambda: lying(straight) == [0, 1, 2])
+    proxy.refuse()  # its answer is lost, and the tally cannot ask
+    straight.delete(OWN)
+    if again:
+        straight.create(OWN)
+    proxy.heal()
+    assert tally.flush(60)
+    assert {type(future.exception(0)) for future in doubtful} == {ConnectionLost}
+    assert [future.exception(0) for future in later] == [None] * 3
+    assert lying(straight) == list(range(6))
+    tally.close(5)
+
+
+def test_closing_settles_everything_although_the_servers_are_away(
+    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
+) -> None:
+    session = opened(proxy.address)
+    tally = SequencedWriter(session, OWN)
+    tally.open()
+    proxy.refuse()
+    eventually(lambda: session.state is SessionState.SUSPENDED)
+    futures = tally.submit_all(creates(0, 10))
+    assert not tally.close(0.1)
+    assert all(isinstance(future.exception(0), LeaderqError) for future in futures)
+    assert not any(isinstance(future.exception(0), ConnectionLost) for future in futures)
+    proxy.heal()
+    eventually(lambda: session.state is SessionState.CONNECTED)
+    assert lying(straight) == []
+
+
+def test_a_closed_session_settles_everything(
+    straight: Session, zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open
+) -> None:
+    session = opened()
+    tally = SequencedWriter(session, OWN)
+    tally.open()
+    session.close()
+    futures = tally.submit_all(creates(0, 3))
+    assert all(isinstance(future.exception(60), SessionClosed) for future in futures)
+    assert tally.close(1)
+
+
+def test_a_group_is_given_up_before_it_is_sent_but_not_after(
+    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
+) -> None:
+    session = opened(proxy.address)
+    tally = SequencedWriter(session, OWN)
+    tally.open()
+    proxy.refuse()
+    eventually(lambda: session.state is SessionState.SUSPENDED)
+    kept: list[int] = []
+
+    def is_given_up() -> bool:
+        kept.append(len(kept))
+        return tally.submit_all(creates(len(kept) - 1, 1))[0].cancel()
+
+    eventually(is_given_up)  # as soon as it is known that there is no connection, nothing is sent any more
+    kept.pop()
+    assert tally.unsettled == len(kept)
+    proxy.heal()
+    assert tally.flush(60)
+    assert lying(straight) == kept
+    late = tally.submit_all(creates(0, 1))[0]
+    late.result(60)
+    assert not late.cancel()
+    tally.close(5)
+
+
+def test_many_threads_may_submit_while_replies_are_lost(
+    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
+) -> None:
+    session = opened(proxy.address)
+    tally = SequencedWriter(session, OWN, max_ops=10, window=4)
+    tally.open()
+    futures: dict[int, list[Future[Any]]] = {}
+
+    def submit(me: int) -> None:
+        futures[me] = [future for turn in range(20) for future in tally.submit_all(creates(1000 * me + 5 * turn, 5))]
+
+    threads = [threading.Thread(target=submit, args=(me,)) for me in range(4)]
+    for thread in threads:
+        thread.start()
+        proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
+    for thread in threads:
+        thread.join(30)
+    assert tally.flush(60)
+    found = lying(straight)
+    for me in range(4):
+        assert [number for number in found if number // 1000 == me] == list(range(1000 * me, 1000 * me + 100))
+    tally.close(5)
+
+
+def test_sweeping_takes_away_old_tallies_only(straight: Session) -> None:
+    straight.ensure_path("/meta")
+    for name in ("old", "older"):
+        straight.create(f"/meta/{name}")
+    first = straight.get("/meta/older")[1].mtime_ms
+    eventually(lambda: straight.set("/meta/old", b"").mtime_ms > first + 20 and straight.create("/meta/new"))
+    newest = straight.get("/meta/new")[1].mtime_ms
+    assert sweep(straight, "/meta", old_s=(newest - first - 10) / 1000) == 1
+    assert sorted(straight.children("/meta")) == ["new", "old"]
+    assert sweep(straight, "/meta") == 0
+    assert sweep(straight, "/nowhere") == 0

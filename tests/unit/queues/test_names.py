@@ -1,0 +1,284 @@
+"""Names of items: what Curator 5.9.0 was seen to write, and that all of them are read again, and go in Curator's order."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.errors import ConfigurationError
+from leaderq.queues.wire import names
+from leaderq.queues.wire.names import QueueKind
+
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+sequences = st.integers(0, INT_MAX)
+ran_over = st.integers(INT_MIN, -1)
+priorities = st.integers(INT_MIN, INT_MAX)
+dues = st.integers(1, 2**63 - 1)
+refused = {*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xF900), *range(0xFFF0, 0x10000)}
+ids = st.text(st.characters(max_codepoint=0xFFFF, exclude_characters=[chr(code) for code in refused]), min_size=1)
+
+
+def put(kind: QueueKind, sequence: int, **what: object) -> str:
+    """A name as the server makes it."""
+    return names.prefix_for(kind, **what) + f"{sequence:010d}"  # type: ignore[arg-type]
+
+
+def ordered(kind: QueueKind, given_names: list[str]) -> list[str]:
+    return sorted(given_names, key=names.sort_key(kind))
+
+
+# -- golden vectors: written by Curator on a real server ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("priority", "sequence", "name"),
+    [
+        (0, 0, "queue-1000000000000000000"),
+        (5, 1, "queue-1000000050000000001"),
+        (-1, 2, "queue-0FFFFFFFF0000000002"),
+        (-5, 3, "queue-0FFFFFFFB0000000003"),
+        (INT_MIN, 4, "queue-0800000000000000004"),
+        (INT_MAX, 5, "queue-17FFFFFFF0000000005"),
+        (10, 6, "queue-10000000A0000000006"),
+        (7, 0, "queue-1000000070000000000"),
+    ],
+)
+def test_priorities_are_named_as_curator_names_them(priority: int, sequence: int, name: str) -> None:
+    assert put(QueueKind.PRIORITY, sequence, priority=priority) == name
+    assert names.priority_of(name) == priority
+    assert names.sequence_of(name) == sequence
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "sequence", "name"),
+    [
+        (1, 0, "queue-|00000001|0000000000"),
+        (1700000000000, 1, "queue-|18BCFE56800|0000000001"),
+        (4102444800000, 2, "queue-|3BB2CC3D800|0000000002"),
+    ],
+)
+def test_due_times_are_named_as_curator_names_them(due_ms: int, sequence: int, name: str) -> None:
+    assert put(QueueKind.DELAY, sequence, due_ms=due_ms) == name
+    assert names.due_ms_of(name) == due_ms
+    assert names.sequence_of(name) == sequence
+
+
+@pytest.mark.parametrize(
+    ("id", "sequence", "name"),
+    [
+        ("a/b|c", 0, "queue-|a_b_c|0000000000"),
+        ("id", 1, "queue-|id|0000000001"),
+        ("id", 2, "queue-|id|0000000002"),
+        ("x1", 3, "queue-|x1|0000000003"),
+    ],
+)
+def test_ids_are_named_as_curator_names_them(id: str, sequence: int, name: str) -> None:
+    assert put(QueueKind.ID, sequence, id=id) == name
+    assert names.id_of(name) == names.fixed_id(id)
+    assert names.sequence_of(name) == sequence
+
+
+def test_plain_and_simple_items_are_named_as_curator_names_them() -> None:
+    assert put(QueueKind.PLAIN, 7) == "queue-0000000007"
+    assert put(QueueKind.SIMPLE, 7) == "qn-0000000007"
+
+
+def test_int_min_goes_first_and_int_max_last() -> None:
+    wanted = [INT_MIN, -5, -1, 0, 5, 7, 10, INT_MAX]
+    items = [put(QueueKind.PRIORITY, 100 - place, priority=one) for place, one in enumerate(wanted)]
+    assert [names.priority_of(name) for name in ordered(QueueKind.PRIORITY, items[::-1])] == wanted
+
+
+def test_what_java_requeued_goes_before_everything() -> None:
+    requeued = "queue-0000000002"
+    lowest = put(QueueKind.PRIORITY, 0, priority=INT_MIN)
+    assert ordered(QueueKind.PRIORITY, [lowest, requeued]) == [requeued, lowest]
+    assert names.priority_of(requeued) is None
+    soonest = put(QueueKind.DELAY, 0, due_ms=1)
+    assert ordered(QueueKind.DELAY, [soonest, requeued]) == [requeued, soonest]
+    assert names.due_ms_of(requeued) == 0
+
+
+def test_due_times_of_different_width_go_by_time_and_not_as_text() -> None:
+    early, late = put(QueueKind.DELAY, 1, due_ms=0xFFFFFFFFFF), put(QueueKind.DELAY, 0, due_ms=0x10000000000)
+    assert late < early
+    assert ordered(QueueKind.DELAY, [late, early]) == [early, late]
+
+
+# -- what the server's number is -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "sequence", "prefix"),
+    [
+        ("queue-0000000005", 5, "queue-"),
+        ("qn-0000000005", 5, "qn-"),
+        ("queue--2147483648", INT_MIN, "queue-"),
+        ("queue--000000005", -5, "queue-"),
+        ("qn--000000005", -5, "qn-"),
+        ("queue-100000005-999999999", -999999999, "queue-100000005"),
+        ("queue-100000005-2147483648", INT_MIN, "queue-100000005"),
+        ("queue-|id|-000000001", -1, "queue-|id|"),
+        ("queue-|0000000001|0000000002", 2, "queue-|0000000001|"),
+        ("queue-", 0, "queue-"),
+        ("queue-x", 0, "queue-x"),
+        ("", 0, ""),
+    ],
+)
+def test_the_number_ends_a_name_and_the_dash_of_the_prefix_is_no_minus_sign(name: str, sequence: int, prefix: str) -> None:
+    assert names.sequence_of(name) == sequence
+    assert names.prefix_of(name) == prefix
+
+
+@given(kind=st.sampled_from(QueueKind), sequence=sequences | ran_over, id=ids, priority=priorities, due_ms=dues)
+def test_every_name_is_read_again(kind: QueueKind, sequence: int, id: str, priority: int, due_ms: int) -> None:
+    prefix = names.prefix_for(kind, id=id, priority=priority, due_ms=due_ms)
+    name = f"{prefix}{sequence:010d}"
+    assert names.is_item(kind, name)
+    assert names.sequence_of(name) == sequence
+    assert names.prefix_of(name) == prefix
+    if kind is QueueKind.ID:
+        assert names.id_of(name) == names.fixed_id(id)
+    elif kind is QueueKind.PRIORITY:
+        assert names.priority_of(name) == priority
+    elif kind is QueueKind.DELAY:
+        assert names.due_ms_of(name) == due_ms
+
+
+@given(st.text())
+def test_no_name_is_too_odd_to_be_looked_at(name: str) -> None:
+    for kind in QueueKind:
+        names.is_item(kind, name)
+        assert names.sort_key(kind)(name) is not None
+    assert names.prefix_of(name) == name or name.startswith(names.prefix_of(name))
+    names.sequence_of(name), names.id_of(name), names.priority_of(name), names.due_ms_of(name)
+
+
+# -- order -----------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(priorities, sequences), unique_by=lambda one: one[1]))
+def test_lower_priorities_go_first_and_equal_ones_in_put_order(puts: list[tuple[int, int]]) -> None:
+    items = [put(QueueKind.PRIORITY, sequence, priority=priority) for priority, sequence in puts]
+    got = [(names.priority_of(name), names.sequence_of(name)) for name in ordered(QueueKind.PRIORITY, items)]
+    assert got == sorted(puts)
+
+
+@given(st.lists(st.tuples(dues | st.integers(1, 3), sequences | ran_over), unique_by=lambda one: one[1]))
+def test_items_go_by_due_time_and_equal_ones_in_put_order(puts: list[tuple[int, int]]) -> None:
+    items = [put(QueueKind.DELAY, sequence, due_ms=due_ms) for due_ms, sequence in puts]
+    got = [(names.due_ms_of(name), names.sequence_of(name)) for name in ordered(QueueKind.DELAY, items)]
+    assert got == sorted(puts)
+
+
+@given(st.lists(st.tuples(ids, sequences), unique_by=lambda one: one[1]))
+def test_ids_take_no_part_in_the_order(puts: list[tuple[str, int]]) -> None:
+    items = [put(QueueKind.ID, sequence, id=id) for id, sequence in puts]
+    assert [names.sequence_of(name) for name in ordered(QueueKind.ID, items)] == sorted(sequence for _, sequence in puts)
+
+
+@given(kind=st.sampled_from([QueueKind.PLAIN, QueueKind.SIMPLE]), numbers=st.sets(sequences))
+def test_plain_and_simple_items_go_in_put_order(kind: QueueKind, numbers: set[int]) -> None:
+    items = [put(kind, number) for number in numbers]
+    assert [names.sequence_of(name) for name in ordered(kind, items)] == sorted(numbers)
+
+
+@given(st.lists(st.text(st.sampled_from("0189AFaf|-xqueu_"), max_size=30).map(lambda text: "queue-" + text)))
+def test_malformed_items_go_in_curators_order_too(items: list[str]) -> None:
+    """The text of each name, but for delays (numeric) and ids (cut out), however a name is spoilt."""
+    assert ordered(QueueKind.PLAIN, items) == sorted(items)
+    assert ordered(QueueKind.PRIORITY, items) == sorted(items)
+    dues_in_order = [names.due_ms_of(name) for name in ordered(QueueKind.DELAY, items)]
+    assert dues_in_order == sorted(dues_in_order)
+
+
+@pytest.mark.parametrize("due", ["0x10", "1_0", " 1", "", "G", "1" * 17, "8000000000000000", "\u0661"])
+def test_a_due_time_that_java_cannot_read_is_now(due: str) -> None:
+    assert names.due_ms_of(f"queue-|{due}|0000000001") == 0
+
+
+@pytest.mark.parametrize(("due", "due_ms"), [("ff", 255), ("+1", 1), ("-1", -1), ("7fffffffffffffff", 2**63 - 1)])
+def test_a_due_time_that_java_can_read_is_read(due: str, due_ms: int) -> None:
+    name = f"queue-|{due}|0000000001"
+    assert names.due_ms_of(name) == due_ms
+    later = put(QueueKind.DELAY, 2, due_ms=2**63 - 1)
+    assert ordered(QueueKind.DELAY, [later, name]) == [name, later]
+
+
+def test_the_due_time_stands_between_the_last_two_bars_and_the_id_between_the_first_two() -> None:
+    name = "queue-|id|1F|0000000003"
+    assert names.due_ms_of(name) == 0x1F
+    assert names.id_of(name) == "id"
+    assert names.id_of("queue-|half") == "queue-|half"
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "id", ["", None, "a\x00", "a\x1f", "\x7f", "\ud800", "\ue000", "\uf8ff", "\ufff0", "\uffff", "\U0001f600"]
+)
+def test_an_id_that_zookeeper_refuses_is_refused_at_once(id: str | None) -> None:
+    with pytest.raises(ConfigurationError, match="id"):
+        names.prefix_for(QueueKind.ID, id=id)
+
+
+@pytest.mark.parametrize("priority", [None, INT_MIN - 1, INT_MAX + 1, 1.0, True, "1"])
+def test_a_priority_that_is_no_java_int_is_refused(priority: object) -> None:
+    with pytest.raises(ConfigurationError, match="priority"):
+        names.prefix_for(QueueKind.PRIORITY, priority=priority)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("due_ms", [None, 0, -1, 2**63, 1.5, True])
+def test_a_due_time_that_is_no_positive_java_long_is_refused(due_ms: object) -> None:
+    with pytest.raises(ConfigurationError, match="due time"):
+        names.prefix_for(QueueKind.DELAY, due_ms=due_ms)  # type: ignore[arg-type]
+
+
+# -- which recipe ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "kind"),
+    [
+        ([], None),
+        (["lock", "_c_1-latch-0000000000"], None),
+        (["queue-0000000001"], QueueKind.PLAIN),
+        (["foreign", "queue-0000000001", "queue-1000000050000000001"], QueueKind.PRIORITY),
+        (["queue-0000000001", "queue-0FFFFFFFB-2147483648"], QueueKind.PRIORITY),
+        (["queue-0000000001", "queue-|18BCFE56800|0000000001"], QueueKind.DELAY),
+        (["queue-|18BCFE56800|-000000001"], QueueKind.DELAY),
+        (["queue-|18BCFE56800|0000000001", "queue-|order 7|0000000002"], QueueKind.ID),
+        (["queue-|id|0000000002", "queue-0000000001"], QueueKind.ID),
+        (["qn-0000000001", "other"], QueueKind.SIMPLE),
+        (["queue-2000000050000000001"], QueueKind.PLAIN),
+    ],
+)
+def test_the_kind_of_a_queue_shows_in_its_names(there: list[str], kind: QueueKind | None) -> None:
+    assert names.kind_of(there) is kind
+    assert names.kind_of(reversed(there)) is kind
+
+
+@given(kind=st.sampled_from([QueueKind.PRIORITY, QueueKind.DELAY, QueueKind.SIMPLE, QueueKind.PLAIN]), data=st.data())
+def test_what_a_kind_puts_is_known_as_its_own(kind: QueueKind, data: st.DataObject) -> None:
+    made = st.builds(
+        lambda number, priority, due_ms: put(kind, number, priority=priority, due_ms=due_ms),
+        sequences | ran_over,
+        priorities,
+        st.integers(1, 2**60 - 1),
+    )
+    assert names.kind_of(data.draw(st.lists(made, min_size=1))) is kind
+
+
+def test_a_simple_queue_shares_its_path_with_no_other() -> None:
+    with pytest.raises(ConfigurationError, match="which kind"):
+        names.kind_of(["qn-0000000001", "queue-0000000002"])
+
+
+def test_a_long_list_is_put_in_order() -> None:
+    made = [put(QueueKind.DELAY, number, due_ms=1_700_000_000_000 + number % 500) for number in range(50_000)]
+    shuffled = random.Random(7).sample(made, len(made))
+    assert ordered(QueueKind.DELAY, shuffled) == sorted(made)

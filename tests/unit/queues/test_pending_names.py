@@ -1,0 +1,116 @@
+"""What may be claimed, in which order, and how it is shared out; pure."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.queues.consuming.pending import PendingNames, share_of
+from leaderq.queues.wire.names import QueueKind
+
+
+def plain(*numbers: int) -> list[str]:
+    return [f"queue-{number:010d}" for number in numbers]
+
+
+def waiting(names: list[str], kind: QueueKind = QueueKind.PLAIN) -> PendingNames:
+    made = PendingNames(kind)
+    made.replace(names)
+    return made
+
+
+def test_names_come_in_order_and_once() -> None:
+    names = waiting(plain(3, 1, 2))
+    assert names.take(2, 0) == plain(1, 2)
+    assert names.take(2, 0) == plain(3)
+    assert names.take(2, 0) == []
+
+
+def test_what_is_in_hand_or_locked_is_left_out_of_a_new_listing() -> None:
+    names = waiting(plain(1, 2))
+    assert names.take(1, 0) == plain(1)
+    names.replace(plain(1, 2, 3, 4), locked=plain(3))
+    assert names.take(9, 0) == plain(2, 4)
+    names.drop(plain(1))
+    names.replace(plain(1))
+    assert names.take(9, 0) == plain(1)
+
+
+def test_what_is_given_back_goes_before_what_comes_after_it() -> None:
+    names = waiting(plain(1, 2, 3, 4))
+    names.take(2, 0)
+    names.give_back(plain(2))
+    assert names.take(9, 0) == plain(2, 3, 4)
+
+
+def test_what_rests_comes_again_at_its_time_and_at_its_place() -> None:
+    names = waiting(plain(1, 2, 3))
+    names.take(1, 0)
+    names.rest(plain(1)[0], 100)
+    assert names.next_ms() == 100
+    assert names.take(1, 99) == plain(2)
+    assert names.take(9, 100) == plain(1, 3)
+    assert names.next_ms() is None
+
+
+def test_a_rest_outlasts_a_new_listing_but_not_its_name() -> None:
+    names = waiting(plain(1, 2))
+    names.rest(plain(1)[0], 100)
+    names.replace(plain(1, 2))
+    assert names.take(9, 0) == plain(2)
+    names.drop(plain(2))
+    names.replace(plain(2))
+    assert names.take(9, 200) == plain(2)
+
+
+def test_new_and_deleted_names_are_heeded() -> None:
+    names = waiting(["queue-1000000050000000001"], QueueKind.PRIORITY)
+    names.add("queue-1000000010000000002")
+    names.add("queue-1000000000000000003")
+    names.discard("queue-1000000000000000003")
+    assert names.first_key(0) == "queue-1000000010000000002"
+    assert names.take(9, 0) == ["queue-1000000010000000002", "queue-1000000050000000001"]
+
+
+def test_delayed_names_wait_for_their_time_and_equal_times_keep_the_order_of_the_puts() -> None:
+    due_later, second, first = "queue-|000003E8|0000000000", "queue-|000001F4|0000000002", "queue-|000001F4|0000000001"
+    names = waiting([due_later, second, first], QueueKind.DELAY)
+    assert names.next_ms() == 500
+    assert names.take(9, 499) == []
+    assert names.first_key(499) is None
+    assert names.take(9, 500) == [first, second]
+    assert names.next_ms() == 1000
+    assert names.take(9, 2000) == [due_later]
+
+
+def test_each_consumer_takes_its_share_and_leaves_the_rest_to_others() -> None:
+    shares = [share_of(position, 3) for position in range(3)]
+    taken = []
+    for share in shares:
+        names = waiting(plain(*range(10)))
+        taken.append(names.take(99, 0, share))
+        assert names.has_others
+    assert sorted(name for share in taken for name in share) == plain(*range(10))
+    assert share_of(0, 1) is None
+
+
+def test_what_others_have_left_lying_is_taken_in_the_end() -> None:
+    names = waiting(plain(*range(10)))
+    assert names.take(99, 0, share_of(0, 2)) == plain(0, 2, 4, 6, 8)
+    names.discard(plain(1)[0])
+    found: list[str] = []
+    while names.has_others:
+        found += names.take_of_others(2)
+    assert sorted(found) == plain(3, 5, 7, 9)
+
+
+@given(st.lists(st.integers(0, 200), unique=True), st.integers(1, 4), st.lists(st.integers(1, 7), min_size=1))
+def test_every_name_is_taken_exactly_once_whatever_the_steps(numbers: list[int], members: int, steps: list[int]) -> None:
+    taken: list[str] = []
+    names = waiting(plain(*numbers))
+    share = share_of(0, members)
+    while found := names.take(steps[len(taken) % len(steps)], 0, share):
+        taken += found
+    while names.has_others:
+        taken += names.take_of_others(steps[0])
+    assert sorted(taken) == sorted(plain(*numbers))

@@ -1,0 +1,378 @@
+"""What a tally sends next, and what becomes of what failed: all of it without a server."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leaderq.errors import (
+    AccessRefused,
+    BadVersion,
+    ConnectionLost,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    NotConnected,
+    SessionClosed,
+    SessionExpired,
+)
+from leaderq.queues.writing.groups import (
+    FutureGroup,
+    MultiStatus,
+    OperationGroup,
+    PackedMulti,
+    estimated_bytes,
+    packed,
+    refusal,
+    status_of,
+    validated,
+)
+from leaderq.queues.writing.send_queue import SendQueue
+from leaderq.zookeeper import Create, Delete, SetData
+
+
+class Heard(OperationGroup):
+    """Notes what it hears."""
+
+    def __init__(self, name: str, count: int = 1) -> None:
+        super().__init__([Create(f"/{name}{number}", b"x") for number in range(count)], 100 * count)
+        self.name = name
+        self.news: list[Any] = []
+
+    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
+        self.news.append(error or results)
+
+
+def line(*names: str, max_ops: int = 2, window: int = 8) -> SendQueue:
+    made = SendQueue(max_ops=max_ops, max_bytes=100_000, window=window)
+    made.is_halted = False
+    made.waiting.extend(Heard(name) for name in names)
+    return made
+
+
+def answer(batch: PackedMulti, error: LeaderqError | None = None) -> None:
+    future: Future[list[Any]] = Future()
+    if error is None:
+        future.set_result(["guard", *(op.path for group in batch.groups for op in group.operations)])
+    else:
+        future.set_exception(error)
+    batch.note_answer(future)
+
+
+def waiting(one: SendQueue) -> str:
+    return "".join(group.name for group in one.waiting)
+
+
+def sent(one: SendQueue, count: int) -> list[PackedMulti]:
+    made = [one.next_batch() for _ in range(count)]
+    assert all(made)
+    return made  # type: ignore[return-value]
+
+
+def halted(one: SendQueue) -> list[PackedMulti]:
+    one.is_halted = True
+    return one.take_failed()
+
+
+BEHIND = BadVersion("behind", index=0)
+
+
+def test_batches_are_numbered_and_bounded_by_operations_and_window():
+    one = line(*"abcde", max_ops=3, window=2)
+    batches = sent(one, 2)
+    assert [batch.number for batch in batches] == [0, 1]
+    assert [[group.name for group in batch.groups] for batch in batches] == [["a", "b"], ["c", "d"]]
+    assert one.next_batch() is None
+    answer(batches[0])
+    assert one.take_applied() == [batches[0]]
+    assert [group.name for group in one.next_batch().groups] == ["e"]
+
+
+def test_small_batches_gather_while_two_are_under_way_and_large_groups_do_not_wait():
+    one = line("a", "b", "c", max_ops=2)
+    sent(one, 2)
+    assert one.next_batch() is None
+    one.waiting.append(Heard("L", 50))
+    assert one.next_batch() is not None
+
+
+def test_a_batch_is_the_same_multi_each_time_and_begins_with_its_guard():
+    batch = PackedMulti(7, [Heard("a"), Heard("b", 2)])
+    assert batch.operations("/t") == batch.operations("/t")
+    assert batch.operations("/t") == [SetData("/t", b"", 7), *(Create(f"/{name}", b"x") for name in ("a0", "b0", "b1"))]
+
+
+def test_each_group_hears_its_own_results_or_none_if_the_answer_was_lost():
+    a, b = Heard("a"), Heard("b", 2)
+    batch = PackedMulti(0, [a, b])
+    answer(batch)
+    batch.settle()
+    assert (a.news, b.news) == ([["/a0"]], [["/b0", "/b1"]])
+    lost = PackedMulti(1, [a])
+    lost.settle()
+    assert a.news[-1] is None
+
+
+def test_applied_batches_leave_in_order_only():
+    one = line(*"abcdef")
+    first, second = sent(one, 2)
+    answer(second)
+    assert one.take_applied() == []
+    answer(first)
+    assert one.take_applied() == [first, second]
+
+
+def test_what_was_refused_and_all_behind_it_waits_again_in_its_order():
+    one = line(*"abcd", max_ops=3)
+    first, second = sent(one, 2)
+    answer(first, NodeExists("there", index=2))
+    answer(second, BEHIND)
+    failed = halted(one)
+    assert one.blame(failed) is first
+    assert waiting(one) == "abcd"
+    assert one.number == 0
+    culprit, op = first.culprit()
+    assert (culprit.name, op.path, first.error.index) == ("b", "/b0", 0)
+    assert not any(group.is_begun for group in one.waiting)
+
+
+def test_nothing_is_decided_before_all_under_way_is_answered():
+    one = line(*"ab")
+    first, second = sent(one, 2)
+    answer(first, NodeExists("there", index=1))
+    assert halted(one) == []
+    answer(second, BEHIND)
+    assert one.take_failed() == [first, second]
+
+
+def test_what_may_have_been_applied_is_kept_whole_and_what_was_not_sent_waits_again():
+    one = line(*"abcd")
+    batches = sent(one, 2)
+    answer(batches[0], ConnectionLost("cut"))
+    answer(batches[1], NotConnected("gone"))
+    failed = halted(one)
+    assert one.blame(failed) is None
+    one.set_aside(failed)
+    assert list(one.again) == [batches[0]]
+    assert waiting(one) == "bcd"
+    assert one.number == 1
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_reading_the_tally_tells_what_was_applied_and_the_rest_is_sent_unchanged(version):
+    one = line(*"abc", max_ops=2)
+    batches = [one.next_batch(), one.next_batch()]
+    for batch in batches:
+        answer(batch, ConnectionLost("cut"))
+    one.set_aside(halted(one))
+    reckoning = one.reconcile(min(version, 2), is_new=False)
+    assert [batch.number for batch in reckoning.applied] == list(range(min(version, 2)))
+    assert not reckoning.lost
+    one.is_halted = False
+    again = [one.next_batch() for _ in range(len(batches) - len(reckoning.applied))]
+    assert again == batches[min(version, 2) :]
+    following = one.next_batch() if len(one.flight) < 2 else None
+    assert following is None or following.number == 2
+
+
+def test_a_group_refused_at_its_second_try_is_blamed_and_does_not_go_round_for_ever():
+    one = line(*"ab", max_ops=3)
+    (batch,) = sent(one, 1)
+    answer(batch, ConnectionLost("cut"))
+    one.set_aside(halted(one))
+    one.reconcile(0, is_new=False)
+    one.is_halted = False
+    assert one.next_batch() is batch
+    answer(batch, NodeExists("there", index=1))
+    assert one.blame(halted(one)) is batch
+    assert waiting(one) == "ab"
+
+
+def test_a_whole_request_refused_without_an_index_leaves_the_doubt():
+    one = line(*"ab", max_ops=3)
+    (batch,) = sent(one, 1)
+    batch.is_doubtful = True
+    answer(batch, AccessRefused("no"))
+    failed = halted(one)
+    assert one.blame(failed) is None
+    one.set_aside(failed)
+    assert list(one.again) == [batch]
+
+
+@pytest.mark.parametrize("is_anew, version", [(True, 0), (True, 1), (False, 0)])
+def test_a_count_begun_anew_makes_the_doubtful_ones_unknown_and_sends_the_others(is_anew, version):
+    one = line(*"abc")
+    one.number = 5
+    first, second = one.next_batch(), one.next_batch()
+    answer(first, ConnectionLost("cut"))
+    answer(second, NotConnected("gone"))
+    one.set_aside(halted(one))
+    reckoning = one.reconcile(version, is_new=is_anew)
+    assert reckoning.lost == [first]
+    assert waiting(one) == "bc"
+    assert one.number == version
+
+
+def test_a_stranger_who_writes_to_the_tally_makes_nobody_believe_that_a_batch_was_applied():
+    one = line(*"ab", max_ops=3)
+    (batch,) = sent(one, 1)
+    answer(batch, BEHIND)
+    one.set_aside(halted(one))
+    reckoning = one.reconcile(9, is_new=False)
+    assert (reckoning.applied, reckoning.lost) == ([], [])
+    assert waiting(one) == "ab"
+    assert one.number == 9
+
+
+def test_giving_up_gives_all_there_is_once():
+    one = line(*"abcd")
+    one.next_batch()
+    batches, groups = one.empty()
+    assert [group.name for batch in batches for group in batch.groups] + [group.name for group in groups] == list("abcd")
+    assert one.empty() == ([], [])
+
+
+@pytest.mark.parametrize(
+    "error, fate",
+    [
+        (SessionClosed("x"), MultiStatus.OVER),
+        (NotConnected("x"), MultiStatus.UNSENT),
+        (ConnectionLost("x"), MultiStatus.UNKNOWN),
+        (SessionExpired("x"), MultiStatus.UNKNOWN),
+        (BadVersion("x", index=0), MultiStatus.BEHIND),
+        (NoNode("x", index=0), MultiStatus.UNCOUNTED),
+        (NoNode("x", index=1), MultiStatus.REFUSED),
+        (BadVersion("x", index=3), MultiStatus.REFUSED),
+        (AccessRefused("x"), MultiStatus.REFUSED),
+    ],
+)
+def test_an_error_says_what_became_of_the_multi(error, fate):
+    assert status_of(error) is fate
+
+
+def test_a_group_of_its_own_is_packed_alone():
+    groups = [Heard(name) for name in "abcd"]
+    groups[1].is_alone = True
+    one = line()
+    one.waiting.extend(groups)
+    sizes = []
+    while taken := packed(one.waiting, 100, 100_000):
+        sizes.append([group.name for group in taken])
+    assert sizes == [["a"], ["b"], ["c", "d"]]
+
+
+def test_cancelled_futures_are_left_out_and_tell_the_tally():
+    told: list[OperationGroup] = []
+    group = FutureGroup((Delete("/a"),), 100, told.append)
+    assert group.future.cancel()
+    assert told == [group]
+    assert not group.begin()
+    other = FutureGroup((Delete("/a"),), 100, told.append)
+    assert other.begin()
+    assert not other.future.cancel()
+    other.settle([None])
+    assert other.future.result(0) == [None]
+    group.settle([None])  # whoever cancelled hears nothing
+
+
+def test_sizes_are_upper_bounds_and_what_never_fits_is_refused_with_both_numbers():
+    op = Create("/ä", b"x" * 10)
+    assert estimated_bytes([op], 5) >= 10 + len(op.path.encode()) + 5
+    group = OperationGroup([op], 1000)
+    assert refusal(group, 1000) is None
+    error = refusal(group, 999)
+    assert (error.size, error.limit) == (1000, 999)
+    with pytest.raises(Exception, match="absolute"):
+        validated([Delete("x")])
+
+
+def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
+    class Bad(Heard):
+        def on_outcome(self, results: Any, error: Any) -> None:
+            raise ValueError("boom")
+
+    good = Heard("b")
+    batch = PackedMulti(0, [Bad("a"), good])
+    answer(batch)
+    batch.settle()
+    assert good.news == [["/b0"]]
+    assert "boom" in caplog.text
+
+
+# -- a server of the mind: whatever is lost, each group is applied once, in order ---------------------------------------------
+
+
+class Server:
+    """Applies multis as ZooKeeper does; after a fault it is out of reach until ``is_cut`` is taken back."""
+
+    def __init__(self, bad: set[str]) -> None:
+        self.bad = bad
+        self.version = 0
+        self.applied: list[str] = []
+        self.is_cut = False
+
+    def serve(self, batch: PackedMulti, fault: str) -> LeaderqError | None:
+        if self.is_cut:
+            return NotConnected("gone")
+        self.is_cut = bool(fault)
+        answer = self._apply(batch) if fault in ("", "reply") else None
+        if fault:
+            return NotConnected("gone") if fault == "unsent" else ConnectionLost("cut")
+        return answer
+
+    def _apply(self, batch: PackedMulti) -> LeaderqError | None:
+        if batch.number != self.version:
+            return BadVersion("behind", index=0)
+        for at, group in enumerate(batch.groups, 1):
+            if group.name in self.bad:
+                return NodeExists("there", index=at)
+        self.version += 1
+        self.applied += [group.name for group in batch.groups]
+        return None
+
+
+def after_trouble(one: SendQueue, server: Server, failed: list[PackedMulti]) -> list[PackedMulti]:
+    """What a tally does once all is answered; gives the batches that turned out to be applied."""
+    blamed = one.blame(failed)
+    if blamed is not None:
+        culprit, _ = blamed.culprit()
+        assert culprit.name in server.bad
+        one.drop(culprit)
+        return []
+    one.set_aside(failed)
+    return one.reconcile(server.version, is_new=False).applied
+
+
+def one_round(one: SendQueue, server: Server, fault: Any) -> list[PackedMulti]:
+    batches = []
+    while (batch := one.next_batch()) is not None:
+        batches.append(batch)
+    for batch in batches:
+        outcome = server.serve(batch, fault())
+        answer(batch, outcome)
+        one.is_halted = one.is_halted or outcome is not None
+    done = one.take_applied()
+    failed = one.take_failed()
+    if failed:
+        done += after_trouble(one, server, failed)
+    one.is_halted = server.is_cut = False
+    return done
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_whatever_answers_are_lost_each_group_is_applied_once_and_in_order(data):
+    names = [f"{number}" for number in range(data.draw(st.integers(1, 12)))]
+    one = line(*names, max_ops=data.draw(st.integers(2, 5)), window=data.draw(st.integers(1, 4)))
+    server = Server(set(data.draw(st.lists(st.sampled_from(names), max_size=2))))
+    told: list[str] = []
+    for turn in range(100):
+        faults = ["", "", "reply", "request", "unsent"] if turn < 40 else [""]
+        done = one_round(one, server, partial(data.draw, st.sampled_from(faults)))
+        told += [group.name for batch in done for group in batch.groups]
+    assert server.applied == told == [name for name in names if name not in server.bad]
