@@ -1,22 +1,29 @@
-r"""Curator's ``SimpleDistributedQueue`` on the same znodes: ``qn-``\ n, raw bytes, no frame; offer at one end, take at the other.
+r"""Curator's ``SimpleDistributedQueue`` on the same znodes: ``qn-``\ n, raw bytes, no frame; offer
+at one end, take at the other.
 
-Who is authoritative: the znodes. Offers and claims each go through a :class:`~leaderq.queues.tallying.SequencedWriter` of this object's own, so
-each is applied exactly once, whatever happens to its answer.
+Who is authoritative: the znodes. Offers and claims each go through a
+:class:`~leaderq.queues.writing.SequencedWriter` of this object's own, so each is applied exactly
+once, whatever happens to its answer.
 
-Curator lists the whole queue for every item. Here the list is used up first, and items are read ahead
-(:mod:`leaderq.queues.simple.stock`), so an item costs one write; :meth:`SimpleDistributedQueue.poll_many` shares that write among many, and
-so do the threads of one object. Claims are not ahead of those who ask, unless ``claim_ahead`` says so. On each failure:
+Curator lists the whole queue for every item. Here the list is used up first, and items are read
+ahead (:mod:`leaderq.queues.simple.buffer`), so an item costs one write;
+:meth:`SimpleDistributedQueue.poll_many` shares that write among many, and so do the threads of one
+object. Claims are not ahead of those who ask, unless ``claim_ahead`` says so. On each failure:
 
-* **answer to a claim or an offer lost, connection lost, session expired**: the tally finds out, and the same call goes on;
-* **the caller's time is up while a claim is under way**: a claim that was not sent is withdrawn; an item whose claim is found to
-  have succeeded later goes to the next who asks, and back to its old place if nobody does before :meth:`SimpleDistributedQueue.close`
-  (takers that have listed the queue meanwhile find it there when their list is used up);
+* **answer to a claim or an offer lost, connection lost, session expired**: the writer finds out,
+  and the same call goes on;
+* **the caller's time is up while a claim is under way**: a claim that was not sent is withdrawn; an
+  item whose claim is found to have succeeded later goes to the next who asks, and back to its old
+  place if nobody does before :meth:`SimpleDistributedQueue.close` (takers that have listed the
+  queue meanwhile find it there when their list is used up);
 * **somebody else had it**: the next one is tried, and what was read ahead is read again;
-* **queue path deleted, or reaped as a container** (CURATOR-308), at any moment: an offer makes it again; everything known is forgotten,
-  for numbers then begin anew, and an old name may come to stand for another item. Whoever waits goes on waiting;
+* **queue path deleted, or reaped as a container** (CURATOR-308), at any moment: an offer makes it
+  again; everything known is forgotten, for numbers then begin again, and an old name may come to
+  stand for another item. Whoever waits goes on waiting;
 * **foreign children**: left alone;
-* **the process is killed**: what it has claimed and not yet seen is lost, as with Curator: one call's worth per thread, and what was
-  claimed ahead. Its tallies stay behind, below ``<path>-meta/tallies``.
+* **the process is killed**: what it has claimed and not yet seen is lost, as with Curator: one
+  call's worth per thread, and what was claimed ahead. Its writers stay behind, below
+  ``<path>-meta/writers``.
 """
 
 from __future__ import annotations

@@ -10,14 +10,17 @@ delay        ``queue-|``\ hex ms\ ``|``\ n     by due time, then by number (Cura
 simple       ``qn-``\ n                       by number
 ===========  ===============================  ====================================================
 
-The server appends n, a signed 32-bit counter of the znodes ever created there, as ``%010d`` writes it: ten digits or, once it has
-run over, a minus sign and nine or ten of them. What Java requeues in a priority or delay queue is named plain ``queue-``\ n, and has
-lost its priority or its due time; like Curator we let it go before all others.
+The server appends n, a signed 32-bit counter of the znodes ever created there, as ``%010d`` writes
+it: ten digits or, once it has run over, a minus sign and nine or ten of them. What Java requeues in
+a priority or delay queue is named plain ``queue-``\ n, and has lost its priority or its due time;
+like Curator we let it go before all others.
 
-Names that begin otherwise are *foreign*: nobody consumes or deletes them. Source: ``DistributedQueue``, ``DistributedIdQueue``,
-``DistributedPriorityQueue``, ``DistributedDelayQueue``, ``SimpleDistributedQueue`` of Apache Curator 5.9.0.
+Names that begin otherwise are *foreign*: nobody consumes or deletes them. Source:
+``DistributedQueue``, ``DistributedIdQueue``, ``DistributedPriorityQueue``,
+``DistributedDelayQueue``, ``SimpleDistributedQueue`` of Apache Curator 5.9.0.
 
-The kinds of queue that Curator has; what differs between them is how items are named and in which order they go.
+The kinds of queue that Curator has; what differs between them is how items are named and in which
+order they go.
 """
 
 from __future__ import annotations
