@@ -17,11 +17,12 @@ from leaderq.clock import now_s
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NodeExists, NoNode, NotEmpty, SessionExpired
 from leaderq.queues.connected import PATIENCE_S, await_connection, retry_until_connected
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.queues.writing.groups import MULTI_BYTES, MULTI_OPS
 from leaderq.zookeeper import Create, Delete, Operation, Session, SetData
 from leaderq.zookeeper.paths import parent_of
 
 _GROUPS = 2000
-_BYTES = 8 << 20
+_BYTES = 4 << 20
 
 OperationGroup = Sequence[Operation]
 
@@ -68,7 +69,9 @@ def _applied(session: Session, groups: list[OperationGroup], patience_s: float) 
     left = list(range(len(groups)))
     deadline = now_s() + patience_s
     while left:
-        results = session.multi_batches([groups[at] for at in left], timeout_s=patience_s)
+        results = session.multi_batches(
+            [groups[at] for at in left], max_ops=MULTI_OPS, max_bytes=MULTI_BYTES, timeout_s=patience_s
+        )
         again: list[int] = []
         trouble: LeaderqError | None = None
         for at, result in zip(left, results, strict=True):

@@ -55,6 +55,7 @@ from leaderq.queues.connected import PATIENCE_S, retry_until_connected
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.queues.writing import SequencedWriter
+from leaderq.queues.writing.groups import MULTI_BYTES
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -63,7 +64,7 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.5
 _LOOK_AGAIN_S = 1.0
 _CLOSE_S = 5.0
-_PART_BYTES = 256 * 1024
+_PART_BYTES = MULTI_BYTES - 16 * 1024
 _THEIRS = (NoNode, BadVersion, NodeExists)
 _LEFT = (NotEmpty, TooLarge)
 """What has children, or leaves no room in a request for what we need beside it."""

@@ -8,7 +8,7 @@ the session's; blocks neither.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
@@ -27,11 +27,11 @@ from leaderq.queues.consuming.claims import (
     requeue_operations,
 )
 from leaderq.queues.wire.payload import Payload
+from leaderq.queues.writing.groups import MULTI_BYTES, MULTI_OPS, estimated_bytes
 from leaderq.zookeeper import Create, Operation
 
 log = logging.getLogger(__name__)
 
-MAX_SETTLEMENTS = 200
 OnSettled = Callable[["Settlement", LeaderqError | None, Sequence[Any] | None], None]
 
 
@@ -79,8 +79,24 @@ def settle(settlements: Sequence[Settlement], on_settled: OnSettled) -> None:
         else:
             on_settled(settlement, None, [])
     for of_one in waiting.values():
-        for begin in range(0, len(of_one), MAX_SETTLEMENTS):
-            _send(of_one[begin : begin + MAX_SETTLEMENTS], on_settled)
+        for together in _fitting(of_one):
+            _send(together, on_settled)
+
+
+def _fitting(settlements: list[Settlement]) -> Iterator[list[Settlement]]:
+    """As many at a time as fit in one multi of the usual size."""
+    together: list[Settlement] = []
+    count = size = 0
+    for settlement in settlements:
+        ops, data = len(settlement.operations), estimated_bytes(settlement.operations, 0)
+        if together and (count + ops > MULTI_OPS or size + data > MULTI_BYTES):
+            yield together
+            together, count, size = [], 0, 0
+        together.append(settlement)
+        count += ops
+        size += data
+    if together:
+        yield together
 
 
 def _send(settlements: list[Settlement], on_settled: OnSettled) -> None:

@@ -94,12 +94,8 @@ MAX_BYTES = 48 << 20
 """Bytes of data that may be on their way at a time."""
 _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
-_MULTI_BYTES = 768 * 1024
 _WINDOW = 40
-"""Multis under way. While the server forces some to its disk it must have others at hand, or it
-stands still between an answer and the next request, and the more it finds the more it forces at a
-time (large znodes: 65 times with 16 multis under way, 40 times with 40).
-"""
+"""Multis under way: while the server forces some to its disk it must have others at hand."""
 _START_S = 15.0
 _CLOSE_S = 2.0
 _ANSWER_S = 1.0
@@ -144,9 +140,7 @@ class Putter(Generic[T]):
         self._compress = compress
         self._linger_s = linger_s
         self._name = name or paths.path.rpartition("/")[2]
-        self.writer = SequencedWriter(
-            session, join(paths.tallies, f"put-{uuid4().hex}"), max_bytes=_MULTI_BYTES, window=_WINDOW
-        )
+        self.writer = SequencedWriter(session, join(paths.tallies, f"put-{uuid4().hex}"), window=_WINDOW)
         """What all writes of this producer go through."""
         self._parent = validated_path(paths.path).rstrip("/") + "/"
         self._extra_bytes = len(session.chroot.encode())

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, QueueClosed
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.queues.writing import SequencedWriter
-from leaderq.queues.writing.groups import OperationGroup, estimated_bytes
+from leaderq.queues.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, estimated_bytes
 from leaderq.threads import Service
 from leaderq.zookeeper import GetData, Operation, Session, SetData, Stat, Subscription
 
@@ -134,8 +134,6 @@ class LingeringPut:
 
 
 log = logging.getLogger(__name__)
-_MAX_PUTS = 500
-_MAX_BYTES = 512 * 1024
 _LOOK_S = 1.0  # news come by a watch; this is for those that got lost
 _POLL_S = 0.1
 _CALM_S = 0.005
@@ -292,9 +290,9 @@ class BoundedPut:
         size = estimated_bytes([guard], len(self._session.chroot.encode()))
         puts: list[OperationGroup] = []
         with self._lock:
-            while self._waiting and len(puts) < min(self._room, _MAX_PUTS):
+            while self._waiting and len(puts) < min(self._room, MULTI_OPS):
                 head = self._waiting[0]
-                if puts and (size + head.size > _MAX_BYTES or head.is_alone or puts[-1].is_alone):
+                if puts and (size + head.size > MULTI_BYTES or head.is_alone or puts[-1].is_alone):
                     break
                 puts.append(self._waiting.popleft())
                 size += head.size

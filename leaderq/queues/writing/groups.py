@@ -27,6 +27,11 @@ from leaderq.zookeeper.paths import validated_path
 
 log = logging.getLogger(__name__)
 
+MULTI_BYTES = 64 * 1024
+"""Bytes of one multi, by estimate, unless one group is larger. A server keeps its last 500 transactions
+in memory, twice: at 64 KB that is about 80 MB more than single creates leave there, at 768 KB 500 MB."""
+MULTI_OPS = 256
+"""Operations of one multi, unless one group has more; each costs the server some 300 bytes as long."""
 _OP_BYTES = 96  # header, lengths, flags, version, ACL: an upper bound for all kinds of operation
 MARGIN_BYTES = 4096
 """Bytes of a request that are left to the writer's own operation, the request's header, and errors
@@ -178,11 +183,12 @@ class PackedMulti:
     ``is_doubtful``: it was sent, once at least, without an answer.
     """
 
-    __slots__ = ("error", "groups", "is_doubtful", "number", "results", "status")
+    __slots__ = ("error", "groups", "is_doubtful", "number", "results", "size", "status")
 
     def __init__(self, number: int, groups: list[OperationGroup]) -> None:
         self.number = number
         self.groups = groups
+        self.size = sum(group.size for group in groups)
         self.status: MultiStatus | None = None
         self.results: list[Any] | None = None
         self.error: LeaderqError | None = None

@@ -16,6 +16,7 @@ comes back:
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ class Reconciliation:
 class SendQueue:
     """See the module."""
 
-    def __init__(self, *, max_ops: int, max_bytes: int, window: int) -> None:
+    def __init__(self, *, max_ops: int, max_bytes: int, window: int, window_bytes: float = math.inf) -> None:
         self.waiting: deque[OperationGroup] = deque()
         self.flight: deque[PackedMulti] = deque()
         self.again: deque[PackedMulti] = deque()
@@ -52,6 +53,7 @@ class SendQueue:
         self._max_ops = max_ops
         self._max_bytes = max_bytes
         self._window = window
+        self._window_bytes = window_bytes
 
     @property
     def may_send(self) -> bool:
@@ -60,6 +62,8 @@ class SendQueue:
         """
         under_way = len(self.flight)
         if self.is_halted or under_way >= self._window:
+            return False
+        if under_way and sum(batch.size for batch in self.flight) >= self._window_bytes:
             return False
         return bool(self.again) or (bool(self.waiting) and not (under_way > 1 and self._is_meagre(under_way)))
 

@@ -61,6 +61,8 @@ from leaderq.errors import (
 )
 from leaderq.queues.writing.groups import (
     MARGIN_BYTES,
+    MULTI_BYTES,
+    MULTI_OPS,
     FutureGroup,
     MultiStatus,
     OperationGroup,
@@ -72,7 +74,6 @@ from leaderq.queues.writing.groups import (
 from leaderq.queues.writing.send_queue import SendQueue
 from leaderq.threads import Backoff, BackoffPolicy, Service, Waker
 from leaderq.zookeeper import Create, Delete, GetData, Operation, Session, SessionState, Stat
-from leaderq.zookeeper.batches import MAX_BYTES, MAX_OPS, WINDOW
 from leaderq.zookeeper.paths import join, parent_of, validated_path
 from leaderq.zookeeper.requests import failed_future
 
@@ -115,6 +116,10 @@ def take_away(session: Session, path: str, deadline: float) -> None:
     log.debug("%s is left behind", path)
 
 
+WINDOW = 8
+"""Multis under way at a time."""
+WINDOW_BYTES = 4 << 20
+"""Bytes under way at a time; one multi more may begin below it."""
 _MAX_REPAIRS = 3
 _LOOK_S = 0.5
 _BACKOFF = BackoffPolicy(0.05, 1.0)
@@ -137,8 +142,8 @@ class SequencedWriter:
         *,
         ephemeral: bool = False,
         data: bytes = b"",
-        max_ops: int = MAX_OPS,
-        max_bytes: int = MAX_BYTES,
+        max_ops: int = MULTI_OPS,
+        max_bytes: int = MULTI_BYTES,
         window: int = WINDOW,
     ) -> None:
         self.path = validated_path(path)
@@ -151,7 +156,12 @@ class SequencedWriter:
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)
         self._woken = Waker()
-        self._queue = SendQueue(max_ops=max_ops, max_bytes=min(max_bytes, self.limit), window=window)
+        self._queue = SendQueue(
+            max_ops=max_ops,
+            max_bytes=min(max_bytes, self.limit),
+            window=window,
+            window_bytes=WINDOW_BYTES,
+        )
         self._window = window
         self._unsettled = 0
         self._sends_wanted = 0
@@ -485,7 +495,7 @@ def sweep(session: Session, parent: str, *, old_s: float = OLD_S) -> int:
             for path, stat in found.items()
             if stat.ephemeral_owner == 0 and newest_ms - stat.mtime_ms > old_s * 1000
         ]
-        outcomes = session.multi_batches([[one] for one in old]) if old else []
+        outcomes = session.multi_batches([[one] for one in old], max_ops=MULTI_OPS, max_bytes=MULTI_BYTES) if old else []
     except LeaderqError as exc:
         log.debug("the tallies below %s were not swept: %s", parent, exc)
         return 0
