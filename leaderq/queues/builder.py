@@ -76,6 +76,10 @@ class QueueBuilder(Generic[T]):
         """Consume lists of up to that many values, in place of a consumer of single ones."""
         return self._set("consume_batch", consumer)._set("batch_items", batch_items)
 
+    def claim_ahead(self, count: int) -> QueueBuilder[T]:
+        """How many values are claimed before the consumer is free for them, at most."""
+        return self._set("claim_ahead", count)
+
     def error_mode(self, mode: ErrorMode) -> QueueBuilder[T]:
         """What becomes of an item whose consumer raised."""
         return self._set("error_mode", mode)

@@ -129,6 +129,7 @@ class ConsumeOptions(Generic[T]):
     error_mode: ErrorMode = ErrorMode.REQUEUE
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     min_items_before_refresh: int = 0
+    claim_ahead: int = 100
 
     def __post_init__(self) -> None:
         problems = []
@@ -139,6 +140,8 @@ class ConsumeOptions(Generic[T]):
             problems.append(f"consumer={self.consumer!r} is neither a callable nor a QueueConsumer")
         if self.batch_items < 1 or self.concurrency < 1:
             problems.append(f"batch_items={self.batch_items!r}, concurrency={self.concurrency!r}: give 1 or more")
+        if self.claim_ahead < 0:
+            problems.append(f"claim_ahead={self.claim_ahead!r}: give 0 or more values")
         if self.min_items_before_refresh < 0:
             problems.append(f"min_items_before_refresh={self.min_items_before_refresh!r}: give 0 or more")
         if problems:

@@ -52,6 +52,10 @@ class QueueRecipe(Generic[T]):
     * ``final_flush_s``: how long :meth:`close` waits, in seconds, for puts on their way, and for
       consumers at work;
     * ``concurrency`` items are worked on at a time, on threads of the queue or on ``executor``;
+    * ``claim_ahead``: values are claimed before the consumer is free for them, as many as it works on in
+      50 ms by its own measured rate, at most this many (100). Without a lock path they are deleted by
+      then, and lost if the process dies; 0 claims nothing ahead, and is slower. What a stuck consumer
+      has not begun is given back after 150 ms;
     * ``error_mode`` and ``retry``: what becomes of an item whose consumer raised;
     * ``compress``: write items as gzip (all readers must be leaderq, or Curator 5.8 with its
       compression switched on);
@@ -85,6 +89,7 @@ class QueueRecipe(Generic[T]):
         linger_s: float = 0.0,
         name: str | None = None,
         min_items_before_refresh: int = 0,
+        claim_ahead: int = 100,
     ) -> None:
         paths = QueuePaths(validated_path(path), None if lock_path is None else validated_path(lock_path))
         if path == "/" or lock_path == path:
@@ -103,6 +108,7 @@ class QueueRecipe(Generic[T]):
             error_mode=error_mode,
             retry=retry or RetryPolicy(),
             min_items_before_refresh=min_items_before_refresh,
+            claim_ahead=claim_ahead,
         )
         self._is_lent = isinstance(client, Session)
         self._session = as_session(client)
@@ -309,9 +315,9 @@ class DistributedQueue(QueueRecipe[T]):
     only when it was worked on, and given to another consumer as soon as the session of its own is
     over; nothing of that one's is written then. *Not guaranteed:* an order among several consumers.
     With ``lock_path``, exactly-once work: a consumer that dies between its work and the
-    acknowledgement has it repeated (let it write its results with ``item.ack(ops)``). Without
-    ``lock_path``, anything about an item whose consumer dies: it was removed when it was handed
-    out.
+    acknowledgement has it repeated (let it write its results with ``item.ack(ops)``). Without ``lock_path``, anything about an
+    item whose consumer dies, nor about up to ``claim_ahead`` values (100) that it had claimed and not
+    begun: they were removed when they were claimed.
 
     Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`.
     """

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from leaderq.errors import CorruptItem, LeaderqError, NoNode
 from leaderq.queues.connected import PATIENCE_S, retry_until_connected
+from leaderq.queues.reading import SizedReader
 from leaderq.queues.wire.names import QueueKind, due_ms_of, id_of, priority_of, sequence_of
 from leaderq.queues.wire.payload import Note, decode
-from leaderq.zookeeper import GetChildren, GetData, Read, Session, Stat
-from leaderq.zookeeper.paths import join
-
-_FIRST, _MOST = 16, 200
-_BYTES = 1 << 20
-"""What one reply should hold; nobody tells the size of an item before it is read, so the size of
-the last ones has to do.
-"""
+from leaderq.zookeeper import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +55,15 @@ class Browsed:
         return priority_of(self.name) if kind is QueueKind.PRIORITY else None
 
 
-def read(name: str, data: bytes, stat: Stat, *, framed: bool = True) -> Browsed:
+def read(name: str, data: bytes, ctime_ms: int, version: int, *, framed: bool = True) -> Browsed:
     """An item out of its znode (pure)."""
     if not framed:
-        return Browsed(name, data, [data], None, None, stat.ctime_ms, stat.version)
+        return Browsed(name, data, [data], None, None, ctime_ms, version)
     try:
         payload = decode(data)
     except CorruptItem as exc:
-        return Browsed(name, data, None, None, str(exc), stat.ctime_ms, stat.version)
-    return Browsed(name, data, payload.items, payload.note, None, stat.ctime_ms, stat.version)
+        return Browsed(name, data, None, None, str(exc), ctime_ms, version)
+    return Browsed(name, data, payload.items, payload.note, None, ctime_ms, version)
 
 
 def browse(
@@ -83,33 +78,30 @@ def browse(
     """Read these children of ``path``, in this order, a batch at a time; those that are gone by
     then are left out.
 
-    Memory: one batch of items beside the names, about 1 MB unless they grow all of a sudden.
+    Memory: one batch of items, about 1 MB (see :mod:`leaderq.queues.reading`), beside the names.
     """
-    at, size = 0, _FIRST
+    reader = SizedReader(session, path)
+    at = 0
     while at < len(names):
-        batch = names[at : at + size]
-        at += len(batch)
-        found = _read_batch(session, path, batch, framed, lock_path, patience_s)
-        yield found
-        read_bytes = sum(len(one.data) for one in found) or 1
-        size = max(1, min(_MOST, 2 * size, len(batch) * _BYTES // read_bytes))
-
-
-def _read_batch(
-    session: Session, path: str, names: Sequence[str], framed: bool, lock_path: str | None, patience_s: float
-) -> list[Browsed]:
-    reads: list[Read] = [GetData(join(path, name)) for name in names]
-    if lock_path is not None:
-        reads.append(GetChildren(lock_path))
-    results = retry_until_connected(session, lambda: session.multi_read(reads), patience_s)
-    held = frozenset(locks) if isinstance(locks := results[-1], list) else frozenset()
-    found = []
-    for name, result in zip(names, results, strict=False):
-        if isinstance(result, NoNode):
-            continue
-        if isinstance(result, LeaderqError):
-            raise result
-        if isinstance(result, tuple):
+        batch = names[at : at + reader.most]
+        results = retry_until_connected(session, partial(reader.read_now, batch), patience_s)
+        locked = _locked(session, lock_path, patience_s)
+        at += len(results)
+        found = []
+        for name, result in zip(batch, results, strict=False):
+            if isinstance(result, LeaderqError):
+                if isinstance(result, NoNode):
+                    continue
+                raise result
             one = read(name, *result, framed=framed)
-            found.append(one if lock_path is None else replace(one, is_locked=name in held))
-    return found
+            found.append(one if locked is None else replace(one, is_locked=name in locked))
+        yield found
+
+
+def _locked(session: Session, lock_path: str | None, patience_s: float) -> frozenset[str] | None:
+    if lock_path is None:
+        return None
+    try:
+        return frozenset(retry_until_connected(session, lambda: session.children(lock_path), patience_s))
+    except NoNode:
+        return frozenset()

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, NodeExists, NoNode, ZooKeeperError
+from leaderq.queues.reading import SizedReader
 from leaderq.queues.wire.names import prefix_of
 from leaderq.queues.wire.payload import Note, Payload, decode, encode, is_compressed, may_have_note
 from leaderq.queues.wire.znodes import QueuePaths
@@ -91,6 +92,12 @@ class Claim:
                 self.error = exc
         return self._payload
 
+    @property
+    def count(self) -> int:
+        """How many values it holds; 1 if it cannot be understood."""
+        payload = self.payload
+        return 1 if payload is None else max(1, len(payload.items))
+
     def is_now(self, payload: Payload) -> None:
         """What is left of it, and what is known of it, has changed."""
         self._payload = payload
@@ -141,11 +148,13 @@ def ack_operations(claim: Claim) -> tuple[Operation, ...]:
     return Delete(paths.item(claim.name)), Delete(paths.lock(claim.name))
 
 
-def release_operations(claim: Claim) -> tuple[Operation, ...]:
+def release_operations(claim: Claim, *, in_place: bool = False) -> tuple[Operation, ...]:
     """It was not begun: whoever wants it may have it."""
     if claim.membership.is_locking:
         return (Delete(claim.membership.paths.lock(claim.name)),)
     note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
+    if in_place:
+        return (Create(claim.membership.paths.item(claim.name), claim.data),)
     return (_again(claim, claim.payload.items if claim.payload else (), note),)
 
 
@@ -220,8 +229,16 @@ class ClaimAttempt:
     """
 
     def __init__(
-        self, session: Session, membership: Membership, names: Sequence[str], is_stopped: Callable[[], bool]
+        self,
+        session: Session,
+        reader: SizedReader,
+        membership: Membership,
+        names: Sequence[str],
+        is_stopped: Callable[[], bool],
+        *,
+        most_values: int,
     ) -> None:
+        self._most_values = most_values
         self._session = session
         self._membership = membership
         self._names = list(names)
@@ -230,7 +247,7 @@ class ClaimAttempt:
         self._wanted: list[Claim] = []
         self._taking: Future[list[Any] | None] | None = None
         self._is_judged = threading.Event()
-        self._reading = self._read(self._names)
+        self._reading = reader.read(self._names)
         self._reading.add_done_callback(self._judge)
 
     def finish(self) -> ClaimResult:
@@ -253,9 +270,6 @@ class ClaimAttempt:
 
     # -- inside ---------------------------------------------------------------------------------------------------------
 
-    def _read(self, names: Sequence[str]) -> Future[Any]:
-        return self._session.read_named_async(self._membership.paths.path, names)
-
     def _judge(self, answer: Future[Any]) -> None:
         try:
             self._submit(answer)
@@ -270,16 +284,21 @@ class ClaimAttempt:
         if answer.cancelled() or answer.exception() is not None:
             self._found.again += self._names
             return
-        now = now_ms()
-        for name, result in zip(self._names, answer.result(), strict=True):
+        now, room = now_ms(), self._most_values
+        results = answer.result()
+        self._found.again += self._names[len(results) :]
+        for name, result in zip(self._names, results, strict=False):
             if isinstance(result, LeaderqError):
                 (self._found.gone if isinstance(result, NoNode) else self._found.again).append(name)
                 continue
             claim = Claim(name, result[0], result[1], result[2], self._membership)
             if (until := claim.not_before_ms) > now:
                 self._found.resting[name] = until
+            elif self._wanted and claim.count > room:
+                self._found.again.append(name)
             else:
                 self._wanted.append(claim)
+                room -= claim.count
         self._take()
 
     def _take(self) -> None:

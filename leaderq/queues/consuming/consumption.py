@@ -190,7 +190,9 @@ class Consumption(Generic[T]):
         self._is_pushed = options.consumer is not None or options.consume_batch is not None
         name = name or paths.path.strip("/").replace("/", "-")
         slack = options.min_items_before_refresh
-        self._engine = engine = Engine(session, paths, kind, name, options.concurrency if self._is_pushed else 0, slack)
+        self._engine = engine = Engine(
+            session, paths, kind, name, options.concurrency if self._is_pushed else 0, slack, options.claim_ahead
+        )
         strict = kind in (QueueKind.PRIORITY, QueueKind.DELAY)
         context = WorkerContext(engine.ready, engine.settle, engine.is_ours, engine.is_closing, strict)
         self._work = ItemWorkers(name, options, context) if self._is_pushed else None

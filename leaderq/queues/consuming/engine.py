@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.errors import ConnectionLost, LeaderqError
+from leaderq.errors import ConnectionLost, LeaderqError, NodeExists
 from leaderq.queues.connected import retry_until_connected
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult, Membership, now_ms
@@ -38,6 +38,7 @@ from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.consuming.settling import ItemOutcome, Settlement, settle
 from leaderq.queues.pausing import PauseSwitch
+from leaderq.queues.reading import SizedReader
 from leaderq.queues.wire.names import QueueKind, sort_key
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Service
@@ -46,11 +47,15 @@ from leaderq.zookeeper import Session, SessionState
 log = logging.getLogger(__name__)
 
 START_S = 10.0
-STUCK_S = 1.0
-GRACE_S = 0.05
+STUCK_S = 0.15
+"""When nobody has come for anything for so long, what was claimed ahead is given back."""
 DEPTH = 4
 MAX_BATCH = 250
-_STEAL = 64
+MAX_LOCKS = 125
+AHEAD_BYTES = 4 << 20
+"""Nothing more is claimed while items of that many bytes wait to be begun."""
+_PROBE_S = 0.05
+_HELP_S = 1.0
 _AFTER_ERROR_S = 0.5
 _AFTER_LOSS_S = 0.1
 
@@ -60,17 +65,22 @@ class Engine:
     request.
     """
 
-    def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind, name: str, workers: int, slack: int) -> None:
+    def __init__(
+        self, session: Session, paths: QueuePaths, kind: QueueKind, name: str, workers: int, slack: int, most_ahead: int
+    ) -> None:
         self._session = session
         self._paths = paths
         self._name = name
         self._workers = workers
+        self._most_ahead = most_ahead
+        self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._service = Service(f"leaderq-queue-{name}", self._run)
         wake = self._service.wake
         self._finished: deque[tuple[Settlement, LeaderqError | None, Any]] = deque()
         self._done: deque[list[str]] = deque()
         self._waiting = PendingNames(kind)
-        self.ready = Prefetch(sort_key(kind), self._may_begin, wake, slack=slack)
+        self._reader = SizedReader(session, paths.path)
+        self.ready = Prefetch(sort_key(kind), self._may_begin, wake, slack=slack, most_ahead=most_ahead)
         self._listing = QueueListing(session, paths, kind, self._waiting, notify=wake, created=self.ready.has_come)
         self._members = Members(session, paths, name, wake)
         self.pause_switch = PauseSwitch(session, paths, self._notify)
@@ -78,8 +88,9 @@ class Engine:
         self._session_id: int | None = None
         self._under_way: deque[ClaimAttempt] = deque()
         self._under_way_names = 0
-        self._steal_at: float | None = None
-        self._is_stealing = False
+        self._probe_s = 0.0
+        self._probes: set[str] = set()
+        self._helps_until_s = 0.0
         self.is_closing = threading.Event()
         self.on_state: Callable[[SessionState], object] | None = None
         self._states: deque[SessionState] = deque()
@@ -235,7 +246,7 @@ class Engine:
             if error is not None:
                 log.warning("item %s could not be %s: %s", name, settlement.outcome.value, error)
                 self._listing.invalidate()
-                if self._free_lock(settlement, error):
+                if self._free_lock(settlement, error) or self._put_again(settlement, error):
                     continue
             elif settlement.outcome is ItemOutcome.KEPT:
                 continue
@@ -261,6 +272,15 @@ class Engine:
             return False
         self.settle([settling.given_back(claim)])
         return True
+
+    def _put_again(self, settlement: Settlement, error: LeaderqError) -> bool:
+        """Its old name is taken, because the queue was made again: give it back under a new one."""
+        claim = settlement.claim
+        is_unplaced = settlement.outcome is ItemOutcome.GIVEN_BACK and not claim.membership.is_locking
+        if is_unplaced and isinstance(error, NodeExists):
+            self.settle([settling.given_back(claim)])
+            return True
+        return False
 
     # -- standing among the consumers -----------------------------------------------------------------------------------
 
@@ -297,7 +317,11 @@ class Engine:
         wanted = self._wanted()
         names = self._names(wanted) if wanted > 0 else []
         if names:
-            self._under_way.append(ClaimAttempt(self._session, membership, names, self.is_closing.is_set))
+            self._under_way.append(
+                ClaimAttempt(
+                    self._session, self._reader, membership, names, self.is_closing.is_set, most_values=max(wanted, 1)
+                )
+            )
             self._under_way_names += len(names)
         if self._under_way and (not names or len(self._under_way) >= DEPTH):
             self._claimed(self._under_way.popleft().finish())
@@ -310,54 +334,57 @@ class Engine:
             self.ready.refreshed(came, self._waiting.first_key(now_ms()))
 
     def _wanted(self) -> int:
-        """How many more to claim now."""
-        ready, takers = len(self.ready), self.ready.takers
+        """How many values more to claim now."""
+        ready, takers = self.ready.unbegun, self.ready.takers
         if self.ready.is_overtaken:
             return 1
         if not takers and (not self._workers or self.ready.busy_s() > STUCK_S):
             return 0
-        lock_less_pull = not self._workers and not self._paths.lock_path
-        target = takers if lock_less_pull else self.ready.appetite(max(self._workers, takers))
+        if self.ready.bytes > AHEAD_BYTES:
+            return 0
+        is_locked = self._paths.lock_path is not None
+        target = takers + (self.ready.appetite() if self._workers or is_locked else 0)
         room = target - ready - self._under_way_names
+        most = min(self._reader.most, MAX_LOCKS if is_locked else MAX_BATCH)
         # Small claims cost as much as large ones: with plenty ready, wait until a good many can be claimed at once.
-        return min(room, MAX_BATCH) if room >= min(MAX_BATCH, target) // 2 or not ready + self._under_way_names else 0
+        return min(room, most) if room >= min(most, target) // 2 or not ready + self._under_way_names else 0
 
     def _names(self, wanted: int) -> list[str]:
-        share = self._members.share
-        names = self._waiting.take(wanted, now_ms(), share)
-        if names or self._under_way:
+        now = now_ms()
+        share = self._members.share if self._is_shared_out else None
+        names: list[str] = []
+        if self._helps_until_s > now_s():
+            names = self._waiting.take_overdue(wanted, now)
+        names += self._waiting.take(wanted - len(names), now, share)
+        if names:
+            return names + self._probe(now)
+        if self._under_way:
             return names
-        if self._waiting.has_others:
-            return self._steal(wanted)
         if self._listing.is_stale:
             self._listing.look()
-            self._steal_at = None
             names = self._waiting.take(wanted, now_ms(), share)
-        return names
+        return names + self._waiting.take_overdue(wanted - len(names), now_ms())
 
-    def _steal(self, wanted: int) -> list[str]:
-        """What is others' share: look whether it still lies there after a moment; then take it,
-        until there is none left.
+    def _probe(self, now: int) -> list[str]:
+        """While our own share does not come to an end: try now and then whether what is overdue of
+        others' is theirs still.
         """
-        if not self._is_stealing:
-            if self._steal_at is None:
-                self._steal_at = now_s() + GRACE_S
-            if now_s() < self._steal_at:
-                return []
-            self._listing.look()
-            if names := self._waiting.take(wanted, now_ms(), self._members.share):
-                self._steal_at = None
-                return names
-            self._is_stealing = True
-        names = self._waiting.take_of_others(min(wanted, _STEAL))
-        if not self._waiting.has_others:
-            self._is_stealing, self._steal_at = False, None
-        return names
+        if now_s() < self._probe_s:
+            return []
+        self._probe_s = now_s() + _PROBE_S
+        probe = self._waiting.take_overdue(1, now)
+        self._probes.update(probe)
+        return probe
 
     def _claimed(self, found: ClaimResult) -> None:
         self._under_way_names = max(
             0, self._under_way_names - sum(map(len, (found.claims, found.resting, found.gone, found.locked, found.again)))
         )
+        if self._probes:
+            if any(claim.name in self._probes for claim in found.claims):
+                self._helps_until_s = now_s() + _HELP_S  # it lay there: its owner is stuck, slow, or paused
+            self._probes.difference_update(claim.name for claim in found.claims)
+            self._probes.difference_update(found.gone, found.locked, found.again)
         for name, until in found.resting.items():
             self._waiting.rest(name, until)
         self._waiting.drop(found.gone)
@@ -369,14 +396,14 @@ class Engine:
             self.ready.put(found.claims, before=self._waiting.first_key(now_ms()))
 
     def _give_back_if_stuck(self, membership: Membership) -> None:
-        if membership.is_locking and self.ready.has_unbegun and self.ready.busy_s() > STUCK_S:
+        if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S:
             claims = self.ready.drain()
             log.info("queue %s: the consumer is slow; %d items claimed ahead go back", self._paths.path, len(claims))
-            self._give_back(claims)
+            self._give_back(claims, in_place=True)
 
-    def _give_back(self, claims: Sequence[Claim]) -> None:
+    def _give_back(self, claims: Sequence[Claim], *, in_place: bool = False) -> None:
         if claims:
-            self.settle([settling.given_back(claim) for claim in claims])
+            self.settle([settling.given_back(claim, in_place=in_place) for claim in claims])
 
     def _rest(self, wanted: int) -> None:
         """Wait for news, or for the time at which something is due."""
@@ -385,8 +412,9 @@ class Engine:
             due = self._waiting.next_ms()
             if due is not None:
                 wait_s = min(wait_s, max(0.0, (due - now_ms()) / 1000))
-            if self._steal_at is not None:
-                wait_s = min(wait_s, max(0.0, self._steal_at - now_s()))
+            overdue = self._waiting.overdue_ms(now_ms())
+            if overdue is not None:
+                wait_s = min(wait_s, max(0.001, (overdue - now_ms()) / 1000))
         if self.ready.has_unbegun and not self.ready.takers:
             wait_s = min(wait_s, STUCK_S)
         if wait_s > 0 and not self._finished and not self._listing.has_news:

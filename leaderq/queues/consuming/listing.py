@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 
 from leaderq.clock import now_s
 from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
+from leaderq.queues.consuming.claims import now_ms
 from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.wire.names import QueueKind, is_item, next_number
 from leaderq.queues.wire.znodes import QueuePaths
@@ -118,7 +119,7 @@ class QueueListing:
         items = [name for name in names if is_item(self._kind, name)]
         if len(items) < len(names):
             self._tell_foreign(set(names).difference(items))
-        self._waiting.replace(items, self._held)
+        self._waiting.replace(items, self._held, now_ms())
 
     def _count_made(self) -> None:
         # What is made between the listing and this is counted twice; then the next scan lists again, and all is well.

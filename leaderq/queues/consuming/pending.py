@@ -5,20 +5,26 @@ those given back, those whose rest (a retry's back-off) is over, and, where the 
 name by name, new ones.
 
 Several consumers of one queue would all begin at its head and collide at every item. So each has a
-*share*: the names of every n-th number. What is not of its share a consumer leaves to its owner for
-a while, then takes it as well, from a place of its own choice.
+*share*: the names of every n-th number. What is not of its share a consumer leaves to its owner, but
+not for longer than :data:`GRACE_MS`: then the name is anybody's. How long a name waits is told by its
+number: one that is not above the highest of an earlier listing has waited since that.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from leaderq.queues.wire.names import QueueKind, due_ms_of, sequence_of, sort_key
 
 Share = Callable[[str], bool]
+GRACE_MS = 50
+"""How long a name of somebody else's share is left to its owner."""
+_MARK_MS = 5
 
 
 def share_of(position: int, members: int) -> Share | None:
@@ -41,6 +47,9 @@ class PendingNames:
         self._rests: dict[str, int] = {}
         self._gone: set[str] = set()
         self._others: list[str] = []
+        self._marks: deque[tuple[int, int]] = deque()  # when it was listed, and the highest number
+        self._overdue_to = -1  # numbers up to this one have waited for long enough
+        self._added_names: set[str] = set()
         self.in_hand: set[str] = set()
         """Names claimed by this consumer, or being so, whatever a listing says of them."""
 
@@ -48,7 +57,7 @@ class PendingNames:
         """Names that could be claimed, now or later."""
         return len(self._listed) - self._at + len(self._added) + len(self._resting) + len(self._others)
 
-    def replace(self, names: Iterable[str], locked: Iterable[str] = ()) -> None:
+    def replace(self, names: Iterable[str], locked: Iterable[str] = (), now_ms: int = 0) -> None:
         """A new listing. ``locked``: names that somebody works on."""
         taken = self.in_hand.union(locked)
         kept = [name for name in names if name not in taken]
@@ -58,7 +67,8 @@ class PendingNames:
             kept = [name for name in kept if name not in self._rests]
         self._listed = tuple(sorted(kept, key=self._key))  # of plain strings, so the garbage collector leaves it alone
         self._at = 0
-        self._added, self._others, self._gone = [], [], set()
+        self._added, self._others, self._gone, self._added_names = [], [], set(), set()
+        self._mark(now_ms)
         self._resting = [(until, name) for name, until in self._rests.items()]
         heapq.heapify(self._resting)
 
@@ -67,11 +77,13 @@ class PendingNames:
         self._gone.discard(name)
         if name not in self.in_hand and name not in self._rests:
             heapq.heappush(self._added, (self._key(name), name))
+            self._added_names.add(name)
 
     def discard(self, name: str) -> None:
         """A name was deleted."""
-        self._gone.add(name)
         self._rests.pop(name, None)
+        if name in self._added_names or self._is_ahead(name):  # else it will not be met any more
+            self._gone.add(name)
 
     def rest(self, name: str, until_ms: int) -> None:
         """Leave a name alone until then."""
@@ -103,18 +115,27 @@ class PendingNames:
                 self.in_hand.add(name)
         return found
 
-    def take_of_others(self, most: int) -> list[str]:
-        """Names that their owners have left lying, from a random place on."""
-        begin = random.randrange(len(self._others)) if self._others else 0
-        found = [name for name in self._others[begin : begin + most] if name not in self._gone and name not in self.in_hand]
-        del self._others[begin : begin + most]
+    def take_overdue(self, most: int, now_ms: int) -> list[str]:
+        """Names of others' shares that have waited for too long, from a random place on."""
+        self._forget_marks(now_ms)
+        count = bisect_right(self._others, self._overdue_to, key=sequence_of)
+        if not count:
+            return []
+        begin = random.randrange(max(1, count - most + 1))
+        end = min(count, begin + most)
+        found = [name for name in self._others[begin:end] if name not in self._gone and name not in self.in_hand]
+        del self._others[begin:end]
         self.in_hand.update(found)
         return found
 
-    @property
-    def has_others(self) -> bool:
-        """Whether there are names that are left to their owners."""
-        return bool(self._others)
+    def overdue_ms(self, now_ms: int) -> int | None:
+        """When names of others' shares will have waited for long enough; ``None`` if there are none."""
+        if not self._others:
+            return None
+        self._forget_marks(now_ms)
+        if sequence_of(self._others[0]) <= self._overdue_to:
+            return now_ms
+        return self._marks[0][0] + GRACE_MS if self._marks else None
 
     def first_key(self, now_ms: int) -> Any:
         """The order of the first name that may be claimed; ``None`` if there is none."""
@@ -134,6 +155,21 @@ class PendingNames:
 
     # -- inside ---------------------------------------------------------------------------------------------------------
 
+    def _mark(self, now_ms: int) -> None:
+        highest = max(map(sequence_of, self._listed[-1:]), default=-1)
+        if self._marks and now_ms - self._marks[-1][0] < _MARK_MS:
+            return  # those that are new wait for the next mark: a few milliseconds more
+        self._marks.append((now_ms, highest))
+        self._forget_marks(now_ms)
+
+    def _forget_marks(self, now_ms: int) -> None:
+        while self._marks and self._marks[0][0] + GRACE_MS <= now_ms:
+            self._overdue_to = max(self._overdue_to, self._marks.popleft()[1])
+
+    def _is_ahead(self, name: str) -> bool:
+        at = bisect_left(self._listed, self._key(name), lo=self._at, key=self._key)
+        return at < len(self._listed) and self._listed[at] == name
+
     def _wake(self, now_ms: int) -> None:
         while self._resting and self._resting[0][0] <= now_ms:
             until, name = heapq.heappop(self._resting)
@@ -146,9 +182,10 @@ class PendingNames:
 
     def _head(self) -> str | None:
         while self._gone and self._at < len(self._listed) and self._listed[self._at] in self._gone:
+            self._gone.discard(self._listed[self._at])
             self._at += 1
         while self._added and self._added[0][1] in self._gone:
-            heapq.heappop(self._added)
+            self._drop_added()
         listed = self._listed[self._at] if self._at < len(self._listed) else None
         if not self._added:
             return listed
@@ -160,7 +197,12 @@ class PendingNames:
         if head is None or self._is_early(head, now_ms):
             return None
         if self._added and self._added[0][1] == head:
-            heapq.heappop(self._added)
+            self._drop_added()
         else:
             self._at += 1
         return head
+
+    def _drop_added(self) -> None:
+        name = heapq.heappop(self._added)[1]
+        self._added_names.discard(name)
+        self._gone.discard(name)

@@ -17,10 +17,8 @@ from typing import Any
 from leaderq.clock import now_s
 from leaderq.queues.consuming.claims import Claim
 
-AHEAD_S = 0.2
+AHEAD_S = 0.05
 """What is claimed ahead should keep the workers busy no longer than this, in seconds."""
-MAX_AHEAD = 1000
-"""Items claimed ahead, at most."""
 
 
 class Prefetch:
@@ -33,20 +31,29 @@ class Prefetch:
     """
 
     def __init__(
-        self, key: Callable[[str], Any], may_begin: Callable[[], bool], wanted: Callable[[], object], *, slack: int = 0
+        self,
+        key: Callable[[str], Any],
+        may_begin: Callable[[], bool],
+        wanted: Callable[[], object],
+        *,
+        slack: int = 0,
+        most_ahead: int = 100,
     ) -> None:
         self._key = key
         self._is_allowed = may_begin
         self._wanted = wanted
         self._slack = slack
+        self._most_ahead = most_ahead
         self._since_refresh = 0
         self._came: Any = None  # the order of the most urgent one that has come into the queue since the last refresh
         self._changed = threading.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
         self._runs: dict[int, deque[Claim]] = {}
         self._takers = 0
+        self.bytes = self.values = 0
+        """Of those that are ready."""
         self._is_closed = False
-        self._target = 1
+        self._target = 0
         self._given_s = now_s()
         self._given = 0
         self._taken_s = now_s()
@@ -77,6 +84,8 @@ class Prefetch:
         with self._changed:
             for claim in claims:
                 heapq.heappush(self._heap, (self._key(claim.name), claim.name, claim))
+                self.bytes += len(claim.data)
+                self.values += claim.count
             if before is not None and self._heap and before < self._heap[0][0]:
                 self._note(before)
             self._changed.notify_all()
@@ -100,7 +109,10 @@ class Prefetch:
                 if found and is_fit is not None and not (is_fit(found[0]) and is_fit(self._heap[0][2])):
                     break
                 found.append(heapq.heappop(self._heap)[2])
-            self._given += len(found)
+                self.bytes -= len(found[-1].data)
+            given = sum(claim.count for claim in found)
+            self._given += given
+            self.values -= given
             self._since_refresh += len(found)
             self._taken_s = now_s()
             if len(self._heap) <= self._target // 2:
@@ -182,6 +194,8 @@ class Prefetch:
             out += [claim for _, _, claim in self._heap if is_wanted(claim)]
             self._heap = [entry for entry in self._heap if not is_wanted(entry[2])]
             heapq.heapify(self._heap)
+            self.bytes = sum(len(claim.data) for _, _, claim in self._heap)
+            self.values = sum(claim.count for _, _, claim in self._heap)
             return out
 
     def close(self) -> None:
@@ -192,18 +206,24 @@ class Prefetch:
 
     # -- how far ahead --------------------------------------------------------------------------------------------------
 
-    def appetite(self, workers: int) -> int:
-        """How many to have ready, judged by how fast they went since this was asked last."""
+    def appetite(self) -> int:
+        """How many values to have ready for workers that are busy, judged by how fast they took them."""
         now = now_s()
         passed_s = now - self._given_s
-        if self._given >= self._target and passed_s < AHEAD_S:
-            self._target = min(MAX_AHEAD, self._target * 2)
+        if self._given and self._given >= self._target and passed_s < AHEAD_S:
+            self._target = min(self._most_ahead, max(1, 2 * self._target))
         elif passed_s >= AHEAD_S:
-            self._target = max(1, min(MAX_AHEAD, round(self._given * AHEAD_S / passed_s) or 1, self._target * 2))
+            rate = int(self._given * AHEAD_S / passed_s)
+            self._target = min(self._most_ahead, rate, max(1, 2 * self._target))
         else:
-            return max(self._target, workers)
+            return self._target
         self._given_s, self._given = now, 0
-        return max(self._target, workers)
+        return self._target
+
+    @property
+    def unbegun(self) -> int:
+        """How many values are ours that nobody has begun."""
+        return self.values + sum(claim.count for run in list(self._runs.values()) for claim in tuple(run))
 
     def busy_s(self) -> float:
         """How long nobody has come for anything (seconds)."""

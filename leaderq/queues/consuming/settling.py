@@ -151,9 +151,9 @@ def done(claim: Claim) -> Settlement:
     return Settlement(claim, ack_operations(claim), ItemOutcome.ACKNOWLEDGED)
 
 
-def given_back(claim: Claim) -> Settlement:
-    """It was not begun."""
-    return Settlement(claim, release_operations(claim), ItemOutcome.GIVEN_BACK)
+def given_back(claim: Claim, *, in_place: bool = False) -> Settlement:
+    """It was not begun. ``in_place``: without a lock path, under its old name, which may be taken."""
+    return Settlement(claim, release_operations(claim, in_place=in_place), ItemOutcome.GIVEN_BACK)
 
 
 def interrupted(claim: Claim, left: Sequence[bytes]) -> Settlement:

@@ -33,9 +33,10 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
+from leaderq.queues.reading import SizedReader
 from leaderq.queues.simple.buffer import ItemBuffer, ReadItem
 from leaderq.queues.writing import SequencedWriter
-from leaderq.zookeeper import Delete, GetData, Session, SessionState, WatchEvent
+from leaderq.zookeeper import Delete, Session, SessionState, WatchEvent
 from leaderq.zookeeper.paths import join
 
 LOOK_AGAIN_S = 1.0
@@ -159,6 +160,7 @@ class Taker:
     ) -> None:
         self._session = session
         self._path = path
+        self._reader = SizedReader(session, path)
         self._writer = writer
         self._opened = LazyWriter(writer, signal)
         self._signal = signal
@@ -273,8 +275,8 @@ class Taker:
     def _read(self, names: list[str], deadline: float) -> None:
         with self._lock:
             life = self._life
-        reads = [GetData(join(self._path, name)) for name in names]
-        answers = self._session.multi_read(reads, timeout_s=self._patience_s(deadline))
+        answers = self._reader.read_now(names, self._patience_s(deadline))
+        names = names[: len(answers)]
         found = [_held(name, answer) for name, answer in zip(names, answers, strict=True)]
         with self._lock:
             if self._life == life:
@@ -387,5 +389,5 @@ def _held(name: str, answer: Any) -> ReadItem | None:
         return None
     if isinstance(answer, LeaderqError):
         raise answer
-    data, stat = answer
-    return ReadItem(name, data, stat.version)
+    data, _, version = answer
+    return ReadItem(name, data, version)

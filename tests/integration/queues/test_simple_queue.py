@@ -330,4 +330,4 @@ def test_a_backlog_is_listed_once(queue, other, session):
         got += len(some)
     assert got == 3000
     assert sent.count(GET_CHILDREN) == 2
-    assert sent.count(MULTI) <= 31
+    assert sent.count(MULTI) <= 40  # few are claimed at first, because few are read

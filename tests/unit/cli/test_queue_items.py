@@ -44,7 +44,7 @@ class Trickle:
 
 
 def item(name: str, *values: bytes) -> Browsed:
-    return read(name, encode(values), STAT)
+    return read(name, encode(values), STAT.ctime_ms, STAT.version)
 
 
 @given(values=st.lists(st.binary().filter(lambda one: b"\n" not in one)), size=st.integers(1, 9))

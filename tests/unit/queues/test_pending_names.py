@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.queues.consuming.pending import PendingNames, share_of
+from leaderq.queues.consuming.pending import GRACE_MS, PendingNames, share_of
 from leaderq.queues.wire.names import QueueKind
 
 
@@ -83,25 +83,35 @@ def test_delayed_names_wait_for_their_time_and_equal_times_keep_the_order_of_the
     assert names.take(9, 2000) == [due_later]
 
 
-def test_each_consumer_takes_its_share_and_leaves_the_rest_to_others() -> None:
+def test_each_consumer_takes_its_share_and_leaves_the_rest_to_others_for_50_ms() -> None:
     shares = [share_of(position, 3) for position in range(3)]
     taken = []
     for share in shares:
         names = waiting(plain(*range(10)))
         taken.append(names.take(99, 0, share))
-        assert names.has_others
+        assert names.take_overdue(99, GRACE_MS - 1) == []
+        assert names.overdue_ms(GRACE_MS - 1) == GRACE_MS
     assert sorted(name for share in taken for name in share) == plain(*range(10))
     assert share_of(0, 1) is None
 
 
-def test_what_others_have_left_lying_is_taken_in_the_end() -> None:
+def test_what_has_waited_since_an_earlier_listing_is_anybodys_whatever_came_since() -> None:
     names = waiting(plain(*range(10)))
     assert names.take(99, 0, share_of(0, 2)) == plain(0, 2, 4, 6, 8)
+    names.replace(plain(1, 3, 10, 11), now_ms=40)
+    assert names.take(99, 40, share_of(0, 2)) == plain(10)
+    assert sorted(names.take_overdue(99, 60)) == plain(1, 3)
+    assert names.overdue_ms(60) == 40 + GRACE_MS
+    assert names.take_overdue(99, 90) == plain(11)
+    assert names.overdue_ms(90) is None
+
+
+def test_an_overdue_name_that_was_deleted_is_not_taken() -> None:
+    names = waiting(plain(*range(4)))
+    names.take(99, 0, share_of(0, 2))
+    names.add(plain(1)[0])
     names.discard(plain(1)[0])
-    found: list[str] = []
-    while names.has_others:
-        found += names.take_of_others(2)
-    assert sorted(found) == plain(3, 5, 7, 9)
+    assert plain(1)[0] not in names.take(99, 99)
 
 
 @given(st.lists(st.integers(0, 200), unique=True), st.integers(1, 4), st.lists(st.integers(1, 7), min_size=1))
@@ -111,6 +121,22 @@ def test_every_name_is_taken_exactly_once_whatever_the_steps(numbers: list[int],
     share = share_of(0, members)
     while found := names.take(steps[len(taken) % len(steps)], 0, share):
         taken += found
-    while names.has_others:
-        taken += names.take_of_others(steps[0])
+    while names.overdue_ms(GRACE_MS) is not None:
+        taken += names.take_overdue(steps[0], GRACE_MS)
     assert sorted(taken) == sorted(plain(*numbers))
+
+
+def test_names_that_others_deleted_are_forgotten_once_they_are_passed() -> None:
+    names = waiting([])
+    for number in range(1000):
+        name = f"queue-10000000{number % 10:02X}{number:010d}"
+        names.add(name)
+        if number % 2:
+            assert names.take(1, 0) == [name]
+            names.discard(name)  # our own, told by the watch
+            names.drop([name])
+        else:
+            names.discard(name)  # somebody else's
+            assert names.take(1, 0) == []
+    assert not names._gone
+    assert not names._added_names

@@ -1,0 +1,200 @@
+"""Reads the items of a queue many at a time, and never asks for more than about a megabyte.
+
+A server builds the whole answer to a request in its memory, and nobody knows the size of an item
+before it is read. So the sizes are asked for first, in requests that carry no data: of every item
+while sizes are unknown or one was large of late, else of the last and of every 16th, beginning at a
+random place. Then only as many items are read as surely, or by these samples, fit.
+
+*Guarantees:* a run of 16 large items or more, and one at the end of what is asked for, is seen before
+it is read. *Not guaranteed:* that a few large items scattered among small ones are; the first of them
+that come make the next reads careful.
+
+What happens on each failure: an item that is gone has no size, and the read says so; a lost connection
+fails the read.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
+from typing import Any
+
+from leaderq.errors import ConnectionLost, LeaderqError
+from leaderq.zookeeper import Session, Stat
+from leaderq.zookeeper.paths import join
+
+READ_BYTES = 1 << 20
+"""Bytes that one read asks for, unless one item is larger."""
+_SMALL_BYTES = 16 * 1024
+_FIRST, _MOST, _EVERY = 16, 250, 16
+_CAREFUL_ITEMS = 256
+_FORGETTING = 0.9
+_META_BYTES = 80  # of each item in an answer
+_ANSWER_S = 10.0
+
+
+class ReadSizes:
+    """What is known of the sizes of a queue's items, and how many may be read next (pure).
+
+    Not synchronised: what one thread learns while another asks counts for the next read.
+    """
+
+    def __init__(self, chance: random.Random | None = None) -> None:
+        self._chance = chance or random.Random()
+        self._most = _FIRST
+        self._typical = 0.0
+        self._careful = _CAREFUL_ITEMS
+
+    @property
+    def most(self) -> int:
+        """How many items to ask for at a time."""
+        fits = int(READ_BYTES / (self._typical + _META_BYTES))
+        return max(1, min(self._most, fits))
+
+    def to_measure(self, count: int) -> list[int]:
+        """The positions among ``count`` items whose sizes are to be known before they are read."""
+        if count == 1:
+            return []
+        if self._careful > 0:
+            return list(range(count))
+        sampled = range(self._chance.randrange(_EVERY), count - 1, _EVERY)
+        return [*sampled, count - 1]
+
+    def is_unsure(self, sizes: Sequence[int]) -> bool:
+        """Whether, by these samples, the size of each item has to be asked for."""
+        return max(sizes, default=0) > _SMALL_BYTES
+
+    def fitting(self, count: int, sizes: Sequence[int]) -> int:
+        """How many of ``count`` items to read: ``sizes`` are those of all, or of samples."""
+        if len(sizes) < count:
+            largest = max([self._typical, *sizes]) + _META_BYTES
+            return max(1, min(count, int(READ_BYTES / largest)))
+        total = 0
+        for position, size in enumerate(sizes):
+            total += size + _META_BYTES
+            if total > READ_BYTES and position:
+                return position
+        return count
+
+    def learned(self, sizes: Sequence[int]) -> None:
+        """Items of these sizes were read."""
+        if not sizes:
+            return
+        largest = max(sizes)
+        self._typical = max(largest, self._typical * _FORGETTING)
+        if largest > _SMALL_BYTES:
+            self._careful, self._most = _CAREFUL_ITEMS, _FIRST
+        else:
+            self._careful -= len(sizes)
+            if len(sizes) >= self.most // 2:
+                self._most = min(_MOST, 2 * self._most)
+
+
+class SizedReader:
+    """Reads children of one znode; see the module. May be used from any thread."""
+
+    def __init__(self, session: Session, path: str) -> None:
+        self._session = session
+        self._path = path
+        self.sizes = ReadSizes()
+
+    @property
+    def most(self) -> int:
+        """How many to ask for at a time; of more, only the first are read."""
+        return self.sizes.most
+
+    def read(self, names: Sequence[str]) -> Future[list[Any]]:
+        """Read the first of ``names``, as many as fit: as ``Session.read_named_async``."""
+        answer: Future[list[Any]] = Future()
+        positions = self.sizes.to_measure(len(names := names[: self.most]))
+        if not positions:
+            self._read(answer, names)
+        else:
+            self._measure(answer, names, positions, partial(self._measured, answer, names))
+        return answer
+
+    def read_now(self, names: Sequence[str], timeout_s: float | None = None) -> list[Any]:
+        """As :meth:`read`, waited for.
+
+        :raises ConnectionLost: not connected, or no answer within ``timeout_s`` seconds (10).
+        """
+        answer = self.read(names)
+        try:
+            return answer.result(_ANSWER_S if timeout_s is None else timeout_s)
+        except FutureTimeout:
+            answer.cancel()
+            raise ConnectionLost(f"items were not read in time path={self._path}") from None
+
+    def _measure(
+        self,
+        answer: Future[list[Any]],
+        names: Sequence[str],
+        positions: Sequence[int],
+        then: Callable[[list[int]], None],
+    ) -> None:
+        asked: list[Future[Stat | None]] = []
+        left = len(positions)
+        lock = threading.Lock()
+
+        def answered(_future: Future[Stat | None]) -> None:
+            nonlocal left
+            with lock:
+                left -= 1
+                is_last = not left
+            if is_last:
+                _forward(answer, lambda: then([_size(one.result()) for one in asked]))
+
+        try:
+            asked += [self._session.exists_async(join(self._path, names[at])) for at in positions]
+        except LeaderqError as exc:
+            _fail(answer, exc)
+            return
+        for one in list(asked):
+            one.add_done_callback(answered)
+
+    def _measured(self, answer: Future[list[Any]], names: Sequence[str], sizes: list[int]) -> None:
+        """On the session's thread: read what fits, or first ask for all sizes."""
+        if len(sizes) < len(names) and self.sizes.is_unsure(sizes):
+            everything = range(len(names))
+            self._measure(answer, names, everything, partial(self._measured, answer, names))
+            return
+        self._read(answer, names[: self.sizes.fitting(len(names), sizes)])
+
+    def _read(self, answer: Future[list[Any]], names: Sequence[str]) -> None:
+        try:
+            reading = self._session.read_named_async(self._path, names)
+        except LeaderqError as exc:
+            _fail(answer, exc)
+            return
+        reading.add_done_callback(lambda future: _forward(answer, lambda: self._finish(answer, future)))
+
+    def _finish(self, answer: Future[list[Any]], reading: Future[list[Any]]) -> None:
+        results = reading.result()
+        self.sizes.learned([len(one[0]) for one in results if isinstance(one, tuple)])
+        if not answer.cancelled():
+            answer.set_result(results)
+
+
+def _size(stat: Stat | None) -> int:
+    return 0 if stat is None else stat.data_length
+
+
+def _forward(answer: Future[list[Any]], step: Callable[[], object]) -> None:
+    """Take the next step; what goes wrong in it is the answer."""
+    try:
+        step()
+    except InvalidStateError:  # nobody waits for it any more
+        return
+    except BaseException as exc:  # noqa: BLE001 - told to whoever waits
+        _fail(answer, exc)
+
+
+def _fail(answer: Future[list[Any]], error: BaseException) -> None:
+    try:
+        answer.set_exception(error)
+    except InvalidStateError:
+        return

@@ -1,0 +1,52 @@
+"""How much a consumer takes ahead, and what becomes of that when it is stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from consumption import Seen, Stuck
+
+from leaderq.errors import ConfigurationError
+from leaderq.queues import DistributedQueue, QueueBuilder
+from leaderq.testing import eventually
+from leaderq.zookeeper import Session
+
+Open = Callable[..., Session]
+
+
+@pytest.mark.parametrize("values", [1, 30])
+def test_without_a_lock_path_no_more_than_claim_ahead_is_deleted_and_not_begun(opened: Open, values: int) -> None:
+    stuck, total = Stuck(500), 3000
+    with DistributedQueue(opened(), "/q") as producer:
+        if values == 1:
+            producer.put_many([b"item"] * total)
+        else:
+            for _ in range(total // values):
+                producer.put_multi([b"item"] * values)
+        queue = DistributedQueue(opened(), "/q", consumer=stuck, claim_ahead=50, final_flush_s=60.0)
+        with queue:
+            assert stuck.entered.wait(60)
+            ahead = total - producer.depth() * values - 500
+            stuck.released.set()
+            eventually(lambda: len(stuck.seen.values) == total, timeout_s=60)
+    assert ahead <= 50 + values
+
+
+def test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_others_in_its_place(opened: Open) -> None:
+    stuck, seen = Stuck(300), Seen()
+    values = [b"%04d" % number for number in range(2000)]
+    with DistributedQueue(opened(), "/q") as producer:
+        producer.put_many(values)
+        with DistributedQueue(opened(), "/q", consumer=stuck, final_flush_s=60.0):
+            assert stuck.entered.wait(60)
+            with DistributedQueue(opened(), "/q", consumer=seen):
+                seen.wait_for(1700, timeout_s=60)
+            assert sorted(stuck.seen.values + seen.values) == values
+            stuck.released.set()
+    assert len(stuck.seen.values) == 300
+
+
+def test_a_claim_ahead_that_is_not_a_number_of_values_is_refused(session: Session) -> None:
+    with pytest.raises(ConfigurationError, match="claim_ahead=-1: give 0 or more values"):
+        QueueBuilder(session, print, None, "/q").claim_ahead(-1).build_queue()  # type: ignore[arg-type]

@@ -1,0 +1,107 @@
+"""What a queue costs the servers' memory: they are others' too."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leaderq.queues import DistributedQueue, SimpleDistributedQueue
+from leaderq.queues.wire.payload import encode
+from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing.java import find_java
+from leaderq.zookeeper import Session, connect
+
+KEPT = 520
+"""A few more transactions than a server keeps in memory."""
+
+
+def live_mb(server: ZooKeeperServer) -> float:
+    """What is left of the server's heap after a collection."""
+    jcmd = find_java().program.with_name("jcmd")
+    if not jcmd.exists():
+        pytest.skip(f"{jcmd} is not there: the Java that was found cannot tell about its heap")
+    subprocess.run([jcmd, str(server.pid), "GC.run"], capture_output=True, check=True, timeout=60)
+    told = subprocess.run(
+        [jcmd, str(server.pid), "GC.heap_info"], capture_output=True, check=True, timeout=60, text=True
+    ).stdout
+    return sum(int(used) for used in re.findall(r"(?:generation|heap).*?used (\d+)K", told)) / 1024
+
+
+def single_creates(session: Session) -> None:
+    session.ensure_path("/q")
+    for begin in range(0, KEPT, 130):
+        made = [session.create_async("/q/queue-", bytes(1000), sequential=True) for _ in range(begin, begin + 130)]
+        for one in [made.result() for made in made]:
+            session.delete(one)
+
+
+def put_many(session: Session) -> None:
+    with DistributedQueue(session, "/q") as queue:
+        for _ in range(4):
+            queue.put_many([bytes(1000)] * 10_000)
+            queue.purge()
+
+
+def offer_many(session: Session) -> None:
+    with SimpleDistributedQueue(session, "/q") as queue:
+        for _ in range(4):
+            queue.offer_many([bytes(1000)] * 10_000)
+            while queue.poll_many(1000):
+                continue
+
+
+def left_by(traffic: Callable[[Session], None], heap_mb: int) -> float:
+    with ZooKeeperServer(heap_mb=heap_mb) as server, connect(server.address) as session:
+        traffic(session)
+        return live_mb(server)
+
+
+@pytest.mark.parametrize("traffic", [put_many, offer_many])
+def test_traffic_leaves_a_small_server_at_most_100_mb_more_than_single_creates_do(
+    traffic: Callable[[Session], None],
+) -> None:
+    assert left_by(traffic, 256) - left_by(single_creates, 256) < 100
+
+
+@pytest.mark.parametrize("lock_path", [None, "/locks"])
+def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_server(lock_path: str | None) -> None:
+    small, large = 6000, 130
+    done: list[int] = []
+
+    with ZooKeeperServer(heap_mb=512) as server, connect(server.address) as session:
+        with DistributedQueue(session, "/q") as queue:
+            queue.put_many([b"small"] * small)
+        for _ in range(large):
+            session.create("/q/queue-", encode([bytes(900_000)]), sequential=True)
+        consumer = DistributedQueue(session, "/q", consumer=lambda value: done.append(len(value)), lock_path=lock_path)
+        consumer.start()
+        eventually(lambda: len(done) == small + large or not server.alive, timeout_s=40)
+        assert server.alive
+        assert sorted(done) == [5] * small + [900_000] * large
+        consumer.close()
+
+
+def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(session: Session) -> None:
+    largest: list[int] = []
+    read = session.read_named_async
+
+    def noted(parent: str, names: Any) -> Any:
+        answer = read(parent, names)
+        answer.add_done_callback(lambda one: largest.append(sum(len(item[0]) for item in one.result())))
+        return answer
+
+    with DistributedQueue(session, "/q") as queue, SimpleDistributedQueue(session, "/simple") as simple:
+        values = [b"small"] * 1000 + [bytes(200_000)] * 40 + [b"small"] * 100
+        queue.put_many(values)
+        simple.offer_many(values)
+        session.read_named_async = noted  # type: ignore[method-assign]
+        assert sum(1 for _ in queue.browse()) == len(values)
+        taken: list[bytes] = []
+        while found := simple.poll_many(50):
+            taken += found
+    assert taken == values
+    assert max(largest) <= 1 << 20
