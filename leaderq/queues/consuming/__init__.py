@@ -13,7 +13,8 @@
 
 from __future__ import annotations
 
-from leaderq.queues.consuming.consumption import Consumption, Item
+from leaderq.queues.consuming.consumption import Consumption
+from leaderq.queues.consuming.items import Item
 from leaderq.queues.consuming.members import ConsumerDeathWatcher
 
 __all__ = ["ConsumerDeathWatcher", "Consumption", "Item"]

@@ -180,6 +180,13 @@ def corrupt(claim: Claim, error: Exception) -> Settlement:
     )
 
 
+def corrupt_values(claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception) -> Settlement:
+    """Some of its values cannot be understood; it stays ours with the others."""
+    *_, dead = dead_letter_operations(claim, bad, reason="corrupt", error=error, failures=claim.failures)
+    left_there = keep_operations(claim, good, failures=claim.failures, wait_s=0.0)
+    return Settlement(claim, (*left_there, dead), ItemOutcome.KEPT)
+
+
 def failed(claim: Claim, left: Sequence[bytes], error: BaseException, mode: ErrorMode, retry: RetryPolicy) -> Settlement:
     """The user's code raised; ``left`` of its items are not done. In KEEP mode, when it is tried
     again, it stays claimed.

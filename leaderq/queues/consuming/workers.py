@@ -50,18 +50,32 @@ class WorkerContext:
     strict_order: bool
 
 
-def values_of(options: ConsumeOptions[T], claim: Claim) -> list[T]:
-    """What was put.
+def readable(options: ConsumeOptions[T], claim: Claim, settle: Callable[[Sequence[Settlement]], object]) -> list[T]:
+    """What was put. Of several values those that the serializer refuses are set aside, by themselves.
 
-    :raises CorruptItem: the serializer cannot read it, or the znode's frame could not be.
+    :raises CorruptItem: the znode's frame cannot be read, or the serializer refuses all values.
     """
     payload = claim.payload
     if payload is None:
         raise claim.error or CorruptItem("it cannot be read")
-    try:
-        return [options.serializer.deserialize(item) for item in payload.items]
-    except Exception as exc:
-        raise CorruptItem(f"the serializer refuses it: {type(exc).__name__}: {exc}") from exc
+    values: list[T] = []
+    good: list[bytes] = []
+    bad: list[bytes] = []
+    problem: CorruptItem | None = None
+    for item in payload.items:
+        try:
+            values.append(options.serializer.deserialize(item))
+            good.append(item)
+        except Exception as exc:  # noqa: BLE001 - the user's serializer
+            bad.append(item)
+            problem = problem or CorruptItem(f"the serializer refuses it: {type(exc).__name__}: {exc}")
+    if problem is not None:
+        if not good:
+            raise problem
+        log.warning("values set aside, they cannot be read item=%s values=%d error=%s", claim.name, len(bad), problem)
+        settle([settling.corrupt_values(claim, bad, good, problem)])
+        claim.is_now(Payload(good, payload.note))
+    return values
 
 
 class ItemWorkers(Generic[T]):
@@ -144,7 +158,7 @@ class ItemWorkers(Generic[T]):
 
     def _work_on(self, claim: Claim) -> Settlement:
         try:
-            values = values_of(self._options, claim)
+            values = readable(self._options, claim, self._context.settle)
         except CorruptItem as exc:
             log.warning("item %s cannot be read and is set aside among the dead letters: %s", claim.name, exc)
             return settling.corrupt(claim, exc)
@@ -198,7 +212,7 @@ class ItemWorkers(Generic[T]):
         good: list[Claim] = []
         for claim in claims:
             try:
-                values += values_of(self._options, claim)
+                values += readable(self._options, claim, self._context.settle)
                 good.append(claim)
             except CorruptItem as exc:
                 log.warning("item %s cannot be read and is set aside among the dead letters: %s", claim.name, exc)
@@ -216,7 +230,7 @@ class ItemWorkers(Generic[T]):
                 self._context.settle(kept)
                 settlements += [settlement for settlement in failed if settlement.outcome is not ItemOutcome.KEPT]
                 good = [settlement.claim for settlement in kept]
-                values = [value for claim in good for value in values_of(self._options, claim)]
+                values = [value for claim in good for value in readable(self._options, claim, self._context.settle)]
                 if not self._waited(max(settlement.rest_until_ms for settlement in kept)):
                     return settlements + [settling.given_back(claim) for claim in good]
                 continue
