@@ -65,7 +65,7 @@ class QueueBuilder(Generic[T]):
         return self._set("final_flush_s", seconds)
 
     def executor(self, executor: Executor) -> QueueBuilder[T]:
-        """Where the consumer runs; give :meth:`concurrency` as well."""
+        """The thread pool where the consumer runs, on as many items at a time as it has threads."""
         return self._set("executor", executor)
 
     def concurrency(self, count: int) -> QueueBuilder[T]:

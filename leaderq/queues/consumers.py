@@ -11,13 +11,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, QueueClosed
+from leaderq.plain import require_plain_function
 from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.zookeeper import SessionState
 
@@ -114,8 +115,8 @@ class ConsumeOptions(Generic[T]):
     """How a queue is consumed. At most one of ``consumer`` and ``consume_batch``; with neither,
     items are taken on request.
 
-    ``batch_items``: as many values at most are given to ``consume_batch`` at once. ``concurrency``:
-    as many items are worked on at a time, on as many threads (on ``executor``, if one is given).
+    ``batch_items``: as many values at most are given to ``consume_batch`` at once. ``concurrency``, by default the
+    executor's threads: as many items are worked on at a time, on as many threads (on ``executor``, if one is given).
     ``min_items_before_refresh``: priority queues only; after that many items of one listing, news
     of more urgent ones are applied before each next.
     """
@@ -124,7 +125,7 @@ class ConsumeOptions(Generic[T]):
     consumer: Callable[[T], object] | QueueConsumer[T] | None = None
     consume_batch: Callable[[Sequence[T]], object] | None = None
     batch_items: int = 100
-    concurrency: int = 1
+    concurrency: int | None = None
     executor: Executor | None = None
     error_mode: ErrorMode = ErrorMode.REQUEUE
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -135,10 +136,16 @@ class ConsumeOptions(Generic[T]):
         problems = []
         if self.consumer is not None and self.consume_batch is not None:
             problems.append("give either consumer or consume_batch, not both")
-        given: object = self.consumer
-        if not (given is None or callable(given) or isinstance(given, QueueConsumer)):
-            problems.append(f"consumer={self.consumer!r} is neither a callable nor a QueueConsumer")
-        if self.batch_items < 1 or self.concurrency < 1:
+        if self.consumer is not None:
+            require_plain_function(self.on_value, "consumer")
+        if self.consume_batch is not None:
+            require_plain_function(self.consume_batch, "consume_batch")
+        if isinstance(self.executor, ProcessPoolExecutor):
+            problems.append(
+                "executor is a ProcessPoolExecutor: items are acknowledged by the process that claimed them; "
+                "give a ThreadPoolExecutor, whose functions may use a process pool"
+            )
+        if self.batch_items < 1 or self.workers < 1:
             problems.append(f"batch_items={self.batch_items!r}, concurrency={self.concurrency!r}: give 1 or more")
         if self.claim_ahead < 0:
             problems.append(f"claim_ahead={self.claim_ahead!r}: give 0 or more values")
@@ -146,6 +153,13 @@ class ConsumeOptions(Generic[T]):
             problems.append(f"min_items_before_refresh={self.min_items_before_refresh!r}: give 0 or more")
         if problems:
             raise ConfigurationError(*problems)
+
+    @property
+    def workers(self) -> int:
+        """How many items are worked on at a time: by default as many as the executor has threads."""
+        if self.concurrency is not None:
+            return self.concurrency
+        return int(getattr(self.executor, "_max_workers", 1))
 
     @property
     def on_value(self) -> Callable[[T], Any] | None:
@@ -163,6 +177,10 @@ class _Entry(Generic[T]):
         self.taker: int | None = None
         self.is_over = threading.Event()
         self.error: BaseException | None = None
+
+
+class ConsumerClosed(QueueClosed):
+    """A :class:`BlockingQueueConsumer` was closed before the work on an item was done."""
 
 
 class BlockingQueueConsumer(QueueConsumer[T]):
@@ -192,13 +210,13 @@ class BlockingQueueConsumer(QueueConsumer[T]):
     def consume(self, value: T) -> None:
         """Called by the queue: offers ``value``, and returns when the work on it is done.
 
-        :raises QueueClosed: closed first. Whatever :meth:`task_failed` was given.
+        :raises ConsumerClosed: closed first. Whatever :meth:`task_failed` was given.
         """
         entry = _Entry(value)
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or not self._is_full())
             if self._is_closed:
-                raise QueueClosed("the queue was closed before this item was taken")
+                raise ConsumerClosed("the queue was closed before this item was taken")
             self._waiting.append(entry)
             self._changed.notify_all()
         entry.is_over.wait()
@@ -216,7 +234,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
             self._taken.clear()
             self._changed.notify_all()
         for entry in left:
-            entry.error = QueueClosed("the queue was closed before the work on this item was done")
+            entry.error = ConsumerClosed("the queue was closed before the work on this item was done")
             entry.is_over.set()
 
     # -- for who does the work --------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class QueueRecipe(Generic[T]):
     ``client``: a :class:`~leaderq.zookeeper.Session`, or a started ``KazooClient`` (which stays the
     caller's). ``path``: the queue's znode; made with its parents if it is not there. Keywords:
 
-    * ``consumer``: a callable of the value, or a :class:`~leaderq.queues.QueueConsumer`; or
+    * ``consumer``: a plain function of the value, or a :class:`~leaderq.queues.QueueConsumer`; or
       ``consume_batch``: a callable of a list of up to ``batch_items`` values. Without either, the
       queue puts, and :meth:`take` returns items on request;
     * ``serializer``: ``BYTES``, ``TEXT``, ``JSON``, or any
@@ -51,7 +51,8 @@ class QueueRecipe(Generic[T]):
       :meth:`flush_puts` and :meth:`close`;
     * ``final_flush_s``: how long :meth:`close` waits, in seconds, for puts on their way, and for
       consumers at work;
-    * ``concurrency`` items are worked on at a time, on threads of the queue or on ``executor``;
+    * ``concurrency`` items are worked on at a time, on threads of the queue or on ``executor``, a thread
+      pool; by default one, or as many as the pool has threads;
     * ``claim_ahead``: values are claimed before the consumer is free for them, as many as it works on in
       50 ms by its own measured rate, at most this many (100). Without a lock path they are deleted by
       then, and lost if the process dies; 0 claims nothing ahead, and is slower. What a stuck consumer
@@ -81,7 +82,7 @@ class QueueRecipe(Generic[T]):
         put_in_background: bool = False,
         final_flush_s: float = 5.0,
         executor: Executor | None = None,
-        concurrency: int = 1,
+        concurrency: int | None = None,
         batch_items: int = 100,
         error_mode: ErrorMode = ErrorMode.REQUEUE,
         retry: RetryPolicy | None = None,
@@ -98,6 +99,10 @@ class QueueRecipe(Generic[T]):
             )
         if self.KIND is QueueKind.ID and "|" in path:
             raise ConfigurationError(f"path {path!r} of an id queue holds '|', which separates the ids in it")
+        if min_items_before_refresh and self.KIND is not QueueKind.PRIORITY:
+            raise ConfigurationError(
+                f"min_items_before_refresh={min_items_before_refresh!r}: only a priority queue can use it"
+            )
         self._options = ConsumeOptions(
             serializer=serializer,
             consumer=consumer,
@@ -263,14 +268,11 @@ class QueueRecipe(Generic[T]):
         return self._is_paused if consuming is None else consuming.is_paused
 
     def set_error_mode(self, mode: ErrorMode) -> None:
-        """As the keyword ``error_mode``.
-
-        :raises ConfigurationError: the queue consumes already.
-        """
+        """As the keyword ``error_mode``, from the next failure on."""
         with self._lock:
-            if self._consuming is not None:
-                raise ConfigurationError(f"queue {self.path} consumes already; set its error mode before start()")
             self._options = replace(self._options, error_mode=mode)
+            if self._consuming is not None:
+                self._consuming.set_error_mode(mode)
 
     def _begin(self) -> Consumption[T]:
         consuming = Consumption(self._session, self._paths, self.KIND, self._options, name=self._name)

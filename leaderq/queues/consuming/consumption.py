@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from leaderq.clock import now_s
@@ -15,7 +16,7 @@ from leaderq.errors import (
     CorruptItem,
     QueueClosed,
 )
-from leaderq.queues.consumers import ConsumeOptions, QueueConsumer
+from leaderq.queues.consumers import ConsumeOptions, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, now_ms, requeue_operations
 from leaderq.queues.consuming.engine import Engine
@@ -54,10 +55,10 @@ class Consumption(Generic[T]):
         name = name or paths.path.strip("/").replace("/", "-")
         slack = options.min_items_before_refresh
         self._engine = engine = Engine(
-            session, paths, kind, name, options.concurrency if self._is_pushed else 0, slack, options.claim_ahead
+            session, paths, kind, name, options.workers if self._is_pushed else 0, slack, options.claim_ahead
         )
         strict = kind in (QueueKind.PRIORITY, QueueKind.DELAY)
-        context = WorkerContext(engine.ready, engine.settle, engine.is_ours, engine.is_closing, strict)
+        context = WorkerContext(engine.ready, engine.settle, engine.is_ours, engine.is_closing, strict, paths.path)
         self._work = ItemWorkers(name, options, context) if self._is_pushed else None
         if isinstance(options.consumer, QueueConsumer):
             engine.on_state = options.consumer.state_changed
@@ -113,6 +114,12 @@ class Consumption(Generic[T]):
     def resume(self) -> None:
         """Undo :meth:`pause`; an operator's pause stands."""
         self._engine.pause_switch.set(False)
+
+    def set_error_mode(self, mode: ErrorMode) -> None:
+        """From the next failure on."""
+        self._options = replace(self._options, error_mode=mode)
+        if self._work is not None:
+            self._work.options = self._options
 
     # -- taking ---------------------------------------------------------------------------------------------------------
 

@@ -244,7 +244,13 @@ class Engine:
             settlement, error, results = self._finished.popleft()
             name = settlement.claim.name
             if error is not None:
-                log.warning("item %s could not be %s: %s", name, settlement.outcome.value, error)
+                log.warning(
+                    "item could not be %s queue=%s item=%s error=%s",
+                    settlement.outcome.value,
+                    self._paths.path,
+                    name,
+                    error,
+                )
                 self._listing.invalidate()
                 if self._free_lock(settlement, error) or self._put_again(settlement, error):
                     continue

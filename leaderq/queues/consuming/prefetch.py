@@ -90,11 +90,10 @@ class Prefetch:
                 self._note(before)
             self._changed.notify_all()
 
-    def take(self, most: int, timeout_s: float | None, *, is_fit: Callable[[Claim], bool] | None = None) -> list[Claim]:
-        """The next ones, at most that many; none when ``timeout_s`` is over, or when it is closed
-        and used up.
-
-        ``is_fit``: what does not fit is given alone.
+    def take(self, most: int, timeout_s: float | None, *, is_batch: bool = False) -> list[Claim]:
+        """The next ones, at most that many; none when ``timeout_s`` is over, or when it is closed and
+        used up. ``is_batch``: at most that many values, or one znode; what has failed before is alone,
+        because it may be what fails the others.
         """
         with self._changed:
             self._takers += 1
@@ -105,9 +104,12 @@ class Prefetch:
             finally:
                 self._takers -= 1
             found: list[Claim] = []
+            values = 0
             while self._heap and len(found) < most and self._may_begin():
-                if found and is_fit is not None and not (is_fit(found[0]) and is_fit(self._heap[0][2])):
+                head = self._heap[0][2]
+                if found and is_batch and (values + head.count > most or found[0].failures or head.failures):
                     break
+                values += head.count
                 found.append(heapq.heappop(self._heap)[2])
                 self.bytes -= len(found[-1].data)
             given = sum(claim.count for claim in found)

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from leaderq.clock import now_s
-from leaderq.errors import CorruptItem, QueueClosed
-from leaderq.queues.consumers import ConsumeOptions
+from leaderq.errors import CorruptItem
+from leaderq.queues.consumers import ConsumeOptions, ConsumerClosed
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, now_ms
 from leaderq.queues.consuming.prefetch import Prefetch
@@ -48,6 +48,7 @@ class WorkerContext:
     is_ours: Callable[[Claim], bool]
     is_closing: threading.Event
     strict_order: bool
+    queue: str
 
 
 def readable(options: ConsumeOptions[T], claim: Claim, settle: Callable[[Sequence[Settlement]], object]) -> list[T]:
@@ -82,12 +83,13 @@ class ItemWorkers(Generic[T]):
     """As many as the plan's ``concurrency``."""
 
     def __init__(self, name: str, options: ConsumeOptions[T], context: WorkerContext) -> None:
-        self._options = options
+        self.options = options
         self._context = context
         self._average_s = RUN_S
+        self._queue = context.queue
         self.threads = [
             threading.Thread(target=self._run, name=f"leaderq-queue-{name}-{number}", daemon=True)
-            for number in range(options.concurrency)
+            for number in range(options.workers)
         ]
 
     def start(self) -> None:
@@ -104,10 +106,10 @@ class ItemWorkers(Generic[T]):
         return not any(thread.is_alive() for thread in self.threads if thread is not threading.current_thread())
 
     def _run(self) -> None:
-        ready, is_batch = self._context.ready, self._options.consume_batch is not None
+        ready, is_batch = self._context.ready, self.options.consume_batch is not None
         while True:
             if is_batch:
-                run = deque(ready.take(self._options.batch_items, _WAIT_S, is_fit=_is_first_try))
+                run = deque(ready.take(self.options.batch_items, _WAIT_S, is_batch=True))
             else:
                 run = ready.take_run(1 if self._context.strict_order else self._run_length(), _WAIT_S)
             if run:
@@ -119,25 +121,28 @@ class ItemWorkers(Generic[T]):
         return max(1, min(MAX_RUN, int(RUN_S / max(self._average_s, 1e-6)), len(self._context.ready) // len(self.threads)))
 
     def _dispatch(self, run: deque[Claim]) -> None:
-        executor: Executor | None = self._options.executor
+        executor: Executor | None = self.options.executor
         if executor is None:
             self._work(run)
             return
         try:
             executor.submit(self._work, run).result()
         except BaseException:  # refused, or shut down: neither may end this thread, nor lose the items
-            log.exception("the executor refused work; the items are given back")
+            log.exception("executor refused work, items given back queue=%s", self._queue)
             self._context.settle([settling.given_back(claim) for claim in _popped(run)])
             self._context.is_closing.wait(_REFUSED_S)
 
     def _work(self, run: deque[Claim]) -> None:
         began, count = now_s(), len(run)
-        if self._options.consume_batch is not None:
+        if self.options.consume_batch is not None:
             claims = list(_popped(run))
+            if len(claims) == 1 and claims[0].count > self.options.batch_items:
+                self._settle([self._work_on(claims[0])])
+                return
             settlements = [settling.given_back(claim) for claim in claims if not self._context.is_ours(claim)]
             self._settle(
                 settlements
-                + self._work_together([one for one in claims if self._context.is_ours(one)], self._options.consume_batch)
+                + self._work_together([one for one in claims if self._context.is_ours(one)], self.options.consume_batch)
             )
             return
         settlements = []
@@ -158,9 +163,9 @@ class ItemWorkers(Generic[T]):
 
     def _work_on(self, claim: Claim) -> Settlement:
         try:
-            values = readable(self._options, claim, self._context.settle)
+            values = readable(self.options, claim, self._context.settle)
         except CorruptItem as exc:
-            log.warning("item %s cannot be read and is set aside among the dead letters: %s", claim.name, exc)
+            log.warning("item set aside, it cannot be read queue=%s item=%s error=%s", self._queue, claim.name, exc)
             return settling.corrupt(claim, exc)
         while True:
             settlement = self._attempt(claim, values)
@@ -171,25 +176,31 @@ class ItemWorkers(Generic[T]):
                 return settling.given_back(claim)
 
     def _attempt(self, claim: Claim, values: list[T]) -> Settlement:
-        on_value: Callable[[T], Any] | None = self._options.on_value
+        """Work on the values one by one, or on batches of one znode that holds more than a batch."""
+        options = self.options
+        on_value: Callable[[T], Any] | None = options.on_value
         items = list(claim.payload.items) if claim.payload else []
+        step = 1 if options.consume_batch is None else options.batch_items
         while values:
             try:
-                if on_value is not None:
+                if options.consume_batch is not None:
+                    options.consume_batch(values[:step])
+                elif on_value is not None:
                     on_value(values[0])
-            except QueueClosed:  # a blocking consumer was closed before anybody had taken this
+            except ConsumerClosed:  # a blocking consumer was closed before anybody had taken this
                 return settling.interrupted(claim, items)
             except BaseException as exc:  # noqa: BLE001  (logged and judged; nothing may end this thread)
                 settlement = self._failed(claim, items, exc)
                 if settlement.outcome is not ItemOutcome.DELETED:
                     return settlement
-            del values[0], items[0]
+            del values[:step], items[:step]
         return settling.done(claim)
 
     def _failed(self, claim: Claim, left: list[bytes], error: BaseException) -> Settlement:
-        settlement = settling.failed(claim, left, error, self._options.error_mode, self._options.retry)
+        settlement = settling.failed(claim, left, error, self.options.error_mode, self.options.retry)
         log.warning(
-            "the consumer failed on item %s (attempt %d): %s",
+            "item failed queue=%s item=%s attempt=%d outcome=%s",
+            self._queue,
             claim.name,
             claim.failures + 1,
             settlement.outcome.value,
@@ -212,15 +223,15 @@ class ItemWorkers(Generic[T]):
         good: list[Claim] = []
         for claim in claims:
             try:
-                values += readable(self._options, claim, self._context.settle)
+                values += readable(self.options, claim, self._context.settle)
                 good.append(claim)
             except CorruptItem as exc:
-                log.warning("item %s cannot be read and is set aside among the dead letters: %s", claim.name, exc)
+                log.warning("item set aside, it cannot be read queue=%s item=%s error=%s", self._queue, claim.name, exc)
                 settlements.append(settling.corrupt(claim, exc))
         while good:
             try:
                 consume(values)
-            except QueueClosed:
+            except ConsumerClosed:
                 return settlements + [settling.given_back(claim) for claim in good]
             except BaseException as exc:  # noqa: BLE001  (logged and judged; nothing may end this thread)
                 failed = [self._failed(claim, list(claim.payload.items) if claim.payload else [], exc) for claim in good]
@@ -230,7 +241,7 @@ class ItemWorkers(Generic[T]):
                 self._context.settle(kept)
                 settlements += [settlement for settlement in failed if settlement.outcome is not ItemOutcome.KEPT]
                 good = [settlement.claim for settlement in kept]
-                values = [value for claim in good for value in readable(self._options, claim, self._context.settle)]
+                values = [value for claim in good for value in readable(self.options, claim, self._context.settle)]
                 if not self._waited(max(settlement.rest_until_ms for settlement in kept)):
                     return settlements + [settling.given_back(claim) for claim in good]
                 continue
@@ -245,8 +256,3 @@ def _popped(run: deque[Claim]) -> Iterator[Claim]:
             yield run.popleft()
         except IndexError:
             return
-
-
-def _is_first_try(claim: Claim) -> bool:
-    """What has failed before is given alone: it may be the one that fails the others."""
-    return claim.failures == 0
