@@ -6,6 +6,7 @@ number and the time at which it began, since numbers are used again.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -16,12 +17,20 @@ from typing import NamedTuple
 
 from leaderq.clock import now_s
 
+_PR_SET_CHILD_SUBREAPER = 36
+
 
 class Started(NamedTuple):
     """One process; ``began`` is in clock ticks since the host started."""
 
     pid: int
     began: int
+
+
+def adopt_orphans() -> None:
+    """Make orphaned descendants children of this process, where the system can."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def children_of(pid: int) -> set[int]:
@@ -50,13 +59,18 @@ def descendants_of(*roots: int) -> set[Started]:
 
 def kill(processes: set[Started]) -> set[Started]:
     """Send SIGKILL to those that still live; returns them."""
-    killed = set()
+    return send(processes, signal.SIGKILL)
+
+
+def send(processes: set[Started], number: signal.Signals) -> set[Started]:
+    """Send a signal to those that still live, and may be sent it; returns them."""
+    sent = set()
     for one in processes:
         with suppress(ProcessLookupError, PermissionError):
             if _living(one.pid) == one:
-                os.kill(one.pid, signal.SIGKILL)
-                killed.add(one)
-    return killed
+                os.kill(one.pid, number)
+                sent.add(one)
+    return sent
 
 
 def end_all(root: int, *, within_s: float) -> bool:
@@ -105,7 +119,9 @@ def _living(pid: int) -> Started | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in ("Z", "X") else Started(pid, int(fields[19]))
+    # A process is shown as dead when its first thread is; others of it may go on.
+    is_dead = fields[0] in ("Z", "X") and int(fields[17]) <= 1
+    return None if is_dead else Started(pid, int(fields[19]))
 
 
 def _multiprocessing_helpers() -> set[int]:

@@ -6,12 +6,18 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from leaderq.running.descendants import Started, StartedInTerm, children_of, descendants_of, kill
 from leaderq.testing import eventually
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 PARENT = [sys.executable, "-c", f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(600)"]
+WITHOUT_ITS_FIRST_THREAD = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 NOT_OURS = """
 import sys
 from leaderq.running.descendants import StartedInTerm
@@ -34,6 +40,16 @@ def test_children_of_children_are_found_and_killed():
         eventually(lambda: not descendants_of(parent.pid))
         assert parent.poll() is None
         parent.kill()
+
+
+def test_a_process_whose_first_thread_has_ended_is_not_dead():
+    with subprocess.Popen([sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD]) as process:
+        stat = Path(f"/proc/{process.pid}/stat")
+        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+        assert process.poll() is None
+        found = {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
+        assert kill(found) == found != set()
+        assert process.wait() == -9
 
 
 def test_a_number_that_another_process_bears_by_now_is_left_alone():
