@@ -26,7 +26,13 @@ _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
     context_settings={"allow_interspersed_args": False},
     options_metavar="--career NAME [OPTIONS] --",
 )
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...")
+@click.argument(
+    "command",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    metavar="COMMAND [ARGS]...",
+)
 @click.option(
     "--on-exit",
     type=click.Choice(["stop", "stand-again"]),

@@ -53,7 +53,9 @@ from leaderq.running.descendants import (
     adopt_orphans,
     children_of,
     descendants_of,
+    end_all,
     kill,
+    kill_below,
 )
 from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
 
@@ -70,6 +72,8 @@ every process of a service, and the guardian passes its own on.
 _ALWAYS_PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 _PASSED_ON_UNLESS_IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _LONGEST_LINE = 1 << 16
+_STARTED_S = 0.2
+"""How long to kill what a stopped worker has started, and what that starts meanwhile."""
 _UNKILLABLE_S = 10.0
 """How long to wait for killed processes that do not end; without a session nothing else is known.
 """
@@ -202,7 +206,7 @@ class Guardian:
             for pid in left:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-            killed |= kill(descendants_of(os.getpid()))
+            killed |= kill_below(os.getpid())
             time.sleep(0.0005)
         if killed:
             log.warning(
@@ -222,7 +226,7 @@ class Guardian:
         if intervention is Intervention.LEAVE_ALONE or report is None:
             return
         if intervention is Intervention.KILL_STARTED:
-            kill({one for one in descendants_of(os.getpid()) if one.pid != worker.pid})
+            end_all(os.getpid(), within_s=_STARTED_S, but=worker.pid)
             return
         is_last = intervention is Intervention.KILL
         if not is_last and self._told_to_stop:

@@ -428,7 +428,7 @@ GUARDING = [
         f"{AS_TREATED}what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
         Edit(
             GUARDIAN,
-            "            kill({one for one in descendants_of(os.getpid()) if one.pid != worker.pid})\n",
+            "            end_all(os.getpid(), within_s=_STARTED_S, but=worker.pid)\n",
             "",
         ),
     ),
