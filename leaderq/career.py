@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class LeaderCareer(ILeaderCareer):
     settings: Settings
     events: EventBus
     candidate_id: str
+
+    _stands_again: bool = True  # set to False: the runner ends after this term
+    _resign: Callable[[Term], None]  # ends a term as planned, a moment later
 
     def prepare(self) -> None:
         """Open, before standing for election, what would be slow to open after winning.

@@ -79,6 +79,18 @@ class CareerFailed(LeaderqError):
         super().__init__(f"career {career!r} failed in {stage}: {type(error).__name__}: {error}")
 
 
+class CommandFailed(LeaderqError):
+    """The command of ``leaderq lead`` cannot be run, or has failed.
+
+    ``exit_code`` is what a shell would make of it: the command's own, 128 + n for signal n, 126 for
+    what cannot be executed, 127 for what is not there.
+    """
+
+    def __init__(self, command: str, how: str, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(f"command {command!r} {how}")
+
+
 class Deposed(LeaderqError):
     """Work was attempted on a term that is over; ``term`` is its number."""
 

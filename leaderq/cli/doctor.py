@@ -40,7 +40,7 @@ def doctor(given: Given, quick: bool, as_json: bool) -> int:
       leaderq doctor --json | jq -r 'select(.verdict == "failed").detail'
     """
     quiet()
-    code = ExitCode.OK
+    code: int = ExitCode.OK
     for finding in _findings(given, quick):
         if as_json:
             write_json({"check": finding.check, "verdict": finding.verdict.value, "detail": finding.detail})

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import takewhile
 
 import click
 
@@ -68,7 +69,7 @@ def _invoked(arguments: list[str]) -> object:
         return leaderq.invoke(context)
 
 
-def _refuse(error: LeaderqError, arguments: list[str]) -> ExitCode:
+def _refuse(error: LeaderqError, arguments: list[str]) -> int:
     _trace(error, arguments)
     for problem in error.problems if isinstance(error, ConfigurationError) else (str(error),):
         _say(problem)
@@ -91,4 +92,5 @@ def _trace(error: Exception, arguments: list[str]) -> None:
 
 def wants_debug(arguments: Sequence[str]) -> bool:
     """Whether tracebacks were asked for; looked up here, for an error may come before any option is parsed."""
-    return "--debug" in arguments or os.environ.get("LEADERQ_DEBUG", "").lower() not in _OFF
+    own = list(takewhile(lambda each: each != "--", arguments))  # behind it: those of a command
+    return "--debug" in own or os.environ.get("LEADERQ_DEBUG", "").lower() not in _OFF

@@ -60,7 +60,7 @@ def run(ctx: click.Context, given: Given, target: str) -> int:
     configure(settings.log_format, settings.log_level)
     if link is not None:
         link.use_servers(settings.zookeeper, zookeeper_security(settings))
-    return _work(settings, make_career(career, target), link)
+    return work(settings, make_career(career, target), link)
 
 
 def _wants_guardian(given: Given, target: str) -> bool:
@@ -74,7 +74,7 @@ def _wants_guardian(given: Given, target: str) -> bool:
     return settings.guardian
 
 
-def _work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) -> int:
+def work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) -> int:
     from leaderq.running import Runner
     from leaderq.running.descendants import end_all
     from leaderq.running.runner import handling

@@ -13,6 +13,7 @@ from leaderq.cli.options import takes_value
 # The verb's module and its line in help: the list of verbs is shown without loading any.
 _VERBS = {
     "run": ("run", "Stand for election, and lead when elected."),
+    "lead": ("lead", "Run a command while leading."),
     "status": ("status", "Show who leads."),
     "members": ("members", "List candidates in the order of their turns."),
     "step-down": ("step_down", "Let the next candidate lead."),
@@ -104,6 +105,7 @@ def leaderq(ctx: click.Context) -> None:
     Examples:
       leaderq demo                                  watch leadership change hands
       leaderq run billing:AdBilling                 stand for election with a career of yours
+      leaderq lead --career report -- ./report.sh   run a command, in any language, as leader
       leaderq status                                who leads which career
       leaderq transfer --career ad-billing --to b   let candidate b lead
 

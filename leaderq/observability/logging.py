@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from leaderq import events as happened
-from leaderq.errors import CareerFailed, Deposed, Reason
+from leaderq.errors import CareerFailed, CommandFailed, Deposed, Reason
 from leaderq.events import CareerError, Event, EventBus
 from leaderq.observability.background import BackgroundHandler
 
@@ -141,7 +141,7 @@ def _quoted(value: Any) -> str:
 def _log_event(event: Event) -> None:
     level, text = message(event)
     error = event.error if isinstance(event, CareerError) else None
-    info = None if isinstance(error, Deposed) else _from_user_code(error)
+    info = None if isinstance(error, Deposed | CommandFailed) else _from_user_code(error)
     values = {each.name: _plain(getattr(event, each.name)) for each in fields(event)}
     log.log(level, "%s", text, extra={"event": event.name} | values, exc_info=info)
 

@@ -6,15 +6,19 @@ number and the time at which it began, since numbers are used again.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from leaderq.clock import now_s
+
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Started(NamedTuple):
@@ -22,6 +26,12 @@ class Started(NamedTuple):
 
     pid: int
     began: int
+
+
+def adopt_orphans() -> None:
+    """Make orphaned descendants children of this process, where the system can."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def children_of(pid: int) -> set[int]:
@@ -35,35 +45,52 @@ def children_of(pid: int) -> set[int]:
 
 def descendants_of(*roots: int) -> set[Started]:
     """The living processes below ``roots``, these not included."""
-    found: set[Started] = set()
-    seen = set(roots)
-    unvisited = list(roots)
-    while unvisited:
-        for pid in children_of(unvisited.pop()) - seen:
-            seen.add(pid)
-            if pid != os.getpid() or _has_children():
-                unvisited.append(pid)
-            if (one := _living(pid)) is not None:
-                found.add(one)
-    return found
+    return {one for _, one in _below(*roots) if one is not None}
 
 
 def kill(processes: set[Started]) -> set[Started]:
     """Send SIGKILL to those that still live; returns them."""
-    killed = set()
+    return send(processes, signal.SIGKILL)
+
+
+def send(processes: set[Started], number: signal.Signals) -> set[Started]:
+    """Send a signal to those that still live, and may be sent it; returns them."""
+    sent = set()
     for one in processes:
         with suppress(ProcessLookupError, PermissionError):
             if _living(one.pid) == one:
-                os.kill(one.pid, signal.SIGKILL)
-                killed.add(one)
-    return killed
+                os.kill(one.pid, number)
+                sent.add(one)
+    return sent
 
 
-def end_all(root: int, *, within_s: float) -> bool:
-    """Kill everything below ``root`` and what that starts meanwhile; returns whether all is gone."""
+def kill_below(root: int, *, but: int = 0) -> set[Started]:
+    """Kill everything below ``root``; returns what was alive. What that starts meanwhile may escape.
+
+    ``but`` is spared, a process below ``root`` that leads its group. Of other groups than its and
+    this process's all are killed, those of the dead included: a process that forks and ends, again
+    and again, slips through any listing, but a signal to its group is atomic, and the group is
+    known from whatever it has left.
+    """
+    found: set[Started] = set()
+    spared = {0, os.getpgrp(), but}
+    for pid, one in _below(root):
+        if pid == but:
+            continue
+        if one is not None:
+            found.add(one)
+        with suppress(ProcessLookupError, PermissionError):
+            if (group := os.getpgid(pid)) not in spared:
+                os.killpg(group, signal.SIGKILL)
+            elif one is not None:
+                os.kill(pid, signal.SIGKILL)
+    return found
+
+
+def end_all(root: int, *, within_s: float, but: int = 0) -> bool:
+    """Do as :func:`kill_below` until nothing is left; returns whether that is so."""
     end_s = now_s() + within_s
-    while left := descendants_of(root):
-        kill(left)
+    while kill_below(root, but=but):
         if now_s() >= end_s:
             return False
         time.sleep(0.001)
@@ -91,6 +118,19 @@ class StartedInTerm:
         return kill({one for one in found if one.began >= self._since and one.pid not in kept})
 
 
+def _below(*roots: int) -> Iterator[tuple[int, Started | None]]:
+    """Every process below ``roots``, as it is found; ``None``: it is dead, and not reaped."""
+    seen = set(roots)
+    unvisited = list(roots)
+    while unvisited:
+        for pid in children_of(unvisited.pop()) - seen:
+            seen.add(pid)
+            one = _living(pid)
+            if one is not None and (pid != os.getpid() or _has_children()):
+                unvisited.append(pid)
+            yield pid, one
+
+
 def _has_children() -> bool:
     """Whether this process has any, dead or alive; spares the look at each of its threads."""
     try:
@@ -105,7 +145,9 @@ def _living(pid: int) -> Started | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in ("Z", "X") else Started(pid, int(fields[19]))
+    # A process is shown as dead when its first thread is; others of it may go on.
+    is_dead = fields[0] in ("Z", "X") and int(fields[17]) <= 1
+    return None if is_dead else Started(pid, int(fields[19]))
 
 
 def _multiprocessing_helpers() -> set[int]:

@@ -30,7 +30,6 @@ The worker is a session of its own, so that Ctrl-C in a terminal reaches it once
 from __future__ import annotations
 
 import base64
-import ctypes
 import json
 import logging
 import os
@@ -49,7 +48,15 @@ from typing import TYPE_CHECKING, Any
 
 from leaderq.clock import now_s
 from leaderq.exits import ExitCode
-from leaderq.running.descendants import Started, children_of, descendants_of, kill
+from leaderq.running.descendants import (
+    Started,
+    adopt_orphans,
+    children_of,
+    descendants_of,
+    end_all,
+    kill,
+    kill_below,
+)
 from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
 
 if TYPE_CHECKING:
@@ -64,8 +71,9 @@ every process of a service, and the guardian passes its own on.
 """
 _ALWAYS_PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 _PASSED_ON_UNLESS_IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_PR_SET_CHILD_SUBREAPER = 36
 _LONGEST_LINE = 1 << 16
+_STARTED_S = 0.2
+"""How long to kill what a stopped worker has started, and what that starts meanwhile."""
 _UNKILLABLE_S = 10.0
 """How long to wait for killed processes that do not end; without a session nothing else is known.
 """
@@ -103,7 +111,7 @@ class Guardian:
             end.setblocking(False)
         restore = self._take_signals(wake_writing)
         try:
-            _adopt_orphans()
+            adopt_orphans()
             worker = self._start(command, theirs)
             theirs.close()
             self._stay(worker, ours, wake_reading)
@@ -198,7 +206,7 @@ class Guardian:
             for pid in left:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-            killed |= kill(descendants_of(os.getpid()))
+            killed |= kill_below(os.getpid())
             time.sleep(0.0005)
         if killed:
             log.warning(
@@ -218,7 +226,7 @@ class Guardian:
         if intervention is Intervention.LEAVE_ALONE or report is None:
             return
         if intervention is Intervention.KILL_STARTED:
-            kill({one for one in descendants_of(os.getpid()) if one.pid != worker.pid})
+            end_all(os.getpid(), within_s=_STARTED_S, but=worker.pid)
             return
         is_last = intervention is Intervention.KILL
         if not is_last and self._told_to_stop:
@@ -318,12 +326,6 @@ def _known_session(message: dict[str, Any]) -> KnownSession | None:
 
     credentials = Credentials(int(message["session"]), base64.b64decode(message["password"]))
     return KnownSession(credentials, float(message["timeout_s"]))
-
-
-def _adopt_orphans() -> None:
-    """Make orphaned descendants children of this process, where the system can."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _is_stopped(pid: int) -> bool:

@@ -45,7 +45,7 @@ from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Allowance, Budgets, CoolOff, CoolOffPolicy, after_term, watch_health
-from leaderq.term import OpenTerm, Reason
+from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import AnyClient, as_session
 
 log = logging.getLogger(__name__)
@@ -132,6 +132,9 @@ class Runner:
         if self._leave is not None:
             self._leave(ExitCode.FORCED)
 
+    def _resign(self, term: Term) -> None:
+        self._candidate.step_down(Reason.WITHDRAWN, term=term)
+
     def _wind_up(self) -> None:
         self._candidate.step_down(Reason.WITHDRAWN)
         self._candidate.wake()
@@ -183,6 +186,7 @@ class Runner:
             self._career.settings = self.settings
             self._career.events = self.events
             self._career.candidate_id = self.candidate_id
+            self._career._resign = self._resign
             self._career.prepare()
 
     def _retire(self) -> None:
@@ -211,6 +215,8 @@ class Runner:
                 continue
             began_s = now_s()
             reason = self._serve(term)
+            if isinstance(self._career, LeaderCareer) and not self._career._stands_again:
+                return
             record = after_term(record, reason, now_s() - began_s, policy)
             self._cool_off(record)
 

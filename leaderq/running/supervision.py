@@ -11,7 +11,7 @@ another T/3: a health check that hangs is the very illness it should report.
 so that a flapping network does not bring a storm of terms. A career that fails waits longer each
 time and, after ``max_failures`` terms in a row, until every other candidate has had its turn; a
 term that lasted longer than that does not count as one of the row. After a planned end a candidate
-gives way for a moment, while its successor claims.
+gives way for a moment, while its successor claims; a career that ended its own term cools off once.
 """
 
 from __future__ import annotations
@@ -176,4 +176,6 @@ def after_term(
         return CoolOff(failures, backoff.delay_s(failures, chance), f"the last term ended because {reason.sentence}")
     if reason.deposes:
         return replace(record, seconds=backoff.delay_s(1, chance), why=f"it was deposed: {reason.sentence}")
+    if reason is Reason.WITHDRAWN:  # by the career: it may have nothing to do next time either
+        return CoolOff(seconds=max(GIVE_WAY_S, policy.first_s))
     return CoolOff(seconds=GIVE_WAY_S)

@@ -27,6 +27,8 @@ class CandidateProcess:
     ``target`` is ``module:Class``, looked for in ``cwd``. ``arguments`` are further command line options; ``environment`` is laid
     over this process's own; ``under`` is a command that is to run it, such as ``unshare``. ``lines`` holds what it logged so far,
     as objects; what is no JSON stands under ``message``.
+
+    With ``command`` it is ``leaderq lead``, and ``target`` the name of the career.
     """
 
     def __init__(
@@ -41,13 +43,17 @@ class CandidateProcess:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         under: Sequence[str] = (),
+        command: Sequence[str] = (),
     ) -> None:
         self.id = id
         self.lines: list[dict[str, Any]] = []
-        self._command = [*under, sys.executable, "-m", "leaderq", "run", target, "--id", id, "--zookeeper", zookeeper]
+        verb = ["lead", "--career", target] if command else ["run", target]
+        self._command = [*under, sys.executable, "-m", "leaderq", *verb, "--id", id, "--zookeeper", zookeeper]
         self._command += ["--session-timeout-s", str(session_timeout_s), "--log-format", "json", *arguments]
         if kafka is not None:
             self._command += ["--kafka", kafka]
+        if command:
+            self._command += ["--", *command]
         self._cwd = str(cwd)
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None

@@ -421,14 +421,14 @@ GUARDING = [
     mutant(
         "the daemons of a killed worker work on",
         f"{AS_TREATED}what_a_killed_worker_has_started_is_gone_before_the_next_one_leads",
-        Edit(GUARDIAN, "            _adopt_orphans()\n", ""),
+        Edit(GUARDIAN, "            adopt_orphans()\n", ""),
     ),
     mutant(
         "the guardian forgets to kill what a stopped worker has started",
         f"{AS_TREATED}what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
         Edit(
             GUARDIAN,
-            "            kill({one for one in descendants_of(os.getpid()) if one.pid != worker.pid})\n",
+            "            end_all(os.getpid(), within_s=_STARTED_S, but=worker.pid)\n",
             "",
         ),
     ),

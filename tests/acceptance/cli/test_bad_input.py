@@ -48,6 +48,19 @@ def test_a_class_that_cannot_lead_is_refused(shell, folder, target, said):
     assert_refused(shell("run", target, zookeeper=NOBODY), 2, repr(target), said.format(folder=folder))
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("no-such-job", 127, "command 'no-such-job' was not found"),
+        ("./billing.py", 126, "command './billing.py' cannot be run: it is not executable"),
+        ("/", 126, "command '/' cannot be run: it is a folder"),
+    ],
+)
+def test_a_command_that_cannot_lead_is_refused_at_once(shell, command, code, said):
+    done = shell("lead", "--career", "c", "--", command, "--debug", zookeeper=NOBODY)
+    assert_refused(done, code, said)
+
+
 def test_a_module_that_fails_to_import_is_refused_and_debug_shows_where(shell, folder):
     (folder / "faulty.py").write_text("import billing\nprices = {}['gold']\n")
     assert_refused(shell("run", "faulty:A"), 2, f"importing module 'faulty' raised KeyError: 'gold' ({folder}/faulty.py:2)")
@@ -72,7 +85,13 @@ def test_a_file_that_does_not_exist_is_refused(shell, folder):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["run", "billing:AdBilling"], ["run", "billing:AdBilling", "--no-guardian"], ["status"]]
+    "arguments",
+    [
+        ["run", "billing:AdBilling"],
+        ["run", "billing:AdBilling", "--no-guardian"],
+        ["lead", "--career", "c", "--", "true"],
+        ["status"],
+    ],
 )
 def test_a_zookeeper_that_is_not_there_is_told_in_bounded_time(shell, arguments):
     done = shell(*arguments, zookeeper=NOBODY, connect_timeout_s="0.5")

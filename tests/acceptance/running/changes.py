@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,6 +35,7 @@ JUST_NOW_S = 0.5
 """Who has written within this time works."""
 WRITERS = {
     "Children": {"subprocess", "multiprocessing"},
+    "Command": {"unit", "subprocess", "setsid", "daemon", "chain"},
     "Daemonizing": {"daemon"},
     "Deaf": {"unit", "subprocess"},
     "LeavingChildren": {"unit", "subprocess", "multiprocessing", "daemon"},
@@ -110,6 +112,7 @@ Act = Callable[["Contest", Contender], object]
 class Kind:
     """One kind of change.
 
+    ``career``: a class in ``careers/rude.py``, or *Command*: ``careers/rude_command.py`` as leader.
     ``act`` is done to the leader; ``undo`` once the successor leads. No effect may follow the
     successor's inauguration, unless ``within_s`` says for how long after ``act`` (or ``undo``)
     effects of the unit in hand cannot be prevented. ``exit_codes``: how the leader ends, if it
@@ -149,13 +152,23 @@ class Contest:
         self._contenders: list[Contender] = []
         folder.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def newest(self) -> Contender:
+        """The contender that was started last."""
+        return self._contenders[-1]
+
     def start(self, **options: Any) -> Contender:
         """One more contender, which stands when this returns."""
         number = len(self._contenders)
         arguments = ["--root", self.root, "--cool-off-s", "0.2", *self.kind.arguments]
         options = {"id": f"c{number}", "arguments": arguments, **options}
         path = self._folder / f"{number}.jsonl"
-        contender = Contender(f"rude:{self.kind.career}", server=self.server, path=path, **options)
+        if self.kind.career == "Command":
+            command = [sys.executable, "rude_command.py"]
+            contender = Contender("rude", server=self.server, path=path, command=command, **options)
+        else:
+            target = f"rude:{self.kind.career}"
+            contender = Contender(target, server=self.server, path=path, **options)
         self._contenders.append(contender)
         contender.start()
         contender.wait_for("standing")
@@ -223,8 +236,13 @@ class Contest:
         except AssertionError:
             change.complaints.append(f"the term of {leader.id} did not end")
         leader.proxy.heal()  # the guardian is about to close the session
+        is_to_leave = bool(self.kind.exit_codes)
+
+        def is_done() -> bool:
+            return not leader.alive or (bool(leader.said("term_ended")) and not is_to_leave)
+
         with suppress(AssertionError):
-            eventually(lambda: not leader.alive or leader.said("term_ended"), timeout_s=10)
+            eventually(is_done, timeout_s=10)
         code = leader.process.poll()
         if self.kind.exit_codes and code not in self.kind.exit_codes:
             change.complaints.append(f"exit code {code}, not {self.kind.exit_codes[0]}")
@@ -242,7 +260,7 @@ class Contest:
         since_s: float,
         change: Change,
     ) -> None:
-        first = successor.history("inaugurate")[0]
+        first = eventually(lambda: successor.history("inaugurate"))[0]
         after = leader.history("begin", "effect", since_s=first["at"])
         effects = [line["at"] for line in after if line["term"] < first["term"]]
         from_s = first["at"] if self.kind.within_s is None else since_s

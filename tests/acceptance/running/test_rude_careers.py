@@ -122,6 +122,12 @@ def step_down(contest: Contest, _leader: Contender) -> None:
         Operator(session, "rude", root=contest.root).step_down(timeout_s=60 * patience())
 
 
+def transfer(contest: Contest, _leader: Contender) -> None:
+    with connect(contest.server) as session:
+        operator = Operator(session, "rude", root=contest.root)
+        operator.transfer(contest.newest.id, timeout_s=60 * patience())
+
+
 def freeze(_contest: Contest, leader: Contender) -> None:
     leader.frozen = [leader.pid, leader.worker_pid, *leader.processes()]
     send(leader.frozen, signal.SIGSTOP)
@@ -239,6 +245,27 @@ def test_what_was_started_in_a_term_ends_before_the_next_inauguration(change_lea
         Kind("znode deleted, a unit of 12 s", "LongUnits", delete_znode, KILLED, **taken_away),
         Kind("znode deleted, children", "Children", delete_znode, KILLED, **taken_away),
         Kind("session closed, a unit of 12 s", "LongUnits", close_session, KILLED, **taken_away),
+    )
+
+
+@pytest.mark.timeout(PATIENT)
+def test_a_command_is_dead_with_all_it_has_started_before_its_successors_command_begins(
+    change_leaders,
+):
+    at_once: Any = {"takes_s": 3.0}
+    asked: Any = {"takes_s": 3.0, "arguments": SOON}
+    thawed: Any = {"undo": thaw, "within_s": THAW_S}
+    taken_away: Any = {"takes_s": 3.0, "within_s": AT_ONCE_S}
+    change_leaders(
+        Kind("command, black hole", "Command", cut_off),
+        Kind("command, kill -9 of the worker", "Command", kill_worker, KILLED, **at_once),
+        Kind("command, kill -9 of the guardian", "Command", kill_guardian, arguments=SOON),
+        Kind("command, SIGTERM", "Command", ask_to_stop, (0,), **asked),
+        Kind("command, step-down", "Command", step_down, **asked),
+        Kind("command, transfer", "Command", transfer, **asked),
+        Kind("command, freeze of all", "Command", freeze, **thawed),
+        Kind("command, freeze of the worker", "Command", freeze_worker, undo=thaw),
+        Kind("command, znode deleted", "Command", delete_znode, **taken_away),
     )
 
 

@@ -30,6 +30,7 @@ from leaderq.exits import ExitCode
 
 VERBS = [
     "run",
+    "lead",
     "status",
     "members",
     "step-down",
@@ -46,7 +47,7 @@ VERBS = [
     "servers",
     "version",
 ]
-OWN_SETTINGS = ("LEADERQ_ANALYZE_", "LEADERQ_DEAD_", "LEADERQ_JOURNAL_", "LEADERQ_QUEUE_")
+OWN_SETTINGS = ("LEADERQ_ANALYZE_", "LEADERQ_DEAD_", "LEADERQ_JOURNAL_", "LEADERQ_QUEUE_", "LEADERQ_TERM_")
 GROUPS = {"dead", "queue", "journal", "config", "servers"}
 LEAVES = [
     *(verb for verb in VERBS if verb not in GROUPS),
@@ -198,10 +199,15 @@ def test_settings_may_stand_before_the_verb_and_the_later_one_wins(capsys, monke
     ("arguments", "said"),
     [
         (["stauts"], "no such verb: 'stauts'; did you mean 'status'?"),
-        (["xyzzy"], "choose one of run, status"),
+        (["xyzzy"], "choose one of run, lead, status"),
         (["config", "shw"], "did you mean 'show'?"),
         (["run"], "Missing argument 'MODULE:CLASS'"),
         (["run", "a:B", "c"], "unexpected extra argument"),
+        (["lead", "--career", "c"], "Missing argument 'COMMAND [ARGS]...'"),
+        (["lead", "--career", "c", "--"], "Missing argument 'COMMAND [ARGS]...'"),
+        (["lead", "--", "true"], "no career is named; give --career NAME, or set LEADERQ_CAREER"),
+        (["lead", "--no-guardian", "--career", "c", "true"], "leave --guardian on"),
+        (["lead", "--on-exit", "run", "--career", "c", "true"], "'run' is not one of"),
         (["status", "--zookeper", "a"], "--zookeeper"),
         (["transfer"], "Missing option '--to'"),
         (["step-down", "--timeout-s", "soon"], "'soon' is not a valid float"),

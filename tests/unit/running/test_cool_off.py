@@ -17,9 +17,13 @@ def row(*reasons: Reason, lasted_s: float = 0.1) -> CoolOff:
     return record
 
 
-@pytest.mark.parametrize("reason", [Reason.STEP_DOWN, Reason.TRANSFER, Reason.WITHDRAWN])
+@pytest.mark.parametrize("reason", [Reason.STEP_DOWN, Reason.TRANSFER])
 def test_who_was_asked_to_step_down_only_gives_way_for_a_moment(reason):
     assert row(reason) == CoolOff(seconds=GIVE_WAY_S)
+
+
+def test_a_career_that_ends_its_own_term_stands_again_after_a_pause_and_has_not_failed():
+    assert row(Reason.FAILED, Reason.WITHDRAWN) == CoolOff(seconds=POLICY.first_s)
 
 
 @pytest.mark.parametrize("reason", [Reason.SESSION, Reason.LEASE, Reason.FENCED, Reason.NODE_DELETED])

@@ -6,12 +6,48 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from leaderq.running.descendants import Started, StartedInTerm, children_of, descendants_of, kill
+from leaderq.running.descendants import (
+    Started,
+    StartedInTerm,
+    children_of,
+    descendants_of,
+    end_all,
+    kill,
+)
 from leaderq.testing import eventually
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 PARENT = [sys.executable, "-c", f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(600)"]
+WITHOUT_ITS_FIRST_THREAD = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+CHAIN = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # its orphans stay below it
+if not os.fork():
+    os.setsid()
+    for _ in range(20_000):
+        if os.fork():
+            os._exit(0)
+    os._exit(0)
+print("forking", flush=True)
+sys.stdin.read()
+"""
+SPARING = f"""
+import os, subprocess, time
+from leaderq.running.descendants import children_of, descendants_of, end_all
+parent = subprocess.Popen({PARENT!r}, start_new_session=True)
+while not descendants_of(parent.pid):
+    time.sleep(0.01)
+assert end_all(os.getpid(), within_s=60, but=parent.pid)
+assert not descendants_of(parent.pid)
+assert parent.poll() is None
+parent.kill()
+"""
 NOT_OURS = """
 import sys
 from leaderq.running.descendants import StartedInTerm
@@ -34,6 +70,35 @@ def test_children_of_children_are_found_and_killed():
         eventually(lambda: not descendants_of(parent.pid))
         assert parent.poll() is None
         parent.kill()
+
+
+def test_a_process_whose_first_thread_has_ended_is_not_dead():
+    with subprocess.Popen([sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD]) as process:
+        stat = Path(f"/proc/{process.pid}/stat")
+        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+        assert process.poll() is None
+        found = {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
+        killed = kill(found)
+        process.kill()
+        assert pids(killed) == {process.pid}
+
+
+def test_a_chain_of_processes_that_fork_and_end_is_ended():
+    with subprocess.Popen([sys.executable, "-c", CHAIN], stdin=-1, stdout=-1) as root:
+        assert root.stdout is not None
+        assert root.stdout.readline() == b"forking\n"
+        eventually(lambda: len(children_of(root.pid)) > 800)
+        assert end_all(root.pid, within_s=10)
+        known = children_of(root.pid)
+        assert len(known) < 20_000
+        assert children_of(root.pid) == known
+        assert root.poll() is None
+        root.kill()
+
+
+def test_who_is_spared_lives_on_and_what_it_has_started_does_not():
+    with subprocess.Popen([sys.executable, "-c", SPARING]) as root:
+        assert root.wait() == 0
 
 
 def test_a_number_that_another_process_bears_by_now_is_left_alone():

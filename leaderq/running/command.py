@@ -1,0 +1,243 @@
+"""A command as leader, in any language: ``leaderq lead``.
+
+The career starts the command when it may, and waits for its end or the term's. Who is
+authoritative: the term about when the command must go, the kernel about what it has started. The
+command is dead with all of that before ``handOver`` returns, so before the term is given back; who
+ends it otherwise is the guardian, and it ends this process and the command together.
+
+A term ends, and the command is running:
+
+* as planned: SIGTERM to the command and to what it has started, once; when the command has ended,
+  SIGTERM to what it has started since; SIGKILL after nine tenths of the hand-over budget;
+* its lease ran out: the same, with SIGKILL T/6 after it (T: session time-out);
+* fenced, its session or its znode gone: SIGKILL at once, since another may lead already.
+
+The command ends by itself: so does the term, as *withdrawn* after exit code 0, else as *failed*.
+What it leaves running is ended as above: a program that goes into the background must be told not
+to.
+
+This process adopts the orphans among what the command starts, so none of them is lost with the
+guardian. All other children of this process must be the command's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+
+from leaderq.career import LeaderCareer
+from leaderq.clock import now_s
+from leaderq.errors import CommandFailed
+from leaderq.running.descendants import Started, adopt_orphans, descendants_of, end_all, send
+from leaderq.term import Reason, Term
+
+log = logging.getLogger(__name__)
+
+VARIABLES = "LEADERQ_TERM_"
+"""What the variables that a command finds begin with; none of them is a setting."""
+CANNOT_BE_RUN = 126
+NOT_FOUND = 127
+"""The exit codes of a command that cannot be run, and of one that is not there: a shell's."""
+SIGNALLED = 128
+_LOOK_S = 0.05
+_STEP_S = 0.005
+_SHARE_OF_BUDGET = 0.9  # the rest is for the killing: the runner leaves when the budget is over
+
+
+class OnExit(Enum):
+    """What this process does when its command has ended by itself."""
+
+    STOP = "stop"
+    STAND_AGAIN = "stand-again"
+
+
+class CommandCareer(LeaderCareer):
+    """Leads by running ``command``, once a term.
+
+    ``exit_code`` is the command's own when it ended by itself and this process is to end with it:
+    128 + n for signal n, 126 and 127 if it could not be started; else 0.
+    """
+
+    def __init__(self, command: Sequence[str], on_exit: OnExit = OnExit.STOP) -> None:
+        self.exit_code = 0
+        self._command = list(command)
+        self._on_exit = on_exit
+        self._process: subprocess.Popen[bytes] | None = None
+        self._deadline: DeadlineFile | None = None
+
+    def prepare(self) -> None:
+        """Let nothing that the command starts be adopted by another process than this one."""
+        adopt_orphans()
+
+    def execute(self, term: Term) -> None:
+        """Run the command until it ends or the term does."""
+        self._deadline = DeadlineFile(term.deadline)
+        try:
+            process = self._start(term, self._deadline.path)
+        except OSError as exc:
+            self._ended(CommandFailed(self._command[0], f"cannot be run: {exc.strerror}", _code_of(exc)))
+            return
+        while term.wait(_LOOK_S):
+            self._deadline.tell(term.deadline)
+            self._reap()
+            if (status := process.returncode) is not None:
+                code = SIGNALLED - status if status < 0 else status
+                log.info("command ended: career=%s term=%d exit=%d", term.career, term.number, code)
+                self._ended(failure(self._command[0], status))
+                self._resign(term)
+                while term.wait(60.0):
+                    pass
+                return
+
+    def handOver(self, term: Term) -> None:  # noqa: N802
+        """End the command and all that it has started, however the term ended."""
+        planned_s = now_s() + _SHARE_OF_BUDGET * self.settings.handover_budget_s
+        told: set[Started] = set()
+        while (left := descendants_of(os.getpid())) and now_s() < self._kill_s(term, planned_s):
+            if not told or self._process is None or self._process.returncode is not None:
+                told |= send(left - told, signal.SIGTERM)
+            time.sleep(_STEP_S)
+            self._reap()
+        if left:
+            log.warning(
+                "killing what is left of the command: career=%s term=%d processes=%d",
+                term.career,
+                term.number,
+                len(left),
+            )
+        while not end_all(os.getpid(), within_s=1.0):
+            self._reap()  # for as long as the runner and the guardian allow
+        self._reap()
+        self._process = None
+        if self._deadline is not None:
+            self._deadline.close()
+            self._deadline = None
+
+    def pass_on(self, number: int) -> None:
+        """Send a signal to the command, if it is running."""
+        process = self._process
+        if process is not None:
+            process.send_signal(number)
+
+    def _start(self, term: Term, deadline: str) -> subprocess.Popen[bytes]:
+        values = variables(
+            term,
+            lease_s=self.session.timeout_s * 2 / 3,
+            budget_s=self.settings.handover_budget_s,
+            deadline=deadline,
+        )
+        # A session of its own: a command that signals its process group does not mean this process.
+        self._process = subprocess.Popen(
+            self._command,
+            env={**os.environ, **values},
+            start_new_session=True,
+        )
+        pid = self._process.pid
+        log.info("command started: career=%s term=%d pid=%d", term.career, term.number, pid)
+        return self._process
+
+    def _ended(self, error: CommandFailed | None) -> None:
+        if self._on_exit is OnExit.STOP:
+            self._stands_again = False
+            self.exit_code = error.exit_code if error is not None else 0
+        if error is not None:
+            raise error
+
+    def _kill_s(self, term: Term, planned_s: float) -> float:
+        """When what is left is killed; the reason may get worse while it is waited for."""
+        reason = term.reason
+        if reason is not None and reason.deposes and reason is not Reason.LEASE:
+            return 0.0
+        return min(planned_s, term.deadline + self.session.timeout_s / 6)
+
+    def _reap(self) -> None:
+        """Collect the dead: the command, and the orphans that this process has adopted."""
+        with suppress(ChildProcessError):
+            while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if self._process is not None and dead.si_pid == self._process.pid:
+                    self._process.poll()
+                else:
+                    os.waitpid(dead.si_pid, 0)
+
+
+class DeadlineFile:
+    """A file in memory that holds the end of the lease: seconds on the clock of ``/proc/uptime``.
+
+    ``path`` can be read by processes of the same user for as long as this process lives: a file
+    that is not there means that the term is over. It is replaced as a whole.
+    """
+
+    def __init__(self, deadline_s: float) -> None:
+        self._number = os.memfd_create("leaderq-deadline")
+        self._told_s = 0.0
+        self.path = f"/proc/{os.getpid()}/fd/{self._number}"
+        self.tell(deadline_s)
+
+    def tell(self, deadline_s: float) -> None:
+        """Write the deadline, if it is another."""
+        if deadline_s == self._told_s:
+            return
+        self._told_s = deadline_s
+        new = os.memfd_create("leaderq-deadline")
+        try:
+            os.write(new, f"{int(deadline_s * 1000) / 1000:.3f}\n".encode())  # never later than it is
+            os.dup2(new, self._number, inheritable=False)
+        finally:
+            os.close(new)
+
+    def close(self) -> None:
+        """Remove the file."""
+        os.close(self._number)
+
+
+def variables(term: Term, *, lease_s: float, budget_s: float, deadline: str) -> Mapping[str, str]:
+    """What a command is told of its term."""
+    values = {
+        "CAREER": term.career,
+        "CANDIDATE": term.candidate,
+        "NUMBER": str(term.number),
+        "ID": term.id,
+        "UNCLEAN": str(int(term.unclean)),
+        "LEASE_S": f"{lease_s:g}",
+        "BUDGET_S": f"{budget_s:g}",
+        "DEADLINE_FILE": deadline,
+    }
+    return {VARIABLES + name: value for name, value in values.items()}
+
+
+def failure(name: str, status: int) -> CommandFailed | None:
+    """The error that ``status`` is (-n: ended by signal n); ``None``: it was successful."""
+    if status == 0:
+        return None
+    if status > 0:
+        return CommandFailed(name, f"failed: exit code {status}", status)
+    try:
+        how = signal.Signals(-status).name
+    except ValueError:
+        how = f"signal {-status}"
+    return CommandFailed(name, f"was ended by {how}", SIGNALLED - status)
+
+
+def check_command(name: str) -> None:
+    """Return if the program ``name`` can be started; raise :class:`CommandFailed` if not."""
+    if shutil.which(name) is not None:
+        return
+    if Path(name).is_dir():
+        raise CommandFailed(name, "cannot be run: it is a folder; name a program", CANNOT_BE_RUN)
+    if shutil.which(name, mode=os.F_OK) is not None:
+        remedy = "chmod +x it, or put its interpreter in front of it"
+        raise CommandFailed(name, f"cannot be run: it is not executable; {remedy}", CANNOT_BE_RUN)
+    where = "there is no such file" if "/" in name else "it is in no folder of PATH"
+    raise CommandFailed(name, f"was not found: {where}", NOT_FOUND)
+
+
+def _code_of(error: OSError) -> int:
+    return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_BE_RUN

@@ -1,0 +1,209 @@
+"""``leaderq lead``: commands of several languages as leaders, and what their end means."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leaderq.clock import now_s
+from leaderq.election import Operator
+from leaderq.testing import eventually
+from leaderq.testing.java import find_java
+from leaderq.testing.waiting import patience
+
+CAREERS = Path(__file__).parents[1] / "careers"
+AGAIN = ["--on-exit", "stand-again"]
+LOOP = 'while :; do echo "$LEADERQ_TERM_NUMBER works" >>"$0"; sleep 0.01; done'
+POLITE = """
+trap 'echo asked >>"$0"; sleep 0.2; echo done >>"$0"; exit 0' TERM
+echo begun >>"$0"
+while :; do sleep 0.01; done
+"""
+LEAVING = """
+(trap '' TERM; while :; do echo left >>"$0"; sleep 0.01; done) &
+setsid sh -c 'trap "" TERM; while :; do echo apart >>"$0"; sleep 0.01; done' "$0" &
+until grep -q left "$0" && grep -q apart "$0"; do sleep 0.01; done
+"""
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def lead(start, zookeeper_server):
+    """Start a candidate that runs a command, and wait until it stands."""
+
+    def begin(*command: str, id: str = "a", **options):
+        options = {"zookeeper": zookeeper_server.address, **options}
+        candidate = start("commands", id=id, command=command, **options)
+        candidate.wait_for("standing")
+        return candidate
+
+    return begin
+
+
+@pytest.fixture
+def operator(zookeeper, znode_root):
+    return Operator(zookeeper, "commands", root=znode_root)
+
+
+@pytest.fixture
+def run_lead(zookeeper_server, znode_root):
+    """Run a command as the only candidate to its end."""
+
+    def run(*command: str, **options) -> subprocess.CompletedProcess[str]:
+        connection = ["--zookeeper", zookeeper_server.address, "--root", znode_root]
+        own = ["lead", "--career", "commands", *connection, "--log-level", "error", "--"]
+        return subprocess.run(
+            [sys.executable, "-m", "leaderq", *own, *command],
+            capture_output=True,
+            text=True,
+            timeout=60 * patience(),
+            **options,
+        )
+
+    return run
+
+
+def lines(journal: Path, what: str) -> list[str]:
+    return [line for line in text(journal).splitlines() if line == what]
+
+
+def text(journal: Path) -> str:
+    return journal.read_text() if journal.exists() else ""
+
+
+def grows(journal: Path, what: str) -> None:
+    before = len(lines(journal, what))
+    eventually(lambda: len(lines(journal, what)) > before + 3)
+
+
+def assert_one_after_the_other(journal: Path) -> None:
+    terms = [int(line.split()[0]) for line in text(journal).splitlines()]
+    assert terms == sorted(terms)
+
+
+def test_a_shell_loop_moves_with_the_leadership_and_back(lead, operator, journal):
+    a = lead("sh", "-c", LOOP, str(journal), id="a")
+    grows(journal, "1 works")
+    b = lead("sh", "-c", LOOP, str(journal), id="b")
+    for term, next_one in ((2, b), (3, a)):
+        operator.transfer(next_one.id, timeout_s=60 * patience())
+        grows(journal, f"{term} works")
+        a.wait_for("standing", count=2)
+    assert_one_after_the_other(journal)
+    assert a.alive
+    assert b.alive
+
+
+def test_a_java_program_has_its_last_word_before_its_successor_begins(lead, operator, journal):
+    java = str(find_java().program)
+    program = [java, "-Xshare:auto", "-XX:TieredStopAtLevel=1", str(CAREERS / "Reports.java")]
+    if subprocess.run([java, "--list-modules"], capture_output=True).stdout.find(b"jdk.compiler") < 0:
+        pytest.skip("this Java runs no source files: it has no compiler")
+    lead(*program, str(journal), id="a")
+    eventually(lambda: lines(journal, "1 works"))
+    b = lead(*program, str(journal), id="b")
+    operator.transfer("b", timeout_s=60 * patience())
+    eventually(lambda: lines(journal, "2 works"))
+    b.terminate()
+    assert b.wait() == 0
+    assert lines(journal, "1 last") == ["1 last"]
+    assert lines(journal, "2 last") == ["2 last"]
+    assert_one_after_the_other(journal)
+
+
+def test_sigterm_reaches_the_command_once_and_it_is_waited_for(lead, journal):
+    a = lead("sh", "-c", POLITE, str(journal))
+    eventually(lambda: lines(journal, "begun"))
+    a.terminate()
+    assert a.wait() == 0
+    assert text(journal).split() == ["begun", "asked", "done"]
+
+
+def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(lead, journal):
+    budget = ["--handover-budget-s", "1"]
+    a = lead("sh", "-c", LEAVING, str(journal), arguments=budget)
+    assert a.wait() == 0
+    size = len(text(journal))
+    # Were one alive, this would be its time to show it.
+    assert not [pid for pid in Path("/proc").glob("[0-9]*") if speaks_of(pid, journal)]
+    assert len(text(journal)) == size
+
+
+def speaks_of(process: Path, journal: Path) -> bool:
+    try:
+        return os.fsencode(journal) in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["true"], 0),
+        (["sh", "-c", "exit 3"], 3),
+        (["sh", "-c", "kill -KILL $$"], 137),
+        (["{folder}/no-interpreter"], 126),
+    ],
+)
+def test_the_exit_code_of_a_command_is_that_of_its_leader(run_lead, tmp_path, command, code):
+    (tmp_path / "no-interpreter").write_text("echo x\n")
+    (tmp_path / "no-interpreter").chmod(0o755)
+    assert run_lead(*(word.format(folder=tmp_path) for word in command)).returncode == code
+
+
+def test_the_standard_streams_are_the_commands(run_lead):
+    done = run_lead("sh", "-c", "cat; echo trouble >&2", input="a line\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "a line\n", "trouble\n")
+
+
+def test_a_command_knows_its_term_and_finds_leaderq_usable(run_lead):
+    known = 'echo "$LEADERQ_TERM_CAREER $LEADERQ_TERM_NUMBER"; "$0" -m leaderq config show >&2'
+    for number in (1, 2):
+        done = run_lead("sh", "-c", known, sys.executable)
+        assert (done.returncode, done.stdout) == (0, f"commands {number}\n")
+
+
+def test_the_deadline_is_renewed_while_the_term_lasts(lead, journal):
+    writing = 'while :; do cat "$LEADERQ_TERM_DEADLINE_FILE" >>"$0"; sleep 0.1; done'
+    lead("sh", "-c", writing, str(journal), session_timeout_s=6)
+    eventually(lambda: len(set(text(journal).split())) > 3)
+    told = [float(line) for line in text(journal).split()]
+    assert told == sorted(told)
+    assert told[-1] < now_s() + 4
+
+
+def test_a_signal_for_users_is_passed_on(lead, journal):
+    waiting = """trap 'echo rotated >>"$0"' USR1; echo begun >>"$0"; while :; do sleep 0.01; done"""
+    a = lead("sh", "-c", waiting, str(journal))
+    eventually(lambda: lines(journal, "begun"))
+    a.process.send_signal(signal.SIGUSR1)
+    eventually(lambda: lines(journal, "rotated"))
+    assert not a.said("term_ending")
+
+
+def test_a_command_that_succeeds_is_run_again_where_that_is_asked_for(lead, journal):
+    a = lead("sh", "-c", 'echo "$LEADERQ_TERM_NUMBER" >>"$0"', str(journal), arguments=AGAIN)
+    eventually(lambda: len(text(journal).split()) > 2)
+    a.terminate()
+    assert a.wait() == 0
+    assert text(journal).split()[:3] == ["1", "2", "3"]
+    assert {line["reason"] for line in a.said("term_ended")} == {"withdrawn"}
+    assert not a.said("cooling_off")
+
+
+def test_a_command_that_fails_is_run_again_later_each_time(lead, journal):
+    a = lead("sh", "-c", 'echo "$LEADERQ_TERM_NUMBER" >>"$0"; exit 9', str(journal), arguments=AGAIN)
+    a.wait_for("cooling_off", failures=2)
+    assert text(journal).split()[:2] == ["1", "2"]
+    assert {line["reason"] for line in a.said("term_ended")} == {"failed"}
+    assert "command 'sh' failed: exit code 9" in a.said("career_error")[0]["error"]
+    assert "traceback" not in a.said("career_error")[0]

@@ -1,0 +1,87 @@
+"""What a command is told of its term, what its end means, and what cannot be run at all."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from leaderq.clock import now_s
+from leaderq.config.resolution import from_environment
+from leaderq.errors import CommandFailed
+from leaderq.running.command import DeadlineFile, check_command, failure, variables
+from leaderq.term import OpenTerm
+
+
+def told(unclean: bool = False) -> dict[str, str]:
+    term = OpenTerm(
+        number=7,
+        id="n",
+        career="c",
+        candidate="a",
+        deadline=now_s() + 60,
+        write=lambda _t, ops: list(ops),
+        unclean=unclean,
+    )
+    return dict(variables(term, lease_s=20 / 3, budget_s=10.0, deadline="/f"))
+
+
+def test_a_command_is_told_all_that_it_can_use():
+    assert told(unclean=True) == {
+        "LEADERQ_TERM_CAREER": "c",
+        "LEADERQ_TERM_CANDIDATE": "a",
+        "LEADERQ_TERM_NUMBER": "7",
+        "LEADERQ_TERM_ID": "n",
+        "LEADERQ_TERM_UNCLEAN": "1",
+        "LEADERQ_TERM_LEASE_S": "6.66667",
+        "LEADERQ_TERM_BUDGET_S": "10",
+        "LEADERQ_TERM_DEADLINE_FILE": "/f",
+    }
+
+
+def test_what_a_command_is_told_is_not_taken_for_settings_by_leaderq_within_it(tmp_path):
+    assert from_environment(told(), tmp_path).values == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (1, 1, "command 'job' failed: exit code 1"),
+        (255, 255, "exit code 255"),
+        (-9, 137, "command 'job' was ended by SIGKILL"),
+        (-15, 143, "SIGTERM"),
+        (-40, 168, "signal 40"),
+    ],
+)
+def test_an_end_without_success_has_the_exit_code_of_a_shell(status, code, said):
+    error = failure("job", status)
+    assert error is not None
+    assert error.exit_code == code
+    assert said in str(error)
+    assert failure("job", 0) is None
+
+
+def test_what_cannot_be_run_is_told_with_the_exit_code_of_a_shell(tmp_path, monkeypatch):
+    (tmp_path / "text").write_text("#!/bin/sh\n")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for name, code, said in [
+        ("no-such-job", 127, "was not found: it is in no folder of PATH"),
+        (f"{tmp_path}/job", 127, "was not found: there is no such file"),
+        (f"{tmp_path}/text", 126, "is not executable; chmod +x it"),
+        ("text", 126, "is not executable"),
+        (str(tmp_path), 126, "it is a folder"),
+    ]:
+        with pytest.raises(CommandFailed, match=f"^command '{name}' .*{said}".replace("+", r"\+")) as caught:
+            check_command(name)
+        assert caught.value.exit_code == code
+    check_command("sh")
+
+
+def test_a_deadline_can_be_read_by_another_process_and_is_never_later_than_it_is():
+    file = DeadlineFile(1234.5678)
+    assert subprocess.check_output(["cat", file.path]) == b"1234.567\n"
+    file.tell(99999.25)
+    assert subprocess.check_output(["cat", file.path]) == b"99999.250\n"
+    file.close()
+    assert not Path(file.path).exists()
