@@ -105,6 +105,17 @@ class CareerError(Event):
 
 
 @dataclass(frozen=True)
+class WorkRefused(Event):
+    """The career's code ended in ``stage`` with :class:`~leaderq.errors.Deposed`: a write, commit
+    or check was refused, because the term was over for ``reason``.
+    """
+
+    term: int
+    stage: Stage
+    reason: Reason
+
+
+@dataclass(frozen=True)
 class CoolingOff(Event):
     """The candidate stands again after ``seconds``; ``failures`` terms in a row have failed."""
 

@@ -26,6 +26,8 @@ from leaderq.events import EventBus
 from leaderq.observability.logging import configure, log_events, log_failure
 
 if TYPE_CHECKING:
+    from leaderq.observability.http import HttpEndpoint
+    from leaderq.running import Runner
     from leaderq.running.guardian_link import GuardianLink
 
 
@@ -46,6 +48,7 @@ def run(ctx: click.Context, given: Given, target: str) -> int:
     Examples:
       leaderq run billing:AdBilling
       leaderq run billing:AdBilling --id a --zookeeper zk1:2181,zk2:2181,zk3:2181 --kafka kafka1:9092
+      leaderq run billing:AdBilling --http 8080
       LEADERQ_LOG_FORMAT=json leaderq run billing:AdBilling --no-guardian
     """
     signal.signal(signal.SIGTERM, stop_early)
@@ -75,6 +78,20 @@ def _wants_guardian(given: Given, target: str) -> bool:
 
 
 def work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) -> int:
+    if settings.http is None:
+        return _stand(settings, career, link, None)
+    from leaderq.observability.http import HttpEndpoint  # costs nothing when it is off
+
+    with HttpEndpoint(settings.http) as endpoint:
+        return _stand(settings, career, link, endpoint)
+
+
+def _stand(
+    settings: Settings,
+    career: ILeaderCareer,
+    link: GuardianLink | None,
+    endpoint: HttpEndpoint | None,
+) -> int:
     from leaderq.running import Runner
     from leaderq.running.descendants import end_all
     from leaderq.running.runner import handling
@@ -86,6 +103,8 @@ def work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) -
         runner = Runner(
             career, session, settings=settings, events=events, candidate_id=settings.id, guardian=link, leave=_leave
         )
+        if endpoint is not None:
+            _answer(endpoint, runner)
         with handling(runner):
             try:
                 return runner.run()
@@ -99,6 +118,16 @@ def work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) -
         end_all(os.getpid(), within_s=1.0)
         if session.close() and link is not None:
             link.forget_session()
+
+
+def _answer(endpoint: HttpEndpoint, runner: Runner) -> None:
+    from leaderq.observability.health import Health
+    from leaderq.observability.http import health_routes
+    from leaderq.observability.metrics import Metrics
+
+    health = Health(runner.events, runner.look)
+    metrics = Metrics(runner.events, health)
+    endpoint.start({**health_routes(health), "/metrics": metrics.route()})
 
 
 def _leave(code: int) -> None:

@@ -21,6 +21,7 @@ _SECONDS = "write seconds as a plain number, like 10 or 0.5"
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\]")
 _HIGHEST_PORT = 65535
+LOOPBACK = "127.0.0.1"
 
 
 class InvalidValue(ValueError):
@@ -109,6 +110,19 @@ def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
         return normal if path == "/" else normal + path
 
     return ValueKind("HOST:PORT[,...]", check)
+
+
+def _listening(value: Any) -> str:
+    """One address to listen on; a port alone is that of the loopback interface."""
+    text = _text(value)
+    if text.isascii() and text.isdigit():
+        text = f"{LOOPBACK}:{text}"
+    remedy = "write a port, for this host only, or host:port, like 0.0.0.0:8080 for everybody"
+    if text.endswith(":0"):  # any free port
+        return _normal_address(text[:-1] + "1", 0, remedy)[:-1] + "0"
+    if "," in text or "/" in text or not text.rpartition(":")[2].isdigit():
+        raise InvalidValue("is not one address with a port", remedy)
+    return _normal_address(text, 0, remedy)
 
 
 def _text(value: Any) -> str:
@@ -210,4 +224,5 @@ ZNODE_PATH = ValueKind("PATH", _znode_path)  # absolute, and not the root
 NAME = ValueKind("NAME", _name)  # can be one element of a znode path
 TEXT = ValueKind("TEXT", _printable)  # one line of printable text, not empty
 SECRET = ValueKind("SECRET", _not_empty)  # text that is never shown
+LISTENING = ValueKind("[HOST:]PORT", _listening)
 FILE = ValueKind("FILE", _path)  # loading the settings checks whether it can be read

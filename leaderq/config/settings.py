@@ -203,6 +203,9 @@ class Settings:
     guardian: bool = setting(
         True, kinds.SWITCH, _PROCESS,
         "keep a parent process that frees leadership at once after a crash")
+    http: str | None = setting(
+        None, kinds.LISTENING, _PROCESS,
+        "answer /livez, /readyz, /leader, /status and /metrics there; a port alone: this host only")
     log_format: str = setting(
         "text", kinds.choice("text", "json"), _PROCESS, "format of the log on standard error")
     log_level: str = setting(

@@ -88,6 +88,9 @@ class Candidate:
         self._closed = False
         self._stopping = False
         self._code_returned = threading.Event()
+        self._answered = threading.Event()
+        self._answered.set()
+        self._asked_s = 0.0
         self._thread: threading.Thread | None = None
 
     # ---- what the runner asks -------------------------------------------------------------------
@@ -189,6 +192,22 @@ class Candidate:
     def role(self) -> Role:
         """Where this candidate stands; it may be past by the time it is looked at."""
         return self._campaign.role
+
+    def silent_s(self) -> float:
+        """For how many seconds the candidate's thread has not answered; never waits for it.
+
+        The first call asks it, each later one tells how long that question has waited, and asks
+        again once it was answered. Infinite if the thread broke down. For one caller.
+        """
+        if self._broken is not None:
+            return float("inf")
+        if self._thread is None:
+            return 0.0
+        if self._answered.is_set():
+            self._answered.clear()
+            self._asked_s = now_s()
+            self._inbox.put(self._answered.set)
+        return now_s() - self._asked_s
 
     def __enter__(self) -> Candidate:
         return self

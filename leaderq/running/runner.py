@@ -40,6 +40,7 @@ from leaderq.election import Candidate
 from leaderq.errors import CareerFailed, LeaderqError
 from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage, TermEnding
 from leaderq.exits import ExitCode
+from leaderq.observability.health import RunnerState
 from leaderq.running.descendants import StartedInTerm
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.running.guardian_link import GuardianLink
@@ -90,6 +91,8 @@ class Runner:
         self._stages: StageRunner | None = None
         self._term: OpenTerm | None = None
         self._stopping = threading.Event()
+        self._ended = False
+        self._units = 0  # of former terms
         self._failure: LeaderqError | None = None
 
     # ---- the supervisor's thread ----------------------------------------------------------------
@@ -135,6 +138,22 @@ class Runner:
     def _resign(self, term: Term) -> None:
         self._candidate.step_down(Reason.WITHDRAWN, term=term)
 
+    def look(self) -> RunnerState:
+        """Return where this runner stands now. Waits for nothing; for one thread at a time."""
+        stages = self._stages
+        return RunnerState(
+            career=self.career_name,
+            candidate=self.candidate_id,
+            session=self._session.state.name.lower(),
+            timeout_s=self._session.timeout_s,
+            role=self._candidate.role.name.lower(),
+            silent_s=self._candidate.silent_s(),
+            stopping=self._stopping.is_set(),
+            ended=self._ended,
+            units=self._units if stages is None else stages.units,
+            term=None if stages is None else stages.look(),
+        )
+
     def _wind_up(self) -> None:
         self._candidate.step_down(Reason.WITHDRAWN)
         self._candidate.wake()
@@ -178,6 +197,7 @@ class Runner:
         finally:
             self._candidate.close(timeout_s=_RELEASE_WHILE_STOPPING_S)
             self._retire()
+            self._ended = True
             self._budgets.finish()
 
     def _prepare(self) -> None:
@@ -242,6 +262,7 @@ class Runner:
             tell_stage=lambda stage: self._tell_stage(term, stage),
             step_down=lambda: self._candidate.step_down(Reason.FAILED, term=term),
         )
+        stages.units = self._units
         self._budgets.open_term(term)
         self._term, self._stages = term, stages
         if self._stopping.is_set():  # told to stop between winning and here
@@ -267,6 +288,7 @@ class Runner:
             self._guardian.forget_term()
         timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
         self._candidate.conclude(term, Reason.FAILED if failed else Reason.WITHDRAWN, timeout_s=timeout_s)
+        self._units = stages.units
         self._stages = self._term = None
         return Reason.FAILED if failed else term.reason or Reason.WITHDRAWN
 

@@ -27,7 +27,8 @@ from collections.abc import Callable
 
 from leaderq.career import ILeaderCareer, LeaderCareer
 from leaderq.errors import Deposed
-from leaderq.events import CareerError, EventBus, Stage, StageBegan
+from leaderq.events import CareerError, EventBus, Stage, StageBegan, WorkRefused
+from leaderq.observability.health import TermState
 from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm, Reason
 
@@ -65,6 +66,9 @@ class StageRunner:
         self._step_down = step_down
         self._unit = AbandonableUnit()
         self._failed = False
+        self.units = 0
+        """How many units of work have returned; may be set before the first."""
+        self._stage: Stage | None = None
 
     def serve(self) -> bool:
         """Serve the term to its end; returns whether the career failed."""
@@ -79,6 +83,16 @@ class StageRunner:
         if isinstance(self._career, LeaderCareer):
             self._call(Stage.HANDOVER, self._career._finish)
         return self._failed
+
+    def look(self) -> TermState:
+        """Return where the term stands now. Called on any thread."""
+        return TermState(
+            number=self._term.number,
+            stage=self._stage,
+            lease_s=self._term.remaining_s(),
+            paused=self._term.paused,
+            ending=self._term.ending.is_set(),
+        )
 
     def abandon(self) -> None:
         """Abandon the unit in hand, if the career allows it. Called on any thread."""
@@ -107,6 +121,7 @@ class StageRunner:
                 self._term.wait(_PAUSED_LOOK_S)
             else:
                 self._unit.run(lambda: self._call(Stage.EXECUTION, self._career.execute))
+                self.units += 1
 
     def _call(self, stage: Stage, code: Callable[[OpenTerm], None]) -> bool:
         """Call the user's ``code``; returns whether it returned. After ``False`` no unit may begin."""
@@ -116,6 +131,9 @@ class StageRunner:
             code(self._term)
         except Deposed as exc:
             self._term.wind_up(exc.reason)
+            term = self._term
+            refused = WorkRefused(term.career, term.candidate, term.number, stage, exc.reason)
+            self._events.publish(refused)
             return False
         except UnitAbandoned:
             raise
@@ -132,6 +150,7 @@ class StageRunner:
         self._say(stage)
 
     def _say(self, stage: Stage) -> None:
+        self._stage = stage
         self._events.publish(StageBegan(self._term.career, self._term.candidate, self._term.number, stage))
 
 

@@ -1,0 +1,164 @@
+"""What probes, load balancers and people ask a candidate's process; decided on values.
+
+``/livez``   200 unless the process should be restarted: its runner has ended and the process has
+             not, or the candidate's thread broke or has not answered for ``DEAD_AFTER_S`` (or 3T),
+             so that it would never lead again. A process that hangs altogether does not answer.
+             ZooKeeper away, a failed career, a cool-off: 200, because a restart would not help.
+``/readyz``  200 if the process does its job: it leads, or stands in the line of candidates, over a
+             connection that is up. A healthy follower is ready.
+``/leader``  200 while this process works in a term that it may trust: from the end of
+             ``inaugurate`` until the term begins to end. No two processes say so at one instant.
+``/status``  all of it as JSON.
+
+Otherwise 503, with the reason in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.events import CareerError, CoolingOff, DrainProgress, EventBus, Stage, TermEnded
+
+DEAD_AFTER_S = 60.0
+
+
+@dataclass(frozen=True)
+class TermState:
+    """A term at one moment; ``stage`` is ``None`` before the first, ``lease_s`` what is left of the
+    lease.
+    """
+
+    number: int
+    stage: Stage | None
+    lease_s: float
+    paused: bool
+    ending: bool
+
+
+@dataclass(frozen=True)
+class RunnerState:
+    """A runner at one moment; ``role`` and ``session`` are words.
+
+    ``silent_s``: for how long its candidate's thread has not answered. ``units``: how many units of
+    work have returned, in all terms.
+    """
+
+    career: str
+    candidate: str
+    session: str
+    timeout_s: float
+    role: str
+    silent_s: float
+    stopping: bool
+    ended: bool
+    units: int
+    term: TermState | None
+
+
+def why_dead(state: RunnerState) -> str | None:
+    """Why the process should be restarted."""
+    if state.ended:
+        return "the runner has ended, and the process has not"
+    if state.silent_s > max(DEAD_AFTER_S, 3 * state.timeout_s):
+        return "the candidate's thread does not answer: this process would never lead again"
+    return None
+
+
+def why_unready(state: RunnerState, cool_off_s: float = 0.0) -> str | None:
+    """Why the process does not do its job now; ``cool_off_s`` is what is left of a cool-off."""
+    if state.stopping or state.ended:
+        return "it is stopping"
+    if state.session != "connected":
+        return f"the ZooKeeper session is {state.session}"
+    if cool_off_s > 0:
+        return f"it cools off after a failed term, {cool_off_s:.0f} s more"
+    return _UNREADY.get(state.role)
+
+
+_UNREADY = {
+    "resting": "it does not stand for election yet",
+    "enlisting": "it is not in the line of candidates yet",
+    "suspect": "ZooKeeper has not acknowledged a write lately",
+    "ending": "its term is ending",
+    "ousted": "it was deposed, and its code has not returned yet",
+    "releasing": "it gives its place up",
+}
+
+
+def why_no_leader(state: RunnerState) -> str | None:
+    """Why this process does not work as the leader now."""
+    term = state.term
+    if term is None:
+        return "it does not lead"
+    if term.ending or term.lease_s <= 0:
+        return f"term {term.number} is ending"
+    if term.stage is not Stage.EXECUTION:
+        return f"term {term.number} is not inaugurated yet"
+    return None
+
+
+class Health:
+    """Answers for the runner that ``look`` describes; remembers what ``events`` tell of the past.
+
+    ``look`` is called at each question and must not wait.
+    """
+
+    def __init__(self, events: EventBus, look: Callable[[], RunnerState]) -> None:
+        self.look = look
+        self._cooling: tuple[CoolingOff, float] | None = None
+        self._last_term: dict[str, Any] | None = None
+        self._error: tuple[int, str] | None = None
+        self._progress: DrainProgress | None = None
+        events.subscribe(CoolingOff, self._cools_off)
+        events.subscribe(CareerError, self._raised)
+        events.subscribe(TermEnded, self._ended)
+        events.subscribe(DrainProgress, self._drained)
+
+    def why_unready(self) -> str | None:
+        """Why the process does not do its job now."""
+        return why_unready(self.look(), self._cool_off_s())
+
+    def status(self) -> dict[str, Any]:
+        """All that is known. Of an error there is the class only: its text is for the log."""
+        state = self.look()
+        cooling, cool_off_s, progress = self._cooling, self._cool_off_s(), self._progress
+        found = asdict(state)
+        found["live"] = why_dead(state) is None
+        found["ready"] = why_unready(state, cool_off_s) is None
+        found["leader"] = why_no_leader(state) is None
+        found["why"] = why_dead(state) or why_unready(state, cool_off_s)
+        found["cool_off"] = found["kafka"] = None
+        if cooling is not None and cool_off_s > 0:
+            why = {"failures": cooling[0].failures, "why": cooling[0].why}
+            found["cool_off"] = {"left_s": cool_off_s, **why}
+        if progress is not None and state.term is not None and progress.term == state.term.number:
+            found["kafka"] = {"lag": progress.lag, "partitions": dict(progress.partitions)}
+        found["last_term"] = self._last_term
+        return found
+
+    def _cool_off_s(self) -> float:
+        cooling = self._cooling
+        return 0.0 if cooling is None else max(0.0, cooling[0].seconds + cooling[1] - now_s())
+
+    def _cools_off(self, event: CoolingOff) -> None:
+        self._cooling = event, now_s()
+
+    def _raised(self, event: CareerError) -> None:
+        self._error = event.term, type(event.error).__name__
+
+    def _ended(self, event: TermEnded) -> None:
+        error = self._error
+        self._last_term = {
+            "number": event.term,
+            "ended": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "reason": event.reason.value,
+            "clean": event.clean,
+            "error": error[1] if error is not None and error[0] == event.term else None,
+        }
+
+    def _drained(self, event: DrainProgress) -> None:
+        self._progress = event

@@ -1,0 +1,301 @@
+"""Metrics for Prometheus: what the events tell is counted, all else is read when scraped.
+
+A scrape takes no lock that the work takes, and waits for nothing. ``prometheus_client`` (extra
+``leaderq[metrics]``) is imported at the first scrape. Its default registry is served, so that a
+career's own metrics are there, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from leaderq import events as happened
+from leaderq.clock import now_s
+from leaderq.errors import Reason
+from leaderq.events import Event, EventBus, Stage
+from leaderq.observability.figures import FigureSource, read_figures
+from leaderq.observability.health import Health, why_no_leader
+from leaderq.observability.http import HttpReply, InBackground
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client.core import HistogramMetricFamily
+
+BUCKETS_S = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86400.0)
+_NOT_INSTALLED = "501 metrics need prometheus-client: pip install 'leaderq[metrics]'\n"
+_CELLS = len(BUCKETS_S) + 2  # and those above the last bound, and the sum
+_STAGES = tuple(stage.value for stage in Stage)
+_SESSION_STATES = ("connected", "suspended", "lost", "closed")
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One metric, as the name says a counter (``_total``), a histogram (``_duration_seconds``) or a
+    gauge. ``label``: one besides that of the source, with the ``values`` that are there from the
+    start. ``source``, ``figure``: who offers it, and under which name; ``None``: the runner.
+    """
+
+    name: str
+    help: str
+    label: str = ""
+    values: tuple[str, ...] = ("",)
+    source: FigureSource | None = None
+    figure: str = ""
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of its labels."""
+        return [self.source.value if self.source else "career", *filter(None, [self.label])]
+
+
+def _drain(name: str, figure: str, help: str) -> MetricRow:
+    return MetricRow(f"leaderq_kafka_{name}", help, source=FigureSource.DRAIN, figure=figure)
+
+
+def _queue(name: str, figure: str, help: str) -> MetricRow:
+    return MetricRow(f"leaderq_queue_{name}", help, source=FigureSource.QUEUE, figure=figure)
+
+
+def _producer(name: str, figure: str, help: str) -> MetricRow:
+    source = FigureSource.PRODUCER
+    return MetricRow(f"leaderq_producer_{name}", help, source=source, figure=figure)
+
+
+_REASONS = tuple(reason.value for reason in Reason)
+_DEPOSING = tuple(reason.value for reason in Reason if reason.deposes)
+# A table: each row takes as few lines as it can.
+# fmt: off
+LEADER = MetricRow("leaderq_leader", "1 while this process works as the leader, as /leader says.")
+READY = MetricRow("leaderq_ready", "1 while this process leads or can lead, as /readyz says.")
+TERM_NUMBER = MetricRow("leaderq_term_number", "Number of the newest term won here; 0: none.")
+TERMS = MetricRow("leaderq_terms_total", "Terms won.")
+TERM_ENDS = MetricRow(
+    "leaderq_term_ends_total", "Terms that ended, by reason.", label="reason", values=_REASONS)
+UNCLEAN_ENDS = MetricRow(
+    "leaderq_unclean_term_ends_total", "Terms whose end was not recorded in ZooKeeper.")
+STAGES = MetricRow(
+    "leaderq_stage_duration_seconds", "How long stages of terms took.",
+    label="stage", values=_STAGES)
+LEASE_MARGIN = MetricRow(
+    "leaderq_lease_margin_seconds",
+    "What is left of the lease; at 0 the leader is deposed. Only while leading.")
+SESSION_TIMEOUT = MetricRow(
+    "leaderq_session_timeout_seconds", "Session time-out that ZooKeeper granted (T).")
+CONNECTED = MetricRow("leaderq_session_connected", "1 while the ZooKeeper session is connected.")
+SESSION_CHANGES = MetricRow(
+    "leaderq_session_changes_total", "Changes of the ZooKeeper session, by the new state.",
+    label="state", values=_SESSION_STATES)
+PAUSED = MetricRow("leaderq_work_paused", "1 while no new unit of work may begin.")
+PAUSES = MetricRow("leaderq_work_pauses_total", "How many times the work was paused.")
+REFUSALS = MetricRow(
+    "leaderq_fence_refusals_total",
+    "Calls of the career that its term refused because it was over, by reason.",
+    label="reason", values=_DEPOSING)
+ERRORS = MetricRow(
+    "leaderq_career_errors_total", "Errors that the career raised.",
+    label="stage", values=_STAGES)
+BUDGETS = MetricRow(
+    "leaderq_missed_budgets_total", "Stages that took longer than their budget.",
+    label="stage", values=_STAGES)
+COOL_OFFS = MetricRow("leaderq_cool_offs_total", "Pauses before standing again, but planned ones.")
+UNITS = MetricRow("leaderq_units_total", "Calls of execute that returned.")
+STALLS = MetricRow(
+    "leaderq_kafka_stalls_total", "Consumers that stood still and were rebuilt.")
+POISON = MetricRow(
+    "leaderq_kafka_poison_records_total", "Records given up, by what was done with them.",
+    label="action", values=("skip", "dead-letter"))
+LAG = MetricRow(
+    "leaderq_kafka_lag_records",
+    "Offsets between the committed ones and the ends, by topic. Only while leading.",
+    label="topic")
+TABLE: tuple[MetricRow, ...] = (
+    LEADER, READY, TERM_NUMBER, TERMS, TERM_ENDS, UNCLEAN_ENDS, STAGES, LEASE_MARGIN,
+    SESSION_TIMEOUT, CONNECTED, SESSION_CHANGES, PAUSED, PAUSES, REFUSALS, ERRORS, BUDGETS,
+    COOL_OFFS, UNITS, STALLS, POISON, LAG,
+    _drain("records_total", "records", "Records handled."),
+    _drain("batches_total", "batches", "Batches handled."),
+    _drain("commits_total", "commits", "Batches whose offsets were stored."),
+    _drain("commit_seconds_total", "commit_s", "Time spent on storing offsets."),
+    _queue("put_items_total", "put", "Items put."),
+    _queue("pending_puts", "pending_puts", "Items accepted and not stored yet."),
+    _queue("taken_items_total", "taken", "Items handed to consumers of this process."),
+    _queue("held_items", "held", "Items handed out and not settled yet."),
+    _queue("acknowledged_items_total", "acknowledged", "Items acknowledged and deleted."),
+    _queue("returned_items_total", "returned", "Items returned to be delivered again."),
+    _queue("dead_letters_total", "dead_letters", "Items set aside."),
+    _producer("accepted_requests_total", "accepted", "Requests accepted."),
+    _producer("recovered_requests_total", "recovered", "Requests found in the journal."),
+    _producer("confirmed_requests_total", "confirmed", "Requests that the sink acknowledged."),
+    _producer("dropped_requests_total", "dropped", "Requests dropped by a policy."),
+    _producer("failed_requests_total", "failed", "Requests given up because they failed."),
+    _producer("refused_requests_total", "refused", "Requests that were not accepted."),
+    _producer("pending_requests", "pending", "Requests accepted, and neither sent nor given up."),
+    _producer("memory_requests", "memory_items", "Requests in memory."),
+    _producer("memory_bytes", "memory_bytes", "Bytes of the requests in memory."),
+    _producer("journal_bytes", "journal_bytes", "Bytes of the journal."),
+    _producer("oldest_request_age_seconds", "oldest_age_s", "Age of the oldest request."),
+    _producer("batches_total", "batches", "Batches that the sink took."),
+    _producer("retries_total", "retries", "Batches sent again."),
+    _producer("spills_total", "spilled", "How many times spilling to the journal began."),
+)
+# fmt: on
+
+Count = tuple[MetricRow, Callable[[Any], str]]
+_COUNTED: dict[type[Event], Count] = {
+    happened.TermBegan: (TERMS, lambda event: ""),
+    happened.TermEnded: (TERM_ENDS, lambda event: event.reason.value),
+    happened.SessionChanged: (SESSION_CHANGES, lambda event: event.state),
+    happened.WorkPaused: (PAUSES, lambda event: ""),
+    happened.WorkRefused: (REFUSALS, lambda event: event.reason.value),
+    happened.CareerError: (ERRORS, lambda event: Stage(event.stage).value),
+    happened.BudgetMissed: (BUDGETS, lambda event: Stage(event.stage).value),
+    happened.CoolingOff: (COOL_OFFS, lambda event: ""),
+    happened.DrainStalled: (STALLS, lambda event: ""),
+    happened.RecordSkipped: (POISON, lambda event: "skip"),
+    happened.RecordDeadLettered: (POISON, lambda event: "dead-letter"),
+}
+"""Events that count, where, and under which value of its second label."""
+
+
+class Metrics:
+    """A collector of ``prometheus_client`` for one runner, and for all figures that are offered.
+
+    What happened before is not counted: make it before the runner runs.
+    """
+
+    def __init__(self, events: EventBus, health: Health) -> None:
+        self._health = health
+        self._lock = threading.Lock()  # among the work's threads; a scrape copies without it
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._stage: tuple[Stage, float] | None = None
+        self._stages: dict[str, tuple[float, ...]] = dict.fromkeys(_STAGES, (0.0,) * _CELLS)
+        self._term_number = 0
+        self._lag: Mapping[str, int] = {}
+        for kind in _COUNTED:
+            events.subscribe(kind, self._count)
+        events.subscribe(happened.TermBegan, self._term_began)
+        events.subscribe(happened.StageBegan, lambda event: self._enter(event.stage))
+        events.subscribe(happened.TermEnded, self._term_ended)
+        events.subscribe(happened.DrainProgress, self._drained)
+
+    def route(self, registry: CollectorRegistry | None = None) -> InBackground:
+        """For an :class:`~leaderq.observability.http.HttpEndpoint`; answers 501 without the extra.
+
+        ``registry``: by default that of ``prometheus_client``.
+        """
+        registered: list[CollectorRegistry] = []
+
+        def scrape() -> HttpReply:
+            try:
+                import prometheus_client as client
+            except ImportError:
+                return HttpReply(501, _NOT_INSTALLED)
+            if not registered:
+                chosen = client.REGISTRY if registry is None else registry
+                chosen.register(self)
+                registered.append(chosen)
+            return HttpReply(200, client.generate_latest(registered[0]), client.CONTENT_TYPE_LATEST)
+
+        return InBackground(scrape)
+
+    # ---- events, on the work's threads ----------------------------------------------------------
+
+    def _count(self, event: Event) -> None:
+        row, value = _COUNTED[type(event)]
+        with self._lock:
+            self._counts[row.name, value(event)] += 1
+
+    def _term_began(self, event: happened.TermBegan) -> None:
+        self._term_number = event.term
+
+    def _term_ended(self, event: happened.TermEnded) -> None:
+        self._enter(None)
+        self._lag = {}
+        if not event.clean:
+            with self._lock:
+                self._counts[UNCLEAN_ENDS.name, ""] += 1
+
+    def _enter(self, stage: Stage | None) -> None:
+        with self._lock:
+            left, self._stage = self._stage, None if stage is None else (stage, now_s())
+            if left is not None:
+                took_s, cells = now_s() - left[1], list(self._stages[left[0].value])
+                cells[bisect_left(BUCKETS_S, took_s)] += 1
+                cells[-1] += took_s
+                self._stages[left[0].value] = tuple(cells)  # at once: a scrape takes no lock
+
+    def _drained(self, event: happened.DrainProgress) -> None:
+        lag: Counter[str] = Counter()
+        for partition, left in event.partitions.items():
+            lag[partition.rpartition("-")[0]] += left
+        self._lag = lag
+
+    # ---- scrapes --------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric that has a value."""
+        from prometheus_client import core
+
+        career = self._health.look().career
+        values = self._values(career)
+        for row in TABLE:
+            if row is STAGES:
+                yield self._histogram(core.HistogramMetricFamily, career)
+            elif samples := values.get(row.name):
+                kind = core.CounterMetricFamily if is_counter(row) else core.GaugeMetricFamily
+                family = kind(row.name, row.help, labels=row.labels)
+                for labels, value in samples.items():
+                    family.add_metric(labels, value)
+                yield family
+
+    def _values(self, career: str) -> dict[str, dict[tuple[str, ...], float]]:
+        counts = self._counts.copy()
+        found: dict[str, dict[tuple[str, ...], float]] = {}
+        for row, _ in (*_COUNTED.values(), (UNCLEAN_ENDS, None)):
+            known = dict.fromkeys(row.values, 0) | {
+                value: count for (name, value), count in counts.items() if name == row.name
+            }
+            label = (lambda value: (career, value)) if row.label else lambda value: (career,)
+            found[row.name] = {label(value): count for value, count in known.items()}
+        found |= {row.name: {(career,): value} for row, value in self._gauges()}
+        found[LAG.name] = {(career, topic): left for topic, left in self._lag.items()}
+        offered = read_figures()
+        for row in TABLE:
+            if row.source is not None:
+                found[row.name] = {
+                    (name,): figures[row.figure]
+                    for (source, name), figures in offered.items()
+                    if source is row.source and row.figure in figures
+                }
+        return found
+
+    def _gauges(self) -> Iterator[tuple[MetricRow, float]]:
+        state = self._health.look()
+        yield LEADER, why_no_leader(state) is None
+        yield READY, self._health.why_unready() is None
+        yield TERM_NUMBER, self._term_number
+        yield SESSION_TIMEOUT, state.timeout_s
+        yield CONNECTED, state.session == "connected"
+        yield UNITS, state.units
+        yield PAUSED, state.term is not None and state.term.paused
+        if state.term is not None:
+            yield LEASE_MARGIN, state.term.lease_s
+
+    def _histogram(self, kind: type[HistogramMetricFamily], career: str) -> Metric:
+        family = kind(STAGES.name, STAGES.help, labels=STAGES.labels)
+        for stage, (*counts, sum_s) in self._stages.items():
+            bounds = [*map(str, BUCKETS_S), "+Inf"]
+            cumulated = list(zip(bounds, accumulate(counts), strict=True))
+            family.add_metric([career, stage], cumulated, sum_s)
+        return family
+
+
+def is_counter(row: MetricRow) -> bool:
+    """Whether it only grows, as its name says."""
+    return row.name.endswith("_total")

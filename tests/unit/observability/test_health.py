@@ -1,0 +1,146 @@
+"""What /livez, /readyz, /leader and /status say, as tables of states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from leaderq.errors import Reason
+from leaderq.events import CareerError, CoolingOff, DrainProgress, EventBus, Stage, TermEnded
+from leaderq.observability.health import (
+    DEAD_AFTER_S,
+    Health,
+    RunnerState,
+    TermState,
+    why_dead,
+    why_no_leader,
+    why_unready,
+)
+
+TERM = TermState(number=7, stage=Stage.EXECUTION, lease_s=5.0, paused=False, ending=False)
+FOLLOWER = RunnerState(
+    career="c",
+    candidate="a",
+    session="connected",
+    timeout_s=10.0,
+    role="waiting",
+    silent_s=0.0,
+    stopping=False,
+    ended=False,
+    units=0,
+    term=None,
+)
+LEADER = replace(FOLLOWER, role="leading", term=TERM)
+
+
+@pytest.mark.parametrize(
+    ("state", "live"),
+    [
+        (FOLLOWER, True),
+        (LEADER, True),
+        (replace(FOLLOWER, session="lost", role="enlisting"), True),
+        (replace(FOLLOWER, role="resting"), True),
+        (replace(LEADER, stopping=True), True),
+        (replace(LEADER, role="ousted", term=replace(TERM, lease_s=0.0)), True),
+        (replace(FOLLOWER, silent_s=DEAD_AFTER_S - 1), True),
+        (replace(FOLLOWER, silent_s=DEAD_AFTER_S + 1), False),
+        (replace(FOLLOWER, silent_s=DEAD_AFTER_S + 1, timeout_s=40.0), True),
+        (replace(FOLLOWER, silent_s=float("inf")), False),
+        (replace(FOLLOWER, ended=True), False),
+    ],
+)
+def test_a_process_is_dead_only_if_it_would_never_lead_again(state, live):
+    assert (why_dead(state) is None) is live
+
+
+@pytest.mark.parametrize(
+    ("state", "ready"),
+    [
+        (FOLLOWER, True),
+        (LEADER, True),
+        (replace(FOLLOWER, role="claiming"), True),
+        (replace(LEADER, term=replace(TERM, paused=True)), True),  # by an operator
+        (replace(LEADER, term=replace(TERM, stage=Stage.INAUGURATION)), True),
+        *[(replace(FOLLOWER, session=word), False) for word in ("suspended", "lost", "closed")],
+        *[
+            (replace(FOLLOWER, role=role), False)
+            for role in ("resting", "enlisting", "suspect", "ending", "ousted", "releasing")
+        ],
+        (replace(LEADER, stopping=True), False),
+        (replace(FOLLOWER, ended=True), False),
+    ],
+)
+def test_a_healthy_follower_is_ready_and_who_cannot_lead_is_not(state, ready):
+    assert (why_unready(state) is None) is ready
+
+
+def test_every_role_of_a_candidate_is_judged():
+    from leaderq.election.decision import Role
+
+    states = [replace(FOLLOWER, role=role.name.lower()) for role in Role]
+    ready = {state.role for state in states if why_unready(state) is None}
+    assert ready == {"waiting", "claiming", "leading"}
+
+
+@pytest.mark.parametrize(
+    ("state", "leads"),
+    [
+        (LEADER, True),
+        (replace(LEADER, role="suspect", session="suspended"), True),  # as long as the lease lasts
+        (replace(LEADER, term=replace(TERM, paused=True)), True),
+        (FOLLOWER, False),
+        (replace(LEADER, term=replace(TERM, lease_s=0.0)), False),
+        (replace(LEADER, term=replace(TERM, ending=True)), False),
+        (replace(LEADER, term=replace(TERM, stage=None)), False),
+        (replace(LEADER, term=replace(TERM, stage=Stage.INAUGURATION)), False),
+        (replace(LEADER, term=replace(TERM, stage=Stage.HANDOVER)), False),
+    ],
+)
+def test_the_leader_is_who_works_in_a_term_that_may_be_trusted(state, leads):
+    assert (why_no_leader(state) is None) is leads
+
+
+def test_the_status_tells_how_the_last_term_ended_and_why_nobody_leads():
+    events = EventBus()
+    state = FOLLOWER
+    health = Health(events, lambda: state)
+    assert health.status()["last_term"] is None
+    events.publish(CareerError("c", "a", 6, "execution", ValueError("secret")))
+    events.publish(TermEnded("c", "a", 6, Reason.FAILED, True))
+    events.publish(CoolingOff("c", "a", 60.0, 2, "the career failed"))
+    state = replace(FOLLOWER, role="resting")
+    status = health.status()
+    last = status["last_term"]
+    assert (last["number"], last["reason"], last["error"]) == (6, "failed", "ValueError")
+    assert 0 < status["cool_off"].pop("left_s") <= 60.0
+    assert status["cool_off"] == {"failures": 2, "why": "the career failed"}
+    assert "cools off" in status["why"]
+    assert (status["live"], status["ready"], status["leader"]) == (True, False, False)
+    assert "secret" not in str(status)
+
+
+def test_an_error_of_an_earlier_term_is_not_told_of_the_last_one():
+    events = EventBus()
+    health = Health(events, lambda: FOLLOWER)
+    events.publish(CareerError("c", "a", 6, "execution", ValueError()))
+    events.publish(TermEnded("c", "a", 7, Reason.TRANSFER, True))
+    assert health.status()["last_term"]["error"] is None
+
+
+def test_a_cool_off_that_is_over_keeps_nobody_from_being_ready():
+    events = EventBus()
+    health = Health(events, lambda: FOLLOWER)
+    events.publish(CoolingOff("c", "a", 0.0, 1, "x"))
+    assert health.why_unready() is None
+    assert health.status()["cool_off"] is None
+
+
+def test_the_lag_is_that_of_the_present_term():
+    events = EventBus()
+    state = LEADER
+    health = Health(events, lambda: state)
+    events.publish(DrainProgress("c", "a", 7, 5, None, None, {"clicks-0": 5}))
+    assert health.status()["kafka"] == {"lag": 5, "partitions": {"clicks-0": 5}}
+    state = replace(LEADER, term=replace(TERM, number=8))
+    assert health.status()["kafka"] is None

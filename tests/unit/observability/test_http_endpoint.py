@@ -1,0 +1,231 @@
+"""The endpoint on real sockets: what it answers, and what rude clients cannot do."""
+
+from __future__ import annotations
+
+import http.client
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from leaderq.errors import ConfigurationError
+from leaderq.observability import http as endpoint_module
+from leaderq.observability.http import (
+    MOST_BYTES,
+    MOST_CONNECTIONS,
+    HttpEndpoint,
+    HttpReply,
+    InBackground,
+)
+from leaderq.testing import eventually
+from leaderq.testing.waiting import patience
+
+BIG = b"x" * 3_000_000
+
+
+def fine() -> HttpReply:
+    return HttpReply(200, "fine\n")
+
+
+def broken() -> HttpReply:
+    raise RuntimeError("boom")
+
+
+@pytest.fixture
+def endpoint() -> Iterator[HttpEndpoint]:
+    with HttpEndpoint("127.0.0.1:0") as made:
+        made.start({"/ok": fine, "/broken": broken, "/big": lambda: HttpReply(200, BIG)})
+        yield made
+
+
+def connected(endpoint: HttpEndpoint) -> socket.socket:
+    host, _, port = endpoint.address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=30 * patience())
+
+
+def asked(endpoint: HttpEndpoint, path: str = "/ok", method: str = "GET") -> tuple[int, bytes]:
+    host, _, port = endpoint.address.rpartition(":")
+    made = http.client.HTTPConnection(host, int(port), timeout=30 * patience())
+    with closing(made) as connection:
+        connection.request(method, path)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+
+
+def sent(endpoint: HttpEndpoint, request: bytes) -> bytes:
+    """All that is answered until the endpoint closes."""
+    with connected(endpoint) as client:
+        client.sendall(request)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_it_answers_what_the_route_says(endpoint):
+    assert asked(endpoint) == (200, b"fine\n")
+    assert asked(endpoint, "/ok?verbose") == (200, b"fine\n")
+    assert asked(endpoint, "/big") == (200, BIG)
+
+
+def test_head_is_answered_without_a_body(endpoint):
+    assert asked(endpoint, method="HEAD") == (200, b"")
+
+
+def test_an_unknown_path_is_told_the_known_ones(endpoint):
+    assert asked(endpoint, "/") == (404, b"404 not here; there are /ok, /broken, /big\n")
+
+
+def test_a_route_that_raises_is_answered_and_logged_and_no_more(endpoint, caplog):
+    status, body = asked(endpoint, "/broken")
+    assert status == 500
+    assert b"boom" not in body
+    assert "http route failed path=/broken" in caplog.text
+    assert asked(endpoint) == (200, b"fine\n")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /ok HTTP/1.1\r\nHost: a\r\n\r\n", b"200"),
+        (b"GET /ok HTTP/1.0\n\n", b"200"),
+        (b"GET /ok HTTP/1.1\r\nConnection: keep-alive\r\n\r\nGET /ok HTTP/1.1\r\n\r\n", b"200"),
+        (b"POST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"501"),
+        (b"GET /ok HTTP/9.9\r\n\r\n", b"505"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"400"),
+        (b"GET /" + b"a" * MOST_BYTES, b"431"),
+        (b"GET / HTTP/1.0\r\nX: " + b"a" * 20 * MOST_BYTES, b"431"),
+        (b"GET / HTTP/1.0\r\n" + b"a: b\r\n" * 500 + b"\r\n", b"431"),
+    ],
+)
+def test_garbage_and_giants_are_refused_with_a_status(endpoint, request_bytes, status):
+    answer = sent(endpoint, request_bytes)
+    assert status in answer.partition(b"\r\n")[0]
+    assert answer.count(b"HTTP/1.0") <= 1
+    assert asked(endpoint) == (200, b"fine\n")
+
+
+def test_idle_connections_do_not_shut_a_probe_out_and_cost_no_threads(endpoint):
+    threads = threading.active_count()
+    with ExitStack() as idle:
+        for number in range(3 * MOST_CONNECTIONS):
+            client = idle.enter_context(connected(endpoint))
+            client.sendall(b"GET /ok HTTP/1.1\r\nX-Slow: " + str(number).encode())
+        assert asked(endpoint) == (200, b"fine\n")
+        assert len(endpoint._clients) <= MOST_CONNECTIONS
+        assert threading.active_count() == threads
+
+
+def test_a_client_that_never_ends_its_request_is_closed_in_time(monkeypatch):
+    monkeypatch.setattr(endpoint_module, "WITHIN_S", 0.2)
+    with HttpEndpoint("127.0.0.1:0") as endpoint:
+        endpoint.start({})
+        with connected(endpoint) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\n")
+            assert slow.recv(1) == b""
+
+
+def test_a_client_that_never_reads_its_answer_is_closed_in_time(monkeypatch):
+    monkeypatch.setattr(endpoint_module, "WITHIN_S", 0.5)
+    with HttpEndpoint("127.0.0.1:0") as endpoint:
+        endpoint.start({"/big": lambda: HttpReply(200, BIG * 10)})
+        with connected(endpoint) as deaf:
+            deaf.sendall(b"GET /big HTTP/1.1\r\n\r\n")
+            eventually(lambda: endpoint._clients)
+            eventually(lambda: not endpoint._clients)
+
+
+def test_a_flood_takes_no_more_than_its_share_of_a_processor(endpoint):
+    """Measured in time of the processor, so that a busy machine does not matter."""
+    over = threading.Event()
+
+    def flood() -> None:
+        while not over.is_set():
+            with connected(endpoint) as client:
+                client.sendall(b"GET /ok HTTP/1.1\r\n" + b"a: b\r\n" * 90 + b"\r\n")
+                client.recv(100)
+
+    used: list[float] = []
+    endpoint._routes = {"/ok": lambda: used.append(time.thread_time()) or HttpReply(200, "fine\n")}
+    floods = [threading.Thread(target=flood) for _ in range(4)]
+    began_s = time.monotonic()
+    for one in floods:
+        one.start()
+    eventually(lambda: time.monotonic() - began_s > 2.0)
+    over.set()
+    took_s = time.monotonic() - began_s
+    for one in floods:
+        one.join()
+    assert used[-1] - used[0] < 2 * endpoint_module.SHARE * took_s
+
+
+def test_a_route_that_waits_in_the_background_holds_up_no_other_and_serves_all_that_asked():
+    go_on, calls = threading.Event(), []
+
+    def slow() -> HttpReply:
+        calls.append(go_on.wait(60))
+        return HttpReply(200, "slow\n")
+
+    with HttpEndpoint("127.0.0.1:0") as endpoint, ExitStack() as waiting:
+        endpoint.start({"/ok": fine, "/slow": InBackground(slow)})
+        clients = [waiting.enter_context(connected(endpoint)) for _ in range(10)]
+        for client in clients:
+            client.sendall(b"GET /slow HTTP/1.0\r\n\r\n")
+        eventually(lambda: sum(one.is_waiting for one in list(endpoint._clients)) == 10)
+        assert asked(endpoint) == (200, b"fine\n")
+        go_on.set()
+        for client in clients:
+            answer = b"".join(iter(lambda client=client: client.recv(65536), b""))
+            assert answer.endswith(b"slow\n")
+        assert len(calls) <= 2
+        assert asked(endpoint, "/slow") == (200, b"slow\n")
+
+
+def test_a_background_route_that_raises_is_answered(caplog):
+    with HttpEndpoint("127.0.0.1:0") as endpoint:
+        endpoint.start({"/broken": InBackground(broken)})
+        assert asked(endpoint, "/broken")[0] == 500
+        assert asked(endpoint, "/broken")[0] == 500
+
+
+def test_a_process_without_files_left_answers_again_when_it_has_some(endpoint):
+    with connected(endpoint) as waiting:
+        eventually(lambda: endpoint._clients)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        late = connected(endpoint)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (waiting.fileno(), hard))
+        try:
+            late.sendall(b"GET /ok HTTP/1.0\r\n\r\n")
+            waiting.sendall(b"GET /ok HTTP/1.0\r\n\r\n")
+            assert waiting.recv(100).startswith(b"HTTP/1.0 200")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with late:
+            assert late.recv(100).startswith(b"HTTP/1.0 200")
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:80", "no.such.host.invalid:80"])
+def test_a_foreign_address_is_refused_in_one_sentence(address):
+    with pytest.raises(ConfigurationError, match=f"http: '{address}' cannot be listened on: "):
+        HttpEndpoint(address)
+
+
+def test_a_port_in_use_is_refused_in_one_sentence(endpoint):
+    why = "cannot be listened on: Address already in use; choose a free port, and an address"
+    with pytest.raises(ConfigurationError, match=f"http: '{endpoint.address}' {why} of this host"):
+        HttpEndpoint(endpoint.address)
+
+
+def test_stop_frees_the_port_and_ends_the_threads_and_may_be_called_in_any_order():
+    before = threading.active_count()
+    endpoint = HttpEndpoint("127.0.0.1:0")
+    endpoint.start({"/slow": InBackground(lambda: HttpReply(200, ""))})
+    client = connected(endpoint)
+    eventually(lambda: endpoint._clients)
+    endpoint.stop()
+    endpoint.stop()
+    with client:
+        assert client.recv(1) == b""
+    eventually(lambda: threading.active_count() == before)
+    HttpEndpoint(endpoint.address).stop()  # never started

@@ -1,0 +1,281 @@
+"""Metrics: the names, what is counted, and that nothing is needed or imported until asked for."""
+
+from __future__ import annotations
+
+import gc
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_health import FOLLOWER, LEADER, TERM
+
+from leaderq.errors import Reason
+from leaderq.events import (
+    BudgetMissed,
+    CareerError,
+    CoolingOff,
+    DrainProgress,
+    DrainStalled,
+    EventBus,
+    RecordDeadLettered,
+    RecordSkipped,
+    SessionChanged,
+    Stage,
+    StageBegan,
+    TermBegan,
+    TermEnded,
+    WorkPaused,
+    WorkRefused,
+)
+from leaderq.observability import figures, metrics
+from leaderq.observability.figures import (
+    FigureSource,
+    offer_figures,
+    producer_figures,
+    read_figures,
+)
+from leaderq.observability.health import Health
+from leaderq.observability.metrics import TABLE, Metrics
+from leaderq.producing import BufferedProducer
+from leaderq.producing.sinks import CallableSink
+
+PAGE = Path(__file__).parents[3] / "docs" / "design" / "metrics.md"
+ME = ("c", "a")
+IMPORTS = """
+import sys, leaderq, leaderq.cli.run, leaderq.running.runner, leaderq.running.stages
+import leaderq.config, leaderq.observability.figures, leaderq.observability.logging
+ours = {"leaderq.observability.http", "leaderq.observability.metrics", "http.server"}
+print([name for name in sys.modules if name in ours or name.startswith("prometheus_client")])
+"""
+HAPPENED = [
+    TermBegan(*ME, 7, False),
+    StageBegan(*ME, 7, Stage.INAUGURATION),
+    StageBegan(*ME, 7, Stage.EXECUTION),
+    WorkPaused(*ME, 7, "why"),
+    SessionChanged(*ME, "suspended"),
+    DrainStalled(*ME, "clicks-0", 1, 2, 1),
+    DrainProgress(*ME, 7, 9, None, None, {"clicks-0": 5, "clicks-1": 3, "a-b-0": 1}),
+    RecordSkipped(*ME, "clicks-0", 4, ValueError(), 1),
+    RecordDeadLettered(*ME, "clicks-0", 5, ValueError(), 1, "dead"),
+    RecordDeadLettered(*ME, "clicks-0", 6, ValueError(), 1, "dead"),
+    CareerError(*ME, 7, "execution", ValueError()),
+    WorkRefused(*ME, 7, Stage.EXECUTION, Reason.FENCED),
+    BudgetMissed(*ME, 7, "hand-over", 1.0),
+    CoolingOff(*ME, 1.0, 1, "why"),
+]
+
+
+@pytest.fixture
+def client():
+    return pytest.importorskip("prometheus_client", reason="needs leaderq[metrics]")
+
+
+@pytest.fixture
+def no_offers(monkeypatch):
+    monkeypatch.setattr(figures, "_offers", [])
+
+
+class Scraped:
+    """A registry with the metrics of one runner, in ``state``."""
+
+    def __init__(self, client, state=LEADER) -> None:
+        self.events, self.state = EventBus(), state
+        self.registry = client.CollectorRegistry()
+        self._client = client
+        self.metrics = Metrics(self.events, Health(self.events, lambda: self.state))
+        self.registry.register(self.metrics)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"leaderq_{name}", labels or {"career": "c"})
+
+    def text(self) -> str:
+        return self._client.generate_latest(self.registry).decode()
+
+
+@pytest.fixture
+def scraped(client, no_offers) -> Scraped:
+    return Scraped(client)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_a_name_says_what_is_measured_and_its_unit(row):
+    """The rules of promtool's linter, and ours."""
+    assert re.fullmatch("leaderq(_[a-z]+)+", row.name)
+    words = row.name.split("_")
+    assert not {"count", "sum", "bucket", "gauge", "counter", "histogram", "metric"} & set(words)
+    assert not {"ms", "milliseconds", "minutes", "kilobytes", "megabytes", "percent"} & set(words)
+    units = {"seconds", "bytes"} & set(words)
+    assert not units or words[-1] in units or words[-2:] in ([unit, "total"] for unit in units)
+    assert words[-1] == "total" or "total" not in words
+    assert all(re.fullmatch("[a-z]+", label) and label not in ("le", "id") for label in row.labels)
+    assert row.help.endswith(".")
+
+
+def test_no_name_and_no_figure_of_a_source_is_there_twice():
+    assert len({row.name for row in TABLE}) == len(TABLE)
+    offered = [(row.source, row.figure) for row in TABLE if row.source]
+    assert len(set(offered)) == len(offered)
+
+
+def test_the_table_of_the_docs_is_that_of_the_program():
+    line = re.compile(r"^\| `(leaderq_\w+)` \| ([a-z, ]*?) \| (.+?) \|$", re.MULTILINE)
+    told = line.findall(PAGE.read_text())
+    assert told == [(row.name, ", ".join(row.labels), row.help) for row in TABLE]
+
+
+def test_what_events_tell_is_counted(scraped):
+    for event in HAPPENED:
+        scraped.events.publish(event)
+    value = scraped.value
+    assert value("terms_total") == 1
+    assert value("term_number") == 7
+    assert value("work_pauses_total") == 1
+    assert value("session_changes_total", career="c", state="suspended") == 1
+    assert value("kafka_stalls_total") == 1
+    assert value("kafka_lag_records", career="c", topic="clicks") == 8
+    assert value("kafka_lag_records", career="c", topic="a-b") == 1
+    assert value("kafka_poison_records_total", career="c", action="skip") == 1
+    assert value("kafka_poison_records_total", career="c", action="dead-letter") == 2
+    assert value("career_errors_total", career="c", stage="execution") == 1
+    assert value("fence_refusals_total", career="c", reason="fenced") == 1
+    assert value("missed_budgets_total", career="c", stage="hand-over") == 1
+    assert value("cool_offs_total") == 1
+    assert value("stage_duration_seconds_count", career="c", stage="inauguration") == 1
+    assert value("stage_duration_seconds_count", career="c", stage="execution") == 0
+    scraped.events.publish(TermEnded(*ME, 7, Reason.FENCED, False))
+    assert value("stage_duration_seconds_count", career="c", stage="execution") == 1
+    assert value("term_ends_total", career="c", reason="fenced") == 1
+    assert value("unclean_term_ends_total") == 1
+    assert value("kafka_lag_records", career="c", topic="clicks") is None
+
+
+def test_every_value_of_a_closed_label_is_there_from_the_start(scraped):
+    for row in TABLE:
+        if row.label and row is not metrics.LAG and row is not metrics.STAGES:
+            for value in row.values:
+                labels = {"career": "c", row.label: value}
+                assert scraped.registry.get_sample_value(row.name, labels) == 0
+
+
+def test_a_stage_counts_in_the_bucket_of_its_length(scraped, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(metrics, "now_s", lambda: clock[0])
+    scraped.events.publish(StageBegan(*ME, 7, Stage.EXECUTION))
+    clock[0] = 130.0
+    scraped.events.publish(StageBegan(*ME, 7, Stage.HANDOVER))
+    clock[0] = 1e9
+    scraped.events.publish(TermEnded(*ME, 7, Reason.WITHDRAWN, True))
+
+    def cell(stage: str, bound: str) -> float | None:
+        name = "stage_duration_seconds_bucket"
+        return scraped.value(name, career="c", stage=stage, le=bound)
+
+    bounds = ("0.01", "10.0", "60.0", "86400.0", "+Inf")
+    assert [cell("execution", bound) for bound in bounds] == [0, 0, 1, 1, 1]
+    assert [cell("hand-over", bound) for bound in bounds] == [0, 0, 0, 0, 1]
+    assert scraped.value("stage_duration_seconds_sum", career="c", stage="execution") == 30.0
+
+
+def test_what_is_read_when_scraped_is_that_of_the_moment(scraped):
+    scraped.state = replace(LEADER, units=5, term=replace(TERM, paused=True))
+    names = ("leader", "ready", "work_paused", "units_total")
+    assert [scraped.value(name) for name in names] == [1, 1, 1, 5]
+    assert scraped.value("lease_margin_seconds") == 5.0
+    assert scraped.value("session_timeout_seconds") == 10.0
+    scraped.state = replace(FOLLOWER, session="suspended")
+    assert [scraped.value(name) for name in ("leader", "ready", "work_paused")] == [0, 0, 0]
+    assert scraped.value("session_connected") == 0
+    assert scraped.value("lease_margin_seconds") is None
+
+
+def test_all_that_is_served_is_read_by_the_clients_parser(client, scraped):
+    for event in HAPPENED:
+        scraped.events.publish(event)
+    owner = type("Owner", (), {})()
+    for source in FigureSource:
+        named = {row.figure: 1.5 for row in TABLE if row.source is source}
+        offer_figures(source, "n", owner, lambda _, named=named: named)
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found = {family.name: family for family in text_string_to_metric_families(scraped.text())}
+    assert {name.removesuffix("_total") for name in (row.name for row in TABLE)} == set(found)
+    for row in TABLE:
+        family = found[row.name.removesuffix("_total")]
+        kind = "histogram" if row is metrics.STAGES else "gauge"
+        kind = "counter" if row.name.endswith("_total") else kind
+        assert (family.type, family.documentation) == (kind, row.help)
+        assert all(set(sample.labels) - {"le"} == set(row.labels) for sample in family.samples)
+
+
+def test_the_cardinality_of_a_process_is_low(scraped):
+    for event in HAPPENED:
+        scraped.events.publish(event)
+    lines = [line for line in scraped.text().splitlines() if not line.startswith("#")]
+    assert len(lines) < 100
+
+
+def test_figures_are_read_at_a_scrape_and_their_owner_is_not_kept_alive(scraped):
+    class Owner:
+        puts = 3
+
+    owner, other = Owner(), Owner()
+    offer_figures(FigureSource.QUEUE, "/mail", owner, lambda one: {"put": one.puts, "nonsense": 1})
+    offer_figures(FigureSource.QUEUE, "/mail", other, lambda one: {"put": one.puts})
+    owner.puts = 4
+    assert scraped.value("queue_put_items_total", queue="/mail") == 7
+    assert scraped.value("queue_taken_items_total", queue="/mail") is None
+    del owner
+    gc.collect()
+    assert scraped.value("queue_put_items_total", queue="/mail") == 3
+    offer_figures(FigureSource.QUEUE, "/mail", other, lambda one: {})
+    assert len(figures._offers) == 2
+
+
+def test_an_owner_that_cannot_be_read_is_left_out_and_logged(scraped, caplog):
+    owner = type("Owner", (), {})()
+    offer_figures(FigureSource.QUEUE, "/bad", owner, lambda _: 1 / 0)
+    offer_figures(FigureSource.QUEUE, "/good", owner, lambda _: {"put": 1})
+    assert scraped.value("queue_put_items_total", queue="/good") == 1
+    assert "figures cannot be read queue=/bad" in caplog.text
+
+
+def test_a_buffered_producer_has_every_figure_of_the_table(scraped):
+    with BufferedProducer(CallableSink(lambda batch: None)) as producer:
+        offer_figures(FigureSource.PRODUCER, "clicks", producer, producer_figures)
+        producer.send("a")
+        assert producer.flush(60)
+        wanted = {row.figure for row in TABLE if row.source is FigureSource.PRODUCER}
+        assert set(read_figures()[FigureSource.PRODUCER, "clicks"]) == wanted
+        assert scraped.value("producer_accepted_requests_total", producer="clicks") == 1
+        assert scraped.value("producer_confirmed_requests_total", producer="clicks") == 1
+        assert scraped.value("producer_pending_requests", producer="clicks") == 0
+
+
+def test_a_careers_own_metrics_are_served_beside_ours(client, no_offers):
+    events = EventBus()
+    registry = client.CollectorRegistry()
+    client.Counter("orders_total", "Orders.", registry=registry).inc()
+    route = Metrics(events, Health(events, lambda: LEADER)).route(registry)._route
+    for _ in range(2):
+        reply = route()
+        assert reply.status == 200
+        assert b"orders_total 1.0" in reply.body
+        assert b'leaderq_leader{career="c"} 1.0' in reply.body
+    assert reply.kind.startswith("text/plain; version=")
+
+
+def test_without_the_extra_one_sentence_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    events = EventBus()
+    reply = Metrics(events, Health(events, lambda: LEADER)).route()._route()
+    assert reply.status == 501
+    assert reply.body == "501 metrics need prometheus-client: pip install 'leaderq[metrics]'\n"
+
+
+def test_what_runs_a_career_imports_nothing_of_http_or_metrics():
+    command = [sys.executable, "-c", IMPORTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
