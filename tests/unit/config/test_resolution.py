@@ -94,6 +94,21 @@ def test_an_address_is_made_whole(tmp_path, given, normal):
     assert loaded(tmp_path, environ={"LEADERQ_ZOOKEEPER": given}).settings.zookeeper == normal
 
 
+@pytest.mark.parametrize(
+    ("given", "normal"),
+    [
+        ("8080", "127.0.0.1:8080"),
+        ("0", "127.0.0.1:0"),
+        ("0.0.0.0:8080", "0.0.0.0:8080"),
+        ("localhost:0", "localhost:0"),
+        ("[::]:8080", "[::]:8080"),
+        ("[::1]:0", "[::1]:0"),
+    ],
+)
+def test_a_port_alone_is_listened_on_for_this_host_only(tmp_path, given, normal):
+    assert loaded(tmp_path, environ={"LEADERQ_HTTP": given}).settings.http == normal
+
+
 UNFIT = [
     ("zookeeper", "zk://a:1", "is a URL"),
     ("zookeeper", "a:1,,b:2", "empty address"),
@@ -129,6 +144,13 @@ UNFIT = [
     ("log_format", "xml", "write one of text, json"),
     ("kafka_mechanism", "GSSAPI", "write one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
     ("zookeeper_ca", "a\0b", "is not a file name"),
+    ("http", ":8080", "no usable host"),
+    ("http", "localhost", "not one address with a port"),
+    ("http", "[::1]", "not one address with a port"),
+    ("http", "a:1,b:2", "not one address with a port"),
+    ("http", "a:1/x", "not one address with a port"),
+    ("http", "65536", "no usable port"),
+    ("http", "-1", "not one address with a port"),
 ]
 
 
