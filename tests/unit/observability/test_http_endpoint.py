@@ -36,7 +36,9 @@ def broken() -> HttpReply:
 
 
 @pytest.fixture
-def endpoint() -> Iterator[HttpEndpoint]:
+def endpoint(monkeypatch) -> Iterator[HttpEndpoint]:
+    """One that closes no connection because of its age."""
+    monkeypatch.setattr(endpoint_module, "WITHIN_S", 600.0)
     with HttpEndpoint("127.0.0.1:0") as made:
         made.start({"/ok": fine, "/broken": broken, "/big": lambda: HttpReply(200, BIG)})
         yield made
@@ -47,11 +49,11 @@ def connected(endpoint: HttpEndpoint) -> socket.socket:
     return socket.create_connection((host.strip("[]"), int(port)), timeout=30 * patience())
 
 
-def asked(endpoint: HttpEndpoint, path: str = "/ok", method: str = "GET") -> tuple[int, bytes]:
+def asked(endpoint: HttpEndpoint, path: str = "/ok") -> tuple[int, bytes]:
     host, _, port = endpoint.address.rpartition(":")
     made = http.client.HTTPConnection(host, int(port), timeout=30 * patience())
     with closing(made) as connection:
-        connection.request(method, path)
+        connection.request("GET", path)
         reply = connection.getresponse()
         return reply.status, reply.read()
 
@@ -70,7 +72,10 @@ def test_it_answers_what_the_route_says(endpoint):
 
 
 def test_head_is_answered_without_a_body(endpoint):
-    assert asked(endpoint, method="HEAD") == (200, b"")
+    answer = sent(endpoint, b"HEAD /ok HTTP/1.0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.0 200 OK\r\n")
+    assert b"Content-Length: 5\r\n" in answer
+    assert answer.endswith(b"\r\n\r\n")
 
 
 def test_an_unknown_path_is_told_the_known_ones(endpoint):
@@ -104,6 +109,12 @@ def test_garbage_and_giants_are_refused_with_a_status(endpoint, request_bytes, s
     assert status in answer.partition(b"\r\n")[0]
     assert answer.count(b"HTTP/1.0") <= 1
     assert asked(endpoint) == (200, b"fine\n")
+
+
+def test_a_client_that_sends_on_behind_its_request_gets_its_answer_all_the_same(endpoint):
+    body = b"x" * 8_000_000
+    answer = sent(endpoint, b"POST /ok HTTP/1.1\r\nContent-Length: 8000000\r\n\r\n" + body)
+    assert b"501" in answer.partition(b"\r\n")[0]
 
 
 def test_idle_connections_do_not_shut_a_probe_out_and_cost_no_threads(endpoint):
@@ -179,7 +190,13 @@ def test_a_route_that_waits_in_the_background_holds_up_no_other_and_serves_all_t
             answer = b"".join(iter(lambda client=client: client.recv(65536), b""))
             assert answer.endswith(b"slow\n")
         assert len(calls) <= 2
-        assert asked(endpoint, "/slow") == (200, b"slow\n")
+
+
+def test_a_later_question_to_a_background_route_gets_an_answer_of_its_own():
+    calls = iter(range(10))
+    with HttpEndpoint("127.0.0.1:0") as endpoint:
+        endpoint.start({"/next": InBackground(lambda: HttpReply(200, f"{next(calls)}"))})
+        assert [asked(endpoint, "/next")[1] for _ in range(3)] == [b"0", b"1", b"2"]
 
 
 def test_a_background_route_that_raises_is_answered(caplog):
@@ -228,4 +245,10 @@ def test_stop_frees_the_port_and_ends_the_threads_and_may_be_called_in_any_order
     with client:
         assert client.recv(1) == b""
     eventually(lambda: threading.active_count() == before)
-    HttpEndpoint(endpoint.address).stop()  # never started
+
+
+def test_a_port_is_free_again_although_a_forked_child_has_a_copy_of_the_socket():
+    endpoint = HttpEndpoint("127.0.0.1:0")
+    with endpoint._listener.dup():
+        endpoint.stop()  # never started
+        HttpEndpoint(endpoint.address).stop()
