@@ -194,18 +194,18 @@ class Candidate:
         return self._campaign.role
 
     def silent_s(self) -> float:
-        """For how many seconds the candidate's thread has not answered; never waits for it.
+        """For how many seconds the candidate's thread has not answered; infinite if it broke down.
 
-        The first call asks it, each later one tells how long that question has waited, and asks
-        again once it was answered. Infinite if the thread broke down. For one caller.
+        The first call asks it and does not wait; each later one tells for how long that question
+        has waited, and asks again once it was answered.
         """
         if self._broken is not None:
             return float("inf")
         if self._thread is None:
             return 0.0
         if self._answered.is_set():
+            self._asked_s = now_s()  # first: another caller may look in between
             self._answered.clear()
-            self._asked_s = now_s()
             self._inbox.put(self._answered.set)
         return now_s() - self._asked_s
 

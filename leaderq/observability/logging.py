@@ -38,7 +38,7 @@ PHRASES: dict[type[Event], tuple[int, str]] = {
     happened.TermEnding: (INFO, "term is ending"),
     happened.TermEnded: (INFO, "term ended"),
     happened.CareerError: (ERROR, "career raised an error"),
-    happened.WorkRefused: (WARNING, "work was refused, its term was over"),
+    happened.WorkRefused: (INFO, "work was refused, its term was over"),
     happened.CoolingOff: (WARNING, "cools off before it stands again"),
     happened.BudgetMissed: (ERROR, "stage takes longer than its budget"),
     happened.Withdrawn: (INFO, "no longer stands for election"),

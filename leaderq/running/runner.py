@@ -139,7 +139,7 @@ class Runner:
         self._candidate.step_down(Reason.WITHDRAWN, term=term)
 
     def look(self) -> RunnerState:
-        """Return where this runner stands now. Waits for nothing; for one thread at a time."""
+        """Return where this runner stands now. Waits for nothing; for any thread."""
         stages = self._stages
         return RunnerState(
             career=self.career_name,
