@@ -18,6 +18,7 @@ from leaderq.testing.java import find_java
 from leaderq.testing.waiting import patience
 
 CAREERS = Path(__file__).parents[1] / "careers"
+SOON = ["--handover-budget-s", "1"]
 AGAIN = ["--on-exit", "stand-again"]
 LOOP = 'while :; do echo "$LEADERQ_TERM_NUMBER works" >>"$0"; sleep 0.01; done'
 POLITE = """
@@ -136,9 +137,9 @@ def test_sigterm_reaches_the_command_once_and_it_is_waited_for(lead, journal):
 
 def test_a_daemon_of_a_command_is_dead_before_the_next_one_begins_though_the_guardian_is(lead, journal):
     daemon = ["sh", "-c", DAEMON, str(journal)]
-    a = lead(*daemon, id="a", arguments=["--handover-budget-s", "1"])
+    a = lead(*daemon, id="a", arguments=SOON)
     grows(journal, "1 daemon")
-    lead(*daemon, id="b")
+    lead(*daemon, id="b", arguments=SOON)
     os.kill(a.pid, signal.SIGKILL)
     grows(journal, "2 daemon")
     assert_one_after_the_other(journal)
@@ -146,7 +147,9 @@ def test_a_daemon_of_a_command_is_dead_before_the_next_one_begins_though_the_gua
 
 def test_whoever_loses_its_lease_ends_its_deaf_command_and_stands_again(lead, journal, zookeeper_server, fault_proxy):
     proxy = fault_proxy(zookeeper_server.address)
-    a = lead("sh", "-c", DAEMON, str(journal), zookeeper=proxy.address, session_timeout_s=6)
+    budget = ["--handover-budget-s", "3"]  # more than a lost lease leaves
+    options = {"zookeeper": proxy.address, "session_timeout_s": 6, "arguments": budget}
+    a = lead("sh", "-c", DAEMON, str(journal), **options)
     grows(journal, "1 daemon")
     proxy.black_hole()
     a.wait_for("term_ending", reason="lease")
@@ -157,8 +160,7 @@ def test_whoever_loses_its_lease_ends_its_deaf_command_and_stands_again(lead, jo
 
 
 def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(lead, journal):
-    budget = ["--handover-budget-s", "1"]
-    a = lead("sh", "-c", LEAVING, str(journal), arguments=budget)
+    a = lead("sh", "-c", LEAVING, str(journal), arguments=SOON)
     assert a.wait() == 0
     size = len(text(journal))
     # Were one alive, this would be its time to show it.
