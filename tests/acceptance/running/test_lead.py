@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,18 @@ from leaderq.testing.java import find_java
 from leaderq.testing.waiting import patience
 
 CAREERS = Path(__file__).parents[1] / "careers"
+SOON = ["--handover-budget-s", "1"]
 AGAIN = ["--on-exit", "stand-again"]
 LOOP = 'while :; do echo "$LEADERQ_TERM_NUMBER works" >>"$0"; sleep 0.01; done'
 POLITE = """
 trap 'echo asked >>"$0"; sleep 0.2; echo done >>"$0"; exit 0' TERM
 echo begun >>"$0"
 while :; do sleep 0.01; done
+"""
+DAEMON = """
+trap '' TERM
+(setsid sh -c 'while :; do echo "$1 daemon" >>"$0"; sleep 0.01; done' "$0" $LEADERQ_TERM_NUMBER &)
+while :; do echo "$LEADERQ_TERM_NUMBER works" >>"$0"; sleep 0.01; done
 """
 LEAVING = """
 (trap '' TERM; while :; do echo left >>"$0"; sleep 0.01; done) &
@@ -128,21 +135,48 @@ def test_sigterm_reaches_the_command_once_and_it_is_waited_for(lead, journal):
     assert text(journal).split() == ["begun", "asked", "done"]
 
 
+def test_a_daemon_of_a_command_is_dead_before_the_next_one_begins_though_the_guardian_is(lead, journal):
+    daemon = ["sh", "-c", DAEMON, str(journal)]
+    a = lead(*daemon, id="a", arguments=SOON)
+    grows(journal, "1 daemon")
+    lead(*daemon, id="b", arguments=SOON)
+    os.kill(a.pid, signal.SIGKILL)
+    grows(journal, "2 daemon")
+    assert_one_after_the_other(journal)
+
+
+def test_whoever_loses_its_lease_ends_its_deaf_command_and_stands_again(lead, journal, zookeeper_server, fault_proxy):
+    proxy = fault_proxy(zookeeper_server.address)
+    budget = ["--handover-budget-s", "3"]  # more than a lost lease leaves
+    options = {"zookeeper": proxy.address, "session_timeout_s": 6, "arguments": budget}
+    a = lead("sh", "-c", DAEMON, str(journal), **options)
+    grows(journal, "1 daemon")
+    proxy.black_hole()
+    a.wait_for("term_ending", reason="lease")
+    eventually(lambda: not processes_of(journal))
+    proxy.heal()
+    grows(journal, "2 daemon")
+    assert a.alive
+
+
 def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(lead, journal):
-    budget = ["--handover-budget-s", "1"]
-    a = lead("sh", "-c", LEAVING, str(journal), arguments=budget)
+    a = lead("sh", "-c", LEAVING, str(journal), arguments=SOON)
     assert a.wait() == 0
     size = len(text(journal))
     # Were one alive, this would be its time to show it.
-    assert not [pid for pid in Path("/proc").glob("[0-9]*") if speaks_of(pid, journal)]
+    assert not processes_of(journal)
     assert len(text(journal)) == size
 
 
-def speaks_of(process: Path, journal: Path) -> bool:
-    try:
-        return os.fsencode(journal) in (process / "cmdline").read_bytes()
-    except OSError:
-        return False
+def processes_of(journal: Path) -> list[str]:
+    """The commands that write it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if words[0] == b"sh" and os.fsencode(journal) in words:
+                found.append(str(path))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -151,6 +185,7 @@ def speaks_of(process: Path, journal: Path) -> bool:
         (["true"], 0),
         (["sh", "-c", "exit 3"], 3),
         (["sh", "-c", "kill -KILL $$"], 137),
+        (["sh", "-c", "trap '' TERM; kill -TERM 0; sleep 0.5; exit 5"], 5),
         (["{folder}/no-interpreter"], 126),
     ],
 )
