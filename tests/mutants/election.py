@@ -16,6 +16,7 @@ BUG = "tests/faults/election/test_bugs_1_to_13.py::test_bug_"
 LATER_BUG = "tests/faults/election/test_bugs_14_to_28.py::test_bug_"
 CANDIDATES = "tests/integration/election/test_candidates.py::test_"
 ENDS = "tests/integration/election/test_terms_and_their_ends.py::test_"
+RUNNERS = "tests/integration/running/test_runner.py::test_"
 TABLE = "tests/unit/election/test_decision.py::test_"
 PURE_LEASE = "tests/unit/election/test_lease.py::test_"
 PURE_TERM = "tests/unit/test_term.py::test_"
@@ -609,8 +610,8 @@ ENDING = [
         f"{ENDS}a_candidate_that_broke_down_says_so_and_leaves_the_line[True]",
         Edit(
             CANDIDATE,
-            "                tenure.term.wind_up(Reason.FENCED)\n",
-            "                pass\n",
+            "                term.wind_up(Reason.FENCED)\n",
+            "",
         ),
     ),
     mutant(
@@ -626,6 +627,15 @@ ENDING = [
         "a leader that broke down lets the next one in while its code may work",
         f"{ENDS}the_znode_of_a_broken_leader_stands_until_its_code_has_returned_or_nobody_can_trust_it",
         Edit(CANDIDATE, "quiet_s = lease_until_s + self.session.timeout_s / 3", "quiet_s = 0.0"),
+    ),
+    mutant(
+        "code that hangs after a break-down is not timed",
+        f"{RUNNERS}the_code_of_a_candidate_that_broke_down_has_a_quarter_of_the_time_out_too",
+        Edit(
+            CANDIDATE,
+            "self._events.publish(TermEnding(self.career, self.id, term.number, term.reason or Reason.FENCED))",
+            "pass",
+        ),
     ),
     mutant(
         "a candidate that cannot leave the line after a break-down blocks it",

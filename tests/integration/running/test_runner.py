@@ -319,6 +319,25 @@ def test_a_deposed_leader_has_a_quarter_of_its_time_out_whatever_the_budget(ofte
         released.set()
 
 
+def test_the_code_of_a_candidate_that_broke_down_has_a_quarter_of_the_time_out_too(often_asked, run):
+    class Endless(Counting):
+        def execute(self, term) -> None:
+            released.wait(120)
+
+    def fault() -> None:
+        raise ZeroDivisionError
+
+    released = threading.Event()
+    left: list[int] = []
+    running = run(Endless(), session=often_asked, handover_budget_s=600, leave=left.append)
+    executing(running)
+    running.runner._candidate._inbox.put(fault)
+    try:
+        assert eventually(lambda: left, timeout_s=15) == [ExitCode.HANDOVER_MISSED]
+    finally:
+        released.set()
+
+
 def test_a_term_that_ended_before_it_is_served_has_its_time_too(often_asked, run, session, znode_root, monkeypatch):
     class Endless(Counting):
         def handOver(self, term) -> None:  # noqa: N802
