@@ -57,7 +57,8 @@ class QueueRecipe(Generic[T]):
       50 ms by its own measured rate, at most this many (100). Without a lock path they are deleted by
       then, and lost if the process dies; 0 claims nothing ahead, and is slower. What a stuck consumer
       has not begun is given back after 150 ms;
-    * ``error_mode`` and ``retry``: what becomes of an item whose consumer raised;
+    * ``error_mode`` and ``retry``: what becomes of an item whose consumer raised or, with a lock
+      path, died;
     * ``compress``: write items as gzip (all readers must be leaderq, or Curator 5.8 with its
       compression switched on);
     * ``linger_s``: a put may wait so long for others to share a request with; 0: it does not wait

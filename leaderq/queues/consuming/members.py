@@ -24,6 +24,7 @@ from contextlib import suppress
 
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.queues.consuming.claims import Membership, now_ms
+from leaderq.queues.consuming.deaths import DeathRecords
 from leaderq.queues.consuming.pending import Share, share_of
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
 from leaderq.queues.wire.znodes import QueuePaths
@@ -49,6 +50,7 @@ class Members:
         self._is_stale = True
         self._mark: tuple[int | None, str] | None = None
         self.share: Share | None = None
+        self.deaths = DeathRecords(session, paths)
 
     def enter(self) -> Membership:
         """Stand among the consumers, and be able to claim. Raises what the session raises."""
@@ -58,6 +60,7 @@ class Members:
             writer = SequencedWriter(self._session, member, ephemeral=True, data=self._name.encode())
             writer.open()
             self._session.ensure_path(paths.lock_path)
+            self.deaths.open(member)
         else:
             if self._writer is None:
                 writer = SequencedWriter(self._session, f"{paths.tallies}/{mark}")
@@ -88,16 +91,26 @@ class Members:
         if not self._is_stale:
             return
         self._is_stale = False
+        is_locking = membership.is_locking
+        if is_locking:
+            self.deaths.listed()
         try:
             names = sorted(self._session.children(self._paths.members, self._changed))
         except NoNode:
             names = []
+        if is_locking:
+            try:
+                self.deaths.refresh(names)
+            except BaseException:
+                self._is_stale = True
+                raise
         own = name_of(membership.member)
         self.share = share_of(names.index(own), len(names)) if own in names else None
 
     def leave(self, membership: Membership, timeout_s: float) -> bool:
         """Stand no more; returns whether all that was to be written was."""
         is_clean = membership.writer.close(timeout_s)
+        self.deaths.close()
         if not membership.is_locking:
             try:
                 self._session.delete(membership.member, timeout_s=1.0)
