@@ -51,7 +51,6 @@ from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.queues.writing import SequencedWriter
-from leaderq.queues.writing.writer import sweep
 from leaderq.threads import Capacity
 from leaderq.zookeeper import Session
 from leaderq.zookeeper.paths import join, name_of, validated_path
@@ -174,7 +173,6 @@ class Putter(Generic[T]):
             elif self._linger_s > 0:
                 strategy = LingeringPut(strategy, self._linger_s, enough=_ENOUGH, name=self._name)
             self._strategy = strategy
-        sweep(self._session, self._paths.tallies)
 
     def _open_all(self) -> None:
         """All of it may be repeated."""

@@ -1,0 +1,71 @@
+"""What a queue leaves behind, and what happens after as many writes as a version can count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from producing import at_every_point, numbered
+
+from leaderq.queues import DistributedQueue, SimpleDistributedQueue
+from leaderq.queues.writing import SequencedWriter, send_queue, writer
+from leaderq.testing import FaultProxy, eventually
+from leaderq.zookeeper import Create, Session
+
+Open = Callable[..., Session]
+
+
+@pytest.mark.parametrize("lock_path", [None, "/locks"])
+def test_a_guard_is_made_again_before_its_version_runs_over(
+    session: Session, monkeypatch: pytest.MonkeyPatch, lock_path: str | None
+) -> None:
+    monkeypatch.setattr(send_queue, "RENEW_AT", 20)
+    seen: list[bytes] = []
+    with DistributedQueue(session, "/q", consumer=seen.append, lock_path=lock_path) as queue:
+        members = session.children("/q-meta/members")
+        for item in numbered(150):
+            queue.put(item)
+        eventually(lambda: len(seen) == 150 and queue.depth() == 0)
+        assert seen == numbered(150)
+        guards = [f"/q-meta/tallies/{name}" for name in session.children("/q-meta/tallies")]
+        guards += [f"/q-meta/members/{name}" for name in members if lock_path is not None]
+        versions = [session.get(path)[1].version for path in guards]
+        assert len(versions) == 2
+        assert max(versions) <= 20
+        assert session.children("/q-meta/members") == members
+
+
+@pytest.mark.parametrize("ephemeral", [False, True])
+def test_renewing_a_guard_loses_and_doubles_nothing_whichever_answer_is_lost(
+    session: Session, proxy: FaultProxy, opened: Open, monkeypatch: pytest.MonkeyPatch, ephemeral: bool
+) -> None:
+    proxied = opened(proxy.address)
+    monkeypatch.setattr(send_queue, "RENEW_AT", 3)
+    session.ensure_path("/q")
+    put = 0
+
+    def scenario(_point: int) -> None:
+        nonlocal put
+        for _ in range(7):
+            assert guard.submit([Create("/q/queue-", b"%d" % put, sequential=True)]).exception(60) is None
+            put += 1
+
+    guard = SequencedWriter(proxied, "/meta/guard", ephemeral=ephemeral)
+    guard.open()
+    assert at_every_point(proxy, scenario, proxied) > 7
+    assert guard.close(60)
+    names = sorted(session.children("/q"))
+    assert [session.get(f"/q/{name}")[0] for name in names] == numbered(put)
+
+
+@pytest.mark.parametrize("kind", [DistributedQueue, SimpleDistributedQueue])
+def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_opened(
+    session: Session, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    swept: list[str] = []
+    monkeypatch.setattr(writer, "sweep", lambda _session, parent: swept.append(parent))
+    with kind(session, "/q") as queue:
+        queue.offer(b"item") if kind is SimpleDistributedQueue else queue.put(b"item")
+        assert queue.take(60) is not None
+    assert swept == ["/q-meta/tallies"] * 2
