@@ -299,6 +299,18 @@ class QueueRecipe(Generic[T]):
         """Delete the items that lie there now; those being worked on stay unless ``held_too``."""
         return self._admin.purge(held_too=held_too)
 
+    def delete(self, *, force: bool = False) -> int:
+        """Delete the queue's znode and everything beside it, after :meth:`close`, or instead of it: this
+        object is closed first. Returns how many znodes were deleted.
+
+        :raises RequestRefused: the queue holds items or dead letters, or others consume it; with ``force``
+            these go as well.
+        """
+        if not self._is_lent:
+            raise ConfigurationError("delete() needs a session that the queue does not close itself")
+        self.close()
+        return self._admin.delete(force=force)
+
     @property
     def dead_letters(self) -> DeadLetters:
         """The items that were given up: ``count``, ``browse``, ``requeue``, ``drop``."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from producing import at_every_point, numbered
 
+from leaderq.errors import RequestRefused
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
 from leaderq.queues.writing import SequencedWriter, send_queue, writer
 from leaderq.testing import FaultProxy, eventually
@@ -69,3 +70,37 @@ def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_open
         queue.offer(b"item") if kind is SimpleDistributedQueue else queue.put(b"item")
         assert queue.take(60) is not None
     assert swept == ["/q-meta/tallies"] * 2
+
+
+def everything(session: Session, path: str = "") -> set[str]:
+    children = session.children(path or "/")
+    return {f"{path}/{name}" for name in children}.union(*(everything(session, f"{path}/{name}") for name in children))
+
+
+def test_deleting_hundreds_of_queues_leaves_nothing_behind(session: Session) -> None:
+    before = everything(session)
+    for number in range(100):
+        locks = f"/locks-{number}" if number % 2 else None
+        queue = DistributedQueue(session, f"/reply-{number}", lock_path=locks)
+        with queue:
+            queue.put(b"item")
+            queue.take(60).ack()  # type: ignore[union-attr]
+        queue.delete()
+    assert everything(session) == before
+
+
+def test_a_queue_in_use_is_deleted_by_force_only(session: Session, opened: Open) -> None:
+    queue = DistributedQueue(session, "/q", lock_path="/locks")
+    with queue:
+        queue.put_many(numbered(3))
+        item = queue.take(60)
+        with DistributedQueue(opened(), "/q", lock_path="/locks", consumer=lambda _value: None) as other:
+            eventually(lambda: other.depth() == 1)
+            with pytest.raises(RequestRefused, match=r"1 items.*1 consumers|2 consumers"):
+                other._admin.delete()
+        assert item is not None
+    with pytest.raises(RequestRefused, match="1 items"):
+        queue.delete()
+    assert queue.delete(force=True) > 3
+    assert not {path for path in everything(session) if "q" in path or "locks" in path}
+    assert queue.delete() == 0
