@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from leaderq.errors import BadVersion, ConfigurationError, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
-from leaderq.queues.connected import retry_until_connected
+from leaderq.queues.connected import explaining_refusals, retry_until_connected
 from leaderq.queues.consumers import BlockingQueueConsumer, ConsumeOptions, ErrorMode, QueueConsumer, RetryPolicy
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
@@ -46,6 +46,8 @@ class QueueRecipe(Generic[T]):
       :class:`~leaderq.queues.QueueSerializer`;
     * ``lock_path``: where an item is marked as being worked on, so that a crash of its consumer
       does not lose it. All processes of one queue, Java's too, must be given the same;
+    * ``meta_path``: where the queue keeps its side data, by default beside its path, at ``<path>-meta`` and
+      ``<path>-dead``: for credentials that may not create znodes there. The same for all processes;
     * ``max_items``: a put waits while the queue holds that many, tight among leaderq's producers;
     * ``put_in_background``: puts do not wait until stored; failures go to the listeners,
       :meth:`flush_puts` and :meth:`close`;
@@ -79,6 +81,7 @@ class QueueRecipe(Generic[T]):
         consume_batch: Callable[[Sequence[T]], object] | None = None,
         serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
         lock_path: str | None = None,
+        meta_path: str | None = None,
         max_items: int | None = None,
         put_in_background: bool = False,
         final_flush_s: float = 5.0,
@@ -93,7 +96,15 @@ class QueueRecipe(Generic[T]):
         min_items_before_refresh: int = 0,
         claim_ahead: int = 100,
     ) -> None:
-        paths = QueuePaths(validated_path(path), None if lock_path is None else validated_path(lock_path))
+        paths = QueuePaths(
+            validated_path(path),
+            None if lock_path is None else validated_path(lock_path),
+            None if meta_path is None else validated_path(meta_path),
+        )
+        if meta_path is not None and (meta_path + "/").startswith((path + "/", f"{lock_path}/")):
+            raise ConfigurationError(
+                f"meta_path={meta_path!r} lies in the queue or among its locks; give it a place of its own"
+            )
         if path == "/" or lock_path == path:
             raise ConfigurationError(
                 f"path={path!r}, lock_path={lock_path!r}: give the queue and its locks znodes of their own"
@@ -162,7 +173,8 @@ class QueueRecipe(Generic[T]):
                 raise QueueClosed(f"queue {self.path} was closed; make a new one")
             if self._is_started:
                 return
-            self._putter.start()
+            with explaining_refusals(self._paths):
+                self._putter.start()
             self._is_started = True
             if self._death_watcher is not None:
                 self._death_watcher.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 
 from leaderq.errors import RequestRefused
@@ -100,7 +101,7 @@ class QueueAdmin:
         :raises ConfigurationError: as :meth:`browse`.
         """
         seen = self._own()
-        paths = QueuePaths(self.paths.path) if seen.kind is QueueKind.SIMPLE else self.paths
+        paths = replace(self.paths, lock_path=None) if seen.kind is QueueKind.SIMPLE else self.paths
         return purge(
             self._session, paths, seen.items, held_too=held_too, on_progress=on_progress, patience_s=self._patience_s
         )

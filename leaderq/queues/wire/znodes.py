@@ -65,11 +65,13 @@ class QueuePaths:
 
     path: str
     lock_path: str | None = None
+    meta_path: str | None = None
+    """Where side data is kept instead; the dead letters are below it then, at ``<meta_path>/dead``."""
 
     @property
     def meta(self) -> str:
         """What all side data is below."""
-        return f"{beside(self.path)}-meta"
+        return self.meta_path or f"{beside(self.path)}-meta"
 
     @property
     def members(self) -> str:
@@ -99,7 +101,7 @@ class QueuePaths:
     @property
     def dead(self) -> str:
         """The queue of dead letters."""
-        return f"{beside(self.path)}-dead"
+        return f"{beside(self.path)}-dead" if self.meta_path is None else f"{self.meta_path}/dead"
 
     def item(self, name: str) -> str:
         """The znode of an item."""
