@@ -104,3 +104,28 @@ def test_a_queue_in_use_is_deleted_by_force_only(session: Session, opened: Open)
     assert queue.delete(force=True) > 3
     assert not {path for path in everything(session) if "q" in path or "locks" in path}
     assert queue.delete() == 0
+
+
+def test_a_consumer_that_leaves_makes_nobody_list_the_queue(
+    session: Session, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DistributedQueue(session, "/q", lock_path="/locks") as producer:
+        producer.put_many(numbered(500))
+        consumer = DistributedQueue(opened(), "/q", lock_path="/locks")
+        consumer.start()
+        consumer.pause()
+        consumer.take(0.05)
+        eventually(lambda: len(producer._death_watcher._members) == 1)
+        listed: list[str] = []
+        children = Session.children
+        monkeypatch.setattr(
+            Session, "children", lambda self, path, *rest, **more: listed.append(path) or children(self, path, *rest, **more)
+        )
+        consumer.close()
+        eventually(lambda: producer._death_watcher._members == set())
+        with DistributedQueue(opened(), "/q", lock_path="/locks") as another:  # seen when the look before is over
+            another.pause()
+            another.take(0.05)
+            eventually(lambda: len(producer._death_watcher._members) == 1)
+        assert "/q" not in listed
+        assert producer._death_watcher.wake_ups == 0
