@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq.errors import BadVersion, ConfigurationError, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
@@ -27,7 +27,14 @@ from leaderq.zookeeper import AnyClient, Create, Delete, Operation, Session, as_
 from leaderq.zookeeper.paths import validated_path
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
+if TYPE_CHECKING:  # the default is for type checkers only: without a serializer a queue holds bytes
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=bytes)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 R = TypeVar("R", bound="QueueRecipe[Any]")
 
 _LEAST_CLOSE_S = 1.0
@@ -242,7 +249,39 @@ class QueueRecipe(Generic[T]):
         """
         return self._putter.flush(timeout_s)
 
+    def cancel(self, name: str) -> bool:
+        """Take back the item of this name, as :meth:`put` returned it; returns whether that was done.
+        ``False``: a consumer has it, or had it, or has claimed it ahead. Waits for the connection.
+
+        :raises QueueClosed: not started, or closed before it was done.
+        """
+        self._check_open()
+        try:
+            self._putter.writer.submit(self._removal(name)).result()
+        except (NodeExists, NoNode, BadVersion):
+            return False
+        return True
+
+    def _removal(self, name: str) -> list[Operation]:
+        item = Delete(self._paths.item(name))
+        if self.lock_path is None:
+            return [item]
+        lock = self._paths.lock(
+            name
+        )  # never seen by anybody: made and deleted in one transaction, which fails if it is there
+        return [Create(lock, b"", ephemeral=True), item, Delete(lock)]
+
+    def _check_open(self) -> None:
+        if not self._is_started or self._is_closed:
+            raise QueueClosed(f"queue {self.path} is {'closed' if self._is_closed else 'not started; call start()'}")
+
     # -- consuming ------------------------------------------------------------------------------------------------------
+
+    @overload
+    def take(self, timeout_s: None = None) -> Item[T]: ...
+
+    @overload
+    def take(self, timeout_s: float) -> Item[T] | None: ...
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
         """The next item, or ``None`` if there is none within ``timeout_s`` seconds (``None``: wait
@@ -257,6 +296,17 @@ class QueueRecipe(Generic[T]):
                 raise QueueClosed(f"queue {self.path} is {'closed' if self._is_closed else 'not started; call start()'}")
             consuming = self._consuming or self._begin()
         return consuming.take(timeout_s)
+
+    def __iter__(self) -> Iterator[Item[T]]:
+        """The items, as :meth:`take` returns them, until the queue is closed; acknowledge each."""
+        while True:
+            try:
+                item = self.take()
+            except QueueClosed:
+                if not self._is_closed:
+                    raise
+                return
+            yield item
 
     def pause(self) -> None:
         """This object begins no new item until :meth:`resume`; others are not concerned (for all of
@@ -351,9 +401,10 @@ class DistributedQueue(QueueRecipe[T]):
 
     KIND: ClassVar[QueueKind] = QueueKind.PLAIN
 
-    def put(self, item: T, *, timeout_s: float | None = None) -> bool:
+    def put(self, item: T, *, timeout_s: float | None = None) -> str | bool:
         """Put ``item`` at the tail, and wait until it is stored (``put_in_background``: until it is
-        accepted).
+        accepted). Returns the name of its znode, for :meth:`cancel`; ``True`` if that is not known,
+        because the put is in the background or the answer was lost.
 
         ``False``: it could not even be sent within ``timeout_s`` seconds (no room, no connection),
         and will not be.
@@ -366,7 +417,7 @@ class DistributedQueue(QueueRecipe[T]):
         """
         return self._putter.put(item, _PREFIX, timeout_s=timeout_s)
 
-    def put_multi(self, items: Iterable[T], *, timeout_s: float | None = None) -> bool:
+    def put_multi(self, items: Iterable[T], *, timeout_s: float | None = None) -> str | bool:
         """Put all ``items`` as one znode: cheap, and one unit of locking, acknowledging and
         retrying. Otherwise as :meth:`put`.
         """
@@ -401,7 +452,7 @@ class DistributedIdQueue(QueueRecipe[T]):
 
     KIND: ClassVar[QueueKind] = QueueKind.ID
 
-    def put(self, item: T, id: str, *, timeout_s: float | None = None) -> bool:
+    def put(self, item: T, id: str, *, timeout_s: float | None = None) -> str | bool:
         """Put ``item`` at the tail under ``id``. Otherwise as :meth:`DistributedQueue.put()
         <leaderq.queues.DistributedQueue.put>`.
 
@@ -409,7 +460,7 @@ class DistributedIdQueue(QueueRecipe[T]):
         """
         return self._putter.put(item, prefix_for(QueueKind.ID, id=id), timeout_s=timeout_s)
 
-    def put_multi(self, items: Iterable[T], id: str, *, timeout_s: float | None = None) -> bool:
+    def put_multi(self, items: Iterable[T], id: str, *, timeout_s: float | None = None) -> str | bool:
         """Put all ``items`` as one znode under ``id`` (Curator cannot do that, but reads it)."""
         return self._putter.put_multi(items, prefix_for(QueueKind.ID, id=id), timeout_s=timeout_s)
 
@@ -445,15 +496,6 @@ class DistributedIdQueue(QueueRecipe[T]):
             removed += 1
         return removed
 
-    def _removal(self, name: str) -> list[Operation]:
-        item = Delete(self._paths.item(name))
-        if self.lock_path is None:
-            return [item]
-        lock = self._paths.lock(
-            name
-        )  # never seen by anybody: made and deleted in one transaction, which fails if it is there
-        return [Create(lock, b"", ephemeral=True), item, Delete(lock)]
-
 
 class DistributedPriorityQueue(QueueRecipe[T]):
     """A queue in ZooKeeper, by priority: any 32-bit whole number, lower first; equal ones first in,
@@ -472,7 +514,7 @@ class DistributedPriorityQueue(QueueRecipe[T]):
 
     KIND: ClassVar[QueueKind] = QueueKind.PRIORITY
 
-    def put(self, item: T, priority: int, *, timeout_s: float | None = None) -> bool:
+    def put(self, item: T, priority: int, *, timeout_s: float | None = None) -> str | bool:
         """Put ``item`` with this priority. Otherwise as :meth:`DistributedQueue.put()
         <leaderq.queues.DistributedQueue.put>`.
 
@@ -480,7 +522,7 @@ class DistributedPriorityQueue(QueueRecipe[T]):
         """
         return self._putter.put(item, prefix_for(QueueKind.PRIORITY, priority=priority), timeout_s=timeout_s)
 
-    def put_multi(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> bool:
+    def put_multi(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> str | bool:
         """Put all ``items`` as one znode with this priority."""
         return self._putter.put_multi(items, prefix_for(QueueKind.PRIORITY, priority=priority), timeout_s=timeout_s)
 
@@ -512,7 +554,7 @@ class DistributedDelayQueue(QueueRecipe[T]):
         delay_s: float | None = None,
         due: datetime | float | None = None,
         timeout_s: float | None = None,
-    ) -> bool:
+    ) -> str | bool:
         """Put ``item``, due in ``delay_s`` seconds, or at ``due``: a ``datetime`` (without a zone:
         local time), or seconds since 1970. With neither it is due now. Otherwise as
         :meth:`DistributedQueue.put() <leaderq.queues.DistributedQueue.put>`.
@@ -528,7 +570,7 @@ class DistributedDelayQueue(QueueRecipe[T]):
         delay_s: float | None = None,
         due: datetime | float | None = None,
         timeout_s: float | None = None,
-    ) -> bool:
+    ) -> str | bool:
         """Put all ``items`` as one znode, due at one time."""
         return self._putter.put_multi(items, _prefix(delay_s, due), timeout_s=timeout_s)
 
