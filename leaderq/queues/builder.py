@@ -52,6 +52,10 @@ class QueueBuilder(Generic[T]):
         """Mark items being worked on there, so that a crash does not lose them."""
         return self._set("lock_path", path)
 
+    def meta_path(self, path: str) -> QueueBuilder[T]:
+        """Keep side data there, not beside the queue."""
+        return self._set("meta_path", path)
+
     def max_items(self, count: int) -> QueueBuilder[T]:
         """Let puts wait while the queue holds that many."""
         return self._set("max_items", count)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from leaderq.clock import now_s
-from leaderq.errors import ConnectionLost, SessionExpired
+from leaderq.errors import ConnectionLost, NoPermission, SessionExpired
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session, SessionState
 
 T = TypeVar("T")
@@ -51,3 +53,16 @@ def await_connection(session: Session, deadline: float) -> None:
             woken.wait(min(_LOOK_S, left_s))
     finally:
         session.remove_listener(on_state)
+
+
+@contextmanager
+def explaining_refusals(paths: QueuePaths) -> Iterator[None]:
+    """Say why znodes beside the queue are needed, if the credentials do not allow for them."""
+    try:
+        yield
+    except NoPermission as exc:
+        if exc.path is None or not exc.path.startswith(paths.meta) or paths.meta_path is not None:
+            raise
+        why = "the queue keeps its side data beside its path, because a Java consumer would complain of it below"
+        remedy = "give meta_path= a path where these credentials may create znodes, the same to all its processes"
+        raise NoPermission(f"{exc}; {why}; {remedy}", path=exc.path) from exc

@@ -54,6 +54,10 @@ class RetryPolicy:
     it never does. Before the second attempt ``backoff_s`` seconds pass, before each further one
     ``factor`` times as many, at most ``max_backoff_s``; each wait is cut by a random share of up to
     ``jitter`` (0 to 1), so that what failed together does not come back together.
+
+    With a lock path the death of a consumer over an item counts as a failure. If the consumer held
+    several items it is not known over which it died: then each is tried alone, and the first death
+    counts only when a second has told.
     """
 
     attempts: int | None = 10

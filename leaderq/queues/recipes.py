@@ -12,11 +12,11 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq.errors import BadVersion, ConfigurationError, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
-from leaderq.queues.connected import retry_until_connected
+from leaderq.queues.connected import explaining_refusals, retry_until_connected
 from leaderq.queues.consumers import BlockingQueueConsumer, ConsumeOptions, ErrorMode, QueueConsumer, RetryPolicy
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
@@ -27,7 +27,14 @@ from leaderq.zookeeper import AnyClient, Create, Delete, Operation, Session, as_
 from leaderq.zookeeper.paths import validated_path
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
+if TYPE_CHECKING:  # the default is for type checkers only: without a serializer a queue holds bytes
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=bytes)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 R = TypeVar("R", bound="QueueRecipe[Any]")
 
 _LEAST_CLOSE_S = 1.0
@@ -46,6 +53,8 @@ class QueueRecipe(Generic[T]):
       :class:`~leaderq.queues.QueueSerializer`;
     * ``lock_path``: where an item is marked as being worked on, so that a crash of its consumer
       does not lose it. All processes of one queue, Java's too, must be given the same;
+    * ``meta_path``: where the queue keeps its side data, by default beside its path, at ``<path>-meta`` and
+      ``<path>-dead``: for credentials that may not create znodes there. The same for all processes;
     * ``max_items``: a put waits while the queue holds that many, tight among leaderq's producers;
     * ``put_in_background``: puts do not wait until stored; failures go to the listeners,
       :meth:`flush_puts` and :meth:`close`;
@@ -57,7 +66,8 @@ class QueueRecipe(Generic[T]):
       50 ms by its own measured rate, at most this many (100). Without a lock path they are deleted by
       then, and lost if the process dies; 0 claims nothing ahead, and is slower. What a stuck consumer
       has not begun is given back after 150 ms;
-    * ``error_mode`` and ``retry``: what becomes of an item whose consumer raised;
+    * ``error_mode`` and ``retry``: what becomes of an item whose consumer raised or, with a lock
+      path, died;
     * ``compress``: write items as gzip (all readers must be leaderq, or Curator 5.8 with its
       compression switched on);
     * ``linger_s``: a put may wait so long for others to share a request with; 0: it does not wait
@@ -78,6 +88,7 @@ class QueueRecipe(Generic[T]):
         consume_batch: Callable[[Sequence[T]], object] | None = None,
         serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
         lock_path: str | None = None,
+        meta_path: str | None = None,
         max_items: int | None = None,
         put_in_background: bool = False,
         final_flush_s: float = 5.0,
@@ -92,7 +103,15 @@ class QueueRecipe(Generic[T]):
         min_items_before_refresh: int = 0,
         claim_ahead: int = 100,
     ) -> None:
-        paths = QueuePaths(validated_path(path), None if lock_path is None else validated_path(lock_path))
+        paths = QueuePaths(
+            validated_path(path),
+            None if lock_path is None else validated_path(lock_path),
+            None if meta_path is None else validated_path(meta_path),
+        )
+        if meta_path is not None and (meta_path + "/").startswith((path + "/", f"{lock_path}/")):
+            raise ConfigurationError(
+                f"meta_path={meta_path!r} lies in the queue or among its locks; give it a place of its own"
+            )
         if path == "/" or lock_path == path:
             raise ConfigurationError(
                 f"path={path!r}, lock_path={lock_path!r}: give the queue and its locks znodes of their own"
@@ -161,7 +180,8 @@ class QueueRecipe(Generic[T]):
                 raise QueueClosed(f"queue {self.path} was closed; make a new one")
             if self._is_started:
                 return
-            self._putter.start()
+            with explaining_refusals(self._paths):
+                self._putter.start()
             self._is_started = True
             if self._death_watcher is not None:
                 self._death_watcher.start()
@@ -229,7 +249,39 @@ class QueueRecipe(Generic[T]):
         """
         return self._putter.flush(timeout_s)
 
+    def cancel(self, name: str) -> bool:
+        """Take back the item of this name, as :meth:`put` returned it; returns whether that was done.
+        ``False``: a consumer has it, or had it, or has claimed it ahead. Waits for the connection.
+
+        :raises QueueClosed: not started, or closed before it was done.
+        """
+        self._check_open()
+        try:
+            self._putter.writer.submit(self._removal(name)).result()
+        except (NodeExists, NoNode, BadVersion):
+            return False
+        return True
+
+    def _removal(self, name: str) -> list[Operation]:
+        item = Delete(self._paths.item(name))
+        if self.lock_path is None:
+            return [item]
+        lock = self._paths.lock(
+            name
+        )  # never seen by anybody: made and deleted in one transaction, which fails if it is there
+        return [Create(lock, b"", ephemeral=True), item, Delete(lock)]
+
+    def _check_open(self) -> None:
+        if not self._is_started or self._is_closed:
+            raise QueueClosed(f"queue {self.path} is {'closed' if self._is_closed else 'not started; call start()'}")
+
     # -- consuming ------------------------------------------------------------------------------------------------------
+
+    @overload
+    def take(self, timeout_s: None = None) -> Item[T]: ...
+
+    @overload
+    def take(self, timeout_s: float) -> Item[T] | None: ...
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
         """The next item, or ``None`` if there is none within ``timeout_s`` seconds (``None``: wait
@@ -244,6 +296,17 @@ class QueueRecipe(Generic[T]):
                 raise QueueClosed(f"queue {self.path} is {'closed' if self._is_closed else 'not started; call start()'}")
             consuming = self._consuming or self._begin()
         return consuming.take(timeout_s)
+
+    def __iter__(self) -> Iterator[Item[T]]:
+        """The items, as :meth:`take` returns them, until the queue is closed; acknowledge each."""
+        while True:
+            try:
+                item = self.take()
+            except QueueClosed:
+                if not self._is_closed:
+                    raise
+                return
+            yield item
 
     def pause(self) -> None:
         """This object begins no new item until :meth:`resume`; others are not concerned (for all of
@@ -298,6 +361,18 @@ class QueueRecipe(Generic[T]):
         """Delete the items that lie there now; those being worked on stay unless ``held_too``."""
         return self._admin.purge(held_too=held_too)
 
+    def delete(self, *, force: bool = False) -> int:
+        """Delete the queue's znode and everything beside it, after :meth:`close`, or instead of it: this
+        object is closed first. Returns how many znodes were deleted.
+
+        :raises RequestRefused: the queue holds items or dead letters, or others consume it; with ``force``
+            these go as well.
+        """
+        if not self._is_lent:
+            raise ConfigurationError("delete() needs a session that the queue does not close itself")
+        self.close()
+        return self._admin.delete(force=force)
+
     @property
     def dead_letters(self) -> DeadLetters:
         """The items that were given up: ``count``, ``browse``, ``requeue``, ``drop``."""
@@ -326,9 +401,10 @@ class DistributedQueue(QueueRecipe[T]):
 
     KIND: ClassVar[QueueKind] = QueueKind.PLAIN
 
-    def put(self, item: T, *, timeout_s: float | None = None) -> bool:
+    def put(self, item: T, *, timeout_s: float | None = None) -> str | bool:
         """Put ``item`` at the tail, and wait until it is stored (``put_in_background``: until it is
-        accepted).
+        accepted). Returns the name of its znode, for :meth:`cancel`; ``True`` if that is not known,
+        because the put is in the background or the answer was lost.
 
         ``False``: it could not even be sent within ``timeout_s`` seconds (no room, no connection),
         and will not be.
@@ -341,7 +417,7 @@ class DistributedQueue(QueueRecipe[T]):
         """
         return self._putter.put(item, _PREFIX, timeout_s=timeout_s)
 
-    def put_multi(self, items: Iterable[T], *, timeout_s: float | None = None) -> bool:
+    def put_multi(self, items: Iterable[T], *, timeout_s: float | None = None) -> str | bool:
         """Put all ``items`` as one znode: cheap, and one unit of locking, acknowledging and
         retrying. Otherwise as :meth:`put`.
         """
@@ -376,7 +452,7 @@ class DistributedIdQueue(QueueRecipe[T]):
 
     KIND: ClassVar[QueueKind] = QueueKind.ID
 
-    def put(self, item: T, id: str, *, timeout_s: float | None = None) -> bool:
+    def put(self, item: T, id: str, *, timeout_s: float | None = None) -> str | bool:
         """Put ``item`` at the tail under ``id``. Otherwise as :meth:`DistributedQueue.put()
         <leaderq.queues.DistributedQueue.put>`.
 
@@ -384,7 +460,7 @@ class DistributedIdQueue(QueueRecipe[T]):
         """
         return self._putter.put(item, prefix_for(QueueKind.ID, id=id), timeout_s=timeout_s)
 
-    def put_multi(self, items: Iterable[T], id: str, *, timeout_s: float | None = None) -> bool:
+    def put_multi(self, items: Iterable[T], id: str, *, timeout_s: float | None = None) -> str | bool:
         """Put all ``items`` as one znode under ``id`` (Curator cannot do that, but reads it)."""
         return self._putter.put_multi(items, prefix_for(QueueKind.ID, id=id), timeout_s=timeout_s)
 
@@ -420,15 +496,6 @@ class DistributedIdQueue(QueueRecipe[T]):
             removed += 1
         return removed
 
-    def _removal(self, name: str) -> list[Operation]:
-        item = Delete(self._paths.item(name))
-        if self.lock_path is None:
-            return [item]
-        lock = self._paths.lock(
-            name
-        )  # never seen by anybody: made and deleted in one transaction, which fails if it is there
-        return [Create(lock, b"", ephemeral=True), item, Delete(lock)]
-
 
 class DistributedPriorityQueue(QueueRecipe[T]):
     """A queue in ZooKeeper, by priority: any 32-bit whole number, lower first; equal ones first in,
@@ -447,7 +514,7 @@ class DistributedPriorityQueue(QueueRecipe[T]):
 
     KIND: ClassVar[QueueKind] = QueueKind.PRIORITY
 
-    def put(self, item: T, priority: int, *, timeout_s: float | None = None) -> bool:
+    def put(self, item: T, priority: int, *, timeout_s: float | None = None) -> str | bool:
         """Put ``item`` with this priority. Otherwise as :meth:`DistributedQueue.put()
         <leaderq.queues.DistributedQueue.put>`.
 
@@ -455,7 +522,7 @@ class DistributedPriorityQueue(QueueRecipe[T]):
         """
         return self._putter.put(item, prefix_for(QueueKind.PRIORITY, priority=priority), timeout_s=timeout_s)
 
-    def put_multi(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> bool:
+    def put_multi(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> str | bool:
         """Put all ``items`` as one znode with this priority."""
         return self._putter.put_multi(items, prefix_for(QueueKind.PRIORITY, priority=priority), timeout_s=timeout_s)
 
@@ -487,7 +554,7 @@ class DistributedDelayQueue(QueueRecipe[T]):
         delay_s: float | None = None,
         due: datetime | float | None = None,
         timeout_s: float | None = None,
-    ) -> bool:
+    ) -> str | bool:
         """Put ``item``, due in ``delay_s`` seconds, or at ``due``: a ``datetime`` (without a zone:
         local time), or seconds since 1970. With neither it is due now. Otherwise as
         :meth:`DistributedQueue.put() <leaderq.queues.DistributedQueue.put>`.
@@ -503,7 +570,7 @@ class DistributedDelayQueue(QueueRecipe[T]):
         delay_s: float | None = None,
         due: datetime | float | None = None,
         timeout_s: float | None = None,
-    ) -> bool:
+    ) -> str | bool:
         """Put all ``items`` as one znode, due at one time."""
         return self._putter.put_multi(items, _prefix(delay_s, due), timeout_s=timeout_s)
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mutants import command, election, running, session
+from mutants import command, election, queues, running, session
 
-MUTANTS = [*command.MUTANTS, *election.MUTANTS, *running.MUTANTS, *session.MUTANTS]
+MUTANTS = [*command.MUTANTS, *election.MUTANTS, *queues.MUTANTS, *running.MUTANTS, *session.MUTANTS]

@@ -13,6 +13,7 @@ from leaderq.cli.queue.purge import purge
 from leaderq.cli.queue.put import put
 from leaderq.cli.queue.requeue import requeue
 from leaderq.cli.queue.resume import resume
+from leaderq.cli.queue.rm import rm
 from leaderq.cli.verbs import Verbs
 
 
@@ -21,5 +22,5 @@ def queue() -> None:
     """Look into ZooKeeper queues of any of Curator's recipes, and work on them."""
 
 
-for _verb in (ls, put, peek, drain, purge, dead, requeue, pause, resume):
+for _verb in (ls, put, peek, drain, purge, rm, dead, requeue, pause, resume):
     queue.add_command(_verb)

@@ -19,8 +19,9 @@ from leaderq.queues.connected import PATIENCE_S, await_connection, retry_until_c
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.queues.writing.groups import MULTI_BYTES, MULTI_OPS
 from leaderq.zookeeper import Create, Delete, Operation, Session, SetData
-from leaderq.zookeeper.paths import parent_of
+from leaderq.zookeeper.paths import join, parent_of
 
+_TREE_ROUNDS = 5
 _GROUPS = 2000
 _BYTES = 4 << 20
 
@@ -166,3 +167,32 @@ def _group(paths: QueuePaths, name: str, guard: bool) -> OperationGroup:
         return [item]
     lock = paths.lock(name)
     return [Create(lock, ephemeral=True), item, Delete(lock)]
+
+
+def delete_tree(session: Session, path: str, *, patience_s: float = PATIENCE_S) -> int:
+    """Delete a znode with all below it; returns how many that were. What comes meanwhile goes too, as
+    long as it does not come faster.
+
+    :raises NotEmpty: it does.
+    """
+    deleted = 0
+    for _ in range(_TREE_ROUNDS):
+        try:
+            names = retry_until_connected(session, lambda: session.children(path), patience_s)
+        except NoNode:
+            return deleted
+        leaves = ([Delete(join(path, name))] for name in names)
+        outcomes = zip(names, apply_each(session, leaves, patience_s=patience_s), strict=True)
+        for name, outcome in list(outcomes):
+            if outcome is BulkOutcome.STUCK:
+                deleted += delete_tree(session, join(path, name), patience_s=patience_s)
+            else:
+                deleted += outcome is BulkOutcome.DONE
+        deleted += delete_if_empty(session, path, patience_s)
+    raise NotEmpty(f"{path} is written to while it is deleted", path=path)
+
+
+def delete_if_empty(session: Session, path: str, patience_s: float = PATIENCE_S) -> int:
+    """Delete a znode that has no children; returns 1 if that was done."""
+    outcome = next(iter(apply_each(session, [[Delete(path)]], patience_s=patience_s)))
+    return int(outcome is BulkOutcome.DONE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leaderq.errors import ConfigurationError, LeaderqError, NoNode
 from leaderq.queues.connected import PATIENCE_S, retry_until_connected
@@ -139,7 +139,7 @@ def is_there(session: Session, paths: QueuePaths, *, patience_s: float = PATIENC
     """Whether there is anything of a queue, be it only its dead letters, an operator's wish or its
     members' place.
     """
-    return any(found is not None for found in _znodes(session, QueuePaths(paths.path), patience_s))
+    return any(found is not None for found in _znodes(session, replace(paths, lock_path=None), patience_s))
 
 
 def look(session: Session, path: str, kind: QueueKind | None, patience_s: float = PATIENCE_S) -> QueueContents:

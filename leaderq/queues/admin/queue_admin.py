@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 
+from leaderq.errors import RequestRefused
 from leaderq.queues import pausing
 from leaderq.queues.admin.browsing import Browsed, browse
-from leaderq.queues.admin.bulk import Purged, purge
+from leaderq.queues.admin.bulk import Purged, delete_if_empty, delete_tree, purge
 from leaderq.queues.admin.contents import (
     Overview,
     QueueContents,
@@ -24,6 +26,7 @@ from leaderq.queues.connected import PATIENCE_S, retry_until_connected
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session, Stat
+from leaderq.zookeeper.paths import parent_of
 
 
 class QueueAdmin:
@@ -98,10 +101,43 @@ class QueueAdmin:
         :raises ConfigurationError: as :meth:`browse`.
         """
         seen = self._own()
-        paths = QueuePaths(self.paths.path) if seen.kind is QueueKind.SIMPLE else self.paths
+        paths = replace(self.paths, lock_path=None) if seen.kind is QueueKind.SIMPLE else self.paths
         return purge(
             self._session, paths, seen.items, held_too=held_too, on_progress=on_progress, patience_s=self._patience_s
         )
+
+    def delete(self, *, force: bool = False) -> int:
+        """Delete the queue with everything beside it: side data, dead letters, empty locks; returns how
+        many znodes that were. A path that is gone already is not an error.
+
+        :raises RequestRefused: it holds items or dead letters, or consumers are there; with ``force``
+            these go as well, items that are being worked on too.
+        :raises ConfigurationError: the path is that of a sharder, whose queues are below it.
+        """
+        seen = self._own()
+        if not force:
+            self._refuse_loss(seen)
+        wanted = [self.paths.path, self.paths.meta, self.paths.dead]
+        if self.paths.lock_path is not None:
+            wanted.append(self.paths.lock_path)
+        deleted = sum(delete_tree(self._session, path, patience_s=self._patience_s) for path in wanted)
+        side = parent_of(self.paths.meta)
+        if side != parent_of(self.paths.path):  # of a shard: the place of all shards' side data goes with the last
+            deleted += delete_if_empty(self._session, side, self._patience_s)
+        return deleted
+
+    def _refuse_loss(self, seen: QueueContents) -> None:
+        now = self.overview()
+        counts = {
+            "items": len(seen.items),
+            "foreign znodes": len(seen.foreign),
+            "dead letters": now.dead if now else 0,
+            "items set aside by a drain": now.aside if now else 0,
+            "consumers": now.consumers if now else 0,
+        }
+        held = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        if held:
+            raise RequestRefused(f"{self.paths.path} is in use: {held}; purge it first, or force its deletion")
 
     def drain(self) -> QueueDrain:
         """Empty it with care; see :class:`~leaderq.queues.admin.draining.QueueDrain`."""

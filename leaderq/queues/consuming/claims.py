@@ -70,7 +70,7 @@ class Claim:
     when it is asked for.
     """
 
-    __slots__ = ("_payload", "created_ms", "data", "error", "is_settled", "membership", "name", "version")
+    __slots__ = ("_payload", "created_ms", "data", "deaths", "error", "is_settled", "membership", "name", "version")
 
     def __init__(self, name: str, data: bytes, created_ms: int, version: int, membership: Membership) -> None:
         self.name = name
@@ -79,6 +79,8 @@ class Claim:
         self.version = version
         self.membership = membership
         self.is_settled = False
+        self.deaths = 0
+        """How many consumers have died over it, beside the failures that its note tells of."""
         self.error: CorruptItem | None = None
         self._payload: Payload | None = None
 
@@ -114,8 +116,8 @@ class Claim:
 
     @property
     def failures(self) -> int:
-        """How often a consumer has failed at it."""
-        return self.note.attempt
+        """How often a consumer has failed at it, or died over it."""
+        return self.note.attempt + self.deaths
 
     @property
     def enqueued_ms(self) -> int:
@@ -237,7 +239,9 @@ class ClaimAttempt:
         is_stopped: Callable[[], bool],
         *,
         most_values: int,
+        record: tuple[Operation, ...] = (),
     ) -> None:
+        self._record = record
         self._most_values = most_values
         self._session = session
         self._membership = membership
@@ -304,7 +308,8 @@ class ClaimAttempt:
     def _take(self) -> None:
         self._taking = None
         if self._wanted:
-            self._taking = self._membership.writer.submit([op for claim in self._wanted for op in claim_operations(claim)])
+            operations = [op for claim in self._wanted for op in claim_operations(claim)]
+            self._taking = self._membership.writer.submit([*operations, *self._record])
 
     def _may_try_again(self, error: BaseException) -> bool:
         """Leave out what is somebody else's; whether it is worth trying with the rest."""
@@ -312,6 +317,9 @@ class ClaimAttempt:
             log.debug("nothing could be claimed: %s", error)
             return False
         per_item = 2 if self._membership.is_locking else 1
+        if error.index // per_item >= len(self._wanted):  # somebody took the record away: deaths are not counted then
+            self._record = ()
+            return True
         culprit = self._wanted[error.index // per_item].name
         states = self._current_states()
         states.setdefault(culprit, self._found.locked if isinstance(error, NodeExists) else self._found.again)

@@ -53,10 +53,7 @@ class Consumption(Generic[T]):
         self._options = options
         self._is_pushed = options.consumer is not None or options.consume_batch is not None
         name = name or paths.path.strip("/").replace("/", "-")
-        slack = options.min_items_before_refresh
-        self._engine = engine = Engine(
-            session, paths, kind, name, options.workers if self._is_pushed else 0, slack, options.claim_ahead
-        )
+        self._engine = engine = Engine(session, paths, kind, name, options, options.workers if self._is_pushed else 0)
         strict = kind in (QueueKind.PRIORITY, QueueKind.DELAY)
         context = WorkerContext(engine.ready, engine.settle, engine.is_ours, engine.is_closing, strict, paths.path)
         self._work = ItemWorkers(name, options, context) if self._is_pushed else None
@@ -118,6 +115,7 @@ class Consumption(Generic[T]):
     def set_error_mode(self, mode: ErrorMode) -> None:
         """From the next failure on."""
         self._options = replace(self._options, error_mode=mode)
+        self._engine.options = self._options
         if self._work is not None:
             self._work.options = self._options
 

@@ -30,6 +30,7 @@ from typing import Any
 from leaderq.clock import now_s
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists
 from leaderq.queues.connected import retry_until_connected
+from leaderq.queues.consumers import ConsumeOptions
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult, Membership, now_ms
 from leaderq.queues.consuming.listing import SCAN_S, QueueListing
@@ -66,13 +67,13 @@ class Engine:
     """
 
     def __init__(
-        self, session: Session, paths: QueuePaths, kind: QueueKind, name: str, workers: int, slack: int, most_ahead: int
+        self, session: Session, paths: QueuePaths, kind: QueueKind, name: str, options: ConsumeOptions[Any], workers: int
     ) -> None:
         self._session = session
         self._paths = paths
         self._name = name
         self._workers = workers
-        self._most_ahead = most_ahead
+        self.options = options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._service = Service(f"leaderq-queue-{name}", self._run)
         wake = self._service.wake
@@ -80,7 +81,9 @@ class Engine:
         self._done: deque[list[str]] = deque()
         self._waiting = PendingNames(kind)
         self._reader = SizedReader(session, paths.path)
-        self.ready = Prefetch(sort_key(kind), self._may_begin, wake, slack=slack, most_ahead=most_ahead)
+        self.ready = Prefetch(
+            sort_key(kind), self._may_begin, wake, slack=options.min_items_before_refresh, most_ahead=options.claim_ahead
+        )
         self._listing = QueueListing(session, paths, kind, self._waiting, notify=wake, created=self.ready.has_come)
         self._members = Members(session, paths, name, wake)
         self.pause_switch = PauseSwitch(session, paths, self._notify)
@@ -263,6 +266,7 @@ class Engine:
                 continue
             freed.append(name)
         self._waiting.drop(freed)
+        self._members.deaths.settled(freed)
 
     def _free_lock(self, settlement: Settlement, error: LeaderqError) -> bool:
         """An item that was deleted behind our back, or may not be written: its lock must not stand
@@ -316,16 +320,26 @@ class Engine:
             len(lost),
         )
         former.writer.close(0.0)
+        self._members.deaths.close()
 
     # -- claiming -------------------------------------------------------------------------------------------------------
 
     def _claim(self, membership: Membership) -> None:
         wanted = self._wanted()
-        names = self._names(wanted) if wanted > 0 else []
+        deaths = self._members.deaths
+        if deaths.has_suspects and any(map(deaths.is_suspect, self._waiting.in_hand)):
+            wanted = 0  # it is alone until it is settled
+        names = self._without_suspects(self._names(wanted)) if wanted > 0 else []
         if names:
             self._under_way.append(
                 ClaimAttempt(
-                    self._session, self._reader, membership, names, self.is_closing.is_set, most_values=max(wanted, 1)
+                    self._session,
+                    self._reader,
+                    membership,
+                    names,
+                    self.is_closing.is_set,
+                    most_values=max(wanted, 1),
+                    record=self._members.deaths.note(self._waiting.in_hand),
                 )
             )
             self._under_way_names += len(names)
@@ -333,6 +347,18 @@ class Engine:
             self._claimed(self._under_way.popleft().finish())
         elif not names:
             self._rest(wanted)
+
+    def _without_suspects(self, names: list[str]) -> list[str]:
+        """Those of these to claim now: a suspect goes alone."""
+        deaths = self._members.deaths
+        if not deaths.has_suspects:
+            return names
+        at = next((at for at, name in enumerate(names) if deaths.is_suspect(name)), None)
+        if at is None:
+            return names
+        most = at or (1 if len(self._waiting.in_hand) == len(names) else 0)
+        self._waiting.give_back(names[most:])
+        return names[:most]
 
     def _refresh(self, came: Any) -> None:
         """Let go on what was held back for a newcomer, once that is ready, or somebody else's."""
@@ -397,9 +423,21 @@ class Engine:
         self._waiting.give_back(found.again)
         if found.locked:
             self._listing.note_locked(found.locked)
+        found.claims = [claim for claim in found.claims if not self._is_given_up(claim)]
         if found.claims:
             self._listing.apply_events()  # what came meanwhile may go before these
             self.ready.put(found.claims, before=self._waiting.first_key(now_ms()))
+
+    def _is_given_up(self, claim: Claim) -> bool:
+        """Whether too many consumers have died over it."""
+        claim.deaths = self._members.deaths.deaths_of(claim.name)
+        settlement = settling.died(claim, self.options.error_mode, self.options.retry)
+        if settlement is None:
+            return False
+        outcome = settlement.outcome.value
+        log.error("item %s queue=%s item=%s deaths=%d", outcome, self._paths.path, claim.name, claim.deaths)
+        self.settle([settlement])
+        return True
 
     def _give_back_if_stuck(self, membership: Membership) -> None:
         if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S:

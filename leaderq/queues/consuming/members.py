@@ -8,10 +8,10 @@ Wakes Java consumers when a consumer of ours has died.
 A Java consumer reacts to changes of the queue's children only, not to a lock that vanishes
 (Curator's F7): what a dead consumer held waits for it until the next put. Consumers of leaderq
 watch the locks themselves. For Java's sake every queue object with a lock path watches the members:
-when one vanishes, it waits a moment, looks whether items lie there that nobody has locked, and
-*wakes Java*:
-creates and deletes a znode in one multi, which nobody ever sees, but which fires every watch on the
-children. Several may do so; that does no harm.
+when one vanishes, it waits a moment, looks whether items lie there that nobody has locked (not
+after a consumer that left cleanly: that one has taken its record of claims away before), and *wakes
+Java*: creates and deletes a znode in one multi, which nobody ever sees, but which fires every watch
+on the children. Several may do so; that does no harm.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from contextlib import suppress
 
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.queues.consuming.claims import Membership, now_ms
+from leaderq.queues.consuming.deaths import DeathRecords
 from leaderq.queues.consuming.pending import Share, share_of
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.queues.writing import SequencedWriter
 from leaderq.threads import Service
 from leaderq.zookeeper import Create, Delete, Session, SessionState, Subscription, WatchEvent
-from leaderq.zookeeper.paths import name_of
+from leaderq.zookeeper.paths import join, name_of
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Members:
         self._is_stale = True
         self._mark: tuple[int | None, str] | None = None
         self.share: Share | None = None
+        self.deaths = DeathRecords(session, paths)
 
     def enter(self) -> Membership:
         """Stand among the consumers, and be able to claim. Raises what the session raises."""
@@ -58,6 +60,7 @@ class Members:
             writer = SequencedWriter(self._session, member, ephemeral=True, data=self._name.encode())
             writer.open()
             self._session.ensure_path(paths.lock_path)
+            self.deaths.open(member)
         else:
             if self._writer is None:
                 writer = SequencedWriter(self._session, f"{paths.tallies}/{mark}")
@@ -88,15 +91,25 @@ class Members:
         if not self._is_stale:
             return
         self._is_stale = False
+        is_locking = membership.is_locking
+        if is_locking:
+            self.deaths.listed()
         try:
             names = sorted(self._session.children(self._paths.members, self._changed))
         except NoNode:
             names = []
+        if is_locking:
+            try:
+                self.deaths.refresh(names)
+            except BaseException:
+                self._is_stale = True
+                raise
         own = name_of(membership.member)
         self.share = share_of(names.index(own), len(names)) if own in names else None
 
     def leave(self, membership: Membership, timeout_s: float) -> bool:
         """Stand no more; returns whether all that was to be written was."""
+        self.deaths.close()  # before the member goes: so whoever sees it go knows that it left
         is_clean = membership.writer.close(timeout_s)
         if not membership.is_locking:
             try:
@@ -155,16 +168,20 @@ class ConsumerDeathWatcher:
         if self._subscription is None:
             self._subscription = self._session.watch_node(self._paths.members, self._changed)
         members = set(self._children(self._paths.members))
-        has_lost = bool(self._members - members)
-        self._members = members
-        if has_lost and self._service.pause(_MOMENT_S + random.random() * _MOMENT_S):
+        lost, self._members = self._members - members, members
+        has_died = any(self._session.exists(join(self._paths.claims, name)) is not None for name in lost)
+        if has_died and self._service.pause(_MOMENT_S + random.random() * _MOMENT_S):
             self._wake_java_if_idle()
 
     def _wake_java_if_idle(self) -> None:
         """Whoever is awake has taken what was freed by now; what still lies there needs somebody to
         be woken.
         """
-        locked = set(self._children(self._paths.lock_path or ""))
+        lock_path = self._paths.lock_path or ""
+        there, held = self._session.exists(self._paths.path), self._session.exists(lock_path)
+        if there is None or there.num_children <= (0 if held is None else held.num_children):
+            return
+        locked = set(self._children(lock_path))
         now = now_ms()
         free = (name for name in self._children(self._paths.path) if is_item(self._kind, name) and name not in locked)
         if any(self._kind is not QueueKind.DELAY or due_ms_of(name) <= now for name in free):

@@ -8,6 +8,7 @@ the session's; blocks neither.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -45,6 +46,10 @@ class ItemOutcome(Enum):
     KEPT = "kept"
     """It stays where it is, claimed; only its note is written."""
     GIVEN_BACK = "given back"
+
+
+class ConsumerDied(LeaderqError):
+    """Why an item is among the dead letters that no consumer could say anything about."""
 
 
 @dataclass(slots=True, eq=False)
@@ -185,6 +190,21 @@ def corrupt_values(claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], er
     *_, dead = dead_letter_operations(claim, bad, reason="corrupt", error=error, failures=claim.failures)
     left_there = keep_operations(claim, good, failures=claim.failures, wait_s=0.0)
     return Settlement(claim, (*left_there, dead), ItemOutcome.KEPT)
+
+
+def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> Settlement | None:
+    """Consumers died over it: what the policy makes of that; ``None``: it is tried again."""
+    if not claim.deaths:
+        return None
+    decision = retry.decision(mode, claim.failures)
+    if decision is RetryDecision.RETRY or claim.failures < (retry.attempts or math.inf):
+        return None
+    error = ConsumerDied(f"{claim.deaths} consumers died while they worked on it")
+    if decision is RetryDecision.DELETE:
+        return Settlement(claim, ack_operations(claim), ItemOutcome.DELETED)
+    items = claim.payload.items if claim.payload else ()
+    operations = dead_letter_operations(claim, items, reason="died", error=error, failures=claim.failures)
+    return Settlement(claim, operations, ItemOutcome.SET_ASIDE)
 
 
 def failed(claim: Claim, left: Sequence[bytes], error: BaseException, mode: ErrorMode, retry: RetryPolicy) -> Settlement:

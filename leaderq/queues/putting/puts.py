@@ -38,7 +38,7 @@ class Put(OperationGroup):
     and a lone value stands for itself.
     """
 
-    __slots__ = ("content", "is_multi", "over", "path", "value", "waiter")
+    __slots__ = ("content", "is_multi", "made", "over", "path", "value", "waiter")
 
     def __init__(
         self,
@@ -59,6 +59,8 @@ class Put(OperationGroup):
         self.value = value
         self.is_multi = is_multi
         self.waiter = waiter
+        self.made: str | None = None
+        """The path of the znode, once it is stored, unless the answer was lost."""
 
     @property
     def values(self) -> Sequence[Any]:

@@ -51,7 +51,6 @@ from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.queues.writing import SequencedWriter
-from leaderq.queues.writing.writer import sweep
 from leaderq.threads import Capacity
 from leaderq.zookeeper import Session
 from leaderq.zookeeper.paths import join, name_of, validated_path
@@ -174,7 +173,6 @@ class Putter(Generic[T]):
             elif self._linger_s > 0:
                 strategy = LingeringPut(strategy, self._linger_s, enough=_ENOUGH, name=self._name)
             self._strategy = strategy
-        sweep(self._session, self._paths.tallies)
 
     def _open_all(self) -> None:
         """All of it may be repeated."""
@@ -212,7 +210,7 @@ class Putter(Generic[T]):
 
     # -- putting --------------------------------------------------------------------------------------------------------
 
-    def put(self, value: T, prefix: str, *, timeout_s: float | None = None, background: bool | None = None) -> bool:
+    def put(self, value: T, prefix: str, *, timeout_s: float | None = None, background: bool | None = None) -> str | bool:
         """Store ``value`` in a znode whose name begins with ``prefix``; see the recipes'
         ``put``.
         """
@@ -220,7 +218,7 @@ class Putter(Generic[T]):
 
     def put_multi(
         self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None, background: bool | None = None
-    ) -> bool:
+    ) -> str | bool:
         """Store all of these in one znode."""
         return self._put_one(list(values), prefix, is_multi=True, timeout_s=timeout_s, background=background)
 
@@ -260,7 +258,7 @@ class Putter(Generic[T]):
 
     def _put_one(
         self, values: Sequence[T], prefix: str, *, is_multi: bool, timeout_s: float | None, background: bool | None
-    ) -> bool:
+    ) -> str | bool:
         strategy = self._open_strategy()
         deadline = None if timeout_s is None else now_s() + timeout_s
         one = None if (self.put_in_background if background is None else background) else PutResult()
@@ -277,7 +275,7 @@ class Putter(Generic[T]):
             return True
         return self._in_flight.acquire(count, size, None if deadline is None else max(0.0, deadline - now_s()))
 
-    def _waited(self, strategy: PutStrategy, put: Put, one: PutResult, deadline: float | None) -> bool:
+    def _waited(self, strategy: PutStrategy, put: Put, one: PutResult, deadline: float | None) -> str | bool:
         try:
             is_over = one.event.wait(None if deadline is None else max(0.0, deadline - now_s()))
         except BaseException:  # Ctrl-C: nobody will know whether it was stored, so rather not
@@ -292,7 +290,7 @@ class Putter(Generic[T]):
                 raise ConnectionLost("the item was sent, and not answered in time: it may have been stored, or may still be")
         if one.error is not None:
             raise one.error
-        return True
+        return True if put.made is None else name_of(put.made)
 
     def _withdrawn(self, strategy: PutStrategy, put: Put) -> bool:
         if not strategy.withdraw(put):
@@ -392,6 +390,7 @@ class Putter(Generic[T]):
     def _settled(self, put: Put, results: list[Any] | None, error: LeaderqError | None) -> None:
         """On the session's thread, or a writer's."""
         if error is None and results:
+            put.made = results[0]
             self._sequence_monitor.saw(results[0])
         if self._listeners.listeners:
             self._listeners.tell(put, error)

@@ -62,6 +62,8 @@ class SimpleDistributedQueue:
     its old place. Many times faster for one who takes item after item, but a process that is killed
     takes them with it, and nobody else gets them meanwhile.
 
+    ``meta_path``: where the guards of its writes are kept, by default at ``<path>-meta``.
+
     *Guarantees:* an item offered without an error is stored once, in the order of the calls; an
     item is given to one caller only, of all processes and languages. A lone taker gets items in the
     order they were offered. ``None`` or :class:`~leaderq.errors.QueueEmpty` mean that the server
@@ -75,7 +77,7 @@ class SimpleDistributedQueue:
     :class:`~leaderq.errors.ConnectionLost` if no answer came in the time given.
     """
 
-    def __init__(self, client: AnyClient, path: str, *, claim_ahead: int = 0) -> None:
+    def __init__(self, client: AnyClient, path: str, *, claim_ahead: int = 0, meta_path: str | None = None) -> None:
         if claim_ahead < 0:
             raise ConfigurationError(f"claim_ahead={claim_ahead!r}: give 0 or more items")
         self._session = as_session(client)
@@ -83,12 +85,13 @@ class SimpleDistributedQueue:
         self.path = validated_path(path)
         if path == "/":
             raise ConfigurationError("a queue needs a path of its own; '/' is no place for one")
-        tallies, mark = QueuePaths(path).tallies, uuid.uuid4()
+        self._paths = QueuePaths(path, meta_path=None if meta_path is None else validated_path(meta_path))
+        tallies, mark = self._paths.tallies, uuid.uuid4()
         self._signal = ChangeSignal(self._session, path)
         self._offers = SequencedWriter(self._session, f"{tallies}/offers-{mark}")
-        self._opened = LazyWriter(self._offers, self._signal)
+        self._opened = LazyWriter(self._offers, self._signal, self._paths)
         claims = SequencedWriter(self._session, f"{tallies}/claims-{mark}")
-        self._taker = Taker(self._session, path, claims, self._signal, claim_ahead=claim_ahead)
+        self._taker = Taker(self._session, path, claims, self._signal, self._paths, claim_ahead=claim_ahead)
 
     def __enter__(self) -> SimpleDistributedQueue:
         return self

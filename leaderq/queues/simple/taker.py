@@ -33,8 +33,10 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
+from leaderq.queues.connected import explaining_refusals
 from leaderq.queues.reading import SizedReader
 from leaderq.queues.simple.buffer import ItemBuffer, ReadItem
+from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.queues.writing import SequencedWriter
 from leaderq.zookeeper import Delete, Session, SessionState, WatchEvent
 from leaderq.zookeeper.paths import join
@@ -112,9 +114,10 @@ class ChangeSignal:
 class LazyWriter:
     """A writer that is opened when it is first needed, through any outage."""
 
-    def __init__(self, writer: SequencedWriter, signal: ChangeSignal) -> None:
+    def __init__(self, writer: SequencedWriter, signal: ChangeSignal, paths: QueuePaths) -> None:
         self.writer = writer
         self._signal = signal
+        self._paths = paths
         self._lock = threading.Lock()
         self._is_open = False
 
@@ -138,7 +141,8 @@ class LazyWriter:
         with self._lock:
             try:
                 if not self._is_open:
-                    self.writer.open()
+                    with explaining_refusals(self._paths):
+                        self.writer.open()
                     self._is_open = True
             except (ConnectionLost, SessionExpired, NoNode) as exc:  # NoNode: its parent was taken away that very moment
                 return exc
@@ -156,13 +160,20 @@ class Taker:
     """One object's taking end. Thread-safe."""
 
     def __init__(
-        self, session: Session, path: str, writer: SequencedWriter, signal: ChangeSignal, *, claim_ahead: int = 0
+        self,
+        session: Session,
+        path: str,
+        writer: SequencedWriter,
+        signal: ChangeSignal,
+        paths: QueuePaths,
+        *,
+        claim_ahead: int = 0,
     ) -> None:
         self._session = session
         self._path = path
         self._reader = SizedReader(session, path)
         self._writer = writer
-        self._opened = LazyWriter(writer, signal)
+        self._opened = LazyWriter(writer, signal, paths)
         self._signal = signal
         self._lock = signal.lock
         self._listing = threading.Lock()  # one thread at a time asks the server what there is

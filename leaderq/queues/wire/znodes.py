@@ -6,6 +6,7 @@ complain of every foreign child).
     <path>                          the items, and nothing else
     <path>-meta/members/<name>      ephemeral, one per consumer: its fence (see tallying), and how consumers know of each other
     <path>-meta/tallies/<name>      persistent, one per producer or consumer without a lock path; taken away when it closes
+    <path>-meta/claims/<name>       persistent, one per consumer with a lock path: the names it holds, for when it dies
     <path>-meta/bound               persistent: serialises the producers of a bounded queue
     <path>-meta/control             persistent: an operator's wish that consumers pause
     <path>-meta/drained/<item>      persistent: set aside by ``leaderq queue drain``, until it is written out
@@ -64,11 +65,13 @@ class QueuePaths:
 
     path: str
     lock_path: str | None = None
+    meta_path: str | None = None
+    """Where side data is kept instead; the dead letters are below it then, at ``<meta_path>/dead``."""
 
     @property
     def meta(self) -> str:
         """What all side data is below."""
-        return f"{beside(self.path)}-meta"
+        return self.meta_path or f"{beside(self.path)}-meta"
 
     @property
     def members(self) -> str:
@@ -79,6 +82,11 @@ class QueuePaths:
     def tallies(self) -> str:
         """The parent of the persistent writers."""
         return f"{self.meta}/tallies"
+
+    @property
+    def claims(self) -> str:
+        """The parent of the records of what each consumer holds."""
+        return f"{self.meta}/claims"
 
     @property
     def bound(self) -> str:
@@ -93,7 +101,7 @@ class QueuePaths:
     @property
     def dead(self) -> str:
         """The queue of dead letters."""
-        return f"{beside(self.path)}-dead"
+        return f"{beside(self.path)}-dead" if self.meta_path is None else f"{self.meta_path}/dead"
 
     def item(self, name: str) -> str:
         """The znode of an item."""

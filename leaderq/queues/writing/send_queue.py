@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 
 from leaderq.queues.writing.groups import MultiStatus, OperationGroup, PackedMulti, packed
 
+RENEW_AT = 1 << 30
+"""The number from which on the guard is made again: a version has 31 bits."""
 _PACE = 16
 """With two multis or more under way, each further one must have that many groups for each of them,
 or be large: small batches gather while the servers are busy.
@@ -65,7 +67,16 @@ class SendQueue:
             return False
         if under_way and sum(batch.size for batch in self.flight) >= self._window_bytes:
             return False
-        return bool(self.again) or (bool(self.waiting) and not (under_way > 1 and self._is_meagre(under_way)))
+        if self.again:
+            return True
+        if not self.waiting or self.number >= RENEW_AT:
+            return False
+        return not (under_way > 1 and self._is_meagre(under_way))
+
+    @property
+    def needs_renewal(self) -> bool:
+        """Whether the guard has to be made again before anything new is sent, and may be now."""
+        return not (self.number < RENEW_AT or self.is_halted or self.flight or self.again)
 
     def next_batch(self) -> PackedMulti | None:
         """What to send now; it counts as under way."""

@@ -32,6 +32,7 @@ What happens on each failure:
   meanwhile. A group can be given up while it has not been sent (``future.cancel()`` then returns
   ``True``);
 * **parent missing** (queue deleted, container reaped): made again, and the group sent again;
+* **2^30 multis**: the guard is made again before its version runs over;
 * **guard missing** (deleted by hand, and perhaps made again): the groups in doubt at that moment
   fail with ``ConnectionLost``, all others are sent with a new count.
 """
@@ -194,6 +195,8 @@ class SequencedWriter:
         if self._is_ephemeral_over():  # between the reading and the listening
             self._on_state(SessionState.LOST)
         self._send_more()
+        if not self.is_ephemeral:
+            sweep(self._session, parent_of(self.path))
 
     @property
     def is_over(self) -> bool:
@@ -320,6 +323,9 @@ class SequencedWriter:
                     return
                 batch = self._queue.next_batch()
                 if batch is None:
+                    if self._queue.needs_renewal:
+                        self._queue.is_halted = True
+                        self._in_background(self._renew)
                     if self._sends_wanted == 1:
                         self._sends_wanted = 0
                         return
@@ -401,6 +407,16 @@ class SequencedWriter:
         with self._lock:
             self._queue.is_halted = self._end is not None
         self._send_more()
+
+    def _renew(self) -> None:
+        """Make the guard again, in one transaction: nobody sees it gone, and its count begins at 0."""
+        create = Create(self.path, self._data, ephemeral=self.is_ephemeral)
+        try:
+            self._session.multi([Delete(self.path), create])
+            log.info("sequence guard made again path=%s", self.path)
+        except LeaderqError as exc:
+            log.debug("%s may not have been made again: %s", self.path, exc)
+        self._recover()
 
     def _recover(self) -> None:
         """Find out what was applied, however long the servers are away."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from leaderq.queues.consumers import ConsumeOptions
@@ -112,8 +112,10 @@ def consuming(
 def hear_all(session: Session) -> None:
     """Return when the watches of this session have told all that its own requests have brought about."""
     told = threading.Event()
-    session._run_watch(told.set)  # the thread of watches takes its turns in order
-    assert told.wait(60)
+    session.ensure_path("/heard")
+    with closing(session.watch_node("/heard", lambda _event: told.set())):
+        session.set("/heard", b"")  # the thread of watches takes its turns in order
+        assert told.wait(60)
 
 
 def is_empty(session: Session, path: str = PATH) -> bool:

@@ -1,0 +1,74 @@
+"""An item that kills its consumers is set aside after as many deaths as the retry policy says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leaderq.queues import TEXT, DistributedQueue
+from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.zookeeper import connect
+
+CONSUMER = """
+import os, sys, threading
+from pathlib import Path
+from leaderq.queues import TEXT, DistributedQueue, RetryPolicy
+from leaderq.zookeeper import connect
+
+address, log, attempts = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+
+def consume(value):
+    with log.open("a") as file:
+        file.write(f"{value}\\n")
+    if value == "poison":
+        os._exit(9)
+    if value == "last":
+        is_over.set()
+
+is_over = threading.Event()
+with connect(address, timeout_s=1.0) as session:
+    retry = RetryPolicy(attempts=attempts, backoff_s=0.0)
+    with DistributedQueue(session, "/q", consumer=consume, serializer=TEXT, lock_path="/locks", retry=retry) as queue:
+        while not is_over.wait(0.05) and not (queue.dead_letters.count() and not queue.depth()):
+            pass
+"""
+
+
+def run(address: str, log: Path, attempts: int) -> bool:
+    """One consumer, until it dies or is done; whether it died."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", CONSUMER, address, str(log), str(attempts)]
+    ended = subprocess.run(command, env=environment, timeout=60, check=False)
+    assert ended.returncode in (0, 9)
+    return ended.returncode == 9
+
+
+@pytest.mark.parametrize("innocent, most", [(0, 2), (40, 3)])
+def test_an_item_over_which_consumers_die_is_set_aside_and_no_other(
+    zookeeper_server: ZooKeeperServer, znode_root: str, tmp_path: Path, innocent: int, most: int
+) -> None:
+    log = tmp_path / "begun"
+    address = f"{zookeeper_server.address}{znode_root}"
+    with connect(address) as session:
+        queue = DistributedQueue(session, "/q", serializer=TEXT, lock_path="/locks")
+        with queue:
+            queue.put_many([f"before {number}" for number in range(innocent // 2)])
+            queue.put("poison")
+            queue.put_many([f"after {number}" for number in range(innocent // 2)])
+            deaths = 0
+            while run(address, log, attempts=2):
+                deaths += 1
+                assert deaths <= most
+                eventually(lambda: not session.children("/locks"), timeout_s=30)
+            (letter,) = queue.dead_letters.browse()
+            assert (letter.found.items, letter.note.reason) == ([b"poison"], "died")
+            assert "consumers died while they worked on it" in (letter.note.error or "")
+            assert queue.depth() == 0
+            begun = log.read_text().splitlines()
+            assert begun.count("poison") == deaths
+            assert len({value for value in begun if value != "poison"}) == innocent
+            assert session.children("/q-meta/claims") == []

@@ -1,0 +1,80 @@
+"""Credentials that may do everything with the queue and its locks, and nothing beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl, make_digest_acl
+
+from leaderq.errors import ConfigurationError, NoPermission
+from leaderq.queues import DistributedQueue, RetryPolicy, SimpleDistributedQueue
+from leaderq.queues.admin.bulk import delete_tree
+from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.zookeeper import Security, Session, connect
+
+USE: Any = pytest.mark.parametrize(
+    "use",
+    [
+        lambda app, **options: DistributedQueue(app, "/app/q", **options).start(),
+        lambda app, **options: SimpleDistributedQueue(app, "/app/q", **options).offer(b"item", 10),
+    ],
+    ids=["framed", "simple"],
+)
+
+
+@pytest.fixture
+def app(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Session]:
+    """May read ``/app``, and do everything at and below ``q``, ``locks`` and ``side`` in it."""
+    address = f"{zookeeper_server.address}{znode_root}"
+    theirs = [make_digest_acl("app", "1", all=True), make_acl("world", "anyone", read=True, delete=True)]
+    connect(address).close()  # makes the chroot
+    owner = KazooClient(address)
+    owner.start()
+    owner.create("/app")
+    for name in ("q", "locks", "side"):
+        owner.create(f"/app/{name}", acl=theirs)
+    owner.set_acls("/app", [make_acl("world", "anyone", read=True, delete=True)])
+    owner.stop()
+    owner.close()
+    with connect(address, security=Security(user="app", password="1")) as session:
+        yield session
+        for name in ("q", "locks", "side"):
+            for child in session.children(f"/app/{name}"):
+                delete_tree(session, f"/app/{name}/{child}")
+
+
+@USE
+def test_the_error_says_why_side_data_is_needed_and_where_it_may_go(app: Session, use: Callable[..., object]) -> None:
+    with pytest.raises(NoPermission, match=r"keeps its side data beside its path.*give meta_path="):
+        use(app)
+
+
+@USE
+def test_with_a_place_of_its_own_for_side_data_a_queue_works(app: Session, use: Callable[..., object]) -> None:
+    use(app, meta_path="/app/side")
+    assert app.children("/app") is not None
+
+
+def test_everything_of_a_queue_goes_to_its_meta_path(app: Session) -> None:
+    failing = RetryPolicy(attempts=1)
+
+    def consume(value: bytes) -> None:
+        if value == b"bad":
+            raise ValueError("no")
+
+    options: dict[str, Any] = {"lock_path": "/app/locks", "meta_path": "/app/side", "retry": failing}
+    with DistributedQueue(app, "/app/q", consumer=consume, max_items=5, **options) as queue:
+        for value in (b"good", b"bad"):
+            queue.put(value)
+        eventually(lambda: queue.dead_letters.count() == 1 and queue.depth() == 0)
+        assert set(app.children("/app/side")) >= {"members", "tallies", "claims", "bound", "dead"}
+    assert sorted(app.children("/app")) == ["locks", "q", "side"]
+
+
+def test_a_meta_path_in_the_queue_is_refused(session: Session) -> None:
+    for path in ("/q", "/q/meta", "/locks/meta"):
+        with pytest.raises(ConfigurationError, match="a place of its own"):
+            DistributedQueue(session, "/q", lock_path="/locks", meta_path=path)

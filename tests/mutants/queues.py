@@ -1,0 +1,104 @@
+"""The mutants of ``leaderq.queues``: claim, settle and guard."""
+
+from __future__ import annotations
+
+from mutants.mutant import Edit, mutant
+
+DEATHS = "leaderq/queues/consuming/deaths.py"
+ENGINE = "leaderq/queues/consuming/engine.py"
+ITEMS = "leaderq/queues/consuming/items.py"
+MEMBERS = "leaderq/queues/consuming/members.py"
+PENDING = "leaderq/queues/consuming/pending.py"
+WORKERS = "leaderq/queues/consuming/workers.py"
+READING = "leaderq/queues/reading.py"
+GROUPS = "leaderq/queues/writing/groups.py"
+SEND_QUEUE = "leaderq/queues/writing/send_queue.py"
+
+HERE = "tests/integration/queues/"
+FAIRNESS = f"{HERE}test_fairness.py::test_"
+VALUES = f"{HERE}test_taken_values.py::test_"
+LONG_LIFE = f"{HERE}test_long_life.py::test_"
+DIES = "tests/faults/queues/test_deaths_are_counted.py::test_an_item_over_which_consumers_die_is_set_aside_and_no_other"
+
+MUTANTS = [
+    mutant(
+        "a multi of a queue is as large as a server accepts",
+        f"{HERE}test_kind_to_the_server.py::test_traffic_leaves_a_small_server_at_most_100_mb_more_than_single_creates_do"
+        "[put_many]",
+        Edit(GROUPS, "MULTI_BYTES = 64 * 1024\n", "MULTI_BYTES = 768 * 1024\n"),
+        Edit(GROUPS, "MULTI_OPS = 256\n", "MULTI_OPS = 1000\n"),
+    ),
+    mutant(
+        "items are read without asking for their sizes",
+        "tests/unit/queues/test_read_sizes.py::test_a_run_of_large_items_is_never_read_together_wherever_it_begins",
+        Edit(READING, "        return [*sampled, count - 1]\n", "        return []\n"),
+    ),
+    mutant(
+        "what is not of its own share a consumer leaves lying",
+        f"{FAIRNESS}a_free_consumer_takes_what_another_leaves_lying_while_the_flow_lasts[hung-/locks]",
+        Edit(PENDING, "        if not count:\n            return []\n", "        return []\n"),
+    ),
+    mutant(
+        "priority queues are shared out as well",
+        f"{FAIRNESS}the_most_urgent_item_is_begun_next_by_whoever_is_free",
+        Edit(ENGINE, "share = self._members.share if self._is_shared_out else None", "share = self._members.share"),
+    ),
+    mutant(
+        "a stuck consumer keeps what it has claimed ahead",
+        f"{HERE}test_claim_ahead.py::"
+        "test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_others_in_its_place",
+        Edit(
+            ENGINE,
+            "if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S:",
+            "if membership.is_locking and self.ready.has_unbegun and self.ready.busy_s() > STUCK_S:",
+        ),
+    ),
+    mutant(
+        "the first value of a znode that is acknowledged takes the others along",
+        f"{VALUES}a_loop_over_take_sees_every_value_and_the_znode_goes_with_the_last[/locks]",
+        Edit(
+            ITEMS,
+            "settlement = None if taken.open else self._queue.settlement_of(taken)",
+            "taken.open.clear()\n        settlement = self._queue.settlement_of(taken)",
+        ),
+    ),
+    mutant(
+        "a value acknowledged with operations stays in its znode",
+        f"{VALUES}a_value_acknowledged_with_operations_is_written_off_with_them",
+        Edit(
+            ITEMS,
+            "own = keep_operations(claim, taken.remaining, failures=claim.failures, wait_s=0.0)",
+            "own = ()",
+        ),
+    ),
+    mutant(
+        "a claim does not say which items it holds",
+        f"{DIES}[0-2]",
+        Edit(DEATHS, "return () if self._own is None else (SetData", "return () if True else (SetData"),
+    ),
+    mutant(
+        "suspects are claimed together with others",
+        f"{DIES}[40-3]",
+        Edit(ENGINE, "        if not deaths.has_suspects:\n            return names\n", "        return names\n"),
+    ),
+    mutant(
+        "the guard of a consumer outlives its session",
+        f"{HERE}test_consuming.py::test_an_acknowledgement_after_the_session_is_over_writes_nothing",
+        Edit(MEMBERS, "ephemeral=True, data=self._name.encode()", "ephemeral=False, data=self._name.encode()"),
+    ),
+    mutant(
+        "an error of ours in a consumer is read as the end of the queue",
+        f"{HERE}test_user_code.py::test_an_error_of_ours_that_escapes_a_consumer_is_a_failure_like_any_other[False-/locks]",
+        Edit(
+            WORKERS,
+            "            except ConsumerClosed:  # a blocking consumer",
+            "            except Exception:  # a blocking consumer",
+        ),
+        may_hang=True,
+    ),
+    mutant(
+        "a guard counts until its version runs over",
+        f"{LONG_LIFE}a_guard_is_made_again_before_its_version_runs_over[None]",
+        Edit(SEND_QUEUE, "        if not self.waiting or self.number >= RENEW_AT:\n", "        if not self.waiting:\n"),
+    ),
+]
