@@ -127,6 +127,14 @@ class ConsumerClient(Protocol):
         positions are to be set again.
         """
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether a new assignment is under way, or has come and not been taken over.
+
+        The broker may then know this member by a newer generation already, and would take from it
+        commits of partitions that are another's now.
+        """
+
     def rejoin(self) -> None:
         """Ask for a new assignment at the next :meth:`attend` or :meth:`poll`: partitions were
         added.

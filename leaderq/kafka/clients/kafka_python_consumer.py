@@ -214,6 +214,11 @@ class KafkaPythonConsumer:
         """How often partitions were assigned."""
         return self._assignor.joins
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether a new assignment is under way."""
+        return self._settings.membership and private_api.is_between_assignments(self._consumer)
+
     def rejoin(self) -> None:
         """Ask for a new assignment."""
         if self._settings.membership:

@@ -101,6 +101,13 @@ def is_joining(consumer: Any) -> bool:
     return bool(coordinator.rejoining or coordinator.need_rejoin())
 
 
+def is_between_assignments(consumer: Any) -> bool:
+    """Whether a request to join was sent, and its answer not taken over; until it is sent, what is
+    committed is under the old generation.
+    """
+    return bool(consumer._coordinator.rejoining)
+
+
 def poll_group(consumer: Any, timeout_ms: float) -> None:
     """Attend the group without reading, and join if need be; the public ``poll`` also reads.
 

@@ -16,6 +16,8 @@ What happens on each failure:
 * **membership lost** (broker restarted, session run out): joined again, offsets loaded again; if
   nobody moved them the batch in hand is committed under the new membership, else it is dropped and
   reading goes on where the store says. Nothing is skipped.
+* **partitions are taken away** (another member joined the group): a batch in hand that holds one of
+  them is let go of; what the group gives back begins at what the store holds then.
 * **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.consumer.BatchLost`, a
   transaction that was aborted, or may have been): fenced and loaded again; if the store holds the
   batch's ends it was committed after all, else its records are handed out again.
@@ -31,7 +33,7 @@ itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from leaderq.clock import now_s
@@ -210,16 +212,22 @@ class TermConsumer:
         self._settle_membership(consumer)
         if (committed := self._commits.finish_positions()) is not None and self._positions is not None:
             self._positions.advance(committed)
+        if consumer.is_joining:  # what was committed now might be of partitions that are another's
+            self._attend(consumer)
+            return
         self._commits.start(consumer)
         polled = self._read(consumer)
         self._finish_committing(consumer, may_wait=not polled)
         if now_s() >= self._attended + ATTEND_S:
-            consumer.attend(REQUEST_S)
-            self._attended = now_s()
-            self._settle_membership(consumer)
-        if not self._commits.is_busy:
+            self._attend(consumer)
+        if not self._commits.is_busy and not consumer.is_joining:
             self._confirm(consumer)
             self._inspect(consumer)
+
+    def _attend(self, consumer: ConsumerClient) -> None:
+        consumer.attend(REQUEST_S)
+        self._attended = now_s()
+        self._settle_membership(consumer)
 
     @property
     def _has_in_hand(self) -> bool:
@@ -272,8 +280,13 @@ class TermConsumer:
         self._check.repositioned()
 
     def _resume(self, positions: Positions, stored: Offsets, held: frozenset[Partition]) -> None:
+        in_hand, before = positions.in_hand, positions.committed.keys() | held
         if moved := positions.resume(stored, held, *self._commits.own):
-            log.warning("somebody moved the offsets of %s; reading goes on there", ", ".join(map(str, sorted(moved))))
+            log.warning("somebody moved the offsets of %s; reading goes on there", _names(moved))
+        if lost := before - held:
+            log.warning("partitions taken away by the group; partitions=%s", _names(lost))
+        if in_hand is not None and positions.in_hand is None:
+            log.warning("batch in hand let go of; partitions=%s", _names(in_hand.ends))
         if self._effects_lost:
             self._effects_lost = False
             wanted = self._commits.wanted
@@ -340,7 +353,7 @@ class TermConsumer:
         if new:
             log.warning(
                 "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says",
-                ", ".join(map(str, sorted(new))),
+                _names(new),
                 self._plan.start,
             )
             self._commits.commit_positions_now(consumer, new, 2 * REQUEST_S)
@@ -449,6 +462,10 @@ class TermConsumer:
             self._consumer = None
         self._joined = False
         self._commits.forget()
+
+
+def _names(partitions: Iterable[Partition]) -> str:
+    return ", ".join(map(str, sorted(partitions)))
 
 
 class Outage:

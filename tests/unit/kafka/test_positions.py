@@ -91,3 +91,24 @@ def test_letting_go_of_a_batch_committed_in_part_goes_on_behind_that_part() -> N
     progress.settle({A: 12})
     progress.drop()
     assert progress.handed == {A: 12}
+
+
+def test_what_comes_back_begins_at_what_the_group_has_committed_meanwhile() -> None:
+    progress = Positions({A: 10})
+    assert progress.resume({A: 10, B: 70}, {A, B}, {}) == frozenset()
+    assert progress.handed == progress.committed == {A: 10, B: 70}
+
+
+def test_a_batch_with_a_partition_that_was_taken_away_is_let_go_of() -> None:
+    progress = Positions({A: 10, B: 0})
+    progress.hand(Batch(records={}, ends={A: 15, B: 5}))
+    assert progress.resume({A: 10}, {A}, {A: 15, B: 5}) == frozenset()
+    assert progress.in_hand is None
+    assert progress.handed == progress.committed == {A: 10}
+
+
+def test_a_batch_let_go_of_although_it_was_committed_is_not_read_again() -> None:
+    progress = Positions({A: 10, B: 0})
+    progress.hand(Batch(records={}, ends={A: 15, B: 5}))
+    progress.resume({A: 15}, {A}, {A: 15, B: 5})
+    assert progress.handed == progress.committed == {A: 15}
