@@ -287,13 +287,7 @@ class KafkaPythonConsumer:
 
     def positions(self) -> dict[Partition, int]:
         """The offset to be read next."""
-        found = {}
-        with errors_translated("asking for positions", self._settings.address):
-            for where in self._consumer.assignment():
-                offset = self._consumer.position(where, timeout_ms=1000)
-                if offset is not None:
-                    found[Partition(*where)] = offset
-        return found
+        return {Partition(*where): offset for where, offset in private_api.positions(self._consumer).items()}
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         """The group's committed offsets."""

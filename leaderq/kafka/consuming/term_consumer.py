@@ -35,6 +35,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
@@ -55,6 +56,7 @@ POLL_S = 0.2
 ATTEND_S = 1.0
 REQUEST_S = 1.0
 CONFIRM_S = 3.0
+MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
 FIRST_LOOK_S = 0.5
 # With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has
@@ -111,6 +113,8 @@ class TermConsumer:
         self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
+        self._mirrored: dict[Partition, int] = {}
+        self._mirror_all_at = 0.0
 
     # ---- what the consumer thread asks -----------------------------------------------------------
 
@@ -384,21 +388,28 @@ class TermConsumer:
         """
         if now_s() < self._confirmed + CONFIRM_S or self._positions is None:
             return
-        offsets = dict(self._positions.committed)
+        committed = self._positions.committed
+        new: dict[Partition, int] = {}
         if self._is_idle:
             # Markers stepped over count as read, so that lag tools show 0.
-            for where, position in consumer.positions().items():
-                offsets[where] = max(position, offsets.get(where, position))
+            new = {where: at for where, at in consumer.positions().items() if at > committed.get(where, -1)}
         self._confirmed = now_s()
         if self._store.is_silent:
-            self._commits.commit_positions(consumer, offsets)
+            # One partition proves as much as all of them.
+            self._commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
         elif not self._store.in_group:
-            self._mirror(consumer, offsets)
+            self._mirror(consumer, committed | new)
 
     def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:
         """Show the group where this leader stands; without authority, so that failing is no harm."""
+        if now_s() >= self._mirror_all_at:  # the group has no member, so what stands there expires
+            self._mirrored, self._mirror_all_at = {}, now_s() + MIRROR_ALL_S
+        changed = {where: at for where, at in offsets.items() if self._mirrored.get(where) != at}
+        if not changed:
+            return
         try:
-            consumer.commit(offsets, f"leaderq term {self._term.number}, for information").done(REQUEST_S)
+            if consumer.commit(changed, f"leaderq term {self._term.number}, for information").done(REQUEST_S):
+                self._mirrored.update(changed)
         except KafkaError as exc:
             log.debug("the group's offsets could not be set for lag tools: %s", exc)
 

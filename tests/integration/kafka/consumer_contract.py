@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any
@@ -126,6 +127,18 @@ class ConsumerContract:
     def test_a_member_holds_all_partitions(self, make_consumer: Make) -> None:
         consumer = self.join(make_consumer())
         assert consumer.assigned() == consumer.existing()
+
+    def test_the_positions_of_many_partitions_are_told_in_one_pass(
+        self, make_consumer: Make, kafka_broker: Any, topic_name: str
+    ) -> None:
+        create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
+        consumer = self.join(make_consumer(topics=(f"{topic_name}-many",)))
+        took_s = []
+        for _ in range(3):
+            began_s = time.process_time()
+            assert consumer.positions() == dict.fromkeys(consumer.assigned(), 0)
+            took_s.append(time.process_time() - began_s)
+        assert min(took_s) < 0.02
 
     def test_records_come_in_order_with_all_their_fields(self, make_consumer: Make, feed: Feed) -> None:
         values = feed(0, 200)

@@ -107,6 +107,20 @@ def test_an_idle_leader_that_was_fenced_learns_it(drive: Drive) -> None:
     second.career.execute(second.term)
 
 
+def test_an_idle_leader_proves_itself_by_one_partition(drive: Drive, feed: Feed) -> None:
+    feed(0, 100)
+    leader = drive().begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 100)
+    proofs: list[Any] = []
+    store = leader.career._assembly.store
+    commit_positions = store.commit_positions
+    store.commit_positions = lambda consumer, term, offsets: (
+        proofs.append(dict(offsets)) or commit_positions(consumer, term, offsets)
+    )
+    leader.run_until(lambda: len(proofs) >= 2)
+    assert [len(offsets) for offsets in proofs[:2]] == [1, 1]
+
+
 def test_a_deposed_leader_never_fences_the_next_one(drive: Drive, feed: Feed) -> None:
     feed(0, 10)
     first, second = drive().begin(), drive()
