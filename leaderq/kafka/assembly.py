@@ -13,7 +13,7 @@ from leaderq.config import Settings
 from leaderq.election.layout import Layout
 from leaderq.events import EventBus
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings
+from leaderq.kafka.clients.consumer import SHARED_FETCH_BYTES, ConsumerFactory, ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
@@ -136,7 +136,10 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
             career=declared.name,
             candidate=environment.candidate,
             batch_limits=BatchLimits(
-                max_records=declared.max_records, max_bytes=declared.max_bytes, max_wait_s=declared.max_wait_s
+                max_records=declared.max_records,
+                max_bytes=declared.max_bytes,
+                max_wait_s=declared.max_wait_s,
+                workers=declared.workers,
             ),
             start=declared.auto_offset_reset,
             stall_limits=environment.stall_limits,
@@ -210,6 +213,7 @@ def consumer_settings(declared: Declaration, environment: Environment, in_group:
             client_id=f"leaderq-{declared.name}-{environment.candidate}",
             security=settings.kafka_security,
             open_timeout_s=settings.connect_timeout_s,
+            partition_fetch_bytes=SHARED_FETCH_BYTES if declared.workers > 1 else None,
         )
     )
 

@@ -530,4 +530,6 @@ def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[
     }
     if settings.membership:
         options["group.instance.id"] = settings.member
+    if settings.partition_fetch_bytes is not None:
+        options["fetch.message.max.bytes"] = settings.partition_fetch_bytes
     return options

@@ -33,6 +33,9 @@ from leaderq.kafka.record import Partition, Record
 
 Offsets = Mapping[Partition, int]
 
+SHARED_FETCH_BYTES = 128 * 1024
+"""Of each partition at a time, where workers share what is read ahead of several."""
+
 
 class KafkaAway(KafkaError):
     """Kafka does not answer, or not yet; nothing is lost, the call may be repeated."""
@@ -65,6 +68,9 @@ class ConsumerSettings:
     membership should outlive a time without any leader: a restart of all candidates, an outage of
     ZooKeeper. Its price: for so long the group looks active to tools that reset offsets, and after
     a career was renamed inside an unchanged group the old name keeps its share of the partitions.
+
+    ``partition_fetch_bytes``: how much is fetched of a partition at a time (``None``: the client's
+    default). Records come in runs of so many of one partition.
     """
 
     address: str
@@ -78,6 +84,7 @@ class ConsumerSettings:
     request_timeout_s: float = 10.0
     session_timeout_s: float = 300.0
     max_poll_interval_s: float = 300.0
+    partition_fetch_bytes: int | None = None
 
 
 class CommitFuture(Protocol):

@@ -67,8 +67,10 @@ _QUIET_AFTER_S = 1.0
 
 def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
     """What a consumer that drains as a static member is made with."""
+    fetch = {} if settings.partition_fetch_bytes is None else {"max_partition_fetch_bytes": settings.partition_fetch_bytes}
     return {
         **connection_options(settings.address, settings.security, open_timeout_s=settings.open_timeout_s),
+        **fetch,
         "client_id": settings.client_id,
         "metrics_enabled": False,  # costs time at every fetch, and nobody reads it
         "group_id": settings.group,

@@ -44,7 +44,7 @@ from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway,
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck, StallLimits
 from leaderq.kafka.consuming.positions import Positions, may_reset, resets, starts
-from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
+from leaderq.kafka.consuming.read_ahead import BatchLimits, read_ahead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.offset_store import OffsetStore
@@ -104,7 +104,7 @@ class TermConsumer:
         self.rebuilds = rebuilds
         self._outage = Outage()
         self._check = ConsumerCheck(plan.stall_limits)
-        self._ahead = ReadAhead(plan.batch_limits)
+        self._ahead = read_ahead(plan.batch_limits)
         self._positions: Positions | None = None
         self._joined = False
         self._joins = 0

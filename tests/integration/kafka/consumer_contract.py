@@ -150,6 +150,27 @@ class ConsumerContract:
         assert sorted((r.value for rows in found.values() for r in rows), key=int) == values
         assert all(r.key == b"k%d" % (int(r.value) % 16) for rows in found.values() for r in rows)
 
+    def test_a_record_is_the_tuple_of_its_seven_fields(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 2)
+        found = self.read(self.join(make_consumer()), 2)
+        for record in (record for rows in found.values() for record in rows):
+            fields = (
+                record.topic,
+                record.partition,
+                record.offset,
+                record.timestamp_ms,
+                record.key,
+                record.value,
+                record.headers,
+            )
+            assert (len(record), tuple(record), record[0], record[-2]) == (7, fields, record.topic, record.value)
+            assert record[1:3] == fields[1:3]
+            assert record.value in record
+            assert record.index(record.value) == 5
+            assert Record(*fields) <= record <= Record(*fields)
+            later = record.replace(offset=record.offset + 1)
+            assert record < later > record
+
     def test_no_poll_gives_more_than_asked_for(self, make_consumer: Make, feed: Feed) -> None:
         feed(0, 200)
         consumer = self.join(make_consumer())
