@@ -11,6 +11,7 @@ from functools import partial
 
 from leaderq.config import Settings
 from leaderq.election.layout import Layout
+from leaderq.errors import LeaderqError, NoNode
 from leaderq.events import EventBus
 from leaderq.kafka.clients.address import bootstrap_servers
 from leaderq.kafka.clients.consumer import SHARED_FETCH_BYTES, ConsumerFactory, ConsumerSettings
@@ -33,7 +34,7 @@ from leaderq.kafka.record import Record, deserialized
 from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, LoadOffsets, OffsetStore
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from leaderq.kafka.topics import ensure_topic
+from leaderq.kafka.topics import ensure_topic, remove_static_members, static_members
 from leaderq.term import Term
 from leaderq.zookeeper import Session
 
@@ -145,6 +146,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
             stall_limits=environment.stall_limits,
             reports=reports,
             gc_threshold=declared.gc_threshold,
+            free_group=partial(_free_group, declared, environment) if store.in_group else None,
         )
     )
     consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
@@ -175,6 +177,35 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         on_dead_lettered=reports.dead_lettered,
     )
     return Assembly(store, consumer, BatchHandler(context), dead_letters, marks)
+
+
+def _free_group(declared: Declaration, environment: Environment) -> str:
+    """Remove from the group the former names of a career that was renamed: careers of the same root
+    for which nobody stands any more. Returns what the group waits for.
+    """
+    settings, group = environment.settings, declared.group
+    try:
+        others = static_members(settings.kafka, group, security=settings.kafka_security) - {declared.name}
+        gone = sorted(name for name in others if _is_abandoned(environment.session, Layout(settings.root, name)))
+        if gone:
+            remove_static_members(settings.kafka, group, gone, security=settings.kafka_security)
+            log.warning("members without candidates removed from group; group=%s members=%s", group, ", ".join(gone))
+    except LeaderqError as exc:
+        return f"group={group} waits for other members, which are not known: {exc}"
+    waits_for = ", ".join(sorted(others.difference(gone))) or "members without a name"
+    return (
+        f"group={group} waits for {waits_for}, until they join again or their sessions end; "
+        "if they are gone for good, remove them from the group"
+    )
+
+
+def _is_abandoned(session: Session, layout: Layout) -> bool:
+    if not session.exists(layout.base):
+        return False  # no career of ours
+    try:
+        return not session.children(layout.candidates)
+    except NoNode:
+        return True
 
 
 def _dead_letter_topic(on_error: OnError, name: str) -> str | None:

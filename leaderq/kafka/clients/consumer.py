@@ -66,8 +66,9 @@ class ConsumerSettings:
     newcomer replaces the member of the same name at once; but when it runs out the group becomes
     empty, and the next join waits for the broker's ``group.initial.rebalance.delay.ms`` (3 s). So
     membership should outlive a time without any leader: a restart of all candidates, an outage of
-    ZooKeeper. Its price: for so long the group looks active to tools that reset offsets, and after
-    a career was renamed inside an unchanged group the old name keeps its share of the partitions.
+    ZooKeeper. Its price: for so long the group looks active to tools that reset offsets, and a
+    career that was renamed inside an unchanged group would wait for its old name: a join waits for
+    all members, dead static ones included. So that name is removed, once nobody stands for it.
 
     ``partition_fetch_bytes``: how much is fetched of a partition at a time (``None``: the client's
     default). Records come in runs of so many of one partition.

@@ -128,6 +128,19 @@ def starts(
     return {partition: (last if policy == "latest" and partition in new else first)[partition] for partition in fresh}
 
 
+def forgotten(
+    reached: Mapping[str, int], fresh: Collection[Partition], recreated: Collection[str], first: Offsets
+) -> dict[Partition, int]:
+    """Partitions that have no offset although a former leader has ``reached`` one behind their first
+    record; by name.
+    """
+    return {
+        partition: reached[str(partition)]
+        for partition in fresh
+        if partition.topic not in recreated and reached.get(str(partition), 0) > first[partition]
+    }
+
+
 def resets(
     policy: str | None, positions: Offsets, recreated: Collection[str], first: Offsets, last: Offsets
 ) -> dict[Partition, int]:

@@ -43,11 +43,11 @@ from leaderq.events import DrainStalled, EventBus
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck, StallLimits
-from leaderq.kafka.consuming.positions import Positions, may_reset, resets, starts
+from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
 from leaderq.kafka.consuming.read_ahead import BatchLimits, read_ahead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.record import Batch, Partition
-from leaderq.kafka.stores.offset_store import OffsetStore
+from leaderq.kafka.stores.offset_store import ExternalOffsets, OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
@@ -63,19 +63,24 @@ FIRST_LOOK_S = 0.5
 # nothing.
 _MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 TELL_AFTER_S = 2.0
+FREE_GROUP_AFTER_S = 2.0
 REBUILD_AFTER_S = 30.0
 REBUILD_JOINING_AFTER_S = 10.0
 """A request to join waits for its answer for minutes, on purpose; one whose answer was lost is best
 given up with its client. Joining takes milliseconds, or 3 s for a group's very first member; where
 others in the group hold it up, a new client does no harm.
 """
+_NAMED = 20
 _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 
 @dataclass(frozen=True)
 class ConsumingPlan:
     """``make`` returns a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None``
-    where it says nothing; ``gc_threshold`` see :mod:`~leaderq.kafka.consuming.gc_threshold`."""
+    where it says nothing; ``gc_threshold`` see :mod:`~leaderq.kafka.consuming.gc_threshold`;
+    ``free_group`` is called when the group does not let the leader in: removes members for which it
+    waits in vain, and returns what to tell an operator.
+    """
 
     address: str
     make: Callable[[], ConsumerClient]
@@ -88,6 +93,11 @@ class ConsumingPlan:
     stall_limits: StallLimits = field(default_factory=StallLimits)
     reports: ProgressReports | None = None
     gc_threshold: int | None = None
+    free_group: Callable[[], str] | None = None
+
+
+class NotLetIn(KafkaAway):
+    """The group waits for others before it lets this member in."""
 
 
 class TermConsumer:
@@ -115,6 +125,8 @@ class TermConsumer:
         self._look_ahead_at = self._ahead_pause_s = 0.0
         self._mirrored: dict[Partition, int] = {}
         self._mirror_all_at = 0.0
+        self._waits_since: float | None = None
+        self._reached: dict[str, int] = {}
 
     # ---- what the consumer thread asks -----------------------------------------------------------
 
@@ -245,16 +257,27 @@ class TermConsumer:
 
     def _take_over(self, consumer: ConsumerClient) -> None:
         if not self._store.fence(consumer, self._term, self._allowed, REQUEST_S):
-            raise KafkaAway("the group has not let this member in yet")
+            self._wait_for_group()
         if self._check.misses(consumer):
             consumer.rejoin()
             consumer.attend(REQUEST_S)
         if self._positions is None and self._plan.reports is not None:
-            self._check.topic_ids = self._plan.reports.known_topics()
+            former = self._plan.reports.former()
+            self._check.topic_ids = dict(former.topic_ids)
+            self._reached = {name: lag.position for name, lag in former.partitions.items()}
+        self._waits_since = None
         self._reposition(consumer)
         self._joined = True
         self._attended = self._confirmed = now_s()
         self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
+
+    def _wait_for_group(self) -> None:
+        now = now_s()
+        self._waits_since = self._waits_since or now
+        if now < self._waits_since + FREE_GROUP_AFTER_S or self._plan.free_group is None:
+            raise NotLetIn("the group has not let this member in yet")
+        self._waits_since = now
+        raise NotLetIn(self._plan.free_group())
 
     def _reposition(self, consumer: ConsumerClient) -> None:
         """Set every position again, from the store; before any record of the new membership is
@@ -268,20 +291,43 @@ class TermConsumer:
         else:
             self._resume(self._positions, stored, held)
         positions = self._positions
+        changed = self._check.changed_topics(consumer)
         if fresh := held - set(positions.handed):
             first = consumer.start_offsets(REQUEST_S)
             last = consumer.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
             # Committed before the first record is read: otherwise "latest" would be a later place
             # for the next leader.
             begin = starts(self._plan.start, fresh, stored, first, last)
+            self._check_forgotten(forgotten(self._reached, fresh, changed, first))
+            log.info("reading begins where no offset is stored; partitions=%s", _names(fresh))
             self._commits.commit_positions_now(consumer, begin, 2 * REQUEST_S)
             positions.add(begin)
-        self._reset(consumer, self._check.changed_topics(consumer))
+        self._reset(consumer, changed)
         consumer.seek(positions.handed)
         self._ahead.clear()
         self._look_ahead_at = 0.0
         self._joins = joins
         self._check.repositioned()
+
+    def _check_forgotten(self, reached: Offsets) -> None:
+        """Offsets that are gone (expired without a leader, deleted with their group, in another store)
+        must not let everything be handled again unless the user said so.
+        """
+        self._reached = {}  # told once in a term
+        if not reached or isinstance(self._store, ExternalOffsets):
+            return
+        where = ", ".join(f"{partition}@{reached[partition]}" for partition in sorted(reached)[:_NAMED])
+        if not may_reset(self._plan.start):
+            raise OffsetOutOfRange(
+                f"no offset is stored any more for {len(reached)} partitions that this career has read ({where}). Nothing is "
+                "repeated or skipped silently: set the group's offsets (kafka-consumer-groups --reset-offsets), or set "
+                "auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
+            )
+        log.warning(
+            "offsets that this career had reached are gone; reading goes on at the %s records; reached=%s",
+            self._plan.start,
+            where,
+        )
 
     def _resume(self, positions: Positions, stored: Offsets, held: frozenset[Partition]) -> None:
         in_hand, before = positions.in_hand, positions.committed.keys() | held
@@ -476,7 +522,8 @@ class TermConsumer:
 
 
 def _names(partitions: Iterable[Partition]) -> str:
-    return ", ".join(map(str, sorted(partitions)))
+    names = [str(partition) for partition in sorted(partitions)]
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 class Outage:
@@ -497,7 +544,8 @@ class Outage:
             self._since_s = self._client_since_s = now_s
         if not self._told and now_s - self._since_s > TELL_AFTER_S:
             self._told = True
-            log.warning("Kafka is away (%s); the term goes on and tries again", why)
+            what = "leader is not let into its group" if isinstance(why, NotLetIn) else "Kafka is away"
+            log.warning("%s (%s); the term goes on and tries again", what, why)
         self._backoff_s = min(MAX_BACKOFF_S, max(_MIN_BACKOFF_S, self._backoff_s * 2))
         self.not_before_s = now_s + self._backoff_s
         if now_s - self._client_since_s <= (REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S):

@@ -9,13 +9,16 @@ from typing import Any
 import confluent_kafka
 import pytest
 from driving import Driver, Recorder
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from producer_contract import Output
 
+from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import Record
-from leaderq.kafka.topics import committed, end_offsets
+from leaderq.kafka.consuming.report import decode
+from leaderq.kafka.topics import committed, end_offsets, remove_static_members
 from leaderq.term import Term
 from leaderq.testing import eventually
+from leaderq.zookeeper import Session
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
@@ -149,3 +152,55 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
     assert joined[0].values
     assert sorted(output.read() + joined[0].values, key=int) == values
     assert "client broke" not in caplog.text
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_career_renamed_inside_its_group_reads_on_within_seconds(drive: Drive, feed: Feed, client: str) -> None:
+    feed(0, 100)
+    old = drive(client=client).begin()
+    old.run_until(lambda: len(old.career.seen) >= 100)
+    old.end()
+    values = feed(100, 150)
+    new = drive(client=client, name="renamed").begin()
+    new.run_until(lambda: len(new.career.seen) >= 50, within_s=60)
+    assert sorted(new.career.values(), key=int) == values
+
+
+def test_a_member_whose_career_has_candidates_stays_in_the_group(
+    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = drive().begin()
+    old.run_until(lambda: old.career._assembly.consumer.loaded is not None)
+    old.end()
+    session.ensure_path(f"{znode_root}/{four_partitions}/candidates/_c_x-latch-0000000001")
+    new = drive(name="other").begin()
+    new.run_until(lambda: f"waits for {four_partitions}" in caplog.text, within_s=60)
+    assert "removed from group" not in caplog.text
+    assert "Kafka is away" not in caplog.text
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
+    drive: Drive, feed: Feed, session: Session, kafka_broker: Any, four_partitions: str, znode_root: str, client: str
+) -> None:
+    def is_reported() -> bool:
+        path = f"{znode_root}/{four_partitions}/progress"
+        return session.exists(path) is not None and sum(
+            each.position for each in decode(session.get(path)[0], path=path).partitions.values()
+        ) == len(values)
+
+    values = feed(0, 100)
+    leader = drive(client=client, offsets="transaction").begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 100 and is_reported())
+    leader.end()
+    leader.career.retire()
+    remove_static_members(kafka_broker.address, four_partitions, [four_partitions])
+    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+    admin.delete_groups([four_partitions])
+    admin.close()
+    with pytest.raises(OffsetOutOfRange, match="no offset is stored any more for 4 partitions"):
+        leader.begin().run_until(lambda: False)
+    leader.end()
+    assert len(leader.career.seen) == 100
+    again = drive(client=client, offsets="transaction", auto_offset_reset="earliest").begin()
+    again.run_until(lambda: len(again.career.seen) >= 100)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaderq.kafka.consuming.positions import Positions, rest_of
+from leaderq.kafka.consuming.positions import Positions, forgotten, rest_of
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -112,3 +112,11 @@ def test_a_batch_let_go_of_although_it_was_committed_is_not_read_again() -> None
     progress.hand(Batch(records={}, ends={A: 15, B: 5}))
     progress.resume({A: 15}, {A}, {A: 15, B: 5})
     assert progress.handed == progress.committed == {A: 15}
+
+
+def test_an_offset_that_is_gone_is_told_from_one_that_never_was() -> None:
+    reached = {"t-0": 40, "t-1": 5, "u-0": 9}
+    first = {A: 30, B: 5, Partition("u", 0): 0, Partition("t", 2): 0}
+    assert forgotten(reached, [A], [], first) == {A: 40}
+    assert forgotten(reached, [B, Partition("t", 2)], [], first) == {}
+    assert forgotten(reached, [Partition("u", 0)], ["u"], first) == {}
