@@ -11,9 +11,10 @@ from functools import partial
 
 from leaderq.config import Settings
 from leaderq.election.layout import Layout
+from leaderq.errors import LeaderqError, NoNode
 from leaderq.events import EventBus
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings
+from leaderq.kafka.clients.consumer import SHARED_FETCH_BYTES, ConsumerFactory, ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
@@ -33,7 +34,7 @@ from leaderq.kafka.record import Record, deserialized
 from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, LoadOffsets, OffsetStore
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from leaderq.kafka.topics import ensure_topic
+from leaderq.kafka.topics import ensure_topic, remove_static_members, static_members
 from leaderq.term import Term
 from leaderq.zookeeper import Session
 
@@ -136,12 +137,16 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
             career=declared.name,
             candidate=environment.candidate,
             batch_limits=BatchLimits(
-                max_records=declared.max_records, max_bytes=declared.max_bytes, max_wait_s=declared.max_wait_s
+                max_records=declared.max_records,
+                max_bytes=declared.max_bytes,
+                max_wait_s=declared.max_wait_s,
+                workers=declared.workers,
             ),
             start=declared.auto_offset_reset,
             stall_limits=environment.stall_limits,
             reports=reports,
             gc_threshold=declared.gc_threshold,
+            free_group=partial(_free_group, declared, environment) if store.in_group else None,
         )
     )
     consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
@@ -172,6 +177,35 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         on_dead_lettered=reports.dead_lettered,
     )
     return Assembly(store, consumer, BatchHandler(context), dead_letters, marks)
+
+
+def _free_group(declared: Declaration, environment: Environment) -> str:
+    """Remove from the group the former names of a career that was renamed: careers of the same root
+    for which nobody stands any more. Returns what the group waits for.
+    """
+    settings, group = environment.settings, declared.group
+    try:
+        others = static_members(settings.kafka, group, security=settings.kafka_security) - {declared.name}
+        gone = sorted(name for name in others if _is_abandoned(environment.session, Layout(settings.root, name)))
+        if gone:
+            remove_static_members(settings.kafka, group, gone, security=settings.kafka_security)
+            log.warning("members without candidates removed from group; group=%s members=%s", group, ", ".join(gone))
+    except LeaderqError as exc:
+        return f"group={group} waits for other members, which are not known: {exc}"
+    waits_for = ", ".join(sorted(others.difference(gone))) or "members without a name"
+    return (
+        f"group={group} waits for {waits_for}, until they join again or their sessions end; "
+        "if they are gone for good, remove them from the group"
+    )
+
+
+def _is_abandoned(session: Session, layout: Layout) -> bool:
+    if not session.exists(layout.base):
+        return False  # no career of ours
+    try:
+        return not session.children(layout.candidates)
+    except NoNode:
+        return True
 
 
 def _dead_letter_topic(on_error: OnError, name: str) -> str | None:
@@ -210,6 +244,7 @@ def consumer_settings(declared: Declaration, environment: Environment, in_group:
             client_id=f"leaderq-{declared.name}-{environment.candidate}",
             security=settings.kafka_security,
             open_timeout_s=settings.connect_timeout_s,
+            partition_fetch_bytes=SHARED_FETCH_BYTES if declared.workers > 1 else None,
         )
     )
 

@@ -52,7 +52,7 @@ class KafkaLeaderCareer(LeaderCareer):
         ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call for the
         records of each partition).
         ``workers``: handle so many partitions in parallel, each in order; then :meth:`handle` is
-        called on several threads.
+        called on several threads, and a batch has as much of each partition that has records.
         ``key_deserializer``, ``value_deserializer``: from ``bytes`` to what :meth:`handle` shall
         see; default: bytes.
         ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: a record waits until

@@ -86,8 +86,40 @@ class Record(tuple):  # type: ignore[type-arg]
         """A record with some fields changed."""
         return Record(**{**self.as_dict(), **changes})
 
+    # What a client's own tuple holds, and where, is hidden: all below goes by the seven fields.
+
     def __iter__(self) -> Any:
         return iter(self.as_dict().values())
+
+    def __len__(self) -> int:
+        return len(FIELDS)
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self)[index]
+
+    def __contains__(self, field: object) -> bool:
+        return field in tuple(self)
+
+    def index(self, *words: Any) -> int:
+        return tuple(self).index(*words)
+
+    def count(self, field: object) -> int:
+        return tuple(self).count(field)
+
+    def __add__(self, other: Any) -> Any:
+        return tuple(self) + tuple(other) if isinstance(other, tuple) else NotImplemented
+
+    def __lt__(self, other: object) -> bool:
+        return tuple(self) < tuple(other) if isinstance(other, Record) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return tuple(self) <= tuple(other) if isinstance(other, Record) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        return tuple(self) > tuple(other) if isinstance(other, Record) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return tuple(self) >= tuple(other) if isinstance(other, Record) else NotImplemented
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Record) and self.as_dict() == other.as_dict()

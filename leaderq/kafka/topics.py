@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as native
+from kafka.admin import MemberToRemove
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
@@ -121,6 +122,26 @@ def produce(
         if failed:
             raise KafkaError(f"{len(failed)} of {sent[topic]} records were not produced: {failed[0]}") from failed[0]
     return sent[topic]
+
+
+def static_members(
+    address: str, group: str, *, security: KafkaSecurity | None = None, timeout_s: float = 5.0
+) -> frozenset[str]:
+    """The names (``group.instance.id``) under which members of ``group`` stay in it when they are
+    gone.
+    """
+    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("asking for members", address):
+        members = admin.describe_groups([group])[group].get("members", ())
+    return frozenset(member["group_instance_id"] for member in members if member["group_instance_id"])
+
+
+def remove_static_members(
+    address: str, group: str, names: Iterable[str], *, security: KafkaSecurity | None = None, timeout_s: float = 5.0
+) -> None:
+    """Let ``group`` wait no longer for these; one that lives joins again by itself, if it may."""
+    gone = [MemberToRemove(group_instance_id=name) for name in names]
+    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("removing members", address):
+        admin.remove_group_members(group, gone)
 
 
 def check_reachable(address: str, security: KafkaSecurity | None = None, timeout_s: float = 5.0) -> None:

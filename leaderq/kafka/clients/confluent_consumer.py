@@ -96,7 +96,7 @@ class ConfluentConsumer:
         self._next: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
         self._stash: list[Any] = []
-        self._is_reading = False
+        self._is_reading = self._is_revoked = False
         self._fenced: KafkaFenced | None = None
 
     # ---- connecting ------------------------------------------------------------------------------
@@ -175,11 +175,13 @@ class ConfluentConsumer:
 
     def _on_revoke(self, consumer: Any, _revoked: list[Any]) -> None:
         self._begin_anew(frozenset())
-        consumer.unassign()
+        self._is_revoked = True
+        consumer.unassign()  # only then does the client join again
 
     def _hold(self, consumer: Any, partitions: frozenset[Partition]) -> None:
         """Take these; nothing is read from them until their positions are set."""
         self._joins += 1
+        self._is_revoked = False
         self._begin_anew(partitions)
         consumer.assign([])
 
@@ -191,6 +193,11 @@ class ConfluentConsumer:
     def joins(self) -> int:
         """How often partitions were assigned."""
         return self._joins
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a new assignment is under way."""
+        return self._is_revoked
 
     def rejoin(self) -> None:
         """Ask for a new assignment."""
@@ -206,8 +213,8 @@ class ConfluentConsumer:
         self._known.keep_known()
         if not self._settings.membership:
             return
-        if self._is_subscribed and self._joins == self._joins_before:
-            self._serve_until(lambda: self._joins > self._joins_before, timeout_s)
+        if self._is_subscribed and (self._is_revoked or self._joins == self._joins_before):
+            self._serve_until(lambda: not self._is_revoked and self._joins > self._joins_before, timeout_s)
         else:
             self._serve(0.0)
 
@@ -523,4 +530,6 @@ def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[
     }
     if settings.membership:
         options["group.instance.id"] = settings.member
+    if settings.partition_fetch_bytes is not None:
+        options["fetch.message.max.bytes"] = settings.partition_fetch_bytes
     return options

@@ -33,6 +33,9 @@ from leaderq.kafka.record import Partition, Record
 
 Offsets = Mapping[Partition, int]
 
+SHARED_FETCH_BYTES = 128 * 1024
+"""Of each partition at a time, where workers share what is read ahead of several."""
+
 
 class KafkaAway(KafkaError):
     """Kafka does not answer, or not yet; nothing is lost, the call may be repeated."""
@@ -63,8 +66,12 @@ class ConsumerSettings:
     newcomer replaces the member of the same name at once; but when it runs out the group becomes
     empty, and the next join waits for the broker's ``group.initial.rebalance.delay.ms`` (3 s). So
     membership should outlive a time without any leader: a restart of all candidates, an outage of
-    ZooKeeper. Its price: for so long the group looks active to tools that reset offsets, and after
-    a career was renamed inside an unchanged group the old name keeps its share of the partitions.
+    ZooKeeper. Its price: for so long the group looks active to tools that reset offsets, and a
+    career that was renamed inside an unchanged group would wait for its old name: a join waits for
+    all members, dead static ones included. So that name is removed, once nobody stands for it.
+
+    ``partition_fetch_bytes``: how much is fetched of a partition at a time (``None``: the client's
+    default). Records come in runs of so many of one partition.
     """
 
     address: str
@@ -78,6 +85,7 @@ class ConsumerSettings:
     request_timeout_s: float = 10.0
     session_timeout_s: float = 300.0
     max_poll_interval_s: float = 300.0
+    partition_fetch_bytes: int | None = None
 
 
 class CommitFuture(Protocol):
@@ -125,6 +133,14 @@ class ConsumerClient(Protocol):
     def joins(self) -> int:
         """How often the group has assigned partitions to this consumer; a change means that
         positions are to be set again.
+        """
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a new assignment is under way, or has come and not been taken over.
+
+        The broker may then know this member by a newer generation already, and would take from it
+        commits of partitions that are another's now.
         """
 
     def rejoin(self) -> None:

@@ -67,8 +67,10 @@ _QUIET_AFTER_S = 1.0
 
 def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
     """What a consumer that drains as a static member is made with."""
+    fetch = {} if settings.partition_fetch_bytes is None else {"max_partition_fetch_bytes": settings.partition_fetch_bytes}
     return {
         **connection_options(settings.address, settings.security, open_timeout_s=settings.open_timeout_s),
+        **fetch,
         "client_id": settings.client_id,
         "metrics_enabled": False,  # costs time at every fetch, and nobody reads it
         "group_id": settings.group,
@@ -214,6 +216,11 @@ class KafkaPythonConsumer:
         """How often partitions were assigned."""
         return self._assignor.joins
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether a new assignment is under way."""
+        return self._settings.membership and private_api.is_between_assignments(self._consumer)
+
     def rejoin(self) -> None:
         """Ask for a new assignment."""
         if self._settings.membership:
@@ -282,13 +289,7 @@ class KafkaPythonConsumer:
 
     def positions(self) -> dict[Partition, int]:
         """The offset to be read next."""
-        found = {}
-        with errors_translated("asking for positions", self._settings.address):
-            for where in self._consumer.assignment():
-                offset = self._consumer.position(where, timeout_ms=1000)
-                if offset is not None:
-                    found[Partition(*where)] = offset
-        return found
+        return {Partition(*where): offset for where, offset in private_api.positions(self._consumer).items()}
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         """The group's committed offsets."""

@@ -52,6 +52,8 @@ RELIED_ON: Final = MappingProxyType(
             _on_join_prepare_async _on_join_complete_async""",
         "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
         "kafka.consumer.fetcher.Fetcher": "_create_fetch_requests",
+        "kafka.consumer.group.KafkaConsumer": "position",
+        "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
         "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id",
         "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
         "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
@@ -101,6 +103,13 @@ def is_joining(consumer: Any) -> bool:
     return bool(coordinator.rejoining or coordinator.need_rejoin())
 
 
+def is_between_assignments(consumer: Any) -> bool:
+    """Whether a request to join was sent, and its answer not taken over; until it is sent, what is
+    committed is under the old generation.
+    """
+    return bool(consumer._coordinator.rejoining)
+
+
 def poll_group(consumer: Any, timeout_ms: float) -> None:
     """Attend the group without reading, and join if need be; the public ``poll`` also reads.
 
@@ -116,6 +125,17 @@ def committed_offsets(consumer: Any, partitions: Iterable[Any], timeout_ms: floa
     """Of all partitions in one request, with their metadata; the public ``committed`` asks for one."""
     found: Mapping[Any, Any] = consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=timeout_ms)
     return found
+
+
+def positions(consumer: Any) -> dict[Any, int]:
+    """The offset to be read next, of all partitions that have one, in one pass.
+
+    The public ``position`` looks after the positions of all partitions for each that it is asked
+    for, 2 s for 1,000; ``poll`` looks after them anyhow.
+    """
+    states = list(consumer._subscription.assignment.items())
+    found = ((partition, state.position) for partition, state in states)
+    return {partition: position.offset for partition, position in found if position is not None}
 
 
 def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -> Any:

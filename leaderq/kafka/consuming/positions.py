@@ -62,12 +62,14 @@ class Positions:
                 self.handed[partition] = max(offset, self.handed[partition])
 
     def resume(self, stored: Offsets, held: Collection[Partition], *own: Offsets) -> frozenset[Partition]:
-        """The store was asked again and holds ``stored``; returns the partitions that somebody else
-        moved.
+        """The store was asked again and holds ``stored``; ``held`` are the partitions held now.
+        Returns those that somebody else moved.
 
         What the store holds is the truth. An offset equal to what was committed, or to one in
         ``own``, what was just being committed (the answer was lost), is this term's own. Any other
-        was set by somebody else: reading goes on there, and the batch in hand is let go of.
+        was set by somebody else, also in a partition that was another member's meanwhile: reading
+        goes on there. A batch in hand is let go of, as a whole, if one of its partitions was moved
+        or is not held any more: whoever has that partition now handles its records.
         """
         moved = frozenset(
             partition
@@ -75,10 +77,13 @@ class Positions:
             if partition in self.committed
             and offset not in {self.committed[partition], *(one.get(partition) for one in own)}
         )
-        if self.in_hand is not None and moved & set(self.in_hand.ends):
+        again = set(moved)
+        if self.in_hand is not None and not self.in_hand.ends.keys() <= set(held) - moved:
+            again.update(self.in_hand.ends)  # a part of it may be in the store after all
             self.drop()
-        for partition in moved:
-            self.committed[partition] = self.handed[partition] = stored[partition]
+        for partition, offset in stored.items():
+            if partition in again or partition not in self.committed:
+                self.committed[partition] = self.handed[partition] = offset
         for partition in set(self.committed) - set(held):
             del self.committed[partition], self.handed[partition]
         return moved
@@ -121,6 +126,19 @@ def starts(
             "set the group's offsets, or choose 'earliest' or 'latest'"
         )
     return {partition: (last if policy == "latest" and partition in new else first)[partition] for partition in fresh}
+
+
+def forgotten(
+    reached: Mapping[str, int], fresh: Collection[Partition], recreated: Collection[str], first: Offsets
+) -> dict[Partition, int]:
+    """Partitions that have no offset although a former leader has ``reached`` one behind their first
+    record; by name.
+    """
+    return {
+        partition: reached[str(partition)]
+        for partition in fresh
+        if partition.topic not in recreated and reached.get(str(partition), 0) > first[partition]
+    }
 
 
 def resets(

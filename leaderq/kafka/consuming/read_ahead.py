@@ -7,6 +7,11 @@ database, and while an offset is on its way to its store. A second batch ahead w
 one thread at a time runs in Python, and what it makes early it has to keep. What is ahead is only
 ever read; it is dropped without loss whenever the positions are set again. Several polls fill one
 batch, unless it is asked for before it is full.
+
+With workers it is otherwise (:class:`SpreadReadAhead`): clients return records in long runs of one
+partition, so that the next batch is mostly of one partition, and one worker would have all the
+work. So a run of each partition is read ahead (:data:`SPREAD_RECORDS`), and a batch takes as much
+of each.
 """
 
 from __future__ import annotations
@@ -14,10 +19,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from leaderq.kafka.record import Batch, Chained, Partition, Record, batch_of
 
 DEPTH = 1
+SPREAD_RECORDS = 10_000
+"""How many records to read ahead at least where workers share them: some runs of small records."""
 
 Polled = Mapping[Partition, Sequence[Record]]
 
@@ -28,12 +36,14 @@ class BatchLimits:
 
     ``max_records`` records; ``max_bytes`` of keys and values together (``None``: no limit; a single
     record may exceed it);
-    ``max_wait_s`` after its first record was read a batch is handed out although it is not full.
+    ``max_wait_s`` after its first record was read a batch is handed out although it is not full;
+    ``workers`` that share a batch.
     """
 
     max_records: int = 1000
     max_bytes: int | None = None
     max_wait_s: float = 0.0
+    workers: int = 1
 
 
 class ReadAhead:
@@ -109,6 +119,133 @@ class ReadAhead:
     def _close(self) -> None:
         self._full.append(batch_of({where: _joined(parts) for where, parts in self._filling.items()}))
         self._filling, self._count, self._bytes = {}, 0, 0
+
+
+class SpreadReadAhead:
+    """The records that wait, by partition; each batch is filled from all partitions that have some,
+    with as much of each. Not thread-safe.
+    """
+
+    def __init__(self, batch_limits: BatchLimits) -> None:
+        self._limits = batch_limits
+        self._waiting: dict[Partition, deque[_Part]] = {}
+        self._counts: dict[Partition, int] = {}
+        self._bytes = 0
+
+    @property
+    def room(self) -> int:
+        """How many records to poll for now; 0 while enough is ahead."""
+        limit = self._limits.max_bytes
+        if limit is not None and self._bytes >= limit:
+            return 0
+        enough = max(SPREAD_RECORDS, self._limits.max_records * self._limits.workers)
+        return max(0, enough - sum(self._counts.values()))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is ahead."""
+        return not self._counts
+
+    def add(self, polled: Polled, now_s: float) -> None:
+        """What a poll gave."""
+        for where, rows in polled.items():
+            if rows:
+                part = _Part(now_s, rows, 0 if self._limits.max_bytes is None else sum(row.size for row in rows))
+                self._waiting.setdefault(where, deque()).append(part)
+                self._counts[where] = self._counts.get(where, 0) + len(rows)
+                self._bytes += part.size
+
+    def take(self, now_s: float) -> Batch | None:
+        """The next batch, if one is full or has waited long enough."""
+        if (left_s := self.wait_s(now_s)) is None or left_s > 0:
+            return None
+        limit, before = self._limits.max_bytes, self._bytes
+        taken: dict[Partition, Sequence[Record]] = {}
+        for where, count in shares(self._counts, self._limits.max_records).items():
+            left = None if limit is None else limit - (before - self._bytes)
+            if rows := self._cut(where, count, left, at_least=not taken):
+                taken[where] = rows
+        for where in taken:  # the others come first next time
+            if where in self._counts:
+                self._counts[where] = self._counts.pop(where)
+        return batch_of(taken)
+
+    def wait_s(self, now_s: float) -> float | None:
+        """Seconds until a batch is handed out; ``None``: there is none."""
+        if not self._counts:
+            return None
+        limit = self._limits.max_bytes
+        if sum(self._counts.values()) >= self._limits.max_records or (limit is not None and self._bytes >= limit):
+            return 0.0
+        since_s = min(parts[0].at_s for parts in self._waiting.values())
+        return max(0.0, since_s + self._limits.max_wait_s - now_s)
+
+    def clear(self) -> None:
+        """Drop everything: it will be read again."""
+        self._waiting, self._counts, self._bytes = {}, {}, 0
+
+    def _cut(self, where: Partition, count: int, max_bytes: int | None, *, at_least: bool) -> Sequence[Record]:
+        """Take the first ``count`` records of a partition, or fewer where they have too many bytes;
+        one if ``at_least`` says so.
+        """
+        parts = self._waiting[where]
+        taken: list[Sequence[Record]] = []
+        while count:
+            part = parts.popleft()
+            if len(part.rows) > count or (max_bytes is not None and part.size > max_bytes):
+                first, rest = part.cut(count, max_bytes, at_least=at_least and not taken)
+                parts.appendleft(rest)
+                part, count = first, len(first.rows)
+            if part.rows:
+                taken.append(part.rows)
+            count -= len(part.rows)
+            max_bytes = None if max_bytes is None else max_bytes - part.size
+            self._bytes -= part.size
+        self._counts[where] -= sum(map(len, taken))
+        if not self._counts[where]:
+            del self._waiting[where], self._counts[where]
+        return _joined(taken) if taken else ()
+
+
+class _Part(NamedTuple):
+    """Records of one partition that came together; ``size`` in bytes, 0 where no limit asks for it."""
+
+    at_s: float
+    rows: Sequence[Record]
+    size: int
+
+    def cut(self, count: int, max_bytes: int | None, *, at_least: bool) -> tuple[_Part, _Part]:
+        """The first ``count``, or as many of them as have ``max_bytes``; and the rest."""
+        size = 0
+        if max_bytes is not None:
+            for at, row in enumerate(self.rows[:count]):
+                if size + row.size > max_bytes and not (at_least and at == 0):
+                    count = at
+                    break
+                size += row.size
+        return _Part(self.at_s, self.rows[:count], size), _Part(self.at_s, self.rows[count:], self.size - size)
+
+
+def shares(counts: Mapping[Partition, int], most: int) -> dict[Partition, int]:
+    """How many of the records that wait, ``counts``, to take of each partition: ``most`` in all, and
+    as many of each, as far as it has so many; of the first ones if there are too many partitions.
+    """
+    taken: dict[Partition, int] = {}
+    open_ = list(counts)
+    while most and open_:
+        share = max(1, most // len(open_))
+        for where in open_:
+            more = min(share, counts[where] - taken.get(where, 0), most)
+            if more:
+                taken[where] = taken.get(where, 0) + more
+                most -= more
+        open_ = [where for where in open_ if taken.get(where, 0) < counts[where]]
+    return taken
+
+
+def read_ahead(batch_limits: BatchLimits) -> ReadAhead | SpreadReadAhead:
+    """What is read ahead for batches of these limits."""
+    return (SpreadReadAhead if batch_limits.workers > 1 else ReadAhead)(batch_limits)
 
 
 def _joined(parts: list[Sequence[Record]]) -> Sequence[Record]:

@@ -8,7 +8,8 @@ not waited for.
 
 The leader writes its report every few seconds to ``<root>/<career>/progress``, as a JSON object,
 through the term's fence: a deposed leader cannot overwrite its successor's. It is for people and
-tools, but for one thing: a new leader compares the ids of its topics with those in the last report.
+tools, but for this: a new leader compares the ids of its topics with those in the last report, and
+stops where that tells of progress in a partition for which its group has no offset any more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from leaderq.errors import (
@@ -314,18 +315,19 @@ class ProgressReports:
         self._term = 0
         self._skipped = self._dead_lettered = 0
 
-    def known_topics(self) -> dict[str, str]:
-        """The ids of the topics as the last report told them; empty if none did, or if ZooKeeper
-        does not say.
+    def former(self) -> DrainReport:
+        """The last report of this career, without positions if they are another group's; an empty one
+        if there is none, or if ZooKeeper does not say.
         """
         try:
             data, _ = self._session.get(self._path)
-            return dict(decode(data, path=self._path).topic_ids)
+            report = decode(data, path=self._path)
         except NoNode:
-            return {}
+            return DrainReport()
         except (CorruptRecord, ZooKeeperError) as exc:
-            log.warning("whether the topics are still the same cannot be told: %s", exc)
-            return {}
+            log.warning("whether topics and offsets are still the same cannot be told: %s", exc)
+            return DrainReport()
+        return report if report.group == self._group else replace(report, partitions={})
 
     def tell(self, term: Term, now_s: float, committed: Offsets, ends: Offsets, topic_ids: Mapping[str, str]) -> None:
         """Publish where the consumer stands."""

@@ -16,6 +16,8 @@ What happens on each failure:
 * **membership lost** (broker restarted, session run out): joined again, offsets loaded again; if
   nobody moved them the batch in hand is committed under the new membership, else it is dropped and
   reading goes on where the store says. Nothing is skipped.
+* **partitions are taken away** (another member joined the group): a batch in hand that holds one of
+  them is let go of; what the group gives back begins at what the store holds then.
 * **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.consumer.BatchLost`, a
   transaction that was aborted, or may have been): fenced and loaded again; if the store holds the
   batch's ends it was committed after all, else its records are handed out again.
@@ -31,8 +33,9 @@ itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
@@ -40,11 +43,11 @@ from leaderq.events import DrainStalled, EventBus
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck, StallLimits
-from leaderq.kafka.consuming.positions import Positions, may_reset, resets, starts
-from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
+from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
+from leaderq.kafka.consuming.read_ahead import BatchLimits, read_ahead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.record import Batch, Partition
-from leaderq.kafka.stores.offset_store import OffsetStore
+from leaderq.kafka.stores.offset_store import ExternalOffsets, OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
@@ -53,25 +56,31 @@ POLL_S = 0.2
 ATTEND_S = 1.0
 REQUEST_S = 1.0
 CONFIRM_S = 3.0
+MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
 FIRST_LOOK_S = 0.5
 # With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has
 # nothing.
 _MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 TELL_AFTER_S = 2.0
+FREE_GROUP_AFTER_S = 2.0
 REBUILD_AFTER_S = 30.0
 REBUILD_JOINING_AFTER_S = 10.0
 """A request to join waits for its answer for minutes, on purpose; one whose answer was lost is best
 given up with its client. Joining takes milliseconds, or 3 s for a group's very first member; where
 others in the group hold it up, a new client does no harm.
 """
+_NAMED = 20
 _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 
 @dataclass(frozen=True)
 class ConsumingPlan:
     """``make`` returns a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None``
-    where it says nothing; ``gc_threshold`` see :mod:`~leaderq.kafka.consuming.gc_threshold`."""
+    where it says nothing; ``gc_threshold`` see :mod:`~leaderq.kafka.consuming.gc_threshold`;
+    ``free_group`` is called when the group does not let the leader in: removes members for which it
+    waits in vain, and returns what to tell an operator.
+    """
 
     address: str
     make: Callable[[], ConsumerClient]
@@ -84,6 +93,11 @@ class ConsumingPlan:
     stall_limits: StallLimits = field(default_factory=StallLimits)
     reports: ProgressReports | None = None
     gc_threshold: int | None = None
+    free_group: Callable[[], str] | None = None
+
+
+class NotLetIn(KafkaAway):
+    """The group waits for others before it lets this member in."""
 
 
 class TermConsumer:
@@ -100,7 +114,7 @@ class TermConsumer:
         self.rebuilds = rebuilds
         self._outage = Outage()
         self._check = ConsumerCheck(plan.stall_limits)
-        self._ahead = ReadAhead(plan.batch_limits)
+        self._ahead = read_ahead(plan.batch_limits)
         self._positions: Positions | None = None
         self._joined = False
         self._joins = 0
@@ -109,6 +123,10 @@ class TermConsumer:
         self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
+        self._mirrored: dict[Partition, int] = {}
+        self._mirror_all_at = 0.0
+        self._waits_since: float | None = None
+        self._reached: dict[str, int] = {}
 
     # ---- what the consumer thread asks -----------------------------------------------------------
 
@@ -210,16 +228,22 @@ class TermConsumer:
         self._settle_membership(consumer)
         if (committed := self._commits.finish_positions()) is not None and self._positions is not None:
             self._positions.advance(committed)
+        if consumer.is_joining:  # what was committed now might be of partitions that are another's
+            self._attend(consumer)
+            return
         self._commits.start(consumer)
         polled = self._read(consumer)
         self._finish_committing(consumer, may_wait=not polled)
         if now_s() >= self._attended + ATTEND_S:
-            consumer.attend(REQUEST_S)
-            self._attended = now_s()
-            self._settle_membership(consumer)
-        if not self._commits.is_busy:
+            self._attend(consumer)
+        if not self._commits.is_busy and not consumer.is_joining:
             self._confirm(consumer)
             self._inspect(consumer)
+
+    def _attend(self, consumer: ConsumerClient) -> None:
+        consumer.attend(REQUEST_S)
+        self._attended = now_s()
+        self._settle_membership(consumer)
 
     @property
     def _has_in_hand(self) -> bool:
@@ -233,16 +257,27 @@ class TermConsumer:
 
     def _take_over(self, consumer: ConsumerClient) -> None:
         if not self._store.fence(consumer, self._term, self._allowed, REQUEST_S):
-            raise KafkaAway("the group has not let this member in yet")
+            self._wait_for_group()
         if self._check.misses(consumer):
             consumer.rejoin()
             consumer.attend(REQUEST_S)
         if self._positions is None and self._plan.reports is not None:
-            self._check.topic_ids = self._plan.reports.known_topics()
+            former = self._plan.reports.former()
+            self._check.topic_ids = dict(former.topic_ids)
+            self._reached = {name: lag.position for name, lag in former.partitions.items()}
+        self._waits_since = None
         self._reposition(consumer)
         self._joined = True
         self._attended = self._confirmed = now_s()
         self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
+
+    def _wait_for_group(self) -> None:
+        now = now_s()
+        self._waits_since = self._waits_since or now
+        if now < self._waits_since + FREE_GROUP_AFTER_S or self._plan.free_group is None:
+            raise NotLetIn("the group has not let this member in yet")
+        self._waits_since = now
+        raise NotLetIn(self._plan.free_group())
 
     def _reposition(self, consumer: ConsumerClient) -> None:
         """Set every position again, from the store; before any record of the new membership is
@@ -256,24 +291,52 @@ class TermConsumer:
         else:
             self._resume(self._positions, stored, held)
         positions = self._positions
+        changed = self._check.changed_topics(consumer)
         if fresh := held - set(positions.handed):
             first = consumer.start_offsets(REQUEST_S)
             last = consumer.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
             # Committed before the first record is read: otherwise "latest" would be a later place
             # for the next leader.
             begin = starts(self._plan.start, fresh, stored, first, last)
+            self._check_forgotten(forgotten(self._reached, fresh, changed, first))
+            log.info("reading begins where no offset is stored; partitions=%s", _names(fresh))
             self._commits.commit_positions_now(consumer, begin, 2 * REQUEST_S)
             positions.add(begin)
-        self._reset(consumer, self._check.changed_topics(consumer))
+        self._reset(consumer, changed)
         consumer.seek(positions.handed)
         self._ahead.clear()
         self._look_ahead_at = 0.0
         self._joins = joins
         self._check.repositioned()
 
+    def _check_forgotten(self, reached: Offsets) -> None:
+        """Offsets that are gone (expired without a leader, deleted with their group, in another store)
+        must not let everything be handled again unless the user said so.
+        """
+        self._reached = {}  # told once in a term
+        if not reached or isinstance(self._store, ExternalOffsets):
+            return
+        where = ", ".join(f"{partition}@{reached[partition]}" for partition in sorted(reached)[:_NAMED])
+        if not may_reset(self._plan.start):
+            raise OffsetOutOfRange(
+                f"no offset is stored any more for {len(reached)} partitions that this career has read ({where}). Nothing is "
+                "repeated or skipped silently: set the group's offsets (kafka-consumer-groups --reset-offsets), or set "
+                "auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
+            )
+        log.warning(
+            "offsets that this career had reached are gone; reading goes on at the %s records; reached=%s",
+            self._plan.start,
+            where,
+        )
+
     def _resume(self, positions: Positions, stored: Offsets, held: frozenset[Partition]) -> None:
+        in_hand, before = positions.in_hand, positions.committed.keys() | held
         if moved := positions.resume(stored, held, *self._commits.own):
-            log.warning("somebody moved the offsets of %s; reading goes on there", ", ".join(map(str, sorted(moved))))
+            log.warning("somebody moved the offsets of %s; reading goes on there", _names(moved))
+        if lost := before - held:
+            log.warning("partitions taken away by the group; partitions=%s", _names(lost))
+        if in_hand is not None and positions.in_hand is None:
+            log.warning("batch in hand let go of; partitions=%s", _names(in_hand.ends))
         if self._effects_lost:
             self._effects_lost = False
             wanted = self._commits.wanted
@@ -340,7 +403,7 @@ class TermConsumer:
         if new:
             log.warning(
                 "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says",
-                ", ".join(map(str, sorted(new))),
+                _names(new),
                 self._plan.start,
             )
             self._commits.commit_positions_now(consumer, new, 2 * REQUEST_S)
@@ -371,21 +434,28 @@ class TermConsumer:
         """
         if now_s() < self._confirmed + CONFIRM_S or self._positions is None:
             return
-        offsets = dict(self._positions.committed)
+        committed = self._positions.committed
+        new: dict[Partition, int] = {}
         if self._is_idle:
             # Markers stepped over count as read, so that lag tools show 0.
-            for where, position in consumer.positions().items():
-                offsets[where] = max(position, offsets.get(where, position))
+            new = {where: at for where, at in consumer.positions().items() if at > committed.get(where, -1)}
         self._confirmed = now_s()
         if self._store.is_silent:
-            self._commits.commit_positions(consumer, offsets)
+            # One partition proves as much as all of them.
+            self._commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
         elif not self._store.in_group:
-            self._mirror(consumer, offsets)
+            self._mirror(consumer, committed | new)
 
     def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:
         """Show the group where this leader stands; without authority, so that failing is no harm."""
+        if now_s() >= self._mirror_all_at:  # the group has no member, so what stands there expires
+            self._mirrored, self._mirror_all_at = {}, now_s() + MIRROR_ALL_S
+        changed = {where: at for where, at in offsets.items() if self._mirrored.get(where) != at}
+        if not changed:
+            return
         try:
-            consumer.commit(offsets, f"leaderq term {self._term.number}, for information").done(REQUEST_S)
+            if consumer.commit(changed, f"leaderq term {self._term.number}, for information").done(REQUEST_S):
+                self._mirrored.update(changed)
         except KafkaError as exc:
             log.debug("the group's offsets could not be set for lag tools: %s", exc)
 
@@ -451,6 +521,11 @@ class TermConsumer:
         self._commits.forget()
 
 
+def _names(partitions: Iterable[Partition]) -> str:
+    names = [str(partition) for partition in sorted(partitions)]
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
 class Outage:
     """Counts one outage after the other; times are :func:`leaderq.clock.now_s`. Not thread-safe."""
 
@@ -469,7 +544,8 @@ class Outage:
             self._since_s = self._client_since_s = now_s
         if not self._told and now_s - self._since_s > TELL_AFTER_S:
             self._told = True
-            log.warning("Kafka is away (%s); the term goes on and tries again", why)
+            what = "leader is not let into its group" if isinstance(why, NotLetIn) else "Kafka is away"
+            log.warning("%s (%s); the term goes on and tries again", what, why)
         self._backoff_s = min(MAX_BACKOFF_S, max(_MIN_BACKOFF_S, self._backoff_s * 2))
         self.not_before_s = now_s + self._backoff_s
         if now_s - self._client_since_s <= (REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S):

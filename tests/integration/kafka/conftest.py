@@ -52,17 +52,18 @@ def drive(kafka_broker: Any, four_partitions: str, session: Session, znode_root:
         *,
         address: str | None = None,
         connect_timeout_s: float = 10.0,
+        name: str | None = None,
         **attributes: Any,
     ) -> Driver:
         declared = {"topics": four_partitions, "group": four_partitions, **attributes}
         career: Any = type(kind.__name__, (kind,), declared)()
         career.settings = Settings(
             kafka=address or kafka_broker.address,
-            career=four_partitions,
+            career=name or four_partitions,
             root=znode_root,
             connect_timeout_s=connect_timeout_s,
         )
-        session.ensure_path(f"{znode_root}/{four_partitions}")  # as the election does
+        session.ensure_path(f"{znode_root}/{name or four_partitions}")  # as the election does
         career.events = EventBus()
         career.candidate_id = f"candidate-{len(made)}"
         career.session = session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any
@@ -127,6 +128,18 @@ class ConsumerContract:
         consumer = self.join(make_consumer())
         assert consumer.assigned() == consumer.existing()
 
+    def test_the_positions_of_many_partitions_are_told_in_one_pass(
+        self, make_consumer: Make, kafka_broker: Any, topic_name: str
+    ) -> None:
+        create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
+        consumer = self.join(make_consumer(topics=(f"{topic_name}-many",)))
+        took_s = []
+        for _ in range(3):
+            began_s = time.process_time()
+            assert consumer.positions() == dict.fromkeys(consumer.assigned(), 0)
+            took_s.append(time.process_time() - began_s)
+        assert min(took_s) < 0.02
+
     def test_records_come_in_order_with_all_their_fields(self, make_consumer: Make, feed: Feed) -> None:
         values = feed(0, 200)
         found = self.read(self.join(make_consumer()), 200)
@@ -136,6 +149,27 @@ class ConsumerContract:
             assert all(record.timestamp_ms > 0 for record in records)
         assert sorted((r.value for rows in found.values() for r in rows), key=int) == values
         assert all(r.key == b"k%d" % (int(r.value) % 16) for rows in found.values() for r in rows)
+
+    def test_a_record_is_the_tuple_of_its_seven_fields(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 2)
+        found = self.read(self.join(make_consumer()), 2)
+        for record in (record for rows in found.values() for record in rows):
+            fields = (
+                record.topic,
+                record.partition,
+                record.offset,
+                record.timestamp_ms,
+                record.key,
+                record.value,
+                record.headers,
+            )
+            assert (len(record), tuple(record), record[0], record[-2]) == (7, fields, record.topic, record.value)
+            assert record[1:3] == fields[1:3]
+            assert record.value in record
+            assert record.index(record.value) == 5
+            assert Record(*fields) <= record <= Record(*fields)
+            later = record.replace(offset=record.offset + 1)
+            assert record < later > record
 
     def test_no_poll_gives_more_than_asked_for(self, make_consumer: Make, feed: Feed) -> None:
         feed(0, 200)

@@ -107,6 +107,34 @@ def test_an_idle_leader_that_was_fenced_learns_it(drive: Drive) -> None:
     second.career.execute(second.term)
 
 
+def test_an_idle_leader_proves_itself_by_one_partition(drive: Drive, feed: Feed) -> None:
+    feed(0, 100)
+    leader = drive().begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 100)
+    proofs: list[Any] = []
+    store = leader.career._assembly.store
+    commit_positions = store.commit_positions
+    store.commit_positions = lambda consumer, term, offsets: (
+        proofs.append(dict(offsets)) or commit_positions(consumer, term, offsets)
+    )
+    leader.run_until(lambda: len(proofs) >= 2)
+    assert [len(offsets) for offsets in proofs[:2]] == [1, 1]
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_workers_are_given_records_of_all_partitions(drive: Drive, feed: Feed, client: str) -> None:
+    values = feed(0, 8000)
+    leader = drive(workers=4, max_records=200, client=client).begin()
+    partitions: list[int] = []
+    handler = leader.career._assembly.handler
+    work = handler.work
+    handler.work = lambda batch, term: partitions.append(len(batch.ends)) or time.sleep(0.02) or work(batch, term)
+    leader.run_until(lambda: len(leader.career.seen) >= 8000)
+    assert sorted(leader.career.values(), key=int) == values
+    assert in_order(leader.career.seen)
+    assert sum(partitions) / len(partitions) > 3
+
+
 def test_a_deposed_leader_never_fences_the_next_one(drive: Drive, feed: Feed) -> None:
     feed(0, 10)
     first, second = drive().begin(), drive()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaderq.kafka.consuming.positions import Positions, rest_of
+from leaderq.kafka.consuming.positions import Positions, forgotten, rest_of
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -91,3 +91,32 @@ def test_letting_go_of_a_batch_committed_in_part_goes_on_behind_that_part() -> N
     progress.settle({A: 12})
     progress.drop()
     assert progress.handed == {A: 12}
+
+
+def test_what_comes_back_begins_at_what_the_group_has_committed_meanwhile() -> None:
+    progress = Positions({A: 10})
+    assert progress.resume({A: 10, B: 70}, {A, B}, {}) == frozenset()
+    assert progress.handed == progress.committed == {A: 10, B: 70}
+
+
+def test_a_batch_with_a_partition_that_was_taken_away_is_let_go_of() -> None:
+    progress = Positions({A: 10, B: 0})
+    progress.hand(Batch(records={}, ends={A: 15, B: 5}))
+    assert progress.resume({A: 10}, {A}, {A: 15, B: 5}) == frozenset()
+    assert progress.in_hand is None
+    assert progress.handed == progress.committed == {A: 10}
+
+
+def test_a_batch_let_go_of_although_it_was_committed_is_not_read_again() -> None:
+    progress = Positions({A: 10, B: 0})
+    progress.hand(Batch(records={}, ends={A: 15, B: 5}))
+    progress.resume({A: 15}, {A}, {A: 15, B: 5})
+    assert progress.handed == progress.committed == {A: 15}
+
+
+def test_an_offset_that_is_gone_is_told_from_one_that_never_was() -> None:
+    reached = {"t-0": 40, "t-1": 5, "u-0": 9}
+    first = {A: 30, B: 5, Partition("u", 0): 0, Partition("t", 2): 0}
+    assert forgotten(reached, [A], [], first) == {A: 40}
+    assert forgotten(reached, [B, Partition("t", 2)], [], first) == {}
+    assert forgotten(reached, [Partition("u", 0)], ["u"], first) == {}

@@ -1,0 +1,206 @@
+"""A leader whose group others join and leave: each record counts once, whoever handles it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import confluent_kafka
+import pytest
+from driving import Driver, Recorder
+from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from producer_contract import Output
+
+from leaderq.errors import OffsetOutOfRange
+from leaderq.kafka import Record
+from leaderq.kafka.consuming.report import decode
+from leaderq.kafka.topics import committed, end_offsets, remove_static_members
+from leaderq.term import Term
+from leaderq.testing import eventually
+from leaderq.zookeeper import Session
+
+Drive = Callable[..., Driver]
+Feed = Callable[[int, int], list[bytes]]
+
+
+class PlainConsumer:
+    """A consumer of a group that knows nothing of leaderq: reads, then commits what it has read."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.topic = topic
+        self.values: list[bytes] = []
+        self.has_joined = threading.Event()
+        self._is_over = threading.Event()
+        self._open(address)
+        self._thread = threading.Thread(target=self._run, name="plain-consumer")
+        self._thread.start()
+
+    def _open(self, address: str) -> None:
+        self._kafka_python: Any = KafkaConsumer(
+            bootstrap_servers=address, group_id=self.topic, enable_auto_commit=False, auto_offset_reset="earliest"
+        )
+        self._kafka_python.subscribe([self.topic])
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            self._round()
+        self._leave()
+
+    def _round(self) -> None:
+        polled = self._kafka_python.poll(timeout_ms=100)
+        if polled:
+            self.values += [row.value for rows in polled.values() for row in rows]
+            self._kafka_python.commit(
+                {TopicPartition(*at): OffsetAndMetadata(rows[-1].offset + 1, "", -1) for at, rows in polled.items()}
+            )
+        if self._kafka_python.assignment():
+            self.has_joined.set()
+
+    def _leave(self) -> None:
+        self._kafka_python.close()
+
+    def leave(self) -> None:
+        """Leave the group; may be called twice."""
+        self._is_over.set()
+        self._thread.join(30)
+
+
+class PlainConfluentConsumer(PlainConsumer):
+    """The same with the other client."""
+
+    def _open(self, address: str) -> None:
+        self._confluent: Any = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": self.topic,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": "range",
+            }
+        )
+        self._confluent.subscribe([self.topic], on_assign=lambda _consumer, given: given and self.has_joined.set())
+
+    def _round(self) -> None:
+        message = self._confluent.poll(0.1)
+        if message is not None and message.error() is None:
+            self.values.append(message.value())
+            self._confluent.commit(message=message, asynchronous=False)
+
+    def _leave(self) -> None:
+        self._confluent.close()
+
+
+@pytest.fixture
+def join_plainly(kafka_broker: Any, four_partitions: str) -> Iterator[Callable[..., PlainConsumer]]:
+    """Let a plain consumer join the career's group; all leave after the test."""
+    made: list[PlainConsumer] = []
+
+    def join(kind: type[PlainConsumer]) -> PlainConsumer:
+        made.append(kind(kafka_broker.address, four_partitions))
+        return made[-1]
+
+    yield join
+    for consumer in made:
+        consumer.leave()
+
+
+@pytest.mark.parametrize(
+    ("client", "plain"),
+    [("kafka-python", PlainConsumer), ("confluent", PlainConfluentConsumer)],
+    ids=["python", "confluent"],
+)
+def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_doubles_nothing(
+    drive: Drive,
+    feed: Feed,
+    join_plainly: Callable[..., PlainConsumer],
+    kafka_broker: Any,
+    four_partitions: str,
+    topic_name: str,
+    client: str,
+    plain: type[PlainConsumer],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Producing(Recorder):
+        during_batch: Callable[[], None] | None = None
+
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            super().handle(records, term)
+            for record in records:
+                self.produce(output.topic, record.value)
+            during, self.during_batch = self.during_batch, None
+            if during is not None:
+                during()
+
+    def join() -> None:
+        joined.append(join_plainly(plain))
+        eventually(joined[0].has_joined.is_set, timeout_s=60, message="the plain consumer has partitions")
+
+    def has_caught_up() -> bool:
+        ends = end_offsets(kafka_broker.address, four_partitions)
+        return sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == sum(ends.values())
+
+    output = Output(kafka_broker.address, f"{topic_name}-out")
+    joined: list[PlainConsumer] = []
+    values = feed(0, 200)
+    leader = drive(Producing, offsets="transaction", client=client, max_wait_s=1.0).begin()
+    leader.career.during_batch = join
+    leader.run_until(lambda: bool(joined) and has_caught_up(), within_s=90)
+    joined[0].leave()
+    values += feed(200, 280)
+    leader.run_until(has_caught_up, within_s=90)
+    assert joined[0].values
+    assert sorted(output.read() + joined[0].values, key=int) == values
+    assert "client broke" not in caplog.text
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_career_renamed_inside_its_group_reads_on_within_seconds(drive: Drive, feed: Feed, client: str) -> None:
+    feed(0, 100)
+    old = drive(client=client).begin()
+    old.run_until(lambda: len(old.career.seen) >= 100)
+    old.end()
+    values = feed(100, 150)
+    new = drive(client=client, name="renamed").begin()
+    new.run_until(lambda: len(new.career.seen) >= 50, within_s=60)
+    assert sorted(new.career.values(), key=int) == values
+
+
+def test_a_member_whose_career_has_candidates_stays_in_the_group(
+    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = drive().begin()
+    old.run_until(lambda: old.career._assembly.consumer.loaded is not None)
+    old.end()
+    session.ensure_path(f"{znode_root}/{four_partitions}/candidates/_c_x-latch-0000000001")
+    new = drive(name="other").begin()
+    new.run_until(lambda: f"waits for {four_partitions}" in caplog.text, within_s=60)
+    assert "removed from group" not in caplog.text
+    assert "Kafka is away" not in caplog.text
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
+    drive: Drive, feed: Feed, session: Session, kafka_broker: Any, four_partitions: str, znode_root: str, client: str
+) -> None:
+    def is_reported() -> bool:
+        path = f"{znode_root}/{four_partitions}/progress"
+        return session.exists(path) is not None and sum(
+            each.position for each in decode(session.get(path)[0], path=path).partitions.values()
+        ) == len(values)
+
+    values = feed(0, 100)
+    leader = drive(client=client, offsets="transaction").begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 100 and is_reported())
+    leader.end()
+    leader.career.retire()
+    remove_static_members(kafka_broker.address, four_partitions, [four_partitions])
+    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+    admin.delete_groups([four_partitions])
+    admin.close()
+    with pytest.raises(OffsetOutOfRange, match="no offset is stored any more for 4 partitions"):
+        leader.begin().run_until(lambda: False)
+    leader.end()
+    assert len(leader.career.seen) == 100
+    again = drive(client=client, offsets="transaction", auto_offset_reset="earliest").begin()
+    again.run_until(lambda: len(again.career.seen) >= 100)
