@@ -6,4 +6,13 @@ from leaderq.coalescing.analysing.analysis import Analysis, Request, analyse
 from leaderq.coalescing.analysing.repeats import Duplication, RepeatMeter, Repeats
 from leaderq.coalescing.analysing.saving import Saving, SavingSimulator
 
-__all__ = ["Analysis", "Duplication", "RepeatMeter", "Repeats", "Request", "Saving", "SavingSimulator", "analyse"]
+__all__ = [
+    "Analysis",
+    "Duplication",
+    "RepeatMeter",
+    "Repeats",
+    "Request",
+    "Saving",
+    "SavingSimulator",
+    "analyse",
+]

@@ -21,7 +21,18 @@ _COMBINED = re.compile(
     r'(?: "(?P<referer>(?:[^"\\]|\\.)*)" "(?P<agent>(?:[^"\\]|\\.)*)")?.*'
 )
 _OF_REQUEST = ("method", "path", "protocol")
-COMBINED_FIELDS = ("client", "ident", "user", "time", "request", *_OF_REQUEST, "status", "bytes", "referer", "agent")
+COMBINED_FIELDS = (
+    "client",
+    "ident",
+    "user",
+    "time",
+    "request",
+    *_OF_REQUEST,
+    "status",
+    "bytes",
+    "referer",
+    "agent",
+)
 _TIME = "%d/%b/%Y:%H:%M:%S %z"
 _MILLISECONDS_FROM = 1e11
 _DELIMITERS = ("\t", ",", ";", "|")
@@ -110,7 +121,12 @@ class Delimited:
     resolution_s = 0.0
 
     def __init__(
-        self, key: str, time: str | None = None, *, delimiter: str | None = None, has_heading: bool = False
+        self,
+        key: str,
+        time: str | None = None,
+        *,
+        delimiter: str | None = None,
+        has_heading: bool = False,
     ) -> None:
         self._key, self._time = key, time
         self._delimiter = delimiter
@@ -124,7 +140,10 @@ class Delimited:
         fields = self._fields(line)
         if self._awaits_heading:
             self._awaits_heading = False
-            self._columns = (_named(self._key, fields), None if self._time is None else _named(self._time, fields))
+            self._columns = (
+                _named(self._key, fields),
+                None if self._time is None else _named(self._time, fields),
+            )
             return None
         assert self._columns is not None  # from the heading, or from the beginning
         key, time = self._columns

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from leaderq.coalescing.analysing.repeats import Duplication, classified
-from leaderq.coalescing.automaton import Departure, TrafficAutomaton
-from leaderq.coalescing.outcome import Outcome
+from leaderq.coalescing.automaton import Departure, EnqueueOutcome, TrafficAutomaton
 from leaderq.errors import ConfigurationError
 
 
@@ -74,11 +73,11 @@ class SavingSimulator:
         self._automata: dict[str, TrafficAutomaton[tuple[float, int]]] = {}
         self._ends: list[tuple[float, int, str]] = []
         self._number = 0
-        self._outcomes = dict.fromkeys(Outcome, 0)
+        self._outcomes = dict.fromkeys(EnqueueOutcome, 0)
         self._waited_s = 0.0
         self._at_once = 0
 
-    def note(self, at_s: float, key: str) -> Outcome:
+    def note(self, at_s: float, key: str) -> EnqueueOutcome:
         """The next request, at ``at_s`` seconds on any clock; not earlier than the one before."""
         self._end_until(at_s)
         self._number += 1
@@ -88,7 +87,7 @@ class SavingSimulator:
             self._at_once = max(self._at_once, len(self._automata))
         outcome = automaton.enqueue((at_s, self._number))
         self._outcomes[outcome] += 1
-        if outcome is Outcome.ACCEPT:
+        if outcome is EnqueueOutcome.ACCEPT:
             heappush(self._ends, (at_s + self._service_s, self._number, key))
         return outcome
 
@@ -108,13 +107,13 @@ class SavingSimulator:
     def result(self) -> Saving:
         """What became of the requests so far; those that wait still will run."""
         self._end_until(float("inf"))
-        blocked = self._outcomes[Outcome.BLOCK]
+        blocked = self._outcomes[EnqueueOutcome.BLOCK]
         return Saving(
             service_s=self._service_s,
             requests=self._number,
-            accepted=self._outcomes[Outcome.ACCEPT],
+            accepted=self._outcomes[EnqueueOutcome.ACCEPT],
             blocked=blocked,
-            declined=self._outcomes[Outcome.DECLINE],
+            declined=self._outcomes[EnqueueOutcome.DECLINE],
             waited_s=self._waited_s / blocked if blocked else 0.0,
             keys_at_once=self._at_once,
         )

@@ -36,7 +36,13 @@ class Attended(Protocol):
 class Attendant:
     """See the module. ``held`` gives those to be looked after."""
 
-    def __init__(self, session: Session, trust: Trust, leavings: Leavings, held: Callable[[], Sequence[Attended]]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        trust: Trust,
+        leavings: Leavings,
+        held: Callable[[], Sequence[Attended]],
+    ) -> None:
         self._session = session
         self._trust = trust
         self._leavings = leavings
@@ -98,7 +104,13 @@ class Attendant:
             answer = self._session.multi_async([one.fence for one in part])
             answer.add_done_callback(partial(self._renewed, part, self._session.id, now_s()))
 
-    def _renewed(self, part: Sequence[Attended], session: int | None, sent_s: float, answer: Future[list[Any]]) -> None:
+    def _renewed(
+        self,
+        part: Sequence[Attended],
+        session: int | None,
+        sent_s: float,
+        answer: Future[list[Any]],
+    ) -> None:
         error = answer.exception()
         if session is None or session != self._session.id or not (error is None or isinstance(error, NoNode)):
             return

@@ -45,6 +45,7 @@ from types import TracebackType
 from typing import Any
 
 from leaderq.clock import now_s
+from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed.attendant import Attendant, Attended
 from leaderq.coalescing.distributed.leaving import Leaving, Leavings
 from leaderq.coalescing.distributed.places import Place, validated_root
@@ -52,7 +53,6 @@ from leaderq.coalescing.distributed.token import DistributedToken, Ending
 from leaderq.coalescing.distributed.trust import Trust
 from leaderq.coalescing.distributed.turn import Turn
 from leaderq.coalescing.distributed.view import Holder, KeyView, Standing, holder, view
-from leaderq.coalescing.outcome import Outcome
 from leaderq.errors import ConfigurationError, CoordinatorClosed, NoNode
 from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
 
@@ -96,7 +96,12 @@ class DistributedQueueCoordinator:
     def __enter__(self) -> DistributedQueueCoordinator:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -123,7 +128,14 @@ class DistributedQueueCoordinator:
         """
         place = Place.of(self.root, key)
         limit_s = self._timeout_s if timeout_s is None else _bound(timeout_s)
-        turn = Turn(self._session, place, self._trust, key=key, timeout_s=limit_s, is_closed=lambda: self._is_closed)
+        turn = Turn(
+            self._session,
+            place,
+            self._trust,
+            key=key,
+            timeout_s=limit_s,
+            is_closed=lambda: self._is_closed,
+        )
         with self._lock:
             self._check_open()
             # Whoever waits here returns to its caller only after leaving this set under this lock: it begins after this request.
@@ -131,7 +143,7 @@ class DistributedQueueCoordinator:
             if not is_covered:
                 self._turns.add(turn)
         if is_covered:
-            return self._token(place, key, None, Outcome.DECLINE)
+            return self._token(place, key, None, EnqueueOutcome.DECLINE)
         try:
             return self._admitted(turn, place, key)
         except BaseException:
@@ -226,9 +238,9 @@ class DistributedQueueCoordinator:
     def _admitted(self, turn: Turn, place: Place, key: str | bytes) -> DistributedToken:
         standing = turn.seek()
         if standing is Standing.DECLINED:
-            return self._token(place, key, None, Outcome.DECLINE)
+            return self._token(place, key, None, EnqueueOutcome.DECLINE)
         if standing is Standing.HEAD:
-            return self._begun(self._token(place, key, turn.holder, Outcome.ACCEPT))
+            return self._begun(self._token(place, key, turn.holder, EnqueueOutcome.ACCEPT))
         with self._lock:
             self._waiting[place.name] = turn
         self._attendant.wake()
@@ -238,11 +250,17 @@ class DistributedQueueCoordinator:
             with self._lock:
                 if self._waiting.get(place.name) is turn:  # a second one may wait here before the first has noticed its turn
                     del self._waiting[place.name]
-        return self._begun(self._token(place, key, turn.holder, Outcome.BLOCK))
+        return self._begun(self._token(place, key, turn.holder, EnqueueOutcome.BLOCK))
 
-    def _token(self, place: Place, key: str | bytes, holder: Holder | None, outcome: Outcome) -> DistributedToken:
+    def _token(self, place: Place, key: str | bytes, holder: Holder | None, outcome: EnqueueOutcome) -> DistributedToken:
         return DistributedToken(
-            self._session, place, holder, key=key, outcome=outcome, trust=self._trust, dequeue=self.dequeue
+            self._session,
+            place,
+            holder,
+            key=key,
+            outcome=outcome,
+            trust=self._trust,
+            dequeue=self.dequeue,
         )
 
     def _begun(self, token: DistributedToken) -> DistributedToken:
@@ -279,7 +297,10 @@ class DistributedQueueCoordinator:
 
     def _attended(self) -> list[Attended]:
         with self._lock:
-            return [*(token for token in self._held.values() if not token.is_over), *self._waiting.values()]
+            return [
+                *(token for token in self._held.values() if not token.is_over),
+                *self._waiting.values(),
+            ]
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Any
 
 from leaderq.clock import now_s
+from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed.places import Place
 from leaderq.coalescing.distributed.trust import Trust
 from leaderq.coalescing.distributed.view import Holder
-from leaderq.coalescing.outcome import Outcome
 from leaderq.errors import NoNode, SessionClosed, SessionExpired, TokenOver, ZooKeeperError
 from leaderq.zookeeper import Check, Operation, Session
 
@@ -58,7 +58,7 @@ class DistributedToken:
         holder: Holder | None,
         *,
         key: str | bytes,
-        outcome: Outcome,
+        outcome: EnqueueOutcome,
         trust: Trust,
         dequeue: Callable[[DistributedToken], object],
     ) -> None:
@@ -82,7 +82,12 @@ class DistributedToken:
     def __enter__(self) -> DistributedToken:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._dequeue(self)
 
     def __repr__(self) -> str:

@@ -186,11 +186,17 @@ class Turn:
         assert mine is not None  # seek() has found it
         self._end_s = self._turn_end_s
         while not (self._is_vacant and self._trust.holds(mine.session)) and not self._is_head(mine):
-            self._stirred.wait(min(_LOOK_S if self._session.state is not SessionState.CONNECTED else 60.0, self._left_s()))
+            self._stirred.wait(
+                min(
+                    _LOOK_S if self._session.state is not SessionState.CONNECTED else 60.0,
+                    self._left_s(),
+                )
+            )
             self._check_time()
             if self._session.id not in (None, mine.session) or self._session.state is SessionState.LOST:
                 raise SessionExpired(
-                    "the place in the line is lost: its session is over", path=self._place.token(mine.token)
+                    "the place in the line is lost: its session is over",
+                    path=self._place.token(mine.token),
                 )
 
     def _is_head(self, mine: Holder) -> bool:
@@ -238,7 +244,8 @@ class Turn:
             return
         if self.holder is None:
             raise ConnectionLost(
-                "no answer in time: whether a place was taken is unknown; it will be given back", path=self._place.slot(0)
+                "no answer in time: whether a place was taken is unknown; it will be given back",
+                path=self._place.slot(0),
             )
         raise WaitTimedOut(self._key, waited_s=now_s() - self._began_s)
 

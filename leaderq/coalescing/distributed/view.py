@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from leaderq.coalescing.automaton import State, TrafficAutomaton
+from leaderq.coalescing.automaton import TrafficAutomaton, TrafficState
 from leaderq.errors import LeaderqError, NoNode
 
 
@@ -35,7 +35,7 @@ class KeyView:
     waiter: Holder | None
 
     @property
-    def state(self) -> State:
+    def state(self) -> TrafficState:
         """Init, Process or Block."""
         return TrafficAutomaton(line=[one for one in (self.head, self.waiter) if one is not None]).state
 

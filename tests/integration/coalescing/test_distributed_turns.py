@@ -9,9 +9,8 @@ import pytest
 from kazoo.client import KazooClient
 from workers import ROOT
 
-from leaderq.coalescing.automaton import State
+from leaderq.coalescing.automaton import EnqueueOutcome, TrafficState
 from leaderq.coalescing.distributed import DistributedQueueCoordinator
-from leaderq.coalescing.outcome import Outcome
 from leaderq.errors import BadVersion, ConfigurationError, CoordinatorClosed, NodeExists, TokenOver, WaitTimedOut
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SetData
@@ -21,12 +20,12 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
     one, two, three = coordinator_of(), coordinator_of(), coordinator_of()
     with ThreadPoolExecutor(1) as pool, one.enqueue("k") as head:
         assert head
-        assert head.outcome is Outcome.ACCEPT
+        assert head.outcome is EnqueueOutcome.ACCEPT
         waiting = pool.submit(two.enqueue, "k")
-        eventually(lambda: three.look("k").state is State.BLOCK)
+        eventually(lambda: three.look("k").state is TrafficState.BLOCK)
         declined = three.enqueue("k")
         assert not declined
-        assert declined.outcome is Outcome.DECLINE
+        assert declined.outcome is EnqueueOutcome.DECLINE
         assert not one.enqueue("k")
         assert three.enqueue("other")
         assert not waiting.done()
@@ -34,12 +33,12 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
         assert one.dequeue(head)
         token = waiting.result(30)
         assert token
-        assert token.outcome is Outcome.BLOCK
+        assert token.outcome is EnqueueOutcome.BLOCK
         assert token.number > head.number
         assert not head.is_current
         assert head.is_over
         assert two.dequeue(token)
-    assert three.look("k").state is State.INIT
+    assert three.look("k").state is TrafficState.INIT
 
 
 def test_nothing_is_left_of_idle_keys(coordinator_of, session):
@@ -65,7 +64,7 @@ def test_a_newcomer_does_not_overtake_the_one_that_waits(coordinator_of):
             seen.append((token.number, holder.number))
             token._dequeue(token)
             token = waiting.result(30)
-            assert (token.number, token.outcome) == (holder.number, Outcome.BLOCK)
+            assert (token.number, token.outcome) == (holder.number, EnqueueOutcome.BLOCK)
         token._dequeue(token)
     assert all(head < waiter for head, waiter in seen)
 
@@ -76,10 +75,10 @@ def test_those_of_one_process_are_coordinated_as_well(coordinator_of):
         head = one.enqueue("k")
         waiting = pool.submit(one.enqueue, "k")
         eventually(lambda: one.look("k").waiter)
-        assert [one.enqueue("k").outcome for _ in range(3)] == [Outcome.DECLINE] * 3
+        assert [one.enqueue("k").outcome for _ in range(3)] == [EnqueueOutcome.DECLINE] * 3
         one.dequeue(head)
         with waiting.result(30) as token:
-            assert token.outcome is Outcome.BLOCK
+            assert token.outcome is EnqueueOutcome.BLOCK
 
 
 def test_a_waiter_whose_time_is_up_leaves_its_place(coordinator_of):
@@ -89,7 +88,7 @@ def test_a_waiter_whose_time_is_up_leaves_its_place(coordinator_of):
             two.enqueue("k", timeout_s=0.1)
         eventually(lambda: one.look("k").waiter is None)
     with two.enqueue("k") as token:
-        assert token.outcome is Outcome.ACCEPT
+        assert token.outcome is EnqueueOutcome.ACCEPT
 
 
 def test_a_fenced_write_passes_while_the_token_is_current_and_not_after(coordinator_of, session):

@@ -20,8 +20,8 @@ import random
 import sys
 import time
 
+from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed import DistributedQueueCoordinator, DistributedToken
-from leaderq.coalescing.outcome import Outcome
 from leaderq.errors import LeaderqError
 from leaderq.zookeeper import Create, Session, SetData, connect
 
@@ -62,7 +62,7 @@ class Worker:
             with self._coordinator.enqueue(key) as token:
                 answered_s = time.monotonic()
                 answers.append([token.outcome.name, asked_s, answered_s])
-                if token.outcome is not Outcome.DECLINE:
+                if token.outcome is not EnqueueOutcome.DECLINE:
                     self._run(token, chance)
             time.sleep(chance.random() * 0.01)
         self._session.create("/answers/a-", json.dumps(answers).encode(), sequential=True)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from leaderq.coalescing.automaton import State
+from leaderq.coalescing.automaton import TrafficState
 from leaderq.coalescing.distributed.view import Holder, KeyView, Standing, holder, judge, view
 from leaderq.errors import ConnectionLost, NoNode
 from leaderq.zookeeper import Stat
@@ -47,10 +47,10 @@ def test_where_somebody_stands(slots, expected):
 
 def test_the_older_slot_is_the_heads():
     assert view([A, B]) == view([B, A]) == KeyView(A, B)
-    assert view([None, None]).state is State.INIT
+    assert view([None, None]).state is TrafficState.INIT
     assert view([None, B]) == KeyView(B, None)
-    assert view([None, B]).state is State.PROCESS
-    assert view([A, B]).state is State.BLOCK
+    assert view([None, B]).state is TrafficState.PROCESS
+    assert view([A, B]).state is TrafficState.BLOCK
 
 
 def test_a_slot_is_read_from_what_zookeeper_gave():
