@@ -24,7 +24,7 @@ class CacheUpdater:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
+        self._coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(cover=cache.refresh)
         self.outcomes: Counter[EnqueueOutcome] = Counter()
 
     async def page_changed(self, page: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from workers import ROOT
 
 from leaderq.coalescing.automaton import EnqueueOutcome
-from leaderq.coalescing.distributed import turn
+from leaderq.coalescing.distributed import request as slot_request
 from leaderq.errors import ConnectionLost, SessionExpired, TokenOver, WaitTimedOut
 from leaderq.testing import eventually
 from leaderq.zookeeper import SessionState, SetData, end_session
@@ -93,7 +93,7 @@ def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(proxy, op
 
 
 def test_a_place_that_may_have_been_taken_is_given_back(proxy, opened, coordinator_of, session, monkeypatch):
-    monkeypatch.setattr(turn, "ASKING_S", 0.3)
+    monkeypatch.setattr(slot_request, "ASKING_S", 0.3)
     far = coordinator_of(opened(proxy.address, timeout_s=30.0))
     with far.enqueue("warm"):
         pass
@@ -223,7 +223,7 @@ def test_those_declined_leave_no_watch_behind(zookeeper_server, znode_root, coor
         eventually(lambda: one.look("k").waiter)
         for each in crowd:
             assert not each.enqueue("k")
-        eventually(lambda: watches() == before + 1)
+        eventually(lambda: watches() == before + 2)  # the waiter's: the other slot, its own token
         one.dequeue(head)
         two.dequeue(waiting.result(20))
     eventually(lambda: watches() == before)
@@ -249,11 +249,11 @@ def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch,
 
     with one.enqueue("k"), monkeypatch.context() as patch:
         if where == "fence":  # while it waits
-            patch.setattr(turn.Turn, "_is_head", interrupted)
+            patch.setattr(slot_request.SlotRequest, "_is_head", interrupted)
         elif where == "seek":  # after the place was taken
-            patch.setattr(turn, "judge", interrupted)
+            patch.setattr(slot_request, "judge", interrupted)
         else:
-            patch.setattr(turn.Turn, "wait", interrupted)
+            patch.setattr(slot_request.SlotRequest, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             two.enqueue("k")
         eventually(lambda: one.look("k").waiter is None)

@@ -5,27 +5,28 @@ Each try is two requests sent together, answered in one round trip::
     multi:      Create(slot, data=token), Create(token)       both ephemeral
     multiRead:  slot 0, slot 1, slot 0 again
 
-Who is authoritative: the reading. ZooKeeper serves it after the multi, applied or refused, and so it shows the slots no
-older than the request; see :func:`~leaderq.coalescing.distributed.view.judge`. The next try, if one is needed, is for the
-slot that was seen free.
+Who is authoritative: the reading. ZooKeeper serves it after the multi, applied or refused, and so
+it shows the slots no older than the request; see :func:`.slots.judge`. The next try, if one is
+needed, is for the slot that was seen free.
 
-States: *seeking*; *waiting*, with a watch on the other slot and on nothing else, so that each deletion wakes one process;
-*head*. A waiter that is told that the other slot was deleted needs no further answer, as long as it trusts its session:
-whoever takes that slot now is younger.
+States: *seeking*; *waiting*, with a watch on the other slot and on its own token, so that each
+deletion wakes one process; *head*. A waiter that is told that the other slot was deleted asks
+nothing more, as long as the lease on its session holds: whoever takes that slot now is younger.
 
 What happens on each failure:
 
-* **an answer is lost**: the same try again, once connected. If the first was carried out, the second is refused, and the
-  reading finds the token in the slot; so one request never has two slots;
+* **an answer is lost**: the same try again, once connected. If the first was carried out, the
+  second is refused, and the reading finds the token in the slot; so one request never has two;
 * **the root is missing**: it is made, and the try repeated;
 * **the session ends while seeking**: a new token in the new session. **While waiting**:
-  :class:`~leaderq.errors.SessionExpired`, since those who were declined meanwhile relied on a place that is gone;
-* **evicted while waiting**: :class:`~leaderq.errors.TokenOver`;
-* **the time is up**: :class:`~leaderq.errors.WaitTimedOut`; the slot, if any, is given back in the background.
+  ``SessionExpired``, because those who were declined meanwhile relied on a place that is gone;
+* **evicted while waiting**: ``TokenOver``;
+* **the time is up**: ``WaitTimedOut``; the slot, if any, is given back in the background.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -36,10 +37,17 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TypeVar
 
 from leaderq.clock import now_s
-from leaderq.coalescing.distributed.leaving import Leaving
-from leaderq.coalescing.distributed.places import Place
-from leaderq.coalescing.distributed.trust import Trust
-from leaderq.coalescing.distributed.view import Holder, Standing, described, find, holder, judge
+from leaderq.coalescing.distributed.releases import Release
+from leaderq.coalescing.distributed.slots import (
+    KeyZnodes,
+    SlotHolder,
+    SlotStanding,
+    described,
+    find,
+    holder,
+    judge,
+)
+from leaderq.coalescing.distributed.token import SessionLease
 from leaderq.errors import (
     ConnectionLost,
     CoordinatorClosed,
@@ -58,63 +66,67 @@ ASKING_S = 5.0
 """How long it may take at least to take a slot; so ``timeout_s=0`` asks, and does not wait."""
 _LOOK_S = 0.5
 _REST_S = 0.02
+_ROOT_S = 60.0
+_EVICTED = "it was evicted while it waited"
 
 
-class Turn:
-    """See the module. Used by one thread, but for :meth:`stir`.
+class SlotRequest:
+    """See the module. Used by one thread, but for :meth:`wake`.
 
-    ``timeout_s`` bounds it from now on (but see :data:`ASKING_S`). ``is_closed`` tells whether the coordinator is.
+    ``timeout_s`` bounds it from now on (but see :data:`ASKING_S`); ``None``: nothing does.
+    ``is_closed`` tells whether the coordinator is.
     """
 
     def __init__(
         self,
         session: Session,
-        place: Place,
-        trust: Trust,
+        znodes: KeyZnodes,
+        lease: SessionLease,
         *,
         key: str | bytes,
-        timeout_s: float,
+        timeout_s: float | None,
         is_closed: Callable[[], bool],
     ) -> None:
         self._session = session
-        self._place = place
-        self._trust = trust
+        self._znodes = znodes
+        self._lease = lease
         self._key = key
         self._began_s = now_s()
-        self._turn_end_s = self._began_s + timeout_s
-        self._end_s = self._began_s + max(timeout_s, ASKING_S)
+        self._turn_end_s = math.inf if timeout_s is None else self._began_s + timeout_s
+        self._end_s = max(self._turn_end_s, self._began_s + ASKING_S)
         self._is_closed = is_closed
-        self._stirred = threading.Event()
-        self._token = place.new_token()
+        self._changed = threading.Event()
+        self._token = znodes.new_token()
         self._session_id: int | None = None
         self._slot: int | None = None  # that we have, or may have
         self._is_vacant = False  # the other slot was deleted while we waited
-        self.holder: Holder | None = None
+        self._is_evicted = False  # our token was
+        self.holder: SlotHolder | None = None
 
     @property
     def fence(self) -> Check:
         """Fails unless the token stands."""
-        return Check(self._place.token(self._token))
+        return Check(self._znodes.token(self._token))
 
     def note_missing(self) -> None:
         """The token is gone: look."""
-        self._stirred.set()
+        self._changed.set()
 
-    def stir(self, _: object = None) -> None:
+    def wake(self) -> None:
         """Something changed; from any thread."""
-        self._stirred.set()
+        self._changed.set()
 
-    def leaving(self) -> Leaving | None:
+    def release(self) -> Release | None:
         """What is to be given back, if this request has taken a slot or may have."""
         if self._slot is None:
             return None
-        place, token = self._place, self._token
-        return Leaving(place.token(token), place.slot(self._slot), token, self._session_id)
+        znodes, token = self._znodes, self._token
+        return Release(znodes.token(token), znodes.slot(self._slot), token, self._session_id)
 
     # -- seeking --------------------------------------------------------------------------------------------------------
 
-    def seek(self) -> Standing:
-        """Take a slot; gives HEAD, WAITS or DECLINED."""
+    def seek(self) -> SlotStanding:
+        """Take a slot; return HEAD, WAITS or DECLINED."""
         slot = 0
         while True:
             self._check_time()
@@ -133,30 +145,30 @@ class Turn:
                 self.holder, self._session_id = mine, mine.session
                 return standing
             self._slot = None
-            if standing is Standing.DECLINED:
+            if standing is SlotStanding.DECLINED:
                 return standing
 
-    def _try(self, slot: int) -> tuple[LeaderqError | None, list[Holder | None] | None]:
+    def _try(self, slot: int) -> tuple[LeaderqError | None, list[SlotHolder | None] | None]:
         """What came of the multi, and the three readings, or ``None`` for either if it must be tried again."""
-        place, session = self._place, self._session
+        znodes, session = self._znodes, self._session
         token = self._token
         who = described(host=socket.gethostname(), pid=os.getpid(), since=time.time())
         sent_s = now_s()
         self._slot = slot
         taking = session.multi_async(
             [
-                Create(place.slot(slot), token.encode(), ephemeral=True),
-                Create(place.token(token), who, ephemeral=True),
+                Create(znodes.slot(slot), token.encode(), ephemeral=True),
+                Create(znodes.token(token), who, ephemeral=True),
             ]
         )
-        reading = session.multi_read_async([GetData(place.slot(0)), GetData(place.slot(1)), GetData(place.slot(0))])
+        reading = session.multi_read_async([GetData(znodes.slot(0)), GetData(znodes.slot(1)), GetData(znodes.slot(0))])
         made = self._answer(taking)
         if isinstance(made, LeaderqError) and not isinstance(made, NodeExists):
             if isinstance(made, (ConnectionLost, SessionExpired, NoNode)):
                 return made, None
             raise made
         if self._session_id is not None:
-            self._trust.heard(self._session_id, sent_s)
+            self._lease.heard(self._session_id, sent_s)
         read = self._answer(reading)
         if isinstance(read, LeaderqError):
             if isinstance(read, (ConnectionLost, SessionExpired)):
@@ -169,12 +181,12 @@ class Turn:
         current = self._session.id
         if current is not None and current != self._session_id:
             self._session_id = current
-            self._token = self._place.new_token()
+            self._token = self._znodes.new_token()
             self._slot = None
 
     def _ensure_root(self) -> None:
         try:
-            self._session.ensure_path(self._place.root, timeout_s=self._left_s())
+            self._session.ensure_path(self._znodes.root, timeout_s=min(self._left_s(), _ROOT_S))
         except (ConnectionLost, SessionExpired):
             self._await_connection()
 
@@ -185,36 +197,42 @@ class Turn:
         mine = self.holder
         assert mine is not None  # seek() has found it
         self._end_s = self._turn_end_s
-        while not (self._is_vacant and self._trust.holds(mine.session)) and not self._is_head(mine):
-            self._stirred.wait(
-                min(
-                    _LOOK_S if self._session.state is not SessionState.CONNECTED else 60.0,
-                    self._left_s(),
-                )
-            )
+        while not self._is_told(mine) and not self._is_head(mine):
+            is_connected = self._session.state is SessionState.CONNECTED
+            self._changed.wait(min(60.0 if is_connected else _LOOK_S, self._left_s()))
             self._check_time()
-            if self._session.id not in (None, mine.session) or self._session.state is SessionState.LOST:
+            is_lost = self._session.state is SessionState.LOST
+            if is_lost or self._session.id not in (None, mine.session):
                 raise SessionExpired(
                     "the place in the line is lost: its session is over",
-                    path=self._place.token(mine.token),
+                    path=self._znodes.token(mine.token),
                 )
 
-    def _is_head(self, mine: Holder) -> bool:
-        """Look once, and set the watch; a write in the same round trip proves that our token stands, and renews the
-        trust."""
-        self._stirred.clear()
+    def _is_told(self, mine: SlotHolder) -> bool:
+        """Whether it is known to be the head without a look. Events come in the order of what they
+        tell, so an eviction before the other slot was deleted would be known.
+        """
+        if self._is_evicted:
+            raise TokenOver(self._key, number=mine.number, reason=_EVICTED)
+        return self._is_vacant and self._lease.holds(mine.session)
+
+    def _is_head(self, mine: SlotHolder) -> bool:
+        """Look once, and set the watches; a write in the same round trip proves that our token
+        stands, and renews the lease.
+        """
+        self._changed.clear()
         sent_s = now_s()
-        other = self._place.slot(1 - mine.slot)
+        own, other = self._znodes.token(mine.token), self._znodes.slot(1 - mine.slot)
         checking = self._session.multi_async([self.fence])
-        looking = self._session.get_async(
-            other, watch=self.stir
-        )  # not exists: that would leave a watch on what is not there
+        # not exists: that would leave a watch on what is not there
+        self._session.get_async(own, watch=self._on_own_watch)
+        looking = self._session.get_async(other, watch=self._on_watch)
         checked, seen = self._answer(checking), self._answer(looking)
         if isinstance(checked, NoNode):
-            raise TokenOver(self._key, number=mine.number, reason="it was evicted while it waited")
+            raise TokenOver(self._key, number=mine.number, reason=_EVICTED)
         if isinstance(checked, LeaderqError):
             return self._is_unknown(checked)
-        self._trust.heard(mine.session, sent_s)
+        self._lease.heard(mine.session, sent_s)
         if isinstance(seen, LeaderqError):
             return isinstance(seen, NoNode) or self._is_unknown(seen)
         _, stat = seen
@@ -222,14 +240,18 @@ class Turn:
 
     def _on_watch(self, event: WatchEvent) -> None:
         self._is_vacant = self._is_vacant or event.kind is WatchKind.DELETED
-        self._stirred.set()
+        self._changed.set()
+
+    def _on_own_watch(self, event: WatchEvent) -> None:
+        self._is_evicted = self._is_evicted or event.kind is WatchKind.DELETED
+        self._changed.set()
 
     def _is_unknown(self, error: LeaderqError) -> bool:
         """No answer, so not known to be the head; look again as soon as there is a connection."""
         if not isinstance(error, (ConnectionLost, SessionExpired)):
             raise error
         self._await_connection()
-        self._stirred.set()
+        self._changed.set()
         return False
 
     # -- time -----------------------------------------------------------------------------------------------------------
@@ -245,14 +267,14 @@ class Turn:
         if self.holder is None:
             raise ConnectionLost(
                 "no answer in time: whether a place was taken is unknown; it will be given back",
-                path=self._place.slot(0),
+                path=self._znodes.slot(0),
             )
         raise WaitTimedOut(self._key, waited_s=now_s() - self._began_s)
 
     def _answer(self, future: Future[T]) -> T | LeaderqError:
         """The result, or its error; none in time counts as lost."""
         try:
-            return future.result(max(_REST_S, self._left_s()))
+            return future.result(min(max(_REST_S, self._left_s()), threading.TIMEOUT_MAX))
         except FutureTimeout:
             future.cancel()
             return ConnectionLost("no answer in time")
@@ -261,10 +283,10 @@ class Turn:
 
     def _await_connection(self) -> None:
         """Wait for a connection, or for the time to be up; a moment in any case, since a broken one is not known at once."""
-        self._stirred.clear()
-        self._stirred.wait(min(_REST_S, self._left_s()))
+        self._changed.clear()
+        self._changed.wait(min(_REST_S, self._left_s()))
         while self._session.state is not SessionState.CONNECTED and self._left_s() > 0 and not self._is_closed():
             if self._session.state is SessionState.CLOSED:
-                raise SessionClosed("the session was closed by its owner", path=self._place.root)
-            self._stirred.wait(min(_LOOK_S, self._left_s()))
-            self._stirred.clear()
+                raise SessionClosed("the session was closed by its owner", path=self._znodes.root)
+            self._changed.wait(min(_LOOK_S, self._left_s()))
+            self._changed.clear()
