@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.coalescing.analysing import Duplication, RepeatMeter, SavingSimulator, analyse
-from leaderq.coalescing.analysing.arrivals import InOrder, evenly, spread
+from leaderq.coalescing.analysing.requests import InOrder, spread
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.errors import ConfigurationError
 
@@ -168,7 +168,6 @@ def test_spread_arrivals_stay_in_order_and_in_their_second(times, buffer):
 
 def test_ties_are_spread_evenly():
     assert [at_s for at_s, _ in spread([(1.0, "a")] * 4 + [(7.0, "b")], resolution_s=1.0)] == [1.0, 1.25, 1.5, 1.75, 7.0]
-    assert list(evenly("ab", rate=4)) == [(0.0, "a"), (0.25, "b")]
 
 
 def test_a_stream_is_measured_and_simulated_at_once():
