@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from workers import ROOT, WorkerProcess
 
-from leaderq.coalescing.automaton import State
+from leaderq.coalescing.automaton import TrafficState
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session, connect
 
@@ -47,7 +47,7 @@ def test_the_waiter_takes_over_from_a_killed_head(started, coordinator_of):
     assert waiter.says() == f"BLOCK {number}"
     assert waiter.does("current") == "True"
     assert waiter.does("dequeue") == "True"
-    assert look("k").state is State.INIT
+    assert look("k").state is TrafficState.INIT
 
 
 def test_a_frozen_head_is_refused_by_the_server_when_it_thaws(started, coordinator_of, session):
@@ -94,7 +94,7 @@ def test_whoever_waits_outlives_a_killed_head_and_a_killed_waiter_before_it(star
     eventually(lambda: look("k").waiter)
     for one in (head, waiter):
         one.send(signal.SIGKILL)
-    assert eventually(lambda: look("k").state is State.INIT, timeout_s=30)
+    assert eventually(lambda: look("k").state is TrafficState.INIT, timeout_s=30)
 
 
 @pytest.mark.timeout(300)
