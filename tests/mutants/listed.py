@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from mutants import command, election, running, session
+from mutants import command, election, helpers, running, session
 
-MUTANTS = [*command.MUTANTS, *election.MUTANTS, *running.MUTANTS, *session.MUTANTS]
+MUTANTS = [
+    *command.MUTANTS,
+    *election.MUTANTS,
+    *helpers.MUTANTS,
+    *running.MUTANTS,
+    *session.MUTANTS,
+]

@@ -28,8 +28,8 @@ What happens on each failure:
 * **head killed**: its slots vanish with its session; the waiter is the head;
 * **head frozen, and back**: ``is_current`` is false at the first look (its own clock says so), and
   its fenced write is refused by the servers; what it does beside that is not prevented, as nowhere;
-* **waiter killed, or tired of waiting**: its slot vanishes. Those declined for its sake are not
-  told: see *Not guaranteed*;
+* **waiter killed, or tired of waiting**: its slot vanishes. Those declined for its sake cover
+  themselves (see :mod:`.coverage`);
 * **an answer is lost, wherever**: asked again in a way that cannot do it twice (see :mod:`.request`
   and :mod:`.releases`); no slot is left behind that belongs to nobody;
 * **ZooKeeper is away**: heads go on, in doubt after 2T/3; enqueue fails when its time is up, what
@@ -41,15 +41,18 @@ What happens on each failure:
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from leaderq.coalescing.automaton import EnqueueOutcome
+from leaderq.coalescing.distributed.coverage import Coverage
 from leaderq.coalescing.distributed.releases import LeaseRenewer, PendingReleases, Release, Renewed
 from leaderq.coalescing.distributed.request import SlotRequest
 from leaderq.coalescing.distributed.slots import (
@@ -63,8 +66,11 @@ from leaderq.coalescing.distributed.slots import (
 )
 from leaderq.coalescing.distributed.token import DistributedToken, SessionLease, TokenEnding
 from leaderq.errors import ConfigurationError, CoordinatorClosed, NoNode
+from leaderq.plain import require_plain_function
 from leaderq.timeouts import AS_SET, Deadline, timeout_problem
 from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
+
+log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_S = 30.0
 
@@ -81,16 +87,29 @@ class DistributedQueueCoordinator:
     key and at every moment of the servers' time. When a request was declined, somebody was waiting
     who had not begun. The one that waits is told of its turn by one event, asks nothing more, and
     nobody else is woken. An uncontended enqueue and dequeue are a round trip each.
-    *Not guaranteed:* that a waiter lives: if it dies or its time is up before it has begun, those
-    declined for its sake are covered by the next request only. Where that matters, let whoever is
-    told :class:`~leaderq.errors.WaitTimedOut` enqueue again, or use a queue. Fairness between
-    three: a request that comes when the head leaves may wait while an earlier one was declined.
+    **A declined request is covered**, with ``cover``: a run begins after it came. If the one that
+    waited dies, or gives up, before it has begun, a process in which a request was declined for its
+    sake asks for the key, and calls ``cover(key)``, on a thread of its own, when its turn comes.
+    (The same change may be covered by two of them.)
+    *Not guaranteed:* that anybody but the next request runs then without ``cover``, or if every
+    process that was declined has died too: where that matters use a queue. That a run which began
+    succeeds. Fairness between three: a request that comes when the head leaves may wait while an
+    earlier one was declined.
 
-    :raises ConfigurationError: the root, the time-out or the client cannot be used.
+    :raises ConfigurationError: the root, the time-out, ``cover`` or the client cannot be used.
     """
 
-    def __init__(self, client: AnyClient, root: str, *, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        client: AnyClient,
+        root: str,
+        *,
+        timeout_s: float | None = DEFAULT_TIMEOUT_S,
+        cover: Callable[[str | bytes], object] | None = None,
+    ) -> None:
         self._timeout_s = _bound(timeout_s)
+        if cover is not None:
+            require_plain_function(cover, "cover")
         self.root = validated_root(root)
         self._session: Session = as_session(client)
         self._lock = threading.Lock()
@@ -101,6 +120,7 @@ class DistributedQueueCoordinator:
         self._is_closed = False
         self._lease = SessionLease(self._session)
         self._releases = PendingReleases(self._session)
+        self._coverage = Coverage(self._session, partial(self._cover, cover)) if cover else None
         self._renewer = LeaseRenewer(self._session, self._lease, self._releases, self._renewed)
         self._session.add_listener(self._heard)
 
@@ -153,10 +173,11 @@ class DistributedQueueCoordinator:
             self._check_open()
             # Whoever waits here returns to its caller only after leaving this set, under
             # this lock: it begins after this request.
-            is_covered = znodes.name in self._waiting
-            if not is_covered:
+            waiter = self._waiting.get(znodes.name)
+            if waiter is None:
                 self._requests.add(request)
-        if is_covered:
+        if waiter is not None:
+            self._rely_on(key, waiter.fence.path)
             return self._token(znodes, key, None, EnqueueOutcome.DECLINE)
         try:
             return self._admitted(request, znodes, key)
@@ -247,6 +268,8 @@ class DistributedQueueCoordinator:
         while self._releases and not deadline.is_over and self._session.state is not SessionState.CLOSED:
             self._releases.again()
             threading.Event().wait(0.05)
+        if self._coverage is not None:
+            self._coverage.stop(deadline.remaining_s or 0.1)
         self._session.remove_listener(self._heard)
         self._renewer.stop(deadline.remaining_s or 0.1)
         return is_clean
@@ -256,6 +279,7 @@ class DistributedQueueCoordinator:
     def _admitted(self, request: SlotRequest, znodes: KeyZnodes, key: str | bytes) -> DistributedToken:
         standing = request.seek()
         if standing is SlotStanding.DECLINED:
+            self._rely_on(key, request.relied_on)
             return self._token(znodes, key, None, EnqueueOutcome.DECLINE)
         if standing is SlotStanding.HEAD:
             return self._begun(self._token(znodes, key, request.holder, EnqueueOutcome.ACCEPT))
@@ -268,7 +292,23 @@ class DistributedQueueCoordinator:
             with self._lock:
                 if self._waiting.get(znodes.name) is request:
                     del self._waiting[znodes.name]
-        return self._begun(self._token(znodes, key, request.holder, EnqueueOutcome.BLOCK))
+        token = self._begun(self._token(znodes, key, request.holder, EnqueueOutcome.BLOCK))
+        request.note_begun()
+        return token
+
+    def _rely_on(self, key: str | bytes, token: str | None) -> None:
+        if self._coverage is not None and token is not None:
+            self._coverage.rely_on(key, token)
+
+    def _cover(self, function: Callable[[str | bytes], object], key: str | bytes) -> None:
+        """Ask for a key that is owed, and do its work."""
+        with self.enqueue(key) as token:
+            if token.outcome is EnqueueOutcome.DECLINE:
+                return
+            try:
+                function(key)
+            except Exception:
+                log.exception("covering a key failed key=%r", key)
 
     def _token(
         self, znodes: KeyZnodes, key: str | bytes, holder: SlotHolder | None, outcome: EnqueueOutcome

@@ -34,7 +34,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.coalescing.distributed.releases import Release
@@ -46,6 +46,7 @@ from leaderq.coalescing.distributed.slots import (
     find,
     holder,
     judge,
+    view,
 )
 from leaderq.coalescing.distributed.token import SessionLease
 from leaderq.errors import (
@@ -62,6 +63,14 @@ from leaderq.errors import (
 from leaderq.zookeeper import Check, Create, GetData, Session, SessionState, WatchEvent, WatchKind
 
 T = TypeVar("T")
+
+
+class _Who(TypedDict):
+    host: str
+    pid: int
+    since: float
+
+
 ASKING_S = 5.0
 """How long it may take at least to take a slot; so ``timeout_s=0`` asks, and does not wait."""
 _LOOK_S = 0.5
@@ -97,11 +106,14 @@ class SlotRequest:
         self._is_closed = is_closed
         self._changed = threading.Event()
         self._token = znodes.new_token()
+        self._who: _Who = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}
         self._session_id: int | None = None
         self._slot: int | None = None  # that we have, or may have
         self._is_vacant = False  # the other slot was deleted while we waited
         self._is_evicted = False  # our token was
         self.holder: SlotHolder | None = None
+        self.relied_on: str | None = None
+        """The path of the token of the one that waits, if this request was declined for it."""
 
     @property
     def fence(self) -> Check:
@@ -146,13 +158,16 @@ class SlotRequest:
                 return standing
             self._slot = None
             if standing is SlotStanding.DECLINED:
+                waiter = view(slots[1:]).waiter
+                assert waiter is not None  # both slots were taken
+                self.relied_on = self._znodes.token(waiter.token)
                 return standing
 
     def _try(self, slot: int) -> tuple[LeaderqError | None, list[SlotHolder | None] | None]:
         """What came of the multi, and the three readings, or ``None`` for either if it must be tried again."""
         znodes, session = self._znodes, self._session
         token = self._token
-        who = described(host=socket.gethostname(), pid=os.getpid(), since=time.time())
+        who = described(**self._who)
         sent_s = now_s()
         self._slot = slot
         taking = session.multi_async(
@@ -207,6 +222,11 @@ class SlotRequest:
                     "the place in the line is lost: its session is over",
                     path=self._znodes.token(mine.token),
                 )
+
+    def note_begun(self) -> None:
+        """Tell those who were declined for its sake that its run begins; waits for no answer."""
+        who = described(**self._who, begun=time.time())
+        self._session.set_async(self.fence.path, who)
 
     def _is_told(self, mine: SlotHolder) -> bool:
         """Whether it is known to be the head without a look. Events come in the order of what they

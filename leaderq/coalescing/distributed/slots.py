@@ -185,6 +185,17 @@ def judge(
     return SlotStanding.UNCLEAR, 0
 
 
-def described(*, host: str, pid: int, since: float) -> bytes:
-    """What stands in a token's znode, for operators."""
-    return json.dumps({"host": host, "pid": pid, "since": round(since, 3)}).encode()
+def described(*, host: str, pid: int, since: float, begun: float | None = None) -> bytes:
+    """What stands in a token's znode, for operators; ``begun``: when its run began, if it waited."""
+    what = {"host": host, "pid": pid, "since": round(since, 3)}
+    if begun is not None:
+        what["begun"] = round(begun, 3)
+    return json.dumps(what).encode()
+
+
+def has_begun(described: bytes) -> bool:
+    """Whether a token's znode says that its run began after it had waited."""
+    try:
+        return "begun" in json.loads(described)
+    except (ValueError, TypeError):
+        return False

@@ -115,6 +115,33 @@ def test_those_on_servers_that_lag_behind_are_coordinated_as_well(started, zooke
         check(session, workers, rounds=60)
 
 
+@pytest.mark.timeout(300)
+def test_sixteen_processes_whose_waiters_give_up_and_die_leave_no_declined_request_uncovered(started, session):
+    for path in ("/runs", "/declined", ROOT):
+        session.ensure_path(path)
+    workers = [started(str(number), is_ready=False) for number in range(16)]
+    for one in workers:
+        assert one.says(120) == "ready"
+    for one in workers:
+        one.tell("crowd 6")
+    for victim in workers[:3]:
+        reached = len(session.children("/runs"))
+        eventually(lambda reached=reached: len(session.children("/runs")) > reached + 10, timeout_s=60)
+        victim.send(signal.SIGKILL)
+    for one in workers[3:]:
+        assert one.says(200) == "done"
+    for one in workers[3:]:
+        assert one.does("idle", 100) == "True"
+    session.sync("/runs")
+    newest: dict[str, float] = {}
+    for name in session.children("/runs"):
+        key, began_s = json.loads(session.get(f"/runs/{name}")[0])
+        newest[key] = max(began_s, newest.get(key, 0.0))
+    declined = [one for name in session.children("/declined") for one in json.loads(session.get(f"/declined/{name}")[0])]
+    assert len(declined) > 10
+    assert [one for one in declined if newest.get(one[0], 0.0) < one[1]] == []
+
+
 def check(session: Session, workers: list[WorkerProcess], *, rounds: int, killed: int = 0) -> None:
     """Let all work on one key, kill some, and look whether the promise was kept at every moment."""
     for path in ("/history", "/answers", ROOT):

@@ -262,34 +262,36 @@ class TestKeyTimer:
         timer.stop()
         assert "key not tended key='bad'" in caplog.text
 
-    def test_it_keeps_one_entry_a_key_and_none_for_what_is_forgotten(self):
-        timer = KeyTimer(lambda: 0.0, lambda key: None)
-        for _ in range(500):
-            for key in range(100):
-                timer.watch(60.0, key)
-                timer.watch(50.0, key)
-        assert len(timer._heap) <= 200 and len(timer._due) == 100
-        for _ in range(500):
-            for key in range(100):
-                timer.forget(key)
-                timer.watch(60.0, key)
-        assert len(timer._heap) <= 2 * 100 + 64 + 1
-        for key in range(100):
-            timer.forget(key)
-        assert not timer._due and len(timer._heap) <= 64
-        timer.stop()
-
-    def test_contended_keys_that_are_idle_again_are_not_kept_for_the_safe_time_out(self):
-        coordinator: QueueCoordinator[int] = QueueCoordinator(safe_timeout_s=600)
-        for number in range(5_000):
-            head, tail = (coordinator.offer(number % 100, lambda token: None) for _ in range(2))
-            coordinator.dequeue(head)
-            coordinator.dequeue(tail)
-        assert len(coordinator._timer._heap) <= 64
-        assert coordinator.drain(0) == ()
-
     def test_it_may_be_stopped_by_what_it_calls_and_twice(self):
         timer = KeyTimer(lambda: 0.0, lambda key: timer.stop())
         timer.watch(0.0, "k")
         timer.stop()
         timer.stop()
+
+
+def test_a_timer_keeps_one_entry_a_key_and_none_for_what_is_forgotten():
+    timer = KeyTimer(lambda: 0.0, lambda key: None)
+    for _ in range(500):
+        for key in range(100):
+            timer.watch(60.0, key)
+            timer.watch(50.0, key)
+    assert len(timer._heap) <= 200 and len(timer._due) == 100
+    for _ in range(500):
+        for key in range(100):
+            timer.forget(key)
+            timer.watch(60.0, key)
+    assert len(timer._heap) <= 2 * 100 + 64 + 1
+    for key in range(100):
+        timer.forget(key)
+    assert not timer._due and len(timer._heap) <= 64
+    timer.stop()
+
+
+def test_contended_keys_that_are_idle_again_are_not_kept_for_the_safe_time_out():
+    coordinator: QueueCoordinator[int] = QueueCoordinator(safe_timeout_s=600)
+    for number in range(5_000):
+        head, tail = (coordinator.offer(number % 100, lambda token: None) for _ in range(2))
+        coordinator.dequeue(head)
+        coordinator.dequeue(tail)
+    assert len(coordinator._timer._heap) <= 64
+    assert coordinator.drain(0) == ()
