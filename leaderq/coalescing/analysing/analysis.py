@@ -55,9 +55,10 @@ class Duplication(Enum):
 class Repeats:
     """What a :class:`RepeatMeter` has seen. ``minimum_distance`` is ``None`` if no key repeats.
 
-    ``distances``: how many repeats have a distance of up to 1, 2, 4, 8...; each is counted once, at the first bound that
-    holds it. ``hottest``: the keys that came most often, with how often (long ones as they were shortened).
-    ``forgotten``: how many keys were; unless 0, ``keys`` may count a key twice, and ``hottest`` be too low.
+    ``distances``: how many repeats have a distance of up to 1, 2, 4, 8...; each is counted once, at
+    the first bound that holds it. ``hottest``: the keys that came most often, with how often (long
+    ones as they were shortened). ``forgotten``: how many keys were; unless 0, ``keys`` may count a
+    key twice, and ``hottest`` be too low.
     """
 
     requests: int
@@ -166,8 +167,9 @@ def classified(repeats: int, near: int, requests: int, high_share: float = HIGH_
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What became of the requests. ``waited_s``: of those blocked, the mean; ``keys_at_once``: the most keys that were
-    worked on at a time."""
+    """What became of the requests. ``waited_s``: of those blocked, the mean; ``keys_at_once``: the
+    most keys that were worked on at a time.
+    """
 
     service_s: float
     requests: int
@@ -184,12 +186,16 @@ class Saving:
 
     @property
     def met(self) -> int:
-        """Requests that found somebody at work on their key: what is near, told by time instead of by a window."""
+        """Requests that found somebody at work on their key: what is near, told by time instead of
+        by a window.
+        """
         return self.blocked + self.declined
 
     @property
     def duplication(self) -> Duplication:
-        """The duplication class at this service time: none if no request met another, high if 5 % or more did, else sparse."""
+        """The duplication class at this service time: none if no request met another, high if 5 %
+        or more did, else sparse.
+        """
         return classified(self.met, self.met, self.requests)
 
     @property
@@ -262,11 +268,12 @@ class SavingSimulator:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """``savings``: one for each service time; empty if neither the stream nor the caller says when requests come.
+    """``savings``: one for each service time; empty if neither the stream nor the caller says when
+    requests come.
 
-    ``span_s``: from the first request to the last; ``rate``: requests per second in it. ``late``: requests whose time lay
-    too far back to be put in order. ``untimed``: requests without a time in a stream that has times elsewhere: measured,
-    not simulated.
+    ``span_s``: from the first request to the last; ``rate``: requests per second in it. ``late``:
+    requests whose time lay too far back to be put in order. ``untimed``: requests without a time in
+    a stream that has times elsewhere: measured, not simulated.
     """
 
     repeats: Repeats
@@ -290,8 +297,9 @@ def analyse(
 ) -> Analysis:
     """Measure how the keys repeat, and simulate what coalescing saves at each of ``services_s``.
 
-    The requests come at their own times, of which equal ones are spread over ``resolution_s``, or, with ``rate``, evenly
-    at so many per second. Distances are counted in the order of the times, if they have any.
+    The requests come at their own times, of which equal ones are spread over ``resolution_s``, or,
+    with ``rate``, evenly at so many per second. Distances are counted in the order of the times, if
+    they have any.
 
     :raises ConfigurationError: a parameter cannot be used.
     """

@@ -210,7 +210,9 @@ class DistributedQueueCoordinator:
 
     @contextmanager
     def hold(self, key: str | bytes, timeout_s: float | None = AS_SET) -> Iterator[DistributedToken]:
-        """``with coordinator.hold(key) as token: if token: ...``: an :meth:`enqueue` whose token is dequeued at the end."""
+        """``with coordinator.hold(key) as token: if token: ...``: an :meth:`enqueue` whose token is
+        dequeued at the end.
+        """
         with self.enqueue(key, timeout_s) as token:
             yield token
 

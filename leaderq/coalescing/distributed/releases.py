@@ -1,5 +1,5 @@
-"""What one coordinator does in the background: give slots back, however often the answer is lost, and
-renew the lease on its session. Nobody has to wait for either.
+"""What one coordinator does in the background: give slots back, however often the answer is lost,
+and renew the lease on its session. Nobody has to wait for either.
 
 Who is authoritative on a release: the token's znode. Its name is never used twice, and a token and
 its slot are made and deleted in one multi; so ``Delete(token), Delete(slot)`` deletes nobody else's
@@ -72,7 +72,9 @@ class PendingReleases:
         return release.done
 
     def again(self) -> None:
-        """Send again what had no answer. For whoever hears of the connection, or looks now and then."""
+        """Send again what had no answer. For whoever hears of the connection, or looks now and
+        then.
+        """
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for one in waiting:

@@ -1,4 +1,5 @@
-"""One request for a key: it takes a slot, or is declined; then it waits until its slot is the head's.
+"""One request for a key: it takes a slot, or is declined; then it waits until its slot is the
+head's.
 
 Each try is two requests sent together, answered in one round trip::
 
@@ -164,7 +165,9 @@ class SlotRequest:
                 return standing
 
     def _try(self, slot: int) -> tuple[LeaderqError | None, list[SlotHolder | None] | None]:
-        """What came of the multi, and the three readings, or ``None`` for either if it must be tried again."""
+        """What came of the multi, and the three readings, or ``None`` for either if it must be
+        tried again.
+        """
         znodes, session = self._znodes, self._session
         token = self._token
         who = described(**self._who)
@@ -192,7 +195,9 @@ class SlotRequest:
         return None, [holder(number, one) for number, one in zip((0, 1, 0), read, strict=True)]
 
     def _keep_to_session(self) -> None:
-        """A token is of one session: what another has made under its name may vanish, or stand, without us."""
+        """A token is of one session: what another has made under its name may vanish, or stand,
+        without us.
+        """
         current = self._session.id
         if current is not None and current != self._session_id:
             self._session_id = current
@@ -302,7 +307,9 @@ class SlotRequest:
             return exc
 
     def _await_connection(self) -> None:
-        """Wait for a connection, or for the time to be up; a moment in any case, since a broken one is not known at once."""
+        """Wait for a connection, or for the time to be up; a moment in any case, because a broken one
+        is not known at once.
+        """
         self._changed.clear()
         self._changed.wait(min(_REST_S, self._left_s()))
         while self._session.state is not SessionState.CONNECTED and self._left_s() > 0 and not self._is_closed():

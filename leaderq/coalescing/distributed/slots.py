@@ -1,5 +1,5 @@
-"""The znodes of a key, and what they say: who is the head, who waits, and where that leaves somebody.
-Pure.
+"""The znodes of a key, and what they say: who is the head, who waits, and where that leaves
+somebody. Pure.
 
 ::
 
@@ -14,9 +14,10 @@ So the one that waits becomes the head by nothing but the deletion of the other 
 its own is needed, and a newcomer, whose slot is younger, cannot overtake it. ``czxid`` never falls
 while the ensemble lives, and so it is the fencing number too.
 
-``<key>`` is ``s-`` (text) or ``b-`` (bytes) and the key, with every byte but letters, digits, ``.``,
-``_`` and ``-`` as ``%XX``: two keys never share a name, and operators can read most of them. One
-longer than 160 characters becomes ``S-`` or ``B-``, the SHA-256 of the whole key, and its beginning.
+``<key>`` is ``s-`` (text) or ``b-`` (bytes) and the key, with every byte but letters, digits,
+``.``, ``_`` and ``-`` as ``%XX``: two keys never share a name, and operators can read most of them.
+One longer than 160 characters becomes ``S-`` or ``B-``, the SHA-256 of the whole key, and its
+beginning.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class KeyZnodes:
         return join(self.root, name)
 
     def new_token(self) -> str:
-        """A name that no token ever had, or will have: what is checked by it is never checked by mistake."""
+        """A name that no token ever had, or will have: what is checked by it is never checked by
+        mistake.
+        """
         return f"{self.name}~{uuid.uuid4().hex}"
 
     def owns(self, token: str) -> bool:
@@ -104,7 +107,9 @@ def validated_root(root: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlotHolder:
-    """Who has a slot. ``number``: its fencing number; ``session``: the ZooKeeper session that the slot belongs to."""
+    """Who has a slot. ``number``: its fencing number; ``session``: the ZooKeeper session that the
+    slot belongs to.
+    """
 
     slot: int
     token: str
@@ -135,11 +140,13 @@ class SlotStanding(Enum):
     DECLINED = "declined"
     """It has no slot, and both were taken at one moment."""
     UNCLEAR = "unclear"
-    """It has no slot, and the slots changed while they were looked at: nothing is certain, look again."""
+    """It has no slot, and the slots changed while they were looked at: nothing is certain, look
+    again.
+    """
 
 
 def holder(slot: int, read: Any) -> SlotHolder | None:
-    """Who has the slot, from what reading it gave.
+    """Who has the slot, from the answer to reading it.
 
     :raises LeaderqError: it could not be read.
     """
@@ -165,12 +172,12 @@ def find(token: str, slots: Sequence[SlotHolder | None]) -> SlotHolder | None:
 def judge(
     token: str, first: SlotHolder | None, second: SlotHolder | None, again: SlotHolder | None
 ) -> tuple[SlotStanding, int]:
-    """Where ``token`` stands, and its slot or the one to try next, from three readings in this order: slot 0, slot 1,
-    slot 0 again.
+    """Where ``token`` stands, and its slot or the one to try next, from three readings in this
+    order: slot 0, slot 1, slot 0 again.
 
-    The readings may be of different moments. Whoever is declined relies on somebody who waits and begins later, so that
-    is said only if slot 0 had one and the same owner before and after slot 1 was read: then both were taken at that
-    moment.
+    The readings may be of different moments. Whoever is declined relies on somebody who waits and
+    begins later, so that is said only if slot 0 had one and the same owner before and after slot 1
+    was read: then both were taken at that moment.
     """
     mine = find(token, (first, second, again))
     if mine is not None:

@@ -1,11 +1,11 @@
 """The right to work on a key, as a value with an end.
 
-States, each reached once: *current*, *over*. In between a token may be *in doubt* and come back: ZooKeeper has not been
-heard of for 2T/3, and whether the session stands is unknown. ``is_current`` is ``False`` then, and ``True`` again if it
-is found to have stood all the time.
+States, each reached once: *current*, *over*. In between a token may be *in doubt* and come back:
+ZooKeeper has not been heard of for 2T/3, and whether the session stands is unknown. ``is_current``
+is ``False`` then, and ``True`` again if it is found to have stood all the time.
 
-A token is over when it was dequeued, when its session ended, when it was evicted, or when its coordinator was closed; a
-declined one is from the beginning.
+A token is over when it was dequeued, when its session ended, when it was evicted, or when its
+coordinator was closed; a declined one is from the beginning.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class TokenEnding(Enum):
 
 
 class SessionLease:
-    """How long this process may believe, without asking, that its session stands, and so nobody else
-    has its slots. May be used from any thread.
+    """How long this process may believe, without asking, that its session stands, and so nobody
+    else has its slots. May be used from any thread.
 
     The rule of a leader's lease: only an *acknowledged write* proves that the session lives, as of
     when the write was **sent**. The servers end a session no earlier than T after they last heard
@@ -50,8 +50,9 @@ class SessionLease:
         self._heard: tuple[int, float] = (0, 0.0)
 
     def heard(self, session_id: int, sent_s: float) -> None:
-        """A write sent at ``sent_s`` was acknowledged in this session, or refused by the leader for another reason than
-        the session."""
+        """A write sent at ``sent_s`` was acknowledged in this session, or refused by the leader for
+        another reason than the session.
+        """
         if session_id != self._session.id:  # what is said of a session that is over says nothing about the next
             return
         with self._lock:
@@ -79,17 +80,18 @@ class SessionLease:
 
 
 class DistributedToken:
-    """The right to work on one key, if and as long as it is true: ``if token:``. Given by ``enqueue``.
+    """The right to work on one key, if and as long as it is true: ``if token:``. Returned
+    by ``enqueue``.
 
-    ``number`` is the fencing number: of two heads of a key, the later has the higher one; store it beside the data and
-    refuse lower ones. ``outcome`` is ACCEPT (at once), BLOCK (after waiting) or DECLINE. ``ended`` is a
-    :class:`threading.Event`, set when the token is over.
+    ``number`` is the fencing number: of two heads of a key, the later has the higher one; store it
+    beside the data and refuse lower ones. ``outcome`` is ACCEPT (at once), BLOCK (after waiting) or
+    DECLINE. ``ended`` is a :class:`threading.Event`, set when the token is over.
 
-    *Guarantees:* while :attr:`is_current` is ``True`` no other process is the head of the key. Once another is,
-    :meth:`write` and :meth:`confirm` raise :class:`~leaderq.errors.TokenOver`, whatever this process knows: the servers
-    refuse.
-    *Not guaranteed:* that it is still current when :attr:`is_current` has *returned*; only :meth:`write`, or a
-    resource that compares ``number``, closes that gap.
+    *Guarantees:* while :attr:`is_current` is ``True`` no other process is the head of the key. Once
+    another is, :meth:`write` and :meth:`confirm` raise :class:`~leaderq.errors.TokenOver`, whatever
+    this process knows: the servers refuse.
+    *Not guaranteed:* that it is still current when :attr:`is_current` has *returned*; only
+    :meth:`write`, or a resource that compares ``number``, closes that gap.
 
     As a context manager it is dequeued at the end of the block.
     """
@@ -139,8 +141,9 @@ class DistributedToken:
 
     @property
     def is_current(self) -> bool:
-        """Whether this process is certainly the head; asks nobody, and can come back after ``False`` unless
-        :attr:`is_over`."""
+        """Whether this process is certainly the head; asks nobody, and can come back after
+        ``False`` unless :attr:`is_over`.
+        """
         holder = self.holder
         return self._ending is None and holder is not None and self._lease.holds(holder.session)
 
@@ -156,7 +159,8 @@ class DistributedToken:
 
     @property
     def path(self) -> str:
-        """The path of the token's znode, which exists as long as the servers hold it for current; never used twice.
+        """The path of the token's znode, which exists as long as the servers hold it for current;
+        never used twice.
 
         :raises TokenOver: it was declined, and has none.
         """
@@ -166,15 +170,20 @@ class DistributedToken:
 
     @property
     def fence(self) -> Check:
-        """The operation that makes any multi fail once this token is not current, for those who build their own."""
+        """The operation that makes any multi fail once this token is not current, for those who
+        build their own.
+        """
         return Check(self.path)
 
     def write(self, operations: Sequence[Operation], *, timeout_s: float | None = None) -> list[Any]:
-        """All of these operations, or none if this token is not current; gives one result for each. The servers decide.
+        """Do all of these operations, or none if this token is not current; return one result for each.
+        The servers decide.
 
         :raises TokenOver: it is not current; nothing was written.
-        :raises NotConnected: nothing was sent. :raises ConnectionLost: whether it was written is unknown.
-        :raises ZooKeeperError: what ZooKeeper refused; ``index`` counts in ``operations``. Nothing was written.
+        :raises NotConnected: nothing was sent. :raises ConnectionLost: whether it was written is
+            unknown.
+        :raises ZooKeeperError: what ZooKeeper refused; ``index`` counts in ``operations``. Nothing
+            was written.
         """
         holder = self.holder
         if self._ending is not None or holder is None:
@@ -203,7 +212,7 @@ class DistributedToken:
         self.end(TokenEnding.EVICTED)
 
     def end(self, ending: TokenEnding) -> bool:
-        """It is over; gives whether it was not before. For its coordinator."""
+        """End it; return whether it was not over before. For its coordinator."""
         with self._lock:
             if self._ending is not None:
                 return False
