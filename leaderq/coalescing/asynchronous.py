@@ -104,12 +104,15 @@ class AsyncQueueCoordinator(Generic[Key]):
                 whose = key(*args, **kwargs)
                 if share:
                     return await self.run(whose, partial(function, *args, **kwargs))
-                while (token := await self.enqueue(whose)).refusal is None:
-                    result = await self._run_as(token, partial(function, *args, **kwargs))
-                    if result is not None:
+                work = partial(function, *args, **kwargs)
+                while True:
+                    token = self._token(whose, work)
+                    await self._ask_and_wait(token, self.coordinator.deadline(AS_SET))
+                    if token.refusal is not None:
+                        return declined
+                    if (result := await self._run_as(token, work)) is not None:
                         returned: R = result.get()
                         return returned
-                return declined
 
             return call
 
@@ -134,7 +137,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         """
         deadline = self.coordinator.deadline(timeout_s)
         while True:
-            token = Token(key, None, asyncio.current_task())
+            token = self._token(key, function)
             token.follows = True
             await self._ask_and_wait(token, deadline)
             result = token.result or await self._run_as(token, function)
@@ -205,24 +208,37 @@ class AsyncQueueCoordinator(Generic[Key]):
             raise
         return first
 
+    def _token(self, key: Key, function: Callable[[], Awaitable[Any]]) -> Token[Key]:
+        token: Token[Key] = Token(key, None, asyncio.current_task())
+        token.repeat = partial(self._repeat, asyncio.get_running_loop(), function)
+        return token
+
     def _cover(self, token: Token[Key]) -> None:
-        """In any thread: have the loop cover a debt."""
+        assert self._cover_function is not None
+        assert self._loop is not None  # somebody waited, and gave up
+        self._repeat(self._loop, partial(self._cover_function, token.key), token)
+
+    def _repeat(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[[], Awaitable[Any]],
+        token: Token[Key],
+    ) -> None:
+        """In any thread: have a task of the loop do the work of a request that gave up."""
         try:
-            if self._loop is not None:  # somebody waited, and gave up
-                self._loop.call_soon_threadsafe(self._start_cover, token)
+            loop.call_soon_threadsafe(self._start_repeating, function, token)
         except RuntimeError:  # the loop is closed: the next request will cover it
             self.coordinator._hooks.cover = None
             self.coordinator.leave(token, has_run=False)
 
-    def _start_cover(self, token: Token[Key]) -> None:
-        task = asyncio.create_task(self._cover_debt(token))
+    def _start_repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
+        task = asyncio.create_task(self._repeating(function, token))
         self._covering.add(task)
         task.add_done_callback(self._covering.discard)
 
-    async def _cover_debt(self, token: Token[Key]) -> None:
-        assert self._cover_function is not None
+    async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
         try:
-            await self._cover_function(token.key)
+            await function()
         except Exception:
             log.exception("covering a key failed key=%r", token.key)
         finally:

@@ -4,9 +4,10 @@ tasks.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar
@@ -29,6 +30,8 @@ from leaderq.errors import ConfigurationError, CoordinatorClosed, WaitTimedOut
 from leaderq.plain import require_plain_function
 from leaderq.threads import Waker
 from leaderq.timeouts import AS_SET, Deadline, timeout_problem
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,11 +64,12 @@ class QueueCoordinator(Generic[Key]):
     of a key. **A declined request is covered**: a run begins after it came. If the one that waited
     for it gives up (a time-out, an interrupt, a cancellation), another one that waits runs for it,
     or the next that comes; or, if nobody comes before the head is done, whoever ran by ``run`` or
-    ``coalesced`` runs its function again, and otherwise ``cover(key)`` is called. (With
-    ``waiters=0`` somebody ran when it came.)
-    *Not guaranteed:* that after ``hold``, ``enqueue`` or ``offer`` and without ``cover`` anybody
-    runs for requests whose waiter gave up before the next request comes: that is logged, and
-    counted as ``stats().owed``. That an evicted owner stops: it is told; whatever it writes should
+    ``coalesced`` runs its function again, and otherwise ``cover(key)`` is called, or the function
+    with which the one that gave up had asked by ``run`` or ``coalesced``, by the thread that
+    dequeued. (With ``waiters=0`` somebody ran when it came.)
+    *Not guaranteed:* that without ``cover`` anybody runs, before the next request comes, for
+    requests whose waiter gave up, if neither it nor the head asked by ``run`` or ``coalesced``:
+    that is logged, and counted as ``stats().owed``. That an evicted owner stops: it is told; whatever it writes should
     carry ``token.number``. That a run which began succeeds; but
     one that an interrupt or a cancellation ended counts as none.
 
@@ -121,13 +125,12 @@ class QueueCoordinator(Generic[Key]):
         for name, function in (("cover", cover), ("on_evicted", on_evicted)):
             if function is not None:
                 require_plain_function(function, name)
-        self._cover_function = cover
         self._timer = KeyTimer(clock, self._tend)
         self._emptied = threading.Event()
         watch = self._timer.watch if background else _nobody_watches
         self._hooks = Hooks(clock, watch, self._timer.forget, self._check_emptied, on_evicted)
         if cover is not None:
-            self._hooks.cover = self._cover
+            self._hooks.cover = lambda token: self._repeat(partial(cover, token.key), token)
         self._stripes: list[Stripe[Key]] = [Stripe(self._rules, self._hooks) for _ in range(stripes)]
         self._mask = stripes - 1
 
@@ -152,13 +155,7 @@ class QueueCoordinator(Generic[Key]):
         :raises CoordinatorClosed: nothing runs any more.
         """
         token = Token(key, value, get_ident() if owner is THIS_THREAD else owner)
-        stripe = self._stripes[hash(key) & self._mask]
-        try:
-            if not stripe.start(token):
-                self._ask_and_wait(token, self.deadline(timeout_s))
-        except BaseException:
-            stripe.leave(token, has_run=False)
-            raise
+        self._enqueue(token, timeout_s)
         return token
 
     def dequeue(self, token: Token[Key] | Key) -> bool:
@@ -231,12 +228,16 @@ class QueueCoordinator(Generic[Key]):
                 whose = key(*args, **kwargs)
                 if share:
                     return self.run(whose, lambda: function(*args, **kwargs))
-                while (token := self.enqueue(whose)).refusal is None:
-                    result = self._run_as(token, lambda: function(*args, **kwargs))
-                    if result is not None:
+                work = partial(function, *args, **kwargs)
+                while True:
+                    token = Token(whose, None, get_ident())
+                    token.repeat = partial(self._repeat, work)
+                    self._enqueue(token, AS_SET)
+                    if token.refusal is not None:
+                        return declined
+                    if (result := self._run_as(token, work)) is not None:
                         returned: R = result.get()
                         return returned
-                return declined
 
             return call
 
@@ -261,6 +262,7 @@ class QueueCoordinator(Generic[Key]):
         while True:
             token = Token(key, None, get_ident())
             token.follows = True
+            token.repeat = partial(self._repeat, function)
             self._ask_and_wait(token, deadline)
             result = token.result or self._run_as(token, function)
             if result is not None:
@@ -378,6 +380,15 @@ class QueueCoordinator(Generic[Key]):
     def _stripe(self, key: Key) -> Stripe[Key]:
         return self._stripes[hash(key) & self._mask]
 
+    def _enqueue(self, token: Token[Key], timeout_s: float | None) -> None:
+        stripe = self._stripe(token.key)
+        try:
+            if not stripe.start(token):
+                self._ask_and_wait(token, self.deadline(timeout_s))
+        except BaseException:
+            stripe.leave(token, has_run=False)
+            raise
+
     def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
         """Ask with this token, and let this thread wait for the outcome."""
         waker = Waker()
@@ -409,12 +420,11 @@ class QueueCoordinator(Generic[Key]):
             raise
         return first
 
-    def _cover(self, token: Token[Key]) -> None:
-        assert self._cover_function is not None
-        try:
-            self._cover_function(token.key)
-        finally:
-            self.leave(token)
+    def _repeat(self, function: Callable[[], object], token: Token[Key]) -> None:
+        """Do the work of a request that gave up, for those that it covered."""
+        result = self._run_as(token, function)
+        if result is not None and result.error is not None:
+            log.error("covering a key failed key=%r", token.key, exc_info=result.error)
 
     def _check_emptied(self) -> None:
         if all(stripe.is_closed and not stripe.keys for stripe in self._stripes):

@@ -9,7 +9,8 @@ and called after it is released.
 **Debt.** A request is declined because somebody waits who begins later. If that one gives up, those
 it covered pass to another one that still waits; if nobody does, the key has a *debt*. Whoever comes
 next takes it over. If nobody comes before the head leaves, then the head runs again, if it knows
-its function (``run``, ``coalesced``); or ``cover`` is called; or the debt is kept and logged.
+its function (``run``, ``coalesced``); or ``cover`` is called, or the function of the one that gave
+up; or the debt is kept and logged.
 
 **Debouncing** needs no state of its own: the *debounce window* is a head like any other. A request
 to an idle key finds it running, so it waits; further ones are declined, or replace it, and prolong
@@ -72,10 +73,13 @@ class DebounceWindow:
 
 @dataclass(slots=True)
 class Debt:
-    """Requests declined, ``count`` of them, whose waiter gave up; ``value``: what it waited with."""
+    """Requests declined, ``count`` of them, whose waiter gave up; ``value``: what it waited with;
+    ``repeat``: does its work with the token that it is called with, if it said how.
+    """
 
     count: int
     value: Any
+    repeat: Wake | None
     is_logged: bool = False
 
 
@@ -487,10 +491,11 @@ class Stripe(Generic[Key]):
             return
         if len(state.line) > 1 and isinstance(self.rules.overflow, Overflow):
             state.line[-1].covers += count
-        elif state.debt is None:
-            state.debt = Debt(count, token.value)
-        else:
-            state.debt = Debt(count + state.debt.count, token.value)
+            return
+        before, state.debt = state.debt, Debt(count, token.value, token.repeat)
+        if before is not None:
+            state.debt.count += before.count
+            state.debt.repeat = token.repeat or before.repeat
 
     def _dismiss_followers(
         self,
@@ -526,13 +531,13 @@ class Stripe(Generic[Key]):
             self._watch(state, key)
         elif state.debt is None:
             self._retire(state, key)
-        elif self.hooks.cover is not None:
+        elif (cover := self.hooks.cover or state.debt.repeat) is not None:
             token: Token[Key] = Token(key, state.debt.value, None)
             state.enqueue(token)
             self.stats.repeated += 1
             self._take_debt(state, token)
             self._begin(state, token)
-            calls.append((self.hooks.cover, token))
+            calls.append((cover, token))
         elif not state.debt.is_logged:
             state.debt.is_logged = True
             log.warning("requests not covered yet key=%r count=%d", key, state.debt.count)

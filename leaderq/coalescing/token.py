@@ -98,6 +98,8 @@ class Token(Generic[Key]):
 
     wake: Callable[[Token[Key]], object] | None = None
     """Called with the token, without a lock, once it is no longer pending."""
+    repeat: Callable[[Token[Key]], object] | None = None
+    """Does its work with the token that it is called with, for those it covers, if it gives up."""
     has_waited: bool = False
     refusal: Refusal | None = None
     """Why it was declined."""

@@ -187,6 +187,22 @@ def test_the_values_of_merged_requests_are_not_lost_with_their_waiter():
     assert coordinator.enqueue("k", {4}, owner=None).value == {2, 3, 4}
 
 
+@pytest.mark.parametrize("share", [True, False])
+def test_if_the_head_does_not_know_how_the_function_of_the_one_that_gave_up_runs(pool, share):
+    origin = Origin()
+    coordinator: QueueCoordinator[str] = QueueCoordinator(timeout_s=0.3)
+    refresh = coordinator.coalesced(key=lambda page: page, share=share)(origin.refresh)
+    origin.may_end.release(1)
+    with coordinator.hold("k") as token:
+        impatient = pool.submit(refresh, "k")
+        eventually(lambda: coordinator.stats().waiting == 1)
+        assert coordinator.offer("k", print).refusal is Refusal.FULL
+        with pytest.raises(WaitTimedOut):
+            impatient.result(60)
+        assert token and origin.runs == 0
+    assert origin.runs == 1 and coordinator.state("k") is TrafficState.INIT
+
+
 def test_an_eviction_leads_to_the_cover_as_well():
     now, covered = [0.0], []
     coordinator: QueueCoordinator[str] = QueueCoordinator(
@@ -227,7 +243,8 @@ async def until(fact: Callable[[], object]) -> None:
         await asyncio.sleep(0.002)
 
 
-@pytest.mark.parametrize(("form", "when"), [("coalesced", "waits"), ("hold", "waits"), ("hold", "runs")])
+@pytest.mark.parametrize("form", ["coalesced", "hold"])
+@pytest.mark.parametrize("when", ["waits", "runs"])
 def test_a_cancelled_task_leaves_no_stale_cache(form, when):
     async def main() -> None:
         version, cache = 0, -1
