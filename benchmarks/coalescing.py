@@ -45,7 +45,7 @@ class Ours:
         self.leave = self._coordinator.dequeue
 
     def is_awaited(self, key: object) -> bool:
-        return self._coordinator.counters().waiting == 1
+        return self._coordinator.stats().waiting == 1
 
 
 class Polling:

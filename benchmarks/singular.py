@@ -79,7 +79,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "pipelined": ANSWERS[:-1],
     "asyncio": (OURS, "ThreadPoolExecutor(1)"),
 }
-BARS = {"post": 5_000_000.0, "bounded": 2_000_000.0, "wait": 31_000.0}
+BARS = {"post": 3_000_000.0, "bounded": 1_000_000.0, "wait": 31_000.0}
 P99_BAR_US = 100.0
 
 

@@ -7,6 +7,7 @@ leave ``leaderq.zookeeper`` and ``leaderq.kafka``: they are the ``__cause__`` of
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Sequence
 from enum import Enum
 
@@ -279,7 +280,7 @@ class SinkBroken(LeaderqError):
     """A sink accepts nothing before it is repaired: access, a topic's name, a closed queue."""
 
 
-class QueueFull(LeaderqError):
+class QueueFull(LeaderqError, queue.Full):
     """A queue of ``capacity`` requests, in this process, had no room in time for one more."""
 
     def __init__(self, name: str, *, capacity: int, waited_s: float) -> None:
@@ -289,7 +290,7 @@ class QueueFull(LeaderqError):
         super().__init__(f"{what}, the request was not accepted")
 
 
-class DeadlineExceeded(LeaderqError):
+class DeadlineExceeded(LeaderqError, TimeoutError):
     """A request was not started by its deadline, and never will be; noticed ``late_s`` late."""
 
     def __init__(self, name: str, *, late_s: float) -> None:
@@ -310,7 +311,7 @@ class CoordinatorClosed(LeaderqError):
     """A queue coordinator was closed before the request could run; nothing runs in its place."""
 
 
-class WaitTimedOut(LeaderqError):
+class WaitTimedOut(LeaderqError, TimeoutError):
     """A request waited for its turn on a key until its time-out; it did not run. ``covers`` others
     were declined because it waited; nothing covers them now.
     """

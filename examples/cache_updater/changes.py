@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
-from leaderq.coalescing.analysing.formats import Combined
-from leaderq.coalescing.analysing.reading import RequestLines
+from leaderq.coalescing.analysing import RequestLines, access_log
 
 PAGES = 1365
 EXPONENT = 0.855
@@ -22,7 +21,7 @@ def changes(log: str | None, count: int) -> Iterator[str]:
 
 def _read(path: Path, count: int) -> Iterator[str]:
     with path.open("rb") as stream:
-        for number, (page, _) in enumerate(RequestLines(stream, lambda _: Combined("path")).prepare()):
+        for number, (page, _) in enumerate(RequestLines(stream, access_log("path"))):
             if number == count:
                 return
             yield page

@@ -14,7 +14,7 @@ from collections import Counter
 from changes import changes
 from pages import Cache, Origin
 
-from leaderq.coalescing import Outcome
+from leaderq.coalescing import EnqueueOutcome
 from leaderq.coalescing.analysing import analyse
 from leaderq.coalescing.asynchronous import AsyncQueueCoordinator
 
@@ -24,8 +24,8 @@ class CacheUpdater:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
-        self.outcomes: Counter[Outcome] = Counter()
+        self._coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(cover=cache.refresh)
+        self.outcomes: Counter[EnqueueOutcome] = Counter()
 
     async def page_changed(self, page: str) -> None:
         """Returns when the page in the cache is at least as new as this call, or will be by a refresh that waits."""
@@ -69,7 +69,9 @@ def main() -> None:
     real_rate = asyncio.run(replay(pages, given.rate, origin, updater))
 
     expected = analyse(((page, None) for page in pages), services_s=(given.read_s,), rate=real_rate).savings[0]
-    at_once, waited, saved = (updater.outcomes[one] for one in (Outcome.ACCEPT, Outcome.BLOCK, Outcome.DECLINE))
+    at_once, waited, saved = (
+        updater.outcomes[one] for one in (EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, EnqueueOutcome.DECLINE)
+    )
     share = f"{saved / len(pages):.1%} (expected: {expected.share:.1%})"
     print(f"pages changed        {len(pages)} times, {real_rate:.0f} a second, {len(origin.versions)} different ones")
     print(f"refreshes that ran   {origin.reads}: {at_once} at once, {waited} after waiting")

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from changes import changes
 
 from leaderq import connect
-from leaderq.coalescing import DistributedQueueCoordinator, Outcome
+from leaderq.coalescing import DistributedQueueCoordinator, EnqueueOutcome
 from leaderq.errors import TokenOver
 from leaderq.zookeeper import Session, SetData
 
@@ -33,7 +33,7 @@ class SharedUpdater:
         self._name = name
         self._coordinator = DistributedQueueCoordinator(session, "/cache-updater")
 
-    def page_changed(self, page: str) -> Outcome:
+    def page_changed(self, page: str) -> EnqueueOutcome:
         """Refresh the page, unless another refresh waits already."""
         place = f"/cache/{quote(page, safe='')}"
         self._session.ensure_path(place)
@@ -51,7 +51,7 @@ def main(name: str, log: str | None = None) -> None:
     with connect(os.environ["LEADERQ_ZOOKEEPER"]) as session, ThreadPoolExecutor(_AT_ONCE) as pool:
         updater = SharedUpdater(session, name)
         outcomes = list(pool.map(updater.page_changed, changes(log, _COUNT)))
-    saved = outcomes.count(Outcome.DECLINE)
+    saved = outcomes.count(EnqueueOutcome.DECLINE)
     print(f"{name}: {len(outcomes)} changes, {len(outcomes) - saved} refreshes, {saved} saved", flush=True)
 
 

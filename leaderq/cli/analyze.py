@@ -18,14 +18,10 @@ from leaderq.cli.writing import write_json, write_table
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leaderq.coalescing.analysing import Analysis, Repeats, Saving
-    from leaderq.coalescing.analysing.formats import Format
-    from leaderq.coalescing.analysing.reading import RequestLines
+    from leaderq.coalescing.analysing import Analysis, Repeats, RequestLines, Saving
 
 F = TypeVar("F", bound=Callable[..., Any])
 _SERVICES_S = (0.1, 1.0, 10.0)
-_FORMATS = ("auto", "combined", "json", "delimited")
-_TABS = {"\\t": "\t", "tab": "\t", "space": ""}
 
 
 def _option(name: str, *names: str, **attributes: Any) -> Callable[[F], F]:
@@ -35,13 +31,7 @@ def _option(name: str, *names: str, **attributes: Any) -> Callable[[F], F]:
 
 @click.command(cls=Verb)
 @click.argument("file", metavar="FILE")
-@_option(
-    "--key", metavar="FIELD", required=True, help="the field whose repetition counts: a name, or a column's number from 1"
-)
-@_option("--format", "form", type=click.Choice(_FORMATS), default="auto", show_default=True, help="what the lines are")
-@_option("--time", metavar="FIELD", help="the field of JSON or columns that says when a request came")
-@_option("--delimiter", metavar="TEXT", help="between columns; 'tab', 'space' for any white space; else it is guessed")
-@_option("--header", is_flag=True, help="the first line names the columns, although --key is a number")
+@_option("--key", metavar="FIELD", help="FILE is an access log; the field whose repetition counts")
 @_option(
     "--service-s",
     type=click.FloatRange(min=0, min_open=True),
@@ -72,11 +62,7 @@ def _option(name: str, *names: str, **attributes: Any) -> Callable[[F], F]:
 @debug_option
 def analyze(
     file: str,
-    key: str,
-    form: str,
-    time: str | None,
-    delimiter: str | None,
-    header: bool,
+    key: str | None,
     service_s: tuple[float, ...],
     rate: float | None,
     waiters: int,
@@ -85,9 +71,11 @@ def analyze(
 ) -> None:
     """Tell whether coalescing pays on the requests in FILE (- for standard input; .gz is unpacked).
 
-    FILE is an access log of Apache or nginx (fields: client, ident, user, time, request, method, path, protocol, status,
-    bytes, referer, agent), JSON, one object a line, or columns. What coalescing saves is simulated with the automaton that
-    the coordinators use, at the stream's own times or at a rate, for each time that a run may take.
+    FILE has a key a line, and behind a tab, if it is known, the time of the request: seconds since
+    the epoch, or ISO 8601. With --key it is an access log of Apache or nginx (fields: client,
+    ident, user, time, request, method, path, protocol, status, bytes, referer, agent). What
+    coalescing saves is simulated with the automaton that the coordinators use, at the stream's own
+    times or at a rate, for each time that a run may take.
 
     Duplication is "none" if no key repeats, "high" if 5 % of the requests or more repeat a key nearby, else "sparse". Nearby
     is: within the window, in the first lines; while another of that key is in hand, in the table. Memory is bounded, however
@@ -97,26 +85,26 @@ def analyze(
     Examples:
       leaderq analyze access.log --key path
       leaderq analyze access.log.gz --key client --service-s 0.5 --service-s 5 --json
-      leaderq analyze events.jsonl --key user.id --time at
-      cut -f3 clicks.tsv | leaderq analyze - --key 1 --rate 2000
+      jq -r '[.user.id, .at] | @tsv' events.jsonl | leaderq analyze -
+      cut -f3 clicks.tsv | leaderq analyze - --rate 2000
     """
     quiet()
-    from leaderq.coalescing.analysing import analyse
-    from leaderq.coalescing.analysing.reading import RequestLines
+    from leaderq.coalescing.analysing import RequestLines, access_log, analyse, key_and_time
+    from leaderq.coalescing.analysing.requests import ACCESS_LOG_RESOLUTION_S
 
+    parse = key_and_time if key is None else access_log(key)
     with _opened(file) as stream:
-        lines = RequestLines(stream, lambda first: _format(first, form, key, time, delimiter, header))
-        requests = lines.prepare()
+        lines = RequestLines(stream, parse)
         found = analyse(
-            requests,
+            lines,
             services_s=service_s,
             waiters=waiters,
             rate=rate,
-            resolution_s=lines.format.resolution_s if lines.format else 0.0,
+            resolution_s=0.0 if key is None else ACCESS_LOG_RESOLUTION_S,
             window=window,
             memory=max(window, 100_000),
         )
-    _check(file, key, lines, found)
+    _check(file, lines, found)
     if as_json:
         write_json(_as_json(lines, found))
     else:
@@ -147,24 +135,7 @@ def _opened(file: str) -> Iterator[BinaryIO]:
         raise ConfigurationError(f"{file!r} cannot be read: {reason}") from exc
 
 
-def _format(first: str, form: str, key: str, time: str | None, delimiter: str | None, header: bool) -> Format:
-    from leaderq.coalescing.analysing.formats import Combined, Delimited, JsonLines, guessed
-
-    if form == "auto":
-        form = "delimited" if delimiter is not None or header else guessed(first)
-    if form == "combined":
-        if time is not None:
-            raise ConfigurationError("--time is for JSON and columns; an access log says itself when requests came")
-        return Combined(key)
-    if form == "json":
-        return JsonLines(key, time)
-    chosen = _TABS.get(delimiter, delimiter) if delimiter is not None else None
-    if chosen is not None and len(chosen) > 1:
-        raise ConfigurationError(f"--delimiter {delimiter!r}: give one character, 'tab' or 'space'")
-    return Delimited(key, time, delimiter=chosen, has_heading=header)
-
-
-def _check(file: str, key: str, lines: RequestLines, found: Analysis) -> None:
+def _check(file: str, lines: RequestLines, found: Analysis) -> None:
     """Say what could not be used; refuse what could not be used at all."""
     bad = lines.undecodable + lines.unusable
     if bad:
@@ -177,7 +148,8 @@ def _check(file: str, key: str, lines: RequestLines, found: Analysis) -> None:
             click.echo(f"  and {bad - len(lines.complaints)} more", err=True)
     if bad and not lines.requests:
         raise ConfigurationError(
-            f"no line of {file!r} has a field {key!r} that can be read; --key names the field, --format says what the lines are"
+            f"no line of {file!r} can be used; give lines of a key and, behind a tab, a time, "
+            "or an access log with --key FIELD"
         )
     if not lines.requests:
         click.echo(f"no requests in {file!r}", err=True)
@@ -186,7 +158,10 @@ def _check(file: str, key: str, lines: RequestLines, found: Analysis) -> None:
     if found.untimed and found.savings:
         click.echo(f"{found.untimed} requests have no time, and were left out of the simulation", err=True)
     if lines.requests and not found.savings:
-        click.echo("no saving is shown, for nothing says when requests come; give --time FIELD, or --rate N", err=True)
+        click.echo(
+            "no saving is shown, because nothing says when requests come; add a time behind a tab, or give --rate N",
+            err=True,
+        )
 
 
 def _show(found: Analysis) -> None:

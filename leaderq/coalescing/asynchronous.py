@@ -1,9 +1,9 @@
-"""The coordinator for asyncio: tasks ask, wait and share results as threads do, and may compete with threads for the same
-keys.
+"""The coordinator for asyncio: tasks ask, wait and share results as threads do, and may compete
+with threads for the same keys.
 
-Waiting costs a future, no thread. A task that is cancelled while it waits leaves the line; if its turn came in the same
-moment, the next one gets it. A loop that is closed while its tasks wait does not hold up a key: what cannot be told leaves
-the line.
+Waiting costs a future, no thread. A task that is cancelled while it waits leaves the line; if its
+turn came in the same moment, the next one gets it. A loop that is closed while its tasks wait does
+not hold up a key: what cannot be told leaves the line.
 """
 
 from __future__ import annotations
@@ -15,89 +15,72 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from leaderq.coalescing.coordinator import AS_SET, QueueCoordinator
-from leaderq.coalescing.results import Result
-from leaderq.coalescing.token import Key, Stage, Token
-from leaderq.coalescing.waiting import Deadline, give_up, leave_after, look_again, refuse_if_abandoned
+from leaderq.coalescing.coordinator import QueueCoordinator, check_wait, has_run
+from leaderq.coalescing.token import Key, RunResult, Token, TokenStage
+from leaderq.plain import require_coroutine_function, require_plain_function
+from leaderq.timeouts import AS_SET, Deadline
 
-log = logging.getLogger("leaderq.coalescing")
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
 D = TypeVar("D")
 
 
-class TaskBell:
-    """Wakes the one task that waits, from whatever thread."""
-
-    __slots__ = ("_loop", "_rung")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._rung = asyncio.Event()
-
-    def ring(self, token: Token[Any]) -> None:
-        """Wake it; a ring before the wait is not lost. If the loop is closed nobody will ever dequeue, so the token
-        leaves."""
-        try:
-            self._loop.call_soon_threadsafe(self._rung.set)
-        except RuntimeError:
-            if token.is_unfinished:
-                log.warning("%r: the event loop of whoever waited was closed; the key is given to the next", token)
-                token.stripe.leave(token)
-
-    async def wait(self, timeout_s: float | None) -> None:
-        """Until it is rung, or the time is over. Not ``asyncio.wait_for``, which before Python 3.12 may swallow a
-        cancellation."""
-        timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._rung.set)
-        try:
-            await self._rung.wait()
-            self._rung.clear()
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-
 class AsyncQueueCoordinator(Generic[Key]):
     """What :class:`~leaderq.coalescing.coordinator.QueueCoordinator` promises, for tasks.
 
-    ``AsyncQueueCoordinator(coordinator)`` shares keys, rules and counters with the threads that use ``coordinator``;
-    ``AsyncQueueCoordinator(waiters=..., ...)`` makes one of its own from the same parameters. Callbacks (``on_evicted``,
-    ``offer``) may come in any thread.
+    ``AsyncQueueCoordinator(coordinator)`` shares keys, rules and stats with the threads that use
+    ``coordinator``; ``AsyncQueueCoordinator(waiters=..., ...)`` makes one of its own from the same
+    parameters, but ``cover`` is an ``async`` function, which runs as a task of the loop in which
+    the coordinator was last asked. Callbacks (``on_evicted``, ``offer``) may come in any thread.
 
-    The owner of a request is its task: a task that works on a key and asks for it again in a way that would wait gets
-    ``WouldDeadlock``. A task that awaits *another* one that asks for the key it holds is not noticed; ``wait_s`` ends it.
+    The owner of a request is its task: a task that works on a key and asks for it again in a way
+    that would wait gets ``WouldDeadlock``. A task that awaits *another* one that asks for the key
+    it holds is not noticed; ``timeout_s`` ends it.
+
+    :raises ConfigurationError: as ``QueueCoordinator``, or ``cover`` is no ``async`` function.
     """
 
-    def __init__(self, coordinator: QueueCoordinator[Key] | None = None, **rules: Any) -> None:
+    def __init__(
+        self,
+        coordinator: QueueCoordinator[Key] | None = None,
+        *,
+        cover: Callable[[Key], Awaitable[object]] | None = None,
+        **rules: Any,
+    ) -> None:
+        given = [*rules, "cover"] if cover is not None else [*rules]
+        if coordinator is not None and given:
+            raise TypeError(f"the rules of a given coordinator stand; not: {', '.join(given)}")
+        if cover is not None:
+            require_coroutine_function(cover, "cover")
         self.coordinator: QueueCoordinator[Key] = QueueCoordinator(**rules) if coordinator is None else coordinator
-        """For what does not wait: ``try_enqueue``, ``offer``, ``is_current``, ``counters``, ``sweep``..."""
-        if coordinator is not None and rules:
-            raise TypeError(f"the rules of a given coordinator stand; {', '.join(rules)} cannot be given with it")
+        """For what does not wait: ``try_enqueue``, ``offer``, ``is_current``, ``stats``..."""
+        self._cover_function = cover
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._covering: set[asyncio.Task[None]] = set()
+        if cover is not None:
+            self.coordinator._hooks.cover = self._cover
 
-    async def enqueue(self, key: Key, value: Any = None, *, wait_s: float | None = AS_SET) -> Token[Key]:
-        """Ask to work on ``key``; waits for its turn if it is to wait. True if it may run now, and then ``dequeue`` must
-        follow.
+    async def enqueue(self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET) -> Token[Key]:
+        """Ask to work on ``key``; wait for the turn, if that is the answer. True if it may run now,
+        and then ``dequeue`` must follow.
 
-        :raises WaitTimedOut: its turn did not come within ``wait_s``; it does not wait any more.
+        :raises WaitTimedOut: its turn did not come within ``timeout_s``; it does not wait any more.
         :raises WouldDeadlock: this task works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
         """
-        token = self.coordinator.token_for(key, value, owner=asyncio.current_task())
-        try:
-            await self._admit_and_wait(token, self.coordinator.deadline(wait_s))
-            return token
-        except BaseException as exc:
-            leave_after(exc, token)
-            raise
+        token = Token(key, value, asyncio.current_task())
+        await self._ask_and_wait(token, self.coordinator.deadline(timeout_s))
+        return token
 
     def dequeue(self, token: Token[Key]) -> bool:
-        """The work is done, or given up: the next one runs. Whether the token was current."""
+        """The work is done, or given up: the next one runs. Return whether it was current."""
         return self.coordinator.dequeue(token)
 
-    def hold(self, key: Key, value: Any = None, *, wait_s: float | None = AS_SET) -> AsyncHold[Key]:
+    def hold(self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET) -> AsyncKeyHold[Key]:
         """``async with coordinator.hold(key) as token: if token: ...``"""
-        return AsyncHold(self, key, value, wait_s)
+        return AsyncKeyHold(self, key, value, timeout_s)
 
     def coalesced(
         self,
@@ -106,50 +89,63 @@ class AsyncQueueCoordinator(Generic[Key]):
         share: bool = False,
         declined: D = None,  # type: ignore[assignment]
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R | D]]]:
-        """A decorator of coroutine functions: calls whose arguments give the same ``key(*args, **kwargs)`` are coalesced.
+        """A decorator of coroutine functions: calls whose arguments give the same
+        ``key(*args, **kwargs)`` are coalesced; see ``QueueCoordinator.coalesced``.
 
-        A declined call gives ``declined``; with ``share`` it gives, or raises, what the run gave that covers it.
+        :raises ConfigurationError: what is decorated is no ``async`` function.
         """
+        require_plain_function(key, "key")
 
         def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | D]]:
+            require_coroutine_function(function, "the coalesced function")
+
             @wraps(function)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
                 whose = key(*args, **kwargs)
                 if share:
                     return await self.run(whose, partial(function, *args, **kwargs))
-                async with self.hold(whose) as token:
-                    return await function(*args, **kwargs) if token else declined
+                work = partial(function, *args, **kwargs)
+                while True:
+                    token = self._token(whose, work)
+                    await self._ask_and_wait(token, self.coordinator.deadline(AS_SET))
+                    if token.refusal is not None:
+                        return declined
+                    if (result := await self._run_as(token, work)) is not None:
+                        returned: R = result.get()
+                        return returned
 
             return call
 
         return decorate
 
-    async def run(self, key: Key, function: Callable[[], Awaitable[R]], *, wait_s: float | None = AS_SET) -> R:
-        """Await ``function()``, or give what the run gave that covers this request; see ``QueueCoordinator.run``.
+    async def run(
+        self,
+        key: Key,
+        function: Callable[[], Awaitable[R]],
+        *,
+        timeout_s: float | None = AS_SET,
+    ) -> R:
+        """Await ``function()``, or return what the run does that covers this request; see
+        ``QueueCoordinator.run``.
 
-        The run is its caller's: if that is cancelled, those who hoped for its result ask again, and are not cancelled.
+        The run is its caller's: if that is cancelled, those who hoped for its result ask again, and
+        are not cancelled.
 
-        :raises WaitTimedOut: neither its turn nor a result came within ``wait_s``.
+        :raises WaitTimedOut: neither its turn nor a result came within ``timeout_s``.
         :raises WouldDeadlock: this task works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
         """
-        deadline = self.coordinator.deadline(wait_s)
+        deadline = self.coordinator.deadline(timeout_s)
         while True:
-            token = self.coordinator.token_for(key, owner=asyncio.current_task())
+            token = self._token(key, function)
             token.follows = True
-            try:
-                await self._admit_and_wait(token, deadline)
-                if token.stage is Stage.RUNNING:
-                    token.result = await Result.of_awaited(function)
-                    token.stripe.leave(token, token.result)
-            except BaseException as exc:
-                leave_after(exc, token)
-                raise
-            if token.result is not None:
-                given: R = token.result.give()
-                return given
+            await self._ask_and_wait(token, deadline)
+            result = token.result or await self._run_as(token, function)
+            if result is not None:
+                returned: R = result.get()
+                return returned
 
-    async def drain(self, timeout_s: float = 30.0) -> tuple[Token[Key], ...]:
+    async def drain(self, timeout_s: float | None = 30.0) -> tuple[Token[Key], ...]:
         """See ``QueueCoordinator.drain``; waits in a thread, while the tasks finish."""
         return await asyncio.to_thread(self.coordinator.drain, timeout_s)
 
@@ -157,40 +153,126 @@ class AsyncQueueCoordinator(Generic[Key]):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.drain()
 
-    async def _admit_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
-        self.coordinator.admit(token, TaskBell)
-        while token.stage.is_pending and isinstance(token.bell, TaskBell):
-            await token.bell.wait(deadline.remaining_s)
-            if deadline.is_over:
-                give_up(token, deadline)
-            else:
-                look_again(token)
-        refuse_if_abandoned(token)
+    # -- inside --------------------------------------------------------------------------------
+
+    async def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
+        loop = self._loop = asyncio.get_running_loop()
+        woken = asyncio.Event()
+
+        def wake(token: Token[Key]) -> None:
+            try:
+                loop.call_soon_threadsafe(woken.set)
+            except RuntimeError:  # the loop is closed: nobody will ever dequeue
+                log.warning("event loop closed while a task waited, token leaves token=%r", token)
+                self.coordinator.leave(token, has_run=False)
+
+        try:
+            self.coordinator.ask(token, wake)
+            while token.stage.is_pending:
+                left_s = deadline.remaining_s
+                if left_s == 0.0:
+                    self.coordinator.give_up(token)
+                    break
+                # Not asyncio.wait_for, which before Python 3.12 may swallow a cancellation.
+                timer = None if left_s is None else loop.call_later(left_s, woken.set)
+                try:
+                    await woken.wait()
+                    woken.clear()
+                finally:
+                    if timer is not None:
+                        timer.cancel()
+            check_wait(token, deadline)
+        except BaseException as exc:
+            self.coordinator.leave(token, has_run=False, error=type(exc))
+            raise
+
+    async def _run_as(self, token: Token[Key], function: Callable[[], Awaitable[Any]]) -> RunResult | None:
+        """Do the work of a current token, and again as long as there is a debt; leave. Return the
+        first result; ``None`` if the token is not current, or was evicted before it began.
+        """
+        first: RunResult | None = None
+        try:
+            while token.stage is TokenStage.RUNNING:
+                token.result = await RunResult.of_awaited(function)
+                first = first or token.result
+                self.coordinator.leave(token, token.result, may_repeat=True)
+        except BaseException as exc:
+            self.coordinator.leave(token, has_run=False, error=type(exc))
+            raise
+        return first
+
+    def _token(self, key: Key, function: Callable[[], Awaitable[Any]]) -> Token[Key]:
+        token: Token[Key] = Token(key, None, asyncio.current_task())
+        token.repeat = partial(self._repeat, asyncio.get_running_loop(), function)
+        return token
+
+    def _cover(self, token: Token[Key]) -> None:
+        assert self._cover_function is not None
+        assert self._loop is not None  # somebody waited, and gave up
+        self._repeat(self._loop, partial(self._cover_function, token.key), token)
+
+    def _repeat(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[[], Awaitable[Any]],
+        token: Token[Key],
+    ) -> None:
+        """In any thread: have a task of the loop do the work of a request that gave up."""
+        try:
+            loop.call_soon_threadsafe(self._start_repeating, function, token)
+        except RuntimeError:  # the loop is closed: the next request will cover it
+            self.coordinator._hooks.cover = None
+            self.coordinator.leave(token, has_run=False)
+
+    def _start_repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
+        task = asyncio.create_task(self._repeating(function, token))
+        self._covering.add(task)
+        task.add_done_callback(self._covering.discard)
+
+    async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
+        try:
+            await function()
+        except Exception:
+            log.exception("covering a key failed key=%r", token.key)
+        finally:
+            self.coordinator.leave(token)
 
 
-class AsyncHold(Generic[Key]):
-    """``async with AsyncHold(...) as token: if token: ...``. May be entered again once it was left, not within itself."""
+class AsyncKeyHold(Generic[Key]):
+    """``async with AsyncKeyHold(...) as token: if token: ...``. May be entered again once left."""
 
-    __slots__ = ("_coordinator", "_key", "_token", "_value", "_wait_s")
+    __slots__ = ("_coordinator", "_key", "_timeout_s", "_token", "_value")
 
-    def __init__(self, coordinator: AsyncQueueCoordinator[Key], key: Key, value: Any, wait_s: float | None) -> None:
+    def __init__(
+        self,
+        coordinator: AsyncQueueCoordinator[Key],
+        key: Key,
+        value: Any,
+        timeout_s: float | None,
+    ) -> None:
         self._coordinator = coordinator
         self._key = key
         self._value = value
-        self._wait_s = wait_s
+        self._timeout_s = timeout_s
         self._token: Token[Key] | None = None
 
     async def __aenter__(self) -> Token[Key]:
         """Ask, and wait if that is the answer; raises what ``enqueue`` raises."""
-        self._token = await self._coordinator.enqueue(self._key, self._value, wait_s=self._wait_s)
+        self._token = await self._coordinator.enqueue(self._key, self._value, timeout_s=self._timeout_s)
         return self._token
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._token is not None:
-            leave_after(error, self._token)
+            self._coordinator.coordinator.leave(self._token, has_run=has_run(kind), error=kind)

@@ -1,35 +1,37 @@
-"""Who may work on a key, who waits, who is refused: the traffic rule of one key, without a lock, a thread or a clock.
+"""The traffic rule of one key: who may work on it, who waits, who is declined. Pure.
 
-The *head* runs, the *tails* wait (one, unless told otherwise). Two promises, whatever the order of events:
+The *head* runs, the *tails* wait (one, unless told otherwise). Two promises, whatever the order of
+events:
 
 * **process uniqueness**: at any moment at most one owner is the head;
-* **waiting uniqueness**: at most ``waiters`` owners wait; a further one is declined, and the automaton returns to Block.
+* **waiting uniqueness**: at most ``waiters`` owners wait; a further one is declined.
 
-A request may be declined safely because whoever waits will begin *after* it came: work that reads the current state when it
-begins does what the declined request wanted done.
+A request may be declined safely because whoever waits will begin *after* it came: work that reads
+the current state when it begins does what the declined request wanted done.
 
-====================  =========  ============================  =======================  ==========================================
-state                 event      of, when                      next state               answer
-====================  =========  ============================  =======================  ==========================================
-Init                  enqueue    anybody                       Process                  ACCEPT: it is the head
-Process               enqueue    anybody, ``waiters > 0``      Block                    BLOCK: it waits
-Process               enqueue    anybody, ``waiters = 0``      Decline, then Process    DECLINE
-Block                 enqueue    anybody, a place is free      Block                    BLOCK: it waits, behind the others
-Block                 enqueue    anybody, no place is free     Decline, then Block      DECLINE
-Process               dequeue    the head                      Init                     ENDED
-Block                 dequeue    the head, one waits           Process                  HANDED_OVER: who waited is the head
-Block                 dequeue    the head, several wait        Block                    HANDED_OVER: who waited longest is it
-Block                 dequeue    a waiting one, the only one   Process                  WITHDRAWN: it waits no more
-Block                 dequeue    a waiting one of several      Block                    WITHDRAWN: it waits no more
-any                   dequeue    anybody else                  the same                 UNKNOWN: nothing changes
-====================  =========  ============================  =======================  ==========================================
+========  =======  ========================  ===================  =================================
+state     event    of, when                  next state           answer
+========  =======  ========================  ===================  =================================
+Init      enqueue  anybody                   Process              ACCEPT: it is the head
+Process   enqueue  anybody, waiters > 0      Block                BLOCK: it waits
+Process   enqueue  anybody, waiters = 0      Decline, Process     DECLINE
+Block     enqueue  anybody, a place is free  Block                BLOCK: it waits, behind the rest
+Block     enqueue  anybody, no place is      Decline, Block       DECLINE
+                   free
+Process   dequeue  the head                  Init                 ENDED
+Block     dequeue  the head, one waits       Process              HANDED_OVER: that one is the head
+Block     dequeue  the head, several wait    Block                HANDED_OVER: who waited longest
+Block     dequeue  the only one that waits   Process              WITHDRAWN: it waits no more
+Block     dequeue  one of several that wait  Block                WITHDRAWN: it waits no more
+any       dequeue  anybody else              the same             UNKNOWN: nothing changes
+========  =======  ========================  ===================  =================================
 
-Decline is passed through within one enqueue and never rested in: the answer DECLINE is what shows of it. An overflow rule
-other than "decline the newcomer" is :meth:`TrafficAutomaton.displace`: the longest waiting one is declined, and the newcomer
-waits.
+Decline is passed through within one enqueue and never rested in. An overflow rule other than
+"decline the newcomer" is ``displace``: the one that has waited longest is declined, and the
+newcomer waits.
 
-After the ``QueueCoordinator`` of D. Liu (2016), whose per-key automaton this is, without its polling and its ways out of the
-promise.
+After the ``QueueCoordinator`` of D. Liu (2016), whose per-key automaton this is, without its
+polling and its ways out of the promise.
 """
 
 from __future__ import annotations
@@ -38,12 +40,36 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Generic, TypeVar
 
-from leaderq.coalescing.outcome import Outcome
-
 Owner = TypeVar("Owner")
 
 
-class State(Enum):
+class EnqueueOutcome(Enum):
+    """The answer to an enqueue."""
+
+    ACCEPT = "accept"
+    """Nobody works on the key: run now."""
+    BLOCK = "block"
+    """Somebody works on the key: wait, then run. The run begins after the request, so it sees all
+    that the request wanted seen."""
+    DECLINE = "decline"
+    """Do not run. See :class:`Refusal` for what makes that safe."""
+
+
+class Refusal(Enum):
+    """Why a request was declined, and by whom it is covered."""
+
+    FULL = "full"
+    """All waiting places are taken. Whoever waits begins after this request came, and does its
+    work. With no waiting places at all, somebody ran when this request came, and began before."""
+    REPLACED = "replaced"
+    """It waited, and a newer request took its place, which begins later still."""
+    MERGED = "merged"
+    """Its value was merged into that of the newest request that waits."""
+    BUSY = "busy"
+    """It asked not to wait, and would have had to. Nobody covers it unless somebody waits."""
+
+
+class TrafficState(Enum):
     """Where a key stands."""
 
     INIT = "init"
@@ -62,8 +88,8 @@ class Departure(Enum):
     UNKNOWN = "unknown"
 
 
-_STATES = (State.INIT, State.PROCESS, State.BLOCK)
-_ACCEPT, _BLOCK, _DECLINE = Outcome.ACCEPT, Outcome.BLOCK, Outcome.DECLINE
+_STATES = (TrafficState.INIT, TrafficState.PROCESS, TrafficState.BLOCK)
+_ACCEPT, _BLOCK, _DECLINE = EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, EnqueueOutcome.DECLINE
 _ENDED, _HANDED_OVER = Departure.ENDED, Departure.HANDED_OVER
 _WITHDRAWN, _UNKNOWN = Departure.WITHDRAWN, Departure.UNKNOWN
 
@@ -71,17 +97,15 @@ _WITHDRAWN, _UNKNOWN = Departure.WITHDRAWN, Departure.UNKNOWN
 class TrafficAutomaton(Generic[Owner]):
     """The traffic rule of one key; see the table of the module.
 
-    Owners are whatever the caller tells them apart by with ``==`` (tokens, names of znodes, numbers), never ``None``. An
-    owner stands in it once.
+    Owners are whatever the caller tells apart by ``==`` (tokens, names of znodes, numbers), never
+    ``None``. An owner stands in it once.
 
-    *Guarantees:* the two uniquenesses above; those who wait become the head in the order in which they came; an event
-    happens whole or not at all, even if an asynchronous exception (Ctrl-C) falls into it, since all there is to it is one
-    assignment.
+    *Guarantees:* the two uniquenesses above; those who wait become the head in the order in which
+    they came; an event is one assignment, so it happens whole or not at all.
     *Not guaranteed:* anything under threads: whoever shares one puts a lock around it.
 
     :param waiters: how many may wait: 0, 1 (the coordinator's default) or more.
-    :param line: who runs already, and behind it who waits already, oldest first: to go on from what is known, such as a
-        listing of znodes.
+    :param line: who runs already, and behind it who waits already, oldest first.
     :raises ValueError: ``waiters`` is negative, or more wait already than may.
     """
 
@@ -96,7 +120,7 @@ class TrafficAutomaton(Generic[Owner]):
             raise ValueError(f"an automaton of {waiters} waiters cannot have {len(self.line)} owners in line")
 
     @property
-    def state(self) -> State:
+    def state(self) -> TrafficState:
         """Init, Process or Block."""
         return _STATES[min(len(self.line), 2)]
 
@@ -110,7 +134,7 @@ class TrafficAutomaton(Generic[Owner]):
         """Who waits, the next head first."""
         return self.line[1:]
 
-    def enqueue(self, owner: Owner) -> Outcome:
+    def enqueue(self, owner: Owner) -> EnqueueOutcome:
         """Ask to work on the key.
 
         :raises ValueError: this very owner runs or waits already; nothing changed.
@@ -127,9 +151,8 @@ class TrafficAutomaton(Generic[Owner]):
         return _BLOCK
 
     def displace(self, owner: Owner) -> Owner:
-        """Let ``owner`` wait in place of the one that has waited longest, and give back that one, which is declined.
-
-        Of several who wait, the others move up: ``owner`` comes last.
+        """Let ``owner`` wait in place of the one that has waited longest; return that one, which is
+        declined. Of several who wait, the others move up: ``owner`` comes last.
 
         :raises ValueError: nobody waits, or this very owner runs or waits already; nothing changed.
         """

@@ -1,82 +1,107 @@
-"""One automaton a key, for the threads of a process (and, with :mod:`leaderq.coalescing.asynchronous`, its tasks)."""
+"""One automaton a key, for the threads of a process; :mod:`leaderq.coalescing.asynchronous` for its
+tasks.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from functools import partial
+from functools import partial, wraps
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from leaderq.clock import now_s
-from leaderq.coalescing.automaton import State, TrafficAutomaton
-from leaderq.coalescing.bells import CallBell, ThreadBell
-from leaderq.coalescing.counters import Counters, Counts, KeyCounters
-from leaderq.coalescing.results import Result
-from leaderq.coalescing.rules import Debounce, KeepIdle, Merging, Overflow, Rules
-from leaderq.coalescing.scopes import Hold, coalesced
-from leaderq.coalescing.stripe import Stripe
-from leaderq.coalescing.timekeeper import Timekeeper
-from leaderq.coalescing.token import Key, Stage, Token
-from leaderq.coalescing.traffic import BellMaker, Hooks
-from leaderq.coalescing.waiting import Deadline, await_turn, refuse_if_abandoned
-from leaderq.errors import CoordinatorClosed
+from leaderq.coalescing.automaton import TrafficAutomaton, TrafficState
+from leaderq.coalescing.rules import (
+    CoordinatorStats,
+    Debounce,
+    KeepIdle,
+    KeyCounts,
+    Merging,
+    Overflow,
+    Rules,
+)
+from leaderq.coalescing.stripe import Hooks, Stripe, Wake
+from leaderq.coalescing.timer import KeyTimer
+from leaderq.coalescing.token import Key, RunResult, Token, TokenStage
+from leaderq.errors import ConfigurationError, CoordinatorClosed, WaitTimedOut
+from leaderq.plain import require_plain_function
+from leaderq.threads import Waker
+from leaderq.timeouts import AS_SET, Deadline, timeout_problem
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
 D = TypeVar("D")
 
-_RUNNING = Stage.RUNNING
+_RUNNING = TokenStage.RUNNING
+_LOOK_S = 60.0
 THIS_THREAD: Final = object()
 """The owner of a request that names none."""
-AS_SET: Final = -1.0
-"""``wait_s`` as given to the coordinator."""
 
 
 class QueueCoordinator(Generic[Key]):
-    """Of all who want to work on a key, one runs, ``waiters`` wait, the rest are declined: what waits will begin after they
-    came.
+    """Of all who want to work on a key, one runs, ``waiters`` wait, the rest are declined: who
+    waits will begin after they came.
 
-    Use it where work *reads the current state when it begins* (refresh a cache, rebuild an index, send the newest position):
-    then one run does what any number of requests before its begin wanted done. Forms, all of which may be mixed on one key:
+    Use it where work *reads the current state when it begins* (refresh a cache, rebuild an index,
+    send the newest position): then one run does what any number of requests before its begin
+    wanted done. All forms may be mixed on one key:
 
-    * ``with coordinator.hold(key) as token: if token: ...``, or ``@coordinator.coalesced(key=...)``;
+    * ``@coordinator.coalesced(key=...)`` on the function that does the work;
+    * ``run(key, function)``: those declined get the result, or the exception, of the run that
+      covers them;
+    * ``with coordinator.hold(key) as token: if token: ...``;
     * ``token = enqueue(key)`` ... ``dequeue(token)``: may be different threads;
-    * ``try_enqueue`` never waits; ``offer`` calls back when the turn comes; ``reserve`` gives a future;
-    * ``run(key, function)`` gives those declined the result, or the exception, of the run that covers them;
+    * ``try_enqueue`` never waits; ``offer`` calls back when the turn comes;
     * :class:`~leaderq.coalescing.asynchronous.AsyncQueueCoordinator` for tasks.
 
-    *Guarantees:* at most one token of a key is current (``bool(token)``); at most ``waiters`` requests wait; they run in the
-    order in which they came; a request is declined as FULL only if somebody waits who begins after it came (with
-    ``waiters=0``: if somebody runs); ``token.number`` rises from run to run of a key.
-    *Not guaranteed:* that an evicted owner stops (it is told; whatever it writes should carry ``token.number``); that a
-    waiting request which gives up (``WaitTimedOut``, an interrupt, a cancellation) is replaced by those it covered:
-    ``token.covers`` tells how many they were, and only ``run`` lets them ask again.
+    *Guarantees:* at most one token of a key is current (``bool(token)``); at most ``waiters``
+    requests wait; they run in the order in which they came; ``token.number`` rises from run to run
+    of a key. **A declined request is covered**: a run begins after it came. If the one that waited
+    for it gives up (a time-out, an interrupt, a cancellation), another one that waits runs for it,
+    or the next that comes; or, if nobody comes before the head is done, whoever ran by ``run`` or
+    ``coalesced`` runs its function again, and otherwise ``cover(key)`` is called, or the function
+    with which the one that gave up had asked by ``run`` or ``coalesced``, by the thread that
+    dequeued. (With ``waiters=0`` somebody ran when it came.)
+    *Not guaranteed:* that without ``cover`` anybody runs, before the next request comes, for
+    requests whose waiter gave up, if neither it nor the head asked by ``run`` or ``coalesced``:
+    that is logged, and counted as ``stats().owed``. That an evicted owner stops: it is told; whatever it writes should
+    carry ``token.number``. That a run which began succeeds; but
+    one that an interrupt or a cancellation ended counts as none.
 
-    *Asking for a key that one holds*: the owner of a request is its thread (or task). If the owner of the head asks again in
-    a way that would wait, it would wait for itself: ``WouldDeadlock`` at once. Where another request waits already it is
-    declined like anybody's. ``offer`` and ``try_enqueue`` never wait, so they may be used inside; ``owner=None`` says that
-    somebody else will dequeue.
+    *Asking for a key that one holds*: the owner of a request is its thread (or task). If the owner
+    of the head asks again in a way that would wait, it would wait for itself: ``WouldDeadlock`` at
+    once. Where another request waits already it is declined like anybody's. ``offer`` and
+    ``try_enqueue`` never wait, so they may be used inside; ``owner=None`` says that somebody else
+    will dequeue.
 
-    Not to be called from signal handlers or finalizers. Fork before use, not after.
+    Not to be called from signal handlers or finalizers, but a scope that the garbage collector
+    closes gives its key back. Fork before use, not after.
 
     :param waiters: how many requests may wait for a key: 0, 1 or more.
-    :param overflow: who is declined when all places are taken: an :class:`Overflow`, or a function that merges the
-        newcomer's value into the newest waiting one's.
-    :param wait_s: how long ``enqueue``, ``hold`` and ``run`` wait unless told otherwise; ``None``: for ever.
-    :param safe_timeout_s: a head that has not dequeued after so long is evicted when somebody waits or comes, or at a
-        ``sweep``. Off by default.
-    :param on_evicted: called with the token of an evicted head, by whichever thread noticed; ``token.on_evicted`` is for its
-        owner.
-    :param debounce: let a key be quiet before its work begins. Then nobody is accepted at once.
-    :param idle: keep automata and counters of idle keys, up to a cap; by default a key is forgotten as soon as nobody works
-        on it.
-    :param clock: seconds, never going back; for safe time-out, debounce and idle keys. Waits are timed by the machine's own.
-    :param background: whether a thread may evict and end quiets by itself; if not, ``sweep`` does it (in tests with a clock
-        of their own).
-    :raises ConfigurationError: these do not fit together.
+    :param overflow: who is declined when all places are taken: an :class:`Overflow`, or a function
+        that merges the newcomer's value into the newest waiting one's.
+    :param timeout_s: how long ``enqueue``, ``hold`` and ``run`` wait unless told otherwise;
+        ``None``: for ever; 0: not at all.
+    :param cover: does the work of a key; called with the key held, by the thread that dequeued it,
+        for requests whose waiter gave up. What it raises is logged.
+    :param safe_timeout_s: a head that has not dequeued after so long is evicted when somebody waits
+        or comes, or at a ``sweep``. Off by default.
+    :param on_evicted: called with the token of an evicted head, by whichever thread noticed;
+        ``token.on_evicted`` is for its owner.
+    :param debounce: let requests to a key stop coming before its work begins. Then nobody is
+        accepted at once.
+    :param idle: keep automata and counts of idle keys, up to a cap; by default a key is forgotten
+        as soon as nobody works on it.
+    :param clock: seconds, never going back; for safe time-out, debounce and idle keys. Waits are
+        timed by the machine's own.
+    :param background: whether a thread may evict, end debounce windows and forget idle keys by
+        itself; if not, ``sweep`` does it (in tests with a clock of their own).
+    :raises ConfigurationError: these do not fit together, or a function is no plain function.
 
     After the ``QueueCoordinator`` of D. Liu (2016).
     """
@@ -86,7 +111,8 @@ class QueueCoordinator(Generic[Key]):
         *,
         waiters: int = 1,
         overflow: Overflow | Merging = Overflow.DECLINE_NEW,
-        wait_s: float | None = 60.0,
+        timeout_s: float | None = 60.0,
+        cover: Callable[[Key], object] | None = None,
         safe_timeout_s: float | None = None,
         on_evicted: Callable[[Token[Key]], object] | None = None,
         debounce: Debounce | None = None,
@@ -95,105 +121,87 @@ class QueueCoordinator(Generic[Key]):
         background: bool = True,
         stripes: int = 64,
     ) -> None:
-        self._rules = Rules(waiters, overflow, wait_s, safe_timeout_s, debounce, idle, stripes)
-        self._timekeeper = Timekeeper(clock, self._tend)
+        self._rules = Rules(waiters, overflow, timeout_s, safe_timeout_s, debounce, idle, stripes)
+        for name, function in (("cover", cover), ("on_evicted", on_evicted)):
+            if function is not None:
+                require_plain_function(function, name)
+        self._timer = KeyTimer(clock, self._tend)
         self._emptied = threading.Event()
-        watch = self._timekeeper.watch if background else _nobody_watches
-        hooks = Hooks(clock, watch, self._check_emptied, on_evicted)
-        self._stripes: list[Stripe[Key]] = [Stripe(self._rules, hooks) for _ in range(stripes)]
+        watch = self._timer.watch if background else _nobody_watches
+        self._hooks = Hooks(clock, watch, self._timer.forget, self._check_emptied, on_evicted)
+        if cover is not None:
+            self._hooks.cover = lambda token: self._repeat(partial(cover, token.key), token)
+        self._stripes: list[Stripe[Key]] = [Stripe(self._rules, self._hooks) for _ in range(stripes)]
         self._mask = stripes - 1
 
-    # --- asking, and being done ---------------------------------------------------------------------------------------------------
+    # -- asking, and being done ----------------------------------------------------------------
 
     def enqueue(
-        self, key: Key, value: Any = None, *, wait_s: float | None = AS_SET, owner: object = THIS_THREAD
+        self,
+        key: Key,
+        value: Any = None,
+        *,
+        timeout_s: float | None = AS_SET,
+        owner: object = THIS_THREAD,
     ) -> Token[Key]:
-        """Ask to work on ``key``; waits for its turn if it is to wait. True if it may run now, and then ``dequeue`` must
-        follow.
+        """Ask to work on ``key``; wait for the turn, if that is the answer. True if it may run now,
+        and then ``dequeue`` must follow.
 
-        ``token.outcome`` says ACCEPT, BLOCK (it has waited, and runs), or DECLINE, with ``token.refusal`` saying why.
+        ``token.outcome`` says ACCEPT, BLOCK (it has waited, and runs), or DECLINE, with
+        ``token.refusal`` saying why.
 
-        :raises WaitTimedOut: its turn did not come within ``wait_s``; it does not wait any more.
+        :raises WaitTimedOut: its turn did not come within ``timeout_s``; it does not wait any more.
         :raises WouldDeadlock: the caller works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
         """
-        stripe = self._stripes[hash(key) & self._mask]
-        token = Token(key, value, get_ident() if owner is THIS_THREAD else owner, stripe)
-        try:
-            stripe.enter(token, ThreadBell)
-            if token.stage is not _RUNNING:
-                self._merge(token, ThreadBell)
-                await_turn(token, self.deadline(wait_s))
-            return token
-        except BaseException:
-            stripe.leave(token)
-            raise
+        token = Token(key, value, get_ident() if owner is THIS_THREAD else owner)
+        self._enqueue(token, timeout_s)
+        return token
 
     def dequeue(self, token: Token[Key] | Key) -> bool:
-        """The work is done, or given up: the next one runs. Whether the token was current: if not (evicted, dequeued
-        before), nothing happens.
+        """The work is done, or given up: the next one runs. Return whether the token was current;
+        if not (evicted, dequeued before), nothing happens.
 
         Given a key instead of its token, what is meant is the request of this thread that runs.
         """
         if not isinstance(token, Token):
-            head = self._head(token)
-            if head is None or head.owner != get_ident():
+            line = self._stripe(token).line(token)
+            if not line or line[0].owner != get_ident():
                 return False
-            token = head
-        try:
-            return token.stripe.leave(token)
-        except BaseException:
-            token.stripe.leave(token)
-            raise
+            token = line[0]
+        return self._stripe(token.key).leave(token)
 
     def try_enqueue(self, key: Key, value: Any = None, *, owner: object = THIS_THREAD) -> Token[Key]:
         """Ask without waiting: the token is true, or declined as BUSY.
 
         :raises CoordinatorClosed: nothing runs any more.
         """
-        token = self.token_for(key, value, owner=owner)
-        try:
-            token.stripe.enter(token)
-            return token
-        except BaseException:
-            token.stripe.leave(token)
-            raise
+        token = Token(key, value, get_ident() if owner is THIS_THREAD else owner)
+        self.ask(token, None)
+        return token
 
     def offer(self, key: Key, on_turn: Callable[[Token[Key]], object], value: Any = None) -> Token[Key]:
-        """Ask without waiting here: ACCEPT (runs now), DECLINE, or BLOCK: then ``on_turn(token)`` is called once, when its
-        turn has come (the token is true), or will never come (false: replaced, or the coordinator was closed).
+        """Ask without waiting here: ACCEPT (runs now), DECLINE, or BLOCK: then ``on_turn(token)``
+        is called once, when its turn has come (the token is true), or will never come (false:
+        replaced, or the coordinator was closed).
 
-        It is called by the thread that made it so, mostly the one that dequeued before, and should be short. If it raises,
-        that is logged, and the token is dequeued. ``dequeue(token)`` withdraws a token that waits.
+        It is called by the thread that made it so, mostly the one that dequeued before, and should
+        be short. If it raises, that is logged, and the token is dequeued. ``dequeue(token)``
+        withdraws a token that waits.
 
         :raises CoordinatorClosed: nothing runs any more.
+        :raises ConfigurationError: ``on_turn`` is no plain function.
         """
-        token = self.token_for(key, value, owner=None)
-        try:
-            self.admit(token, partial(CallBell, on_turn))
-            return token
-        except BaseException:
-            token.stripe.leave(token)
-            raise
+        require_plain_function(on_turn, "on_turn")
+        token = Token(key, value, None)
+        self.ask(token, on_turn)
+        return token
 
-    def reserve(self, key: Key, value: Any = None) -> Future[Token[Key]]:
-        """Ask without waiting here: a future of the token, done when it is current or declined. Cancelling it withdraws the
-        request.
-
-        :raises CoordinatorClosed: nothing runs any more; if that happens later, the future raises it.
+    def hold(self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET) -> KeyHold[Key]:
+        """``with coordinator.hold(key) as token: if token: ...``: asks at the beginning as
+        ``enqueue`` does, and dequeues at the end.
         """
-        future: Future[Token[Key]] = Future()
-        turn = partial(_fulfil, future)
-        token = self.offer(key, turn, value)
-        if token.bell is None:
-            turn(token)
-        future.add_done_callback(lambda done: token.stripe.withdraw(token) if done.cancelled() else None)
-        return future
-
-    def hold(self, key: Key, value: Any = None, *, wait_s: float | None = AS_SET) -> Hold[Key]:
-        """``with coordinator.hold(key) as token: if token: ...``: asks at the beginning as ``enqueue`` does, and dequeues at
-        the end."""
-        return Hold(self, key, value, wait_s)
+        return KeyHold(self, key, value, timeout_s)
 
     def coalesced(
         self,
@@ -204,142 +212,277 @@ class QueueCoordinator(Generic[Key]):
     ) -> Callable[[Callable[P, R]], Callable[P, R | D]]:
         """A decorator: calls whose arguments give the same ``key(*args, **kwargs)`` are coalesced.
 
-        A declined call gives ``declined``; with ``share`` it gives, or raises, what the run gave that covers it.
+        A declined call returns ``declined``; with ``share`` it returns, or raises, what the run
+        does that covers it. A call runs again, for the same arguments, if it has to do so for
+        declined calls whose waiter gave up; it returns what the first run returned.
+
+        :raises ConfigurationError: ``key``, or what is decorated, is no plain function.
         """
-        return coalesced(self, key, share, declined)
+        require_plain_function(key, "key")
 
-    def run(self, key: Key, function: Callable[[], R], *, wait_s: float | None = AS_SET) -> R:
-        """Run ``function``, or give what the run gave that covers this request: one that began after it came (with
-        ``waiters=0``: the one that runs, as Go's singleflight does). An exception is shared too: the same object is raised
-        to all.
+        def decorate(function: Callable[P, R]) -> Callable[P, R | D]:
+            require_plain_function(function, "the coalesced function")
 
-        If the covering run ends without a result (evicted, interrupted, dequeued by hand), the request asks again.
+            @wraps(function)
+            def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
+                whose = key(*args, **kwargs)
+                if share:
+                    return self.run(whose, lambda: function(*args, **kwargs))
+                work = partial(function, *args, **kwargs)
+                while True:
+                    token = Token(whose, None, get_ident())
+                    token.repeat = partial(self._repeat, work)
+                    self._enqueue(token, AS_SET)
+                    if token.refusal is not None:
+                        return declined
+                    if (result := self._run_as(token, work)) is not None:
+                        returned: R = result.get()
+                        return returned
 
-        :raises WaitTimedOut: neither its turn nor a result came within ``wait_s``.
+            return call
+
+        return decorate
+
+    def run(self, key: Key, function: Callable[[], R], *, timeout_s: float | None = AS_SET) -> R:
+        """Run ``function``, or return what the run does that covers this request: one that began
+        after it came (with ``waiters=0``: the one that runs, as Go's singleflight does). An
+        exception is shared too: the same object is raised to all.
+
+        If the covering run ends without a result (evicted, interrupted, dequeued by hand), the
+        request asks again. ``function`` runs again if it has to do so for declined requests whose
+        waiter gave up; what the first run returned is returned.
+
+        :raises WaitTimedOut: neither its turn nor a result came within ``timeout_s``.
         :raises WouldDeadlock: the caller works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
+        :raises ConfigurationError: ``function`` is no plain function.
         """
-        deadline = self.deadline(wait_s)
+        require_plain_function(function, "function")
+        deadline = self.deadline(timeout_s)
         while True:
-            token = self.token_for(key)
+            token = Token(key, None, get_ident())
             token.follows = True
-            try:
-                self.admit(token, ThreadBell)
-                await_turn(token, deadline)
-                if token.stage is _RUNNING:
-                    token.result = Result.of(function)
-                    token.stripe.leave(token, token.result)
-            except BaseException:
-                token.stripe.leave(token)
-                raise
-            if token.result is not None:
-                given: R = token.result.give()
-                return given
+            token.repeat = partial(self._repeat, function)
+            self._ask_and_wait(token, deadline)
+            result = token.result or self._run_as(token, function)
+            if result is not None:
+                returned: R = result.get()
+                return returned
 
-    # --- for other ways of waiting (see leaderq.coalescing.asynchronous) ----------------------------------------------------------
+    # -- for other ways of waiting (see leaderq.coalescing.asynchronous) ------------------------
 
-    def token_for(self, key: Key, value: Any = None, *, owner: object = THIS_THREAD) -> Token[Key]:
-        """A token to ask with."""
-        return Token(key, value, get_ident() if owner is THIS_THREAD else owner, self._stripes[hash(key) & self._mask])
+    def ask(self, token: Token[Key], wake: Wake | None) -> None:
+        """Ask with this token; if it has to wait, ``wake(token)`` is called when it is pending no
+        more. Without ``wake`` it is declined rather than wait.
+        """
+        stripe, overflow = self._stripe(token.key), self._rules.overflow
+        try:
+            stripe.enter(token, wake)
+            while token.stage is TokenStage.ASKING and not isinstance(overflow, Overflow):
+                stripe.merge(token, overflow, wake)
+                if token.stage is TokenStage.ASKING:  # another newcomer was faster, or a turn came
+                    stripe.enter(token, wake)
+        except BaseException:
+            stripe.leave(token, has_run=False)
+            raise
 
-    def admit(self, token: Token[Key], bell: BellMaker) -> None:
-        """Ask with this token; if it is to wait, ``bell()`` makes what is rung when it waits no more. Whatever this raises,
-        the caller leaves."""
-        token.stripe.enter(token, bell)
-        self._merge(token, bell)
+    def leave(
+        self,
+        token: Token[Key],
+        result: RunResult | None = None,
+        *,
+        may_repeat: bool = False,
+        has_run: bool = True,
+        error: type[BaseException] | None = None,
+    ) -> None:
+        """The request is over, because of ``error`` if that is given. With ``may_repeat`` the token
+        may be current again: then its work is to be done again. ``has_run`` is false if it was
+        interrupted, or its owner never knew that its turn had come.
+        """
+        stripe = self._stripe(token.key)
+        if error is not None and issubclass(error, GeneratorExit):
+            stripe.leave_from_finalizer(token)
+        else:
+            stripe.leave(token, result, may_repeat=may_repeat, has_run=has_run)
 
-    def admit_and_wait(self, token: Token[Key], wait_s: float | None) -> None:
-        """Ask with this token, and let this thread wait for it. Whatever this raises, the caller leaves."""
-        self.admit(token, ThreadBell)
-        if token.stage is not _RUNNING:
-            await_turn(token, self.deadline(wait_s))
+    def deadline(self, timeout_s: float | None) -> Deadline:
+        """The end of a wait that begins now.
 
-    def deadline(self, wait_s: float | None) -> Deadline:
-        """The end of a wait that begins now."""
-        return Deadline(self._rules.wait_s if wait_s is AS_SET else wait_s)
+        :raises ConfigurationError: ``timeout_s`` is no time-out.
+        """
+        if timeout_s is AS_SET:
+            return Deadline(self._rules.timeout_s)
+        if (problem := timeout_problem("timeout_s", timeout_s)) is not None:
+            raise ConfigurationError(problem)
+        return Deadline(timeout_s)
 
-    def _merge(self, token: Token[Key], bell: BellMaker) -> None:
-        overflow = self._rules.overflow
-        while token.stage is Stage.ASKING and not isinstance(overflow, Overflow):
-            token.stripe.merge(token, overflow, bell)
-            if token.stage is Stage.ASKING:  # whoever waited runs by now, or another newcomer was faster
-                token.stripe.enter(token, bell)
+    def give_up(self, token: Token[Key]) -> None:
+        """Its time is up: the request waits no more, unless its wait is over already."""
+        self._stripe(token.key).withdraw(token)
 
-    # --- how it stands ------------------------------------------------------------------------------------------------------------
+    # -- how it stands -------------------------------------------------------------------------
 
     def is_current(self, token: Token[Key]) -> bool:
         """Whether this token's request may work on its key now: the same as ``bool(token)``."""
         return token.is_current
 
-    def state(self, key: Key) -> State:
+    def state(self, key: Key) -> TrafficState:
         """Init, Process or Block."""
-        line = self._stripes[hash(key) & self._mask].line(key)
+        line = self._stripe(key).line(key)
         return TrafficAutomaton(max(len(line) - 1, 0), line=line).state
 
-    def counters(self) -> Counters:
+    def stats(self) -> CoordinatorStats:
         """What was done so far, and what is in hand."""
-        counts, running, waiting, idle = Counts(), 0, 0, 0
-        for stripe in self._stripes:
-            reading = stripe.reading()
-            counts, running = counts + reading[0], running + reading[1]
-            waiting, idle = waiting + reading[2], idle + reading[3]
-        return Counters(counts, running, waiting, idle)
+        return sum((stripe.reading() for stripe in self._stripes), CoordinatorStats())
 
-    def counters_of(self, key: Key) -> KeyCounters | None:
+    def counts_of(self, key: Key) -> KeyCounts | None:
         """Of one key; ``None`` if it is not known (any more)."""
-        return self._stripes[hash(key) & self._mask].counters_of(key)
+        return self._stripe(key).counts_of(key)
 
     def sweep(self) -> None:
-        """Evict overdue heads, end quiets that are over, forget keys idle for too long. A loop over all keys."""
+        """Evict overdue heads, end debounce windows that are over, forget keys idle for too long. A
+        loop over all keys.
+        """
         for stripe in self._stripes:
             stripe.sweep()
 
-    # --- the end ------------------------------------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------
 
-    def drain(self, timeout_s: float = 30.0) -> tuple[Token[Key], ...]:
-        """Take no further request, let all who run and wait finish, and give the tokens that still run after ``timeout_s``:
-        mostly none.
+    def drain(self, timeout_s: float | None = 30.0) -> tuple[Token[Key], ...]:
+        """Take no further request, let all who run and wait finish, and return the tokens that
+        still run after ``timeout_s``: mostly none.
 
-        Those who still wait then are told (``CoordinatorClosed``) and do not run. The quiet of a debounced key is cut short.
-        May be called again, to wait for longer. A caller that holds a key itself waits for itself until the time is over.
+        Those who still wait then are told (``CoordinatorClosed``) and do not run. Debounce windows
+        are cut short. May be called again, to wait for longer. A caller that holds a key itself
+        waits for itself until the time is over.
         """
         for stripe in self._stripes:
             stripe.close()
         self._check_emptied()
         self._emptied.wait(timeout_s)
         left = tuple(token for stripe in self._stripes for token in stripe.abandon_all())
-        self._timekeeper.stop()
+        self._timer.stop()
         return left
 
     def __enter__(self) -> QueueCoordinator[Key]:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.drain()
 
+    # -- inside --------------------------------------------------------------------------------
+
+    def _stripe(self, key: Key) -> Stripe[Key]:
+        return self._stripes[hash(key) & self._mask]
+
+    def _enqueue(self, token: Token[Key], timeout_s: float | None) -> None:
+        stripe = self._stripe(token.key)
+        try:
+            if not stripe.start(token):
+                self._ask_and_wait(token, self.deadline(timeout_s))
+        except BaseException:
+            stripe.leave(token, has_run=False)
+            raise
+
+    def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
+        """Ask with this token, and let this thread wait for the outcome."""
+        waker = Waker()
+        try:
+            self.ask(token, lambda _: waker.wake())
+            while token.stage.is_pending:
+                left_s = deadline.remaining_s
+                if left_s == 0.0:
+                    self.give_up(token)
+                    break
+                waker.wait(_LOOK_S if left_s is None else min(left_s, _LOOK_S))
+            check_wait(token, deadline)
+        except BaseException:
+            self._stripe(token.key).leave(token, has_run=False)
+            raise
+
+    def _run_as(self, token: Token[Key], function: Callable[[], Any]) -> RunResult | None:
+        """Do the work of a current token, and again as long as there is a debt; leave. Return the
+        first result; ``None`` if the token is not current, or was evicted before it began.
+        """
+        first: RunResult | None = None
+        try:
+            while token.stage is _RUNNING:
+                token.result = RunResult.of(function)
+                first = first or token.result
+                self.leave(token, token.result, may_repeat=True)
+        except BaseException:
+            self.leave(token, has_run=False)
+            raise
+        return first
+
+    def _repeat(self, function: Callable[[], object], token: Token[Key]) -> None:
+        """Do the work of a request that gave up, for those that it covered."""
+        result = self._run_as(token, function)
+        if result is not None and result.error is not None:
+            log.error("covering a key failed key=%r", token.key, exc_info=result.error)
+
     def _check_emptied(self) -> None:
-        if all(stripe.is_closed and not stripe.lanes for stripe in self._stripes):
+        if all(stripe.is_closed and not stripe.keys for stripe in self._stripes):
             self._emptied.set()
 
     def _tend(self, key: Key) -> float | None:
-        return self._stripes[hash(key) & self._mask].tend(key)
+        return self._stripe(key).tend(key)
 
-    def _head(self, key: Key) -> Token[Key] | None:
-        line = self._stripes[hash(key) & self._mask].line(key)
-        return line[0] if line else None
+
+class KeyHold(Generic[Key]):
+    """``with KeyHold(...) as token: if token: ...``. May be entered again once it was left."""
+
+    __slots__ = ("_coordinator", "_key", "_timeout_s", "_token", "_value")
+
+    def __init__(
+        self,
+        coordinator: QueueCoordinator[Key],
+        key: Key,
+        value: Any,
+        timeout_s: float | None,
+    ) -> None:
+        self._coordinator = coordinator
+        self._key = key
+        self._value = value
+        self._timeout_s = timeout_s
+        self._token: Token[Key] | None = None
+
+    def __enter__(self) -> Token[Key]:
+        """Ask, and wait if that is the answer; raises what ``enqueue`` raises."""
+        self._token = self._coordinator.enqueue(self._key, self._value, timeout_s=self._timeout_s)
+        return self._token
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._token is not None:
+            self._coordinator.leave(self._token, has_run=has_run(kind), error=kind)
+
+
+def has_run(error: type[BaseException] | None) -> bool:
+    """Whether a run that ended so was one: an interrupt or a cancellation leaves it undone."""
+    return error is None or issubclass(error, Exception)
+
+
+def check_wait(token: Token[Any], deadline: Deadline) -> None:
+    """Raise what a wait that is over ended with, if it is an error.
+
+    :raises WaitTimedOut: the deadline came first.
+    :raises CoordinatorClosed: the token waited when the coordinator was closed.
+    """
+    if token.stage is TokenStage.WITHDRAWN:
+        raise WaitTimedOut(token.key, waited_s=deadline.timeout_s or 0.0, covers=token.covers)
+    if token.stage is TokenStage.ABANDONED:
+        raise CoordinatorClosed(f"key {token.key!r}: closed while this request waited")
 
 
 def _nobody_watches(due_s: float, key: object) -> None:
     """Without a background thread: ``sweep`` does it."""
-
-
-def _fulfil(future: Future[Token[Key]], token: Token[Key]) -> None:
-    if not future.set_running_or_notify_cancel():
-        token.stripe.leave(token)
-        return
-    try:
-        refuse_if_abandoned(token)
-    except CoordinatorClosed as exc:
-        future.set_exception(exc)
-    else:
-        future.set_result(token)

@@ -1,4 +1,4 @@
-"""What a coordinator is told when it is made: how many wait, who gives way, when it acts by itself."""
+"""What a coordinator is told when it is made, and what it tells of itself."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from enum import Enum
 from typing import Any
 
 from leaderq.errors import ConfigurationError
+from leaderq.plain import NotAPlainFunction, require_plain_function
+from leaderq.timeouts import timeout_problem
 
 Merging = Callable[[Any, Any], Any]
 """From the value of the request that waits and that of the newcomer, the value that is to wait."""
 
 
 class Overflow(Enum):
-    """Who is declined when all waiting places are taken. A function in its place (:data:`Merging`) merges the newcomer's
-    value into that of the newest request that waits; it is called outside of all locks, again if another newcomer was
-    faster, so it must have no other effect."""
+    """Who is declined when all waiting places are taken. A function in its place (:data:`Merging`)
+    merges the newcomer's value into that of the newest request that waits; it is called outside of
+    all locks, again if another newcomer was faster, so it must have no other effect.
+    """
 
     DECLINE_NEW = "decline-new"
     """The newcomer."""
@@ -26,8 +29,9 @@ class Overflow(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Debounce:
-    """Run once requests have stopped coming: ``delay_s`` after the last of them, and ``max_delay_s`` after the first at the
-    latest."""
+    """Run once requests have stopped coming: ``delay_s`` after the last of them, and at the latest
+    ``max_delay_s`` after the first.
+    """
 
     delay_s: float
     max_delay_s: float
@@ -39,9 +43,10 @@ class Debounce:
 
 @dataclass(frozen=True, slots=True)
 class KeepIdle:
-    """Keep the automata, and counters, of up to ``cap`` keys on which nobody works, those last used; ``sweep`` forgets those
-    idle for ``idle_s``. Keys are spread over stripes, and the longest idle one *of a stripe* goes first: exact order needs
-    ``stripes=1``."""
+    """Keep the automata, and counts, of up to ``cap`` keys on which nobody works, those last used;
+    those idle for ``idle_s`` are forgotten. Keys are spread over stripes, and the longest idle one
+    *of a stripe* goes first: exact order needs ``stripes=1``.
+    """
 
     cap: int
     idle_s: float | None = None
@@ -49,14 +54,14 @@ class KeepIdle:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """See :class:`~leaderq.coalescing.coordinator.QueueCoordinator`, whose parameters these are.
+    """The parameters of :class:`~leaderq.coalescing.coordinator.QueueCoordinator`.
 
     :raises ConfigurationError: they contradict each other; all that is wrong is said at once.
     """
 
     waiters: int = 1
     overflow: Overflow | Merging = Overflow.DECLINE_NEW
-    wait_s: float | None = 60.0
+    timeout_s: float | None = 60.0
     safe_timeout_s: float | None = None
     debounce: Debounce | None = None
     idle: KeepIdle | None = None
@@ -73,10 +78,12 @@ class Rules:
         if self.waiters < 1 and self.overflow is not Overflow.DECLINE_NEW:
             problems.append("with waiters=0 nobody waits who could be replaced or merged with; overflow must be DECLINE_NEW")
         if self.waiters < 1 and self.debounce:
-            problems.append("with waiters=0 nobody can wait for the quiet that debounce wants; waiters must be 1 or more")
-        overflow: object = self.overflow  # whatever was given
-        if not isinstance(overflow, Overflow) and not callable(overflow):
-            problems.append(f"overflow is {overflow!r}; it must be an Overflow, or a function of two values")
+            problems.append("with waiters=0 nobody can wait for a debounce window to end")
+        if not isinstance(self.overflow, Overflow):
+            try:
+                require_plain_function(self.overflow, "overflow (an Overflow, or a function)")
+            except NotAPlainFunction as exc:
+                problems.extend(exc.problems)
         if self.stripes < 1 or self.stripes & (self.stripes - 1):
             problems.append(f"stripes is {self.stripes}; it must be a power of two")
         if self.idle and self.idle.cap < self.stripes:
@@ -86,14 +93,87 @@ class Rules:
         return problems
 
     def _problems_of_times(self) -> list[str]:
-        times = {"wait_s": self.wait_s, "safe_timeout_s": self.safe_timeout_s}
+        times = {"safe_timeout_s": self.safe_timeout_s}
         if self.idle:
             times["idle_s"] = self.idle.idle_s
         if self.debounce:
-            times |= {"delay_s": self.debounce.delay_s, "max_delay_s": self.debounce.max_delay_s}
+            times["delay_s"] = self.debounce.delay_s
+            times["max_delay_s"] = self.debounce.max_delay_s
         problems = [
             f"{name} is {value}; it must be above 0" for name, value in times.items() if value is not None and value <= 0
         ]
+        if (problem := timeout_problem("timeout_s", self.timeout_s)) is not None:
+            problems.append(problem)
         if self.debounce and self.debounce.max_delay_s < self.debounce.delay_s:
-            problems.append(f"max_delay_s {self.debounce.max_delay_s} is below delay_s {self.debounce.delay_s}")
+            pair = f"max_delay_s {self.debounce.max_delay_s}, delay_s {self.debounce.delay_s}"
+            problems.append(f"{pair}: the first must not be below the second")
         return problems
+
+
+@dataclass(slots=True)
+class CoordinatorStats:
+    """What a coordinator has done since it was made, and what it has in hand.
+
+    The stripes are read one after the other, so sums may be off by what happened meanwhile.
+    """
+
+    runs: int = 0
+    """Runs begun, whether at once or after waiting."""
+    promoted: int = 0
+    """Requests that waited, and then ran."""
+    blocked: int = 0
+    """Requests that had to wait."""
+    declined: int = 0
+    """Requests declined because all places were taken."""
+    replaced: int = 0
+    """Requests that waited, and were declined for a newer one."""
+    merged: int = 0
+    """Requests declined, their value merged into that of one that waited."""
+    busy: int = 0
+    """Requests that would have had to wait, and did not want to."""
+    withdrawn: int = 0
+    """Requests that gave up waiting: time-outs, interrupts, cancellations."""
+    repeated: int = 0
+    """Runs for requests whose waiter gave up: by whoever ran already, or by ``cover``."""
+    evicted: int = 0
+    """Runs that outlived the safe time-out."""
+    shared: int = 0
+    """Requests that were given the result of another's run."""
+    orphaned: int = 0
+    """Requests that hoped for such a result, and asked again, as there was none."""
+    abandoned: int = 0
+    """Requests that still waited when the coordinator was closed."""
+    forgotten: int = 0
+    """Idle keys forgotten by the cap or their age; by default none is kept, and none counted."""
+    running: int = 0
+    """Keys that somebody works on now."""
+    waiting: int = 0
+    """Requests that wait now."""
+    idle: int = 0
+    """Keys kept although nobody works on them."""
+    owed: int = 0
+    """Requests declined whose waiter gave up, and that nobody has run for yet."""
+
+    def __add__(self, other: CoordinatorStats) -> CoordinatorStats:
+        names = CoordinatorStats.__slots__
+        return CoordinatorStats(*(getattr(self, name) + getattr(other, name) for name in names))
+
+    @property
+    def accepted(self) -> int:
+        """Requests that ran at once."""
+        return self.runs - self.promoted - self.repeated
+
+    @property
+    def saved(self) -> int:
+        """Requests that another's run covered."""
+        return self.declined + self.replaced + self.merged
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounts:
+    """Of one key, since its automaton was made: by default, since it was last idle."""
+
+    runs: int
+    blocked: int
+    declined: int
+    """Requests declined for any reason."""

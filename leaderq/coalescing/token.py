@@ -1,37 +1,34 @@
 """A request to work on a key, and what has become of it.
 
-A token's stage is changed under the lock of the stripe that its key belongs to, and nowhere else; reading it needs no lock.
+A token's stage is changed under the lock of the stripe that its key belongs to, and nowhere else;
+reading it needs no lock.
 
-    ASKING --+--> RUNNING ----------------+--> ENDED (dequeued)
-             |       ^                    +--> EVICTED (ran longer than the safe time-out)
+    ASKING --+--> RUNNING ----------+--> ENDED (dequeued)
+             |       ^              +--> EVICTED (ran longer than the safe time-out)
              |       | its turn
-             +--> WAITING -----------------+--> DECLINED (replaced by a newer one)
-             |                             +--> WITHDRAWN (gave up: time-out, interrupt, cancellation)
-             |                             +--> ABANDONED (the coordinator was closed)
+             +--> WAITING -----------+--> DECLINED (replaced by a newer one)
+             |                       +--> WITHDRAWN (gave up: time-out, interrupt, cancellation)
+             |                       +--> ABANDONED (the coordinator was closed)
              +--> DECLINED
-             +--> FOLLOWING (declined, and wants the result of the run that covers it) --+--> SHARED
-                                                                                         +--> ORPHANED (there is no result:
-                                                                                         ask again) +--> WITHDRAWN, ABANDONED
+             +--> FOLLOWING ---------+--> SHARED (with the result of the run that covers it)
+              (declined, and wants   +--> ORPHANED (there is no result: it asks again)
+               that run's result)    +--> WITHDRAWN, ABANDONED
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from leaderq.coalescing.outcome import Outcome, Refusal
-
-if TYPE_CHECKING:
-    from leaderq.coalescing.bells import Bell
-    from leaderq.coalescing.results import Result
-    from leaderq.coalescing.stripe import Stripe
+from leaderq.coalescing.automaton import EnqueueOutcome, Refusal
 
 Key = TypeVar("Key")
 
 
-class Stage(Enum):
-    """See the module."""
+class TokenStage(Enum):
+    """See the table of the module."""
 
     ASKING = "asking"
     WAITING = "waiting"
@@ -47,25 +44,63 @@ class Stage(Enum):
 
     @property
     def is_pending(self) -> bool:
-        """Whether something is still to be heard."""
+        """Whether something is still to be decided."""
         return self in _PENDING
 
 
-_PENDING = frozenset({Stage.ASKING, Stage.WAITING, Stage.FOLLOWING})
-_ASKING, _RUNNING = Stage.ASKING, Stage.RUNNING
+_PENDING = frozenset({TokenStage.ASKING, TokenStage.WAITING, TokenStage.FOLLOWING})
+_ASKING, _RUNNING = TokenStage.ASKING, TokenStage.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run returned, or the error it raised instead; for all who share it."""
+
+    value: Any = None
+    error: Exception | None = None
+
+    @classmethod
+    def of(cls, function: Callable[[], Any]) -> RunResult:
+        """The result of this call. An interrupt, an exit or a cancellation is not shared: it is
+        raised to whoever runs alone.
+        """
+        try:
+            return cls(value=function())
+        except Exception as exc:  # noqa: BLE001 - it is raised to everybody who shares the run
+            return cls(error=exc)
+
+    @classmethod
+    async def of_awaited(cls, function: Callable[[], Awaitable[Any]]) -> RunResult:
+        """The result of awaiting this call."""
+        try:
+            return cls(value=await function())
+        except Exception as exc:  # noqa: BLE001 - it is raised to everybody who shares the run
+            return cls(error=exc)
+
+    def get(self) -> Any:
+        """Return the value, or raise the error: the same object to all, each with the traceback of
+        the run.
+        """
+        if self.error is None:
+            return self.value
+        raise self.error.with_traceback(self.error.__traceback__)
 
 
 class Token(Generic[Key]):
     """The right to work on ``key``, if and as long as it is true: ``if token:``.
 
-    ``bool(token)`` and ``is_current`` say the same: this request is the one that runs, now. A declined token is false from
-    the beginning, one that was evicted becomes so.
+    ``bool(token)`` and ``is_current`` say the same: this request is the one that runs, now. A
+    declined token is false from the beginning, one that was evicted becomes so.
     """
 
-    # Made for every request, so what few of them need is kept where it costs nothing until then: in a __dict__, with defaults here.
-    __slots__ = ("__dict__", "key", "number", "owner", "stage", "stripe", "value")
+    # One is made for every request, so what few of them need is in a __dict__, defaults here.
+    __slots__ = ("__dict__", "key", "number", "owner", "stage", "value")
 
-    bell: Bell | None = None
+    wake: Callable[[Token[Key]], object] | None = None
+    """Called with the token, without a lock, once it is no longer pending."""
+    repeat: Callable[[Token[Key]], object] | None = None
+    """Does its work with the token that it is called with, for those it covers, if it gives up."""
+    has_waited: bool = False
     refusal: Refusal | None = None
     """Why it was declined."""
     covers: int = 0
@@ -75,39 +110,35 @@ class Token(Generic[Key]):
     follows: bool = False
     """Whether it wants, if declined, the result of the run that covers it."""
     followers: list[Token[Key]] | None = None
-    result: Result | None = None
+    result: RunResult | None = None
     on_evicted: Callable[[Token[Key]], object] | None = None
-    """Set it to be called, with the token, if the run outlives the safe time-out; by whichever thread notices. Look at the token
-    afterwards: it may have been evicted before."""
+    """Set it to be called, with the token, if the run outlives the safe time-out; by whichever
+    thread notices. Look at the token afterwards: it may have been evicted before."""
 
-    def __init__(self, key: Key, value: Any, owner: object, stripe: Stripe[Key]) -> None:
+    def __init__(self, key: Key, value: Any, owner: object) -> None:
         self.key = key
         self.value = value
-        """What the caller gave with the request; with a merging overflow, merged with the values of those declined since."""
+        """What the caller gave with the request; with a merging overflow, merged with the values
+        of those declined since."""
         self.owner = owner
-        """Who asked: a thread's number, a task, whatever was given, or ``None``: see ``WouldDeadlock``."""
-        self.stripe = stripe
+        """Who asked: a thread's number, a task, whatever was given, or ``None``; see
+        ``WouldDeadlock``."""
         self.stage = _ASKING
         self.number = 0
-        """Of the run, once it began: rises from run to run of a key as long as the coordinator lives, so that a resource can
-        refuse an older one."""
+        """Of the run, once it began: rises from run to run of a key as long as the coordinator
+        lives, so that a resource can refuse an older one."""
 
     @property
-    def outcome(self) -> Outcome:
-        """What was answered: ACCEPT (ran at once), BLOCK (waits, or waited and then ran), or DECLINE."""
+    def outcome(self) -> EnqueueOutcome:
+        """ACCEPT (ran at once), BLOCK (waits, or waited and then ran), or DECLINE."""
         if self.refusal is not None:
-            return Outcome.DECLINE
-        return Outcome.ACCEPT if self.bell is None else Outcome.BLOCK
+            return EnqueueOutcome.DECLINE
+        return EnqueueOutcome.BLOCK if self.has_waited else EnqueueOutcome.ACCEPT
 
     @property
     def is_current(self) -> bool:
         """Whether this request is the one that may work on the key now."""
         return self.stage is _RUNNING
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether it runs, or something is still to be heard of it."""
-        return self.stage is _RUNNING or self.stage.is_pending
 
     def __bool__(self) -> bool:
         return self.stage is _RUNNING

@@ -1,227 +1,404 @@
-"""The one thread that applies requests, in the order in which they came into the line.
-
-It takes what stands in the line by the chunk, so that what has to be done now and then (let in who waits, look at the
-clock) is done once for many, yet leaves each request in the line until its turn. In the line stand bare requests, which
-were posted; entries with a ticket, which were submitted or have a deadline; and at last ``STOP``.
+"""The one thread that applies requests, one by one or in batches, in the order they came in.
 
 What happens on a failure:
 
-=================================  ====================================================================================
-the handler raises                 the request (or batch) failed: its ticket and the listener get the error; it goes on
-SystemExit, KeyboardInterrupt      as above; then the queue is closed and all that is not begun is cancelled, for the
-                                   handler wants out, and what it owns may be half changed
-the listener or a callback raises  logged; it goes on
+=================================  ===============================================================
+the handler raises                 the request (or batch) failed: its future and the listener get
+                                   the error; the queue goes on
+SystemExit, KeyboardInterrupt      as above; then the queue is closed and what is not begun is
+                                   cancelled, because the handler wants out, and what it owns may
+                                   be half changed
+the listener or a callback raises  logged; the queue goes on
 the writer itself is at fault      as for SystemExit
-=================================  ====================================================================================
+the process forks                  the child's copy is closed: the thread is the parent's
+the interpreter exits              what nobody closed is drained, ten seconds for all at most
+=================================  ===============================================================
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
+import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, repeat, starmap, takewhile
-from operator import length_hint
-from queue import Empty, SimpleQueue
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, repeat, starmap
+from queue import Empty
 from typing import Any
 
-from leaderq.errors import RequestCancelled
-from leaderq.singular.account import Account, Turns
-from leaderq.singular.gate import Gate
-from leaderq.singular.ticket import Entry, Ticket, is_interrupt
-from leaderq.singular.waits import Writing
+from leaderq.clock import now_s
+from leaderq.errors import LeaderqError, QueueClosed, RequestCancelled
+from leaderq.singular.mailbox import STOP, Mailbox
+from leaderq.singular.request import Home, TrackedRequest
+from leaderq.singular.stats import AgeMarks, Stats
+from leaderq.threads import Service
 
 log = logging.getLogger(__name__)
 
-STOP = Entry(Ticket(None, Writing("stop")))
-"""The last in the line: the gate was shut before it was put there."""
-
+AT_EXIT_S = 10.0
+"""How long the queues that nobody closed may take, together, when the interpreter exits."""
 FATAL = (SystemExit, KeyboardInterrupt)
+_LOOK_EVERY = 64
 
-Listener = Callable[[Any, BaseException], object]
-PassOn = Callable[[Any, "Ticket[Any] | None"], object]
+OnError = Callable[[Any, BaseException], object]
+PassOn = Callable[[Any, TrackedRequest | None], object]
 
 
 class Writer:
-    """Applies requests one by one. ``pass_on(outcome, ticket)``, if set, gives an outcome to the next queue of a chain."""
+    """Applies what comes into ``mailbox``, until that is closed and empty.
 
-    def __init__(
-        self, line: SimpleQueue[Any], gate: Gate, account: Account, handler: Callable[[Any], Any], listener: Listener
-    ) -> None:
+    ``pass_on(outcome, entry)``, if set, hands each outcome to the next queue of a chain. The
+    thread starts with the first request, and knows the writer only: a queue that is dropped
+    without being closed is drained and leaves no thread behind.
+    """
+
+    def __init__(self, name: str, handler: Callable[[Any], Any], on_error: OnError, capacity: int | None) -> None:
+        self.home = Home(name)
+        self.mailbox = Mailbox(self.home, capacity)
+        self.pass_on: PassOn | None = None
         self.failure: BaseException | None = None
         """What made the writer give up, if it did."""
-        self.pass_on: PassOn | None = None
-        self._line = line
-        self._gate = gate
-        self._account = account
         self._handler = handler
-        self._listener = listener
-        self._taken = 0
+        self._on_error = on_error
+        self._service = Service(f"leaderq-{name}", lambda _: self._run())
+        self._ended = threading.Event()
         self._swept: deque[Any] = deque()
-        self._out: Sequence[Any] = ()
-        """What was taken out of the line last, so that not even a fault of the writer loses it."""
+        self._ages = AgeMarks()
+        self._begun = self._failed = self._expired = self._cancelled = self._swept_count = 0
+        self._hand = 1  # how many of those begun are in hand, unless the writer rests
+        self._is_resting = True
 
-    def run(self) -> None:
-        """Apply what comes, until ``STOP`` does or the handler wants out (then ``failure`` is set)."""
-        try:
-            while self._apply_chunk():
-                pass
-        except BaseException as error:  # noqa: BLE001 - no handler raised it; who waits must hear, and the queue ends
-            self.failure = error
-            self._abandon(error)
-        self._account.rest(self._taken)
+    # -- its life ------------------------------------------------------------------------------
 
-    def _apply_chunk(self) -> bool:
-        """Apply what stands in the line, or what comes next if nothing does; whether more may follow."""
-        first, turns = self._next()
-        handler, pass_on = self._handler, self.pass_on
-        # Never waits: this thread alone takes out; or else the queue was closed meanwhile, and then STOP comes.
-        item = first
+    @property
+    def is_started(self) -> bool:
+        """Whether the thread was started."""
+        return self.home.pid != 0
+
+    def start(self) -> None:
+        """Start the thread, unless it was started, or the mailbox closed, before."""
+        if self.home.pid or self.mailbox.is_closed:
+            return
+        if self._service.start():
+            self.home.pid = os.getpid()
+            _running.add(self)
+        self.mailbox.open()
+
+    def close(self, *, drain: bool, timeout_s: float | None) -> bool:
+        """See :meth:`SingularUpdateQueue.close`."""
+        if self.home.pid not in (0, os.getpid()):
+            return False
+        self.mailbox.close(self._closed)
+        if not self.home.pid:
+            return True
+        if not drain:
+            self.sweep("the queue was closed")
+        if self._service.is_current or not self._ended.wait(timeout_s):
+            return False
+        self._service.stop()
+        return self.failure is None
+
+    def renounce(self) -> None:
+        """In a forked child: the thread, and all requests, are the parent's."""
+        pid, name = self.home.pid, self.home.name
+        why = f"queue {name!r} belongs to process {pid}, a fork's parent; make a queue here"
+        self.mailbox.renounce(lambda: QueueClosed(why))
+
+    def stats(self) -> Stats:
+        """All figures at this moment."""
+        mailbox = self.mailbox
+        begun, depth, swept = self._begun, mailbox.depth, self._swept_count
+        in_hand = 0 if self._is_resting else self._hand
+        ended_otherwise = self._failed + self._expired + self._cancelled
+        return Stats(
+            depth=depth,
+            in_hand=in_hand,
+            waiting=len(mailbox.waiting),
+            oldest_age_s=self._ages.oldest_age_s(begun) if depth else 0.0,
+            accepted=begun + depth + swept,
+            applied=max(0, begun - in_hand - ended_otherwise),
+            failed=self._failed,
+            expired=self._expired,
+            cancelled=self._cancelled + swept,
+            refused=mailbox.refused,
+        )
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self.home.thread = threading.get_ident()
         try:
-            for item in chain((first,), starmap(self._line.get, turns)):
-                if type(item) is Entry:
-                    if item is STOP:
-                        self._taken -= 1
-                        self._account.forget_stop()
-                        return False
-                    goes_on = self._answer(item.ticket, turns)
-                else:
+            self._apply_all()
+        finally:
+            if self.failure is not None:
+                log.critical(
+                    "queue gave up name=%s error=%r",
+                    self.home.name,
+                    self.failure,
+                    exc_info=self.failure,
+                )
+            self._is_resting = True
+            self.mailbox.close(self._closed)
+            self.mailbox.has_ended = True
+            self.sweep("its handler gave up" if self.failure else "the queue was closed")
+            self.home.thread = 0
+            _running.discard(self)
+            self._ended.set()
+
+    def _apply_all(self) -> None:
+        item: Any = STOP
+        mailbox, handler, pass_on = self.mailbox, self._handler, self.pass_on
+        give_back, beyond, waiting = mailbox.give_back, mailbox.beyond, mailbox.waiting
+        try:
+            while True:
+                for item in self._chunk():
+                    if waiting or beyond:
+                        mailbox.release(1)
+                    else:
+                        give_back(None)
+                    if type(item) is TrackedRequest:
+                        if not self._apply_entry(item):
+                            return
+                        continue
+                    self._begun += 1
                     try:
                         outcome = handler(item)
                         if pass_on is not None:
                             pass_on(outcome, None)
-                        continue
-                    except BaseException as error:  # noqa: BLE001 - reaches the listener, and may end the writer
-                        goes_on = self._failed(item, error)
-                if not goes_on:
-                    return False
+                    except BaseException as error:  # noqa: BLE001 - reaches the listener
+                        self._fail(item, error)
+                        if self.failure is not None:
+                            return
+                item = STOP  # the last is ended
+        except BaseException as error:  # noqa: BLE001 - no handler raised it; waiters must hear
+            self._give_up((item,), error)
+
+    def _chunk(self) -> Iterator[Any]:
+        """Wait for a request; return it, and those that wait behind it, taken out one by one.
+
+        Nobody else takes requests out, unless the mailbox is closed; then ``STOP`` ends the wait.
+        """
+        first = self._first()
+        behind = min(self.mailbox.qsize(), _LOOK_EVERY)
+        return chain((first,), starmap(self.mailbox.take, repeat((), behind)))
+
+    def _first(self) -> Any:
+        mailbox = self.mailbox
+        self._is_resting = True
+        is_idle = not mailbox.qsize()
+        if is_idle:
+            mailbox.heal()
+        first = mailbox.take()
+        if is_idle:
+            self._ages.restart(self._begun)
+        else:
+            self._ages.note(self._begun, self._begun + mailbox.depth)
+        self._is_resting = False
+        return first
+
+    def _apply_entry(self, entry: TrackedRequest) -> bool:
+        """Apply the request of an entry; return whether the writer goes on."""
+        if entry is STOP:
+            self.mailbox.note_stop()
+            return False
+        self._begun += 1
+        if not entry.begin():
+            self._pass_over(entry)
             return True
-        finally:
-            self._out = (item,)
-            self._taken -= length_hint(turns)
-
-    def _next(self) -> tuple[Any, Turns]:
-        """Wait for a request; it, and the turns of those behind it that belong to the chunk."""
-        line, account, gate = self._line, self._account, self._gate
-        account.rest(self._taken)
-        was_idle = not line.qsize()
-        if was_idle and gate.waiting:  # cannot be, as stride is chosen; if it were, both sides would wait for ever
-            gate.relieve()
-        self._out = ()
-        first = line.get()
-        self._out = (first,)
-        count = self._relieved_depth()
-        beyond = count - gate.low
-        if beyond > 0:  # the next chunk shall begin with the request that brings the line down to the low mark
-            count = beyond - 1
-        count = min(count, gate.stride)
-        turns = repeat((), count)
-        self._taken += 1 + count
-        account.begin(self._taken, turns, 1, was_idle=was_idle)
-        return first, turns
-
-    def _relieved_depth(self) -> int:
-        """How many stand in the line, after those who wait were let in, if it is short enough."""
-        depth, gate = self._line.qsize(), self._gate
-        if gate.waiting and depth <= gate.low:
-            gate.relieve()
-            depth = self._line.qsize()
-        return depth
-
-    def _answer(self, ticket: Ticket[Any], turns: Turns) -> bool:
-        """Apply the request of a ticket; whether the writer goes on."""
-        if not ticket.begin():
-            self._passed_over(ticket)
-            return True
-        account = self._account
         try:
-            outcome = self._handler(ticket.request)
+            outcome = self._handler(entry.request)
             if self.pass_on is not None:
-                self.pass_on(outcome, ticket)
-        except BaseException as error:  # noqa: BLE001 - reaches ticket and listener, and may end the writer
-            return self._failed(ticket.request, error, ticket)
-        # Who waits for it must find it counted. If more follow they are in hand then.
-        account.progress = (self._taken, turns, 0)
-        if self.pass_on is None:
-            ticket.end(outcome)
-        if length_hint(turns):
-            account.progress = (self._taken, turns, 1)
+                self.pass_on(outcome, entry)
+        except BaseException as error:  # noqa: BLE001 - reaches future and listener
+            self._fail(entry.request, error, entry)
+            return self.failure is None
+        if self.pass_on is None and entry.future is not None:
+            self._is_resting = True  # so that whoever waits for the outcome finds it counted
+            entry.future.set_result(outcome)
+            self._is_resting = False
         return True
 
-    def _passed_over(self, ticket: Ticket[Any]) -> None:
-        """A ticket was cancelled by its owner, or has expired."""
-        if ticket.is_expired:
-            self._account.expired += 1
-            self.tell(ticket.request, ticket.exception() or RuntimeError("expired"))
+    def _pass_over(self, entry: TrackedRequest) -> None:
+        """The request was cancelled by its owner, or expired."""
+        if entry.is_expired:
+            self._expired += 1
+            self.tell(entry.request, entry.expired_error(self.home.name))
         else:
-            self._account.cancelled += 1
+            self._cancelled += 1
 
-    def _failed(self, request: Any, error: BaseException, ticket: Ticket[Any] | None = None) -> bool:
-        """A request failed; whether the writer goes on."""
-        self._account.failed += 1
+    def _fail(self, request: Any, error: BaseException, entry: TrackedRequest | None = None) -> None:
+        self._failed += 1
         self.tell(request, error)
         if isinstance(error, FATAL):
             self.failure = error
-        if ticket is not None:
-            ticket.end(None, error)
-        return self.failure is None
+        if entry is not None and entry.future is not None:
+            entry.future.set_exception(error)
 
-    def _abandon(self, error: BaseException) -> None:
-        """The writer itself is at fault: what it has taken out of the line, and not ended, failed."""
-        for item in self._out:
-            if type(item) is not Entry:
-                self._failed(item, error)
-            elif not item.ticket.done():
-                self._failed(item.ticket.request, error, item.ticket)
+    def _give_up(self, items: Sequence[Any], error: BaseException) -> None:
+        """The writer itself is at fault: what it has in hand failed."""
+        self.failure = error
+        for item in items:
+            if type(item) is not TrackedRequest:
+                self._fail(item, error)
+            elif item is not STOP and not (item.future is not None and item.future.done()):
+                item.begin()
+                self._fail(item.request, error, item)
+        self.failure = error
 
     def tell(self, request: Any, error: BaseException) -> None:
-        """The listener learns that a request was not applied."""
+        """Tell the listener that a request was not applied."""
         try:
-            self._listener(request, error)
-        except BaseException as error_of_listener:  # the writer must outlive its listener
-            if is_interrupt(error_of_listener):
-                raise
-            log.exception("the listener %r of a queue failed; the queue goes on", self._listener)
+            self._on_error(request, error)
+        except BaseException as failure:  # the queue must outlive its listener
+            if isinstance(failure, KeyboardInterrupt) and not self.home.is_mine:
+                raise  # Ctrl-C, in a thread that closes the queue
+            log.exception("listener of a queue failed name=%s", self.home.name)
 
-    def sweep(self, why: str) -> int:
-        """Cancel all that stands in the line, on any thread, once the gate is shut; gives their number.
+    # -- its end -------------------------------------------------------------------------------
 
-        Ctrl-C may come at any moment. Then what is not cancelled is still in ``_swept``, where the next sweep finds it: that
-        of the writer at its end, if no other. At worst one request is told twice.
-        """
-        try:
-            self._swept.extend(starmap(self._line.get_nowait, repeat(())))  # in C, where no interrupt comes between
-        except Empty:
-            pass
-        if not self._gate.is_over:
-            self._account.put_stop(STOP)  # it may have been taken out with the rest
+    def _closed(self) -> LeaderqError:
+        error = QueueClosed(f"queue {self.home.name!r} is closed; the request was not accepted")
+        error.__cause__ = self.failure
+        return error
+
+    def sweep(self, why: str) -> None:
+        """Cancel all that is not begun. What an interrupt leaves, the next sweep finds."""
+        self.mailbox.sweep(self._swept)
         count = 0
-        for item in _popped(self._swept):
+        while self._swept:
             try:
-                if item is STOP:
-                    self._account.forget_stop()
-                    continue
-                self._cancel(item, RequestCancelled(why))
+                item = self._swept.popleft()
+            except IndexError:
+                break  # another thread sweeps too
+            try:
+                self._cancel(item, f"queue {self.home.name!r}: not begun: {why}")
             except BaseException:
                 self._swept.append(item)
                 raise
-            self._account.count_swept(1)
+            self._swept_count += 1
             count += 1
-        return count
+        if count:
+            log.warning("requests cancelled name=%s count=%d why=%r", self.home.name, count, why)
 
-    def _cancel(self, item: Any, error: RequestCancelled) -> None:
-        if type(item) is not Entry:
+    def _cancel(self, item: Any, why: str) -> None:
+        error = RequestCancelled(why)
+        if type(item) is not TrackedRequest:
             self.tell(item, error)
             return
-        ticket = item.ticket
-        if not ticket.done():  # else its owner knows
-            self.tell(ticket.request, error)
-            if not ticket.cancel():  # it came from the queue before this one in a chain, so it is too late for that
-                ticket.end(None, error)
-        if ticket.cancelled():
-            ticket.begin()  # tells concurrent.futures.wait()
+        future = item.future
+        if future is None or not future.done():  # otherwise its owner knows
+            self.tell(item.request, error)
+        if future is None:
+            return
+        if item.is_begun:  # it comes from the queue before this one, too late to cancel it
+            future.set_exception(error)
+        else:
+            future.cancel()
+            future.begin()  # tells concurrent.futures.wait()
 
 
-def _popped(line: deque[Any]) -> Iterator[Any]:
-    """What stands in ``line``, taken out one by one; several threads may do so at once."""
-    return map(deque.popleft, takewhile(len, repeat(line)))
+class BatchWriter(Writer):
+    """Applies all that waits at once, at most ``max_batch``. The handler returns an outcome for
+    each request, in their order, or ``None``; an outcome that is an exception fails its request.
+
+    A batch never waits to grow: alone a request goes at once, and the more the writer falls
+    behind, the larger the batches are.
+    """
+
+    def __init__(self, *parts: Any, max_batch: int) -> None:
+        super().__init__(*parts)
+        self._max_batch = max_batch
+
+    def _apply_all(self) -> None:
+        items: list[Any] = []
+        try:
+            while True:
+                items = [self._first()]
+                try:
+                    while items[-1] is not STOP and len(items) < self._max_batch:
+                        items.append(self.mailbox.take_at_once())
+                except Empty:
+                    pass
+                if is_last := items[-1] is STOP:
+                    items.pop()
+                    self.mailbox.note_stop()
+                self.mailbox.release(len(items))
+                self._begun += len(items)
+                self._apply_batch(items)
+                items = []
+                if is_last or self.failure is not None:
+                    return
+        except BaseException as error:  # noqa: BLE001 - no handler raised it; waiters must hear
+            self._give_up(items, error)
+
+    def _apply_batch(self, items: list[Any]) -> None:
+        entries: list[TrackedRequest | None] = []
+        requests: list[Any] = []
+        for item in items:
+            entry = item if type(item) is TrackedRequest else None
+            if entry is not None and not entry.begin():
+                self._pass_over(entry)
+            else:
+                entries.append(entry)
+                requests.append(item if entry is None else entry.request)
+        if not requests:
+            return
+        self._hand = len(requests)
+        outcomes: Iterable[Any]
+        try:
+            # a copy, because the handler may use its list up
+            outcomes = _one_each(self._handler(requests.copy()), len(requests))
+        except BaseException as error:  # noqa: BLE001 - reaches futures and listener
+            outcomes = repeat(error, len(requests))
+        if self.pass_on is None:
+            self._is_resting = True  # so that whoever waits for an outcome finds it counted
+        for request, entry, outcome in zip(requests, entries, outcomes, strict=True):
+            self._end(request, entry, outcome)
+
+    def _end(self, request: Any, entry: TrackedRequest | None, outcome: Any) -> None:
+        if isinstance(outcome, BaseException):
+            self._fail(request, outcome, entry)
+            return
+        try:
+            if self.pass_on is not None:
+                self.pass_on(outcome, entry)
+        except BaseException as error:  # noqa: BLE001 - reaches future and listener
+            self._fail(request, error, entry)
+            return
+        if self.pass_on is None and entry is not None and entry.future is not None:
+            entry.future.set_result(outcome)
+
+
+def _one_each(outcomes: Iterable[Any] | None, count: int) -> Iterable[Any]:
+    if outcomes is None:
+        return repeat(None, count)
+    given = list(outcomes)
+    if len(given) != count:
+        raise ValueError(
+            f"the batch handler returned {len(given)} outcomes for {count} requests; "
+            "return one for each, in their order, or None"
+        )
+    return given
+
+
+_running: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+def _renounce_all() -> None:
+    for writer in list(_running):
+        writer.renounce()
+    _running.clear()
+
+
+def _close_all() -> None:
+    until_s = now_s() + AT_EXIT_S
+    for writer in list(_running):
+        is_drained = writer.close(drain=True, timeout_s=max(0.0, until_s - now_s()))
+        if not is_drained and writer.failure is None:
+            log.error("queue not closed at exit name=%s lost=%d", writer.home.name, writer.mailbox.depth)
+
+
+os.register_at_fork(after_in_child=_renounce_all)
+atexit.register(_close_all)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from mutants import command, election, queues, running, session
+from mutants import command, election, helpers, queues, running, session
 
-MUTANTS = [*command.MUTANTS, *election.MUTANTS, *queues.MUTANTS, *running.MUTANTS, *session.MUTANTS]
+MUTANTS = [
+    *command.MUTANTS,
+    *election.MUTANTS,
+    *helpers.MUTANTS,
+    *queues.MUTANTS,
+    *running.MUTANTS,
+    *session.MUTANTS,
+]

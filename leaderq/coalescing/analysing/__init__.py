@@ -1,9 +1,28 @@
-"""Whether coalescing pays on a stream of requests: how its keys repeat, and how many runs would be saved."""
+"""Whether coalescing pays on a stream of requests: how its keys repeat, what would be saved."""
 
 from __future__ import annotations
 
-from leaderq.coalescing.analysing.analysis import Analysis, Request, analyse
-from leaderq.coalescing.analysing.repeats import Duplication, RepeatMeter, Repeats
-from leaderq.coalescing.analysing.saving import Saving, SavingSimulator
+from leaderq.coalescing.analysing.analysis import (
+    Analysis,
+    Duplication,
+    RepeatMeter,
+    Repeats,
+    Saving,
+    SavingSimulator,
+    analyse,
+)
+from leaderq.coalescing.analysing.requests import Request, RequestLines, access_log, key_and_time
 
-__all__ = ["Analysis", "Duplication", "RepeatMeter", "Repeats", "Request", "Saving", "SavingSimulator", "analyse"]
+__all__ = [
+    "Analysis",
+    "Duplication",
+    "RepeatMeter",
+    "Repeats",
+    "Request",
+    "RequestLines",
+    "Saving",
+    "SavingSimulator",
+    "access_log",
+    "analyse",
+    "key_and_time",
+]

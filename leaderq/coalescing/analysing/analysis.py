@@ -1,26 +1,279 @@
-"""A stream of requests, measured and simulated in one pass (pure but for the reading, which is the caller's iterator)."""
+"""How the keys of a stream repeat, and how many runs coalescing would save on it: one pass, bounded
+memory. Pure.
+
+The requests of a stream are numbered in their order. Where the request ``j`` is the next one after
+``i`` with the same key, ``j`` is a *repeat*, and ``j - i`` is its **repeat distance**: 1 if they
+follow each other directly. As long as no more requests than the **minimum repeat distance** are in
+hand at a time, no two of one key are. A repeat is **near** if its distance is at most ``window``,
+which stands for the number of requests in hand at a time. The **duplication class** of a stream is
+
+======  ==================================================================================
+none    no key repeats
+sparse  keys repeat, but near repeats are less than ``high_share`` (5 %) of the requests
+high    near repeats are that share or more: coalescing pays
+======  ==================================================================================
+
+It is told by the share and not by the minimum, for which one pair in a million requests is enough.
+What is **saved** is simulated: the stream played through the automaton that the coordinators use,
+one per key on which somebody works, each run taking ``service_s`` seconds, as many keys as there
+are side by side. A request that comes at the very moment at which a run ends comes after it.
+
+*Guarantees:* exact for this model, and for every distance up to ``memory``, the keys kept (some 200
+bytes each; long keys are kept as a hash). What is forgotten is counted: 0 means all is exact.
+*Not guaranteed:* that your handler takes the same time always, or that a run has a worker at once:
+where runs wait for workers, or take longer under load, more is saved than is said here.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from hashlib import blake2b
+from heapq import heappop, heappush
 
-from leaderq.coalescing.analysing.arrivals import Arrival, InOrder, evenly, spread
-from leaderq.coalescing.analysing.repeats import HIGH_SHARE, MEMORY, WINDOW, RepeatMeter, Repeats
-from leaderq.coalescing.analysing.saving import Saving, SavingSimulator
+from leaderq.coalescing.analysing.requests import Arrival, InOrder, Request, spread
+from leaderq.coalescing.automaton import Departure, EnqueueOutcome, TrafficAutomaton
 from leaderq.errors import ConfigurationError
 
-Request = tuple[str, float | None]
-"""A key, and the seconds since the epoch, or ``None`` where the stream has no times."""
+MEMORY = 100_000
+WINDOW = 100
+HIGH_SHARE = 0.05
+_LONG = 64
+
+
+class Duplication(Enum):
+    """The duplication class; see the module."""
+
+    NONE = "none"
+    SPARSE = "sparse"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """What a :class:`RepeatMeter` has seen. ``minimum_distance`` is ``None`` if no key repeats.
+
+    ``distances``: how many repeats have a distance of up to 1, 2, 4, 8...; each is counted once, at
+    the first bound that holds it. ``hottest``: the keys that came most often, with how often (long
+    ones as they were shortened). ``forgotten``: how many keys were; unless 0, ``keys`` may count a
+    key twice, and ``hottest`` be too low.
+    """
+
+    requests: int
+    keys: int
+    repeats: int
+    near: int
+    window: int
+    minimum_distance: int | None
+    distances: dict[int, int]
+    hottest: tuple[tuple[str, int], ...]
+    forgotten: int
+    duplication: Duplication
+
+    @property
+    def near_share(self) -> float:
+        """Near repeats per request."""
+        return self.near / self.requests if self.requests else 0.0
+
+
+class RepeatMeter:
+    """Measures a stream; see the module.
+
+    :raises ConfigurationError: ``window`` or ``memory`` is below 1, or ``memory`` below ``window``.
+    """
+
+    def __init__(self, *, window: int = WINDOW, memory: int = MEMORY, high_share: float = HIGH_SHARE) -> None:
+        problems = [
+            f"{name}={value!r}: give 1 or more" for name, value in (("window", window), ("memory", memory)) if value < 1
+        ]
+        if memory < window:
+            problems.append(f"memory={memory!r} is less than window={window!r}: repeats within the window would be missed")
+        if problems:
+            raise ConfigurationError(*problems)
+        self._window = window
+        self._memory = memory
+        self._high_share = high_share
+        self._seen: OrderedDict[str | bytes, tuple[int, int]] = OrderedDict()
+        self._names: dict[bytes, str] = {}
+        self._requests = 0
+        self._keys = 0
+        self._repeats = 0
+        self._near = 0
+        self._minimum: int | None = None
+        self._distances: dict[int, int] = {}
+
+    def note(self, key: str) -> None:
+        """The next request of the stream."""
+        self._requests += 1
+        known = key if len(key) <= _LONG else self._shortened(key)
+        found = self._seen.get(known)
+        if found is None:
+            self._keys += 1
+            self._seen[known] = (self._requests, 1)
+            self._forget()
+            return
+        last, count = found
+        self._seen[known] = (self._requests, count + 1)
+        self._seen.move_to_end(known)
+        self._note_distance(self._requests - last)
+
+    def _note_distance(self, distance: int) -> None:
+        self._repeats += 1
+        self._near += distance <= self._window
+        if self._minimum is None or distance < self._minimum:
+            self._minimum = distance
+        bound = 1 << (distance - 1).bit_length()
+        self._distances[bound] = self._distances.get(bound, 0) + 1
+
+    def _shortened(self, key: str) -> bytes:
+        digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        self._names.setdefault(digest, f"{key[:_LONG]}...")
+        return digest
+
+    def _forget(self) -> None:
+        if len(self._seen) > self._memory:
+            key, _ = self._seen.popitem(last=False)
+            if isinstance(key, bytes):
+                self._names.pop(key, None)
+
+    def result(self, hottest: int = 5) -> Repeats:
+        """What was seen so far, with so many of the hottest keys."""
+        top = sorted(self._seen.items(), key=lambda one: -one[1][1])[:hottest]
+        return Repeats(
+            requests=self._requests,
+            keys=self._keys,
+            repeats=self._repeats,
+            near=self._near,
+            window=self._window,
+            minimum_distance=self._minimum,
+            distances=dict(sorted(self._distances.items())),
+            hottest=tuple((self._names[key] if isinstance(key, bytes) else key, count) for key, (_, count) in top),
+            forgotten=self._keys - len(self._seen),
+            duplication=self._duplication(),
+        )
+
+    def _duplication(self) -> Duplication:
+        return classified(self._repeats, self._near, self._requests, self._high_share)
+
+
+def classified(repeats: int, near: int, requests: int, high_share: float = HIGH_SHARE) -> Duplication:
+    """The duplication class of ``requests``, of which so many are repeats, and so many near ones."""
+    if not repeats:
+        return Duplication.NONE
+    return Duplication.HIGH if near >= high_share * requests else Duplication.SPARSE
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What became of the requests. ``waited_s``: of those blocked, the mean; ``keys_at_once``: the
+    most keys that were worked on at a time.
+    """
+
+    service_s: float
+    requests: int
+    accepted: int
+    blocked: int
+    declined: int
+    waited_s: float
+    keys_at_once: int
+
+    @property
+    def runs(self) -> int:
+        """Runs of the handler; without coalescing there is one for each request."""
+        return self.accepted + self.blocked
+
+    @property
+    def met(self) -> int:
+        """Requests that found somebody at work on their key: what is near, told by time instead of
+        by a window.
+        """
+        return self.blocked + self.declined
+
+    @property
+    def duplication(self) -> Duplication:
+        """The duplication class at this service time: none if no request met another, high if 5 %
+        or more did, else sparse.
+        """
+        return classified(self.met, self.met, self.requests)
+
+    @property
+    def share(self) -> float:
+        """The part of all runs that is saved, 0 to 1."""
+        return self.declined / self.requests if self.requests else 0.0
+
+
+class SavingSimulator:
+    """See the module.
+
+    :raises ConfigurationError: ``service_s`` is not above 0, or ``waiters`` is negative.
+    """
+
+    def __init__(self, service_s: float, *, waiters: int = 1) -> None:
+        if not 0 < service_s < float("inf"):
+            raise ConfigurationError(f"service_s={service_s!r}: give the seconds that one run takes, above 0")
+        if waiters < 0:
+            raise ConfigurationError(f"waiters={waiters!r}: give 0 or more")
+        self._service_s = service_s
+        self._waiters = waiters
+        self._automata: dict[str, TrafficAutomaton[tuple[float, int]]] = {}
+        self._ends: list[tuple[float, int, str]] = []
+        self._number = 0
+        self._outcomes = dict.fromkeys(EnqueueOutcome, 0)
+        self._waited_s = 0.0
+        self._at_once = 0
+
+    def note(self, at_s: float, key: str) -> EnqueueOutcome:
+        """The next request, at ``at_s`` seconds on any clock; not earlier than the one before."""
+        self._end_until(at_s)
+        self._number += 1
+        automaton = self._automata.get(key)
+        if automaton is None:
+            automaton = self._automata[key] = TrafficAutomaton(self._waiters)
+            self._at_once = max(self._at_once, len(self._automata))
+        outcome = automaton.enqueue((at_s, self._number))
+        self._outcomes[outcome] += 1
+        if outcome is EnqueueOutcome.ACCEPT:
+            heappush(self._ends, (at_s + self._service_s, self._number, key))
+        return outcome
+
+    def _end_until(self, at_s: float) -> None:
+        while self._ends and self._ends[0][0] <= at_s:
+            end_s, _, key = heappop(self._ends)
+            automaton = self._automata[key]
+            head = automaton.head
+            assert head is not None  # its end was noted when it began
+            if automaton.dequeue(head) is not Departure.HANDED_OVER or automaton.head is None:
+                del self._automata[key]
+                continue
+            came_s, number = automaton.head
+            self._waited_s += end_s - came_s
+            heappush(self._ends, (end_s + self._service_s, number, key))
+
+    def result(self) -> Saving:
+        """What became of the requests so far; those that wait still will run."""
+        self._end_until(float("inf"))
+        blocked = self._outcomes[EnqueueOutcome.BLOCK]
+        return Saving(
+            service_s=self._service_s,
+            requests=self._number,
+            accepted=self._outcomes[EnqueueOutcome.ACCEPT],
+            blocked=blocked,
+            declined=self._outcomes[EnqueueOutcome.DECLINE],
+            waited_s=self._waited_s / blocked if blocked else 0.0,
+            keys_at_once=self._at_once,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """``savings``: one for each service time; empty if neither the stream nor the caller says when requests come.
+    """``savings``: one for each service time; empty if neither the stream nor the caller says when
+    requests come.
 
-    ``span_s``: from the first request to the last; ``rate``: requests per second in it. ``late``: requests whose time lay
-    too far back to be put in order. ``untimed``: requests without a time in a stream that has times elsewhere: measured,
-    not simulated.
+    ``span_s``: from the first request to the last; ``rate``: requests per second in it. ``late``:
+    requests whose time lay too far back to be put in order. ``untimed``: requests without a time in
+    a stream that has times elsewhere: measured, not simulated.
     """
 
     repeats: Repeats
@@ -44,8 +297,9 @@ def analyse(
 ) -> Analysis:
     """Measure how the keys repeat, and simulate what coalescing saves at each of ``services_s``.
 
-    The requests come at their own times, of which equal ones are spread over ``resolution_s``, or, with ``rate``, evenly
-    at so many per second. Distances are counted in the order of the times, if they have any.
+    The requests come at their own times, of which equal ones are spread over ``resolution_s``, or,
+    with ``rate``, evenly at so many per second. Distances are counted in the order of the times, if
+    they have any.
 
     :raises ConfigurationError: a parameter cannot be used.
     """
@@ -58,7 +312,7 @@ def analyse(
     in_order: InOrder | None = None
     arrivals: Iterable[Arrival]
     if rate is not None:
-        arrivals = evenly((key for key, _ in requests), rate=rate)
+        arrivals = ((number / rate, key) for number, (key, _) in enumerate(requests))
     else:
         in_order = InOrder(timed)
         arrivals = spread(in_order, resolution_s=resolution_s) if resolution_s else in_order

@@ -1,10 +1,9 @@
-"""Coalescing across processes, through ZooKeeper; see
-:class:`~leaderq.coalescing.distributed.coordinator.DistributedQueueCoordinator`."""
+"""Coalescing across processes, through ZooKeeper: :class:`DistributedQueueCoordinator`."""
 
 from __future__ import annotations
 
 from leaderq.coalescing.distributed.coordinator import DistributedQueueCoordinator
+from leaderq.coalescing.distributed.slots import KeyView, SlotHolder
 from leaderq.coalescing.distributed.token import DistributedToken
-from leaderq.coalescing.distributed.view import Holder, KeyView
 
-__all__ = ["DistributedQueueCoordinator", "DistributedToken", "Holder", "KeyView"]
+__all__ = ["DistributedQueueCoordinator", "DistributedToken", "KeyView", "SlotHolder"]

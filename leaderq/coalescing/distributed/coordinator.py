@@ -1,102 +1,138 @@
-"""One works on a key, at most one waits, the rest are declined: across all processes that use one root in ZooKeeper.
+"""One works on a key, at most one waits, the rest are declined: across all processes that use one
+root in ZooKeeper.
 
-Who is authoritative: the two slots of a key in ZooKeeper (see :mod:`.places`). The slot taken first, by ``czxid``, is the
-head's; the other one is the waiter's; whoever finds both taken is declined. There are no more slots, so there are never
-two that wait.
+Who is authoritative: the two slots of a key in ZooKeeper (see :mod:`.slots`). The slot taken first,
+by ``czxid``, is the head's; the other one is the waiter's; whoever finds both taken is declined.
+There are no more slots, so there are never two that wait.
 
 States of a key: the table of :mod:`leaderq.coalescing.automaton`, with one waiter.
 
-=====================  ==================  ===================================  ===============================================
-state                  slots taken         event                                next
-=====================  ==================  ===================================  ===============================================
-Init                   none                enqueue                              Process; ACCEPT
-Process                one                 enqueue                              Block; BLOCK
-Block                  two                 enqueue                              Block; DECLINE
-Block                  two                 the older vanishes                   Process: the other is the head at once
-Block                  two                 the younger vanishes                 Process
-Process                one                 it vanishes                          Init: nothing is left of the key in ZooKeeper
-=====================  ==================  ===================================  ===============================================
+=======  ===========  =====================  ======================================================
+state    slots taken  event                  next
+=======  ===========  =====================  ======================================================
+Init     none         enqueue                Process; ACCEPT
+Process  one          enqueue                Block; BLOCK
+Block    two          enqueue                Block; DECLINE
+Block    two          the older vanishes     Process: the other is the head at once
+Block    two          the younger vanishes   Process
+Process  one          it vanishes            Init: nothing is left of the key in ZooKeeper
+=======  ===========  =====================  ======================================================
 
-A slot vanishes when its owner dequeues it, gives up waiting, dies (with its session, T after it was last heard of at
-most), or is evicted. Each slot goes with a *token*, a znode of a name never used twice, made and deleted with it in one
-multi: the fence. A multi that begins with a check of it is refused from the moment at which another may be the head.
+A slot vanishes when its owner dequeues it, gives up waiting, dies (with its session, T after it was
+last heard of at most), or is evicted. Each slot goes with a *token*, a znode of a name never used
+twice, made and deleted with it in one multi: the fence. A multi that begins with a check of it is
+refused from the moment at which another may be the head.
 
 What happens on each failure:
 
 * **head killed**: its slots vanish with its session; the waiter is the head;
-* **head frozen, and back**: ``is_current`` is false at the first look (its own clock says so), and its fenced write is
-  refused by the servers; what it does beside that is not prevented, as nowhere;
-* **waiter killed, or tired of waiting**: its slot vanishes. Who was declined for its sake is not told: see *Not guaranteed*;
-* **an answer is lost, wherever**: asked again in a way that cannot do it twice (see :mod:`.turn`, :mod:`.leaving`); no
-  slot is left behind that belongs to nobody;
-* **ZooKeeper is away**: heads go on, in doubt after 2T/3; enqueue fails when its time is up, what it may have taken is
-  given back later;
-* **own session over**: tokens are over at once, waiters are told; the next enqueue is in the new session;
+* **head frozen, and back**: ``is_current`` is false at the first look (its own clock says so), and
+  its fenced write is refused by the servers; what it does beside that is not prevented, as nowhere;
+* **waiter killed, or tired of waiting**: its slot vanishes. Those declined for its sake cover
+  themselves (see :mod:`.coverage`);
+* **an answer is lost, wherever**: asked again in a way that cannot do it twice (see :mod:`.request`
+  and :mod:`.releases`); no slot is left behind that belongs to nobody;
+* **ZooKeeper is away**: heads go on, in doubt after 2T/3; enqueue fails when its time is up, what
+  it may have taken is given back later;
+* **own session over**: tokens are over at once, waiters are told; the next enqueue is in the new
+  session;
 * **the root is deleted**: made again at the next enqueue.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
-from leaderq.clock import now_s
-from leaderq.coalescing.distributed.attendant import Attendant, Attended
-from leaderq.coalescing.distributed.leaving import Leaving, Leavings
-from leaderq.coalescing.distributed.places import Place, validated_root
-from leaderq.coalescing.distributed.token import DistributedToken, Ending
-from leaderq.coalescing.distributed.trust import Trust
-from leaderq.coalescing.distributed.turn import Turn
-from leaderq.coalescing.distributed.view import Holder, KeyView, Standing, holder, view
-from leaderq.coalescing.outcome import Outcome
+from leaderq.coalescing.automaton import EnqueueOutcome
+from leaderq.coalescing.distributed.coverage import Coverage
+from leaderq.coalescing.distributed.releases import LeaseRenewer, PendingReleases, Release, Renewed
+from leaderq.coalescing.distributed.request import SlotRequest
+from leaderq.coalescing.distributed.slots import (
+    KeyView,
+    KeyZnodes,
+    SlotHolder,
+    SlotStanding,
+    holder,
+    validated_root,
+    view,
+)
+from leaderq.coalescing.distributed.token import DistributedToken, SessionLease, TokenEnding
 from leaderq.errors import ConfigurationError, CoordinatorClosed, NoNode
+from leaderq.plain import require_plain_function
+from leaderq.timeouts import AS_SET, Deadline, timeout_problem
 from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
+
+log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_S = 30.0
 
 
 class DistributedQueueCoordinator:
-    """Lets one process at a time work on a key, and one wait; on ``client``, a session or a started ``KazooClient`` that
-    it does not own.
+    """Lets one process at a time work on a key, and one wait; on ``client``, a session or a started
+    ``KazooClient`` that it does not own.
 
-    All who use the same ``root`` (a znode, made when needed) on the same ensemble are coordinated, whatever process or
-    thread they are. ``timeout_s`` bounds each :meth:`enqueue` and :meth:`dequeue` that is not told otherwise.
+    All who use the same ``root`` (a znode, made when needed) on the same ensemble are coordinated,
+    whatever process or thread they are. ``timeout_s`` bounds each :meth:`enqueue` and
+    :meth:`dequeue` that is not told otherwise; ``None``: nothing does.
 
-    *Guarantees:* of a key, at most one token is the head's and at most one request waits, for every key and at every
-    moment of the servers' time. A declined request is covered: when it was made somebody was waiting who had not begun.
-    The one that waits is told of its turn by one event and nobody else is woken. An uncontended enqueue and dequeue are a
-    round trip each.
-    *Not guaranteed:* that a waiter lives: if it dies or its time is up before it has begun, those
-    declined for its sake are covered by nobody. Where that matters, let whoever is told
-    :class:`~leaderq.errors.WaitTimedOut` enqueue again. Fairness between three: a request that comes when the head leaves
-    may wait while one that came earlier was declined.
+    *Guarantees:* of a key, at most one token is the head's and at most one request waits, for every
+    key and at every moment of the servers' time. When a request was declined, somebody was waiting
+    who had not begun. The one that waits is told of its turn by one event, asks nothing more, and
+    nobody else is woken. An uncontended enqueue and dequeue are a round trip each.
+    **A declined request is covered**, with ``cover``: a run begins after it came. If the one that
+    waited dies, or gives up, before it has begun, a process in which a request was declined for its
+    sake asks for the key, and calls ``cover(key)``, on a thread of its own, when its turn comes.
+    (The same change may be covered by two of them.)
+    *Not guaranteed:* that anybody but the next request runs then without ``cover``, or if every
+    process that was declined has died too: where that matters use a queue. That a run which began
+    succeeds. Fairness between three: a request that comes when the head leaves may wait while an
+    earlier one was declined.
 
-    :raises ConfigurationError: the root, the time-out or the client cannot be used.
+    :raises ConfigurationError: the root, the time-out, ``cover`` or the client cannot be used.
     """
 
-    def __init__(self, client: AnyClient, root: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        client: AnyClient,
+        root: str,
+        *,
+        timeout_s: float | None = DEFAULT_TIMEOUT_S,
+        cover: Callable[[str | bytes], object] | None = None,
+    ) -> None:
         self._timeout_s = _bound(timeout_s)
+        if cover is not None:
+            require_plain_function(cover, "cover")
         self.root = validated_root(root)
         self._session: Session = as_session(client)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._turns: set[Turn] = set()
-        self._waiting: dict[str, Turn] = {}
+        self._requests: set[SlotRequest] = set()
+        self._waiting: dict[str, SlotRequest] = {}
         self._held: dict[str, DistributedToken] = {}
         self._is_closed = False
-        self._trust = Trust(self._session)
-        self._leavings = Leavings(self._session)
-        self._attendant = Attendant(self._session, self._trust, self._leavings, self._attended)
+        self._lease = SessionLease(self._session)
+        self._releases = PendingReleases(self._session)
+        self._coverage = Coverage(self._session, partial(self._cover, cover)) if cover else None
+        self._renewer = LeaseRenewer(self._session, self._lease, self._releases, self._renewed)
         self._session.add_listener(self._heard)
 
     def __enter__(self) -> DistributedQueueCoordinator:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -104,64 +140,79 @@ class DistributedQueueCoordinator:
 
     # -- the two events -------------------------------------------------------------------------------------------------
 
-    def enqueue(self, key: str | bytes, timeout_s: float | None = None) -> DistributedToken:
+    def enqueue(self, key: str | bytes, timeout_s: float | None = AS_SET) -> DistributedToken:
         """Ask to work on ``key``: at once, or after waiting for the head, or not at all.
 
-        The token is true (``if token:``) when it is this request's turn, and false if it was declined, since another
-        waits already; ``token.outcome`` is ACCEPT, BLOCK or DECLINE. A true one must be given to :meth:`dequeue`, or used
-        as a context manager. One thread that enqueues a key twice waits for itself.
+        The token is true (``if token:``) when it is this request's turn, and false if it was
+        declined because another waits already; ``token.outcome`` is ACCEPT, BLOCK or DECLINE. A
+        true one must be given to :meth:`dequeue`, or used as a context manager. One thread that
+        enqueues a key twice waits for itself.
 
         :param key: text or bytes of any length; text and bytes are never the same key.
-        :param timeout_s: bounds all of it, seconds; 0 asks and does not wait. ZooKeeper's answer is given 5 s, if that is
-        more.
+        :param timeout_s: bounds all of it, seconds; 0 asks and does not wait, ``None`` waits for
+            ever. ZooKeeper's answer is given 5 s, if that is more.
         :raises WaitTimedOut: the head was still there; this request waits no more.
-        :raises ConnectionLost: ZooKeeper did not answer in time. What may have been taken is given back, however late
-        that is known.
+        :raises ConnectionLost: ZooKeeper did not answer in time. What may have been taken is given
+            back, however late that is known.
         :raises SessionExpired: the session ended while this request waited; it may be repeated.
         :raises TokenOver: the waiting request was evicted.
-        :raises CoordinatorClosed: this coordinator is closed. :raises ConfigurationError: the key cannot be used.
+        :raises CoordinatorClosed: this coordinator is closed.
+        :raises ConfigurationError: the key or the time-out cannot be used.
         """
-        place = Place.of(self.root, key)
-        limit_s = self._timeout_s if timeout_s is None else _bound(timeout_s)
-        turn = Turn(self._session, place, self._trust, key=key, timeout_s=limit_s, is_closed=lambda: self._is_closed)
+        znodes = KeyZnodes.of(self.root, key)
+        limit_s = self._limit_s(timeout_s)
+        request = SlotRequest(
+            self._session,
+            znodes,
+            self._lease,
+            key=key,
+            timeout_s=limit_s,
+            is_closed=lambda: self._is_closed,
+        )
         with self._lock:
             self._check_open()
-            # Whoever waits here returns to its caller only after leaving this set under this lock: it begins after this request.
-            is_covered = place.name in self._waiting
-            if not is_covered:
-                self._turns.add(turn)
-        if is_covered:
-            return self._token(place, key, None, Outcome.DECLINE)
+            # Whoever waits here returns to its caller only after leaving this set, under
+            # this lock: it begins after this request.
+            waiter = self._waiting.get(znodes.name)
+            if waiter is None:
+                self._requests.add(request)
+        if waiter is not None:
+            self._rely_on(key, waiter.fence.path)
+            return self._token(znodes, key, None, EnqueueOutcome.DECLINE)
         try:
-            return self._admitted(turn, place, key)
+            return self._admitted(request, znodes, key)
         except BaseException:
-            self._give_up(turn)
+            self._give_up(request)
             raise
         finally:
             with self._lock:
-                self._turns.discard(turn)
+                self._requests.discard(request)
 
-    def dequeue(self, token: DistributedToken, timeout_s: float | None = None) -> bool:
-        """The work is done: give the key to whoever waits. Gives whether the token certainly stood until then.
+    def dequeue(self, token: DistributedToken, timeout_s: float | None = AS_SET) -> bool:
+        """The work is done: give the key to whoever waits. Return whether the token certainly stood
+        until then.
 
-        May be called again, and with a token that is over, or was declined. Raises nothing for want of a connection: the
-        slot is given back when there is one, and ``False`` is returned after ``timeout_s``.
+        May be called again, and with a token that is over, or was declined. Raises nothing for want
+        of a connection: the slot is given back when there is one, and ``False`` is returned after
+        ``timeout_s``.
         """
-        leaving = self._let_go(token, Ending.DEQUEUED)
-        if leaving is None:
+        release = self._let_go(token, TokenEnding.DEQUEUED)
+        if release is None:
             return False
-        done = self._leavings.begin(leaving)
-        if self._leavings:
-            self._attendant.wake()
+        done = self._releases.begin(release)
+        if self._releases:
+            self._renewer.wake()
         try:
-            return done.result(self._timeout_s if timeout_s is None else _bound(timeout_s))
+            return done.result(self._limit_s(timeout_s))
         except FutureTimeout:
-            self._attendant.wake()
+            self._renewer.wake()
             return False
 
     @contextmanager
-    def hold(self, key: str | bytes, timeout_s: float | None = None) -> Iterator[DistributedToken]:
-        """``with coordinator.hold(key) as token: if token: ...``: an :meth:`enqueue` whose token is dequeued at the end."""
+    def hold(self, key: str | bytes, timeout_s: float | None = AS_SET) -> Iterator[DistributedToken]:
+        """``with coordinator.hold(key) as token: if token: ...``: an :meth:`enqueue` whose token is
+        dequeued at the end.
+        """
         with self.enqueue(key, timeout_s) as token:
             yield token
 
@@ -172,77 +223,106 @@ class DistributedQueueCoordinator:
 
         :raises ZooKeeperError: it could not be read.
         """
-        place = Place.of(self.root, key)
-        read: list[Any] = self._session.multi_read([GetData(place.slot(0)), GetData(place.slot(1))])
+        znodes = KeyZnodes.of(self.root, key)
+        read: list[Any] = self._session.multi_read([GetData(znodes.slot(0)), GetData(znodes.slot(1))])
         return view([holder(number, one) for number, one in enumerate(read)])
 
-    def evict(self, key: str | bytes) -> Holder | None:
-        """Take the key from its head, in whatever process, and give it to whoever waits; gives who it was, ``None`` if
-        nobody, or if it left meanwhile.
+    def evict(self, key: str | bytes) -> SlotHolder | None:
+        """Take the key from its head, in whatever process, and give it to whoever waits; return who
+        it was, ``None`` if nobody, or if it left meanwhile.
 
-        From then on the token's writes are refused; its owner hears of it by the next of them, or T/6 later. For a head
-        that hangs in a process that lives: what it does without the fence is not stopped.
+        From then on the token's writes are refused; its owner hears of it by the next of them, or
+        T/6 later. For a head that hangs in a process that lives: what it does without the fence is
+        not stopped.
 
-        :raises ZooKeeperError: ZooKeeper could not be asked, or did not answer: then it may have been done.
+        :raises ZooKeeperError: ZooKeeper could not be asked, or did not answer: then it may have
+            been done.
         """
-        place = Place.of(self.root, key)
+        znodes = KeyZnodes.of(self.root, key)
         head = self.look(key).head
-        if head is None or not place.owns(head.token):
+        if head is None or not znodes.owns(head.token):
             return None
         try:
-            self._session.multi([Delete(place.token(head.token)), Delete(place.slot(head.slot))])
+            self._session.multi([Delete(znodes.token(head.token)), Delete(znodes.slot(head.slot))])
         except NoNode:
             return None
         return head
 
     # -- its end --------------------------------------------------------------------------------------------------------
 
-    def close(self, timeout_s: float = 5.0) -> bool:
-        """Take no more requests, tell those who wait, and wait until the tokens given out are dequeued; gives whether
-        they were in time.
+    def close(self, timeout_s: float | None = 5.0) -> bool:
+        """Take no more requests, tell those who wait, and wait until the tokens given out are
+        dequeued; return whether they were in time.
 
-        Those that are not are over then, and their keys are given to whoever waits. The session stays open. May be called
-        again.
+        Those that are not are over then, and their keys are given to whoever waits. The session
+        stays open. May be called again.
         """
-        end_s = now_s() + _bound(timeout_s)
+        deadline = Deadline(_bound(timeout_s))
         with self._idle:
             self._is_closed = True
-            for turn in self._turns:
-                turn.stir()
-            is_clean = self._idle.wait_for(lambda: not self._held, max(0.0, end_s - now_s()))
+            for request in self._requests:
+                request.wake()
+            is_clean = self._idle.wait_for(lambda: not self._held, deadline.remaining_s)
             left = list(self._held.values())
-        for leaving in [self._let_go(token, Ending.CLOSED) for token in left]:
-            if leaving is not None:
-                self._leavings.begin(leaving)
-        while self._leavings and now_s() < end_s and self._session.state is not SessionState.CLOSED:
-            self._leavings.again()
-            threading.Event().wait(min(0.05, max(0.0, end_s - now_s())))
+        for release in [self._let_go(token, TokenEnding.CLOSED) for token in left]:
+            if release is not None:
+                self._releases.begin(release)
+        while self._releases and not deadline.is_over and self._session.state is not SessionState.CLOSED:
+            self._releases.again()
+            threading.Event().wait(0.05)
+        if self._coverage is not None:
+            self._coverage.stop(deadline.remaining_s or 0.1)
         self._session.remove_listener(self._heard)
-        self._attendant.stop(max(0.1, end_s - now_s()))
+        self._renewer.stop(deadline.remaining_s or 0.1)
         return is_clean
 
     # -- inside ---------------------------------------------------------------------------------------------------------
 
-    def _admitted(self, turn: Turn, place: Place, key: str | bytes) -> DistributedToken:
-        standing = turn.seek()
-        if standing is Standing.DECLINED:
-            return self._token(place, key, None, Outcome.DECLINE)
-        if standing is Standing.HEAD:
-            return self._begun(self._token(place, key, turn.holder, Outcome.ACCEPT))
+    def _admitted(self, request: SlotRequest, znodes: KeyZnodes, key: str | bytes) -> DistributedToken:
+        standing = request.seek()
+        if standing is SlotStanding.DECLINED:
+            self._rely_on(key, request.relied_on)
+            return self._token(znodes, key, None, EnqueueOutcome.DECLINE)
+        if standing is SlotStanding.HEAD:
+            return self._begun(self._token(znodes, key, request.holder, EnqueueOutcome.ACCEPT))
         with self._lock:
-            self._waiting[place.name] = turn
-        self._attendant.wake()
+            self._waiting[znodes.name] = request
+        self._renewer.wake()
         try:
-            turn.wait()
+            request.wait()
         finally:
             with self._lock:
-                if self._waiting.get(place.name) is turn:  # a second one may wait here before the first has noticed its turn
-                    del self._waiting[place.name]
-        return self._begun(self._token(place, key, turn.holder, Outcome.BLOCK))
+                if self._waiting.get(znodes.name) is request:
+                    del self._waiting[znodes.name]
+        token = self._begun(self._token(znodes, key, request.holder, EnqueueOutcome.BLOCK))
+        request.note_begun()
+        return token
 
-    def _token(self, place: Place, key: str | bytes, holder: Holder | None, outcome: Outcome) -> DistributedToken:
+    def _rely_on(self, key: str | bytes, token: str | None) -> None:
+        if self._coverage is not None and token is not None:
+            self._coverage.rely_on(key, token)
+
+    def _cover(self, function: Callable[[str | bytes], object], key: str | bytes) -> None:
+        """Ask for a key that is owed, and do its work."""
+        with self.enqueue(key) as token:
+            if token.outcome is EnqueueOutcome.DECLINE:
+                return
+            try:
+                function(key)
+            except Exception:
+                log.exception("covering a key failed key=%r", key)
+
+    def _token(
+        self, znodes: KeyZnodes, key: str | bytes, holder: SlotHolder | None, outcome: EnqueueOutcome
+    ) -> DistributedToken:
         return DistributedToken(
-            self._session, place, holder, key=key, outcome=outcome, trust=self._trust, dequeue=self.dequeue
+            self._session,
+            znodes,
+            holder,
+            key=key,
+            outcome=outcome,
+            lease=self._lease,
+            dequeue=self.dequeue,
         )
 
     def _begun(self, token: DistributedToken) -> DistributedToken:
@@ -251,12 +331,12 @@ class DistributedQueueCoordinator:
         with self._lock:
             self._check_open()
             self._held[token.holder.token] = token
-        self._attendant.wake()
+        self._renewer.wake()
         if self._session.id != token.holder.session:  # it ended before the listener knew of this token
-            token.end(Ending.SESSION)
+            token.end(TokenEnding.SESSION)
         return token
 
-    def _let_go(self, token: DistributedToken, ending: Ending) -> Leaving | None:
+    def _let_go(self, token: DistributedToken, ending: TokenEnding) -> Release | None:
         """The token is over; ``None`` if it was let go before."""
         held = token.holder
         with self._idle:
@@ -266,20 +346,26 @@ class DistributedQueueCoordinator:
         if known is None or held is None:
             return None
         token.end(ending)
-        place = token.place
-        return Leaving(place.token(held.token), place.slot(held.slot), held.token, held.session)
+        znodes = token.znodes
+        return Release(znodes.token(held.token), znodes.slot(held.slot), held.token, held.session)
 
-    def _give_up(self, turn: Turn) -> None:
-        leaving = turn.leaving()
-        if leaving is not None:
+    def _give_up(self, request: SlotRequest) -> None:
+        release = request.release()
+        if release is not None:
             with self._lock:
-                self._held.pop(leaving.name, None)  # an interrupt just before the caller had it
-            self._leavings.begin(leaving)
-            self._attendant.wake()
+                self._held.pop(release.name, None)  # an interrupt just before the caller had it
+            self._releases.begin(release)
+            self._renewer.wake()
 
-    def _attended(self) -> list[Attended]:
+    def _renewed(self) -> list[Renewed]:
         with self._lock:
-            return [*(token for token in self._held.values() if not token.is_over), *self._waiting.values()]
+            return [
+                *(token for token in self._held.values() if not token.is_over),
+                *self._waiting.values(),
+            ]
+
+    def _limit_s(self, timeout_s: float | None) -> float | None:
+        return self._timeout_s if timeout_s is AS_SET else _bound(timeout_s)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -288,20 +374,16 @@ class DistributedQueueCoordinator:
     def _heard(self, state: SessionState) -> None:
         """On the connection thread."""
         with self._lock:
-            turns, tokens = list(self._turns), list(self._held.values())
+            turns, tokens = list(self._requests), list(self._held.values())
         if state in (SessionState.LOST, SessionState.CLOSED):
             for token in tokens:
-                token.end(Ending.SESSION)
-        for turn in turns:
-            turn.stir()
-        self._attendant.stir()
+                token.end(TokenEnding.SESSION)
+        for request in turns:
+            request.wake()
+        self._renewer.look_now()
 
 
-def _bound(timeout_s: float) -> float:
-    try:
-        seconds = float(timeout_s)
-    except (TypeError, ValueError):
-        seconds = -1.0
-    if not 0 <= seconds <= 1e6:
-        raise ConfigurationError(f"timeout_s={timeout_s!r}: give seconds from 0 to 1,000,000; no wait is without a bound")
-    return seconds
+def _bound(timeout_s: float | None) -> float | None:
+    if (problem := timeout_problem("timeout_s", timeout_s)) is not None:
+        raise ConfigurationError(problem)
+    return None if timeout_s is None or math.isinf(timeout_s) else float(timeout_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from workers import ROOT
@@ -24,7 +25,7 @@ def coordinator_of(opened: Open) -> Iterator[Make]:
     """Coordinators, each on a session of its own unless told otherwise; closed after the test."""
     made: list[DistributedQueueCoordinator] = []
 
-    def make(session: Session | None = None, **options: float) -> DistributedQueueCoordinator:
+    def make(session: Session | None = None, **options: Any) -> DistributedQueueCoordinator:
         made.append(DistributedQueueCoordinator(session or opened(), ROOT, **options))
         return made[-1]
 

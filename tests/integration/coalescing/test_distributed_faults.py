@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from workers import ROOT
 
-from leaderq.coalescing.distributed import turn
-from leaderq.coalescing.outcome import Outcome
+from leaderq.coalescing.automaton import EnqueueOutcome
+from leaderq.coalescing.distributed import request as slot_request
 from leaderq.errors import ConnectionLost, SessionExpired, TokenOver, WaitTimedOut
 from leaderq.testing import eventually
 from leaderq.zookeeper import SessionState, SetData, end_session
@@ -78,11 +78,11 @@ def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(proxy, op
             before = proxy.dropped
             proxy.drop_reply_to(Nth(nth))
             alone, busy, full = scenario(far, near, other, pool)
-            assert alone is Outcome.ACCEPT, f"reply {nth}"
-            assert busy in (Outcome.BLOCK, Outcome.ACCEPT), (
+            assert alone is EnqueueOutcome.ACCEPT, f"reply {nth}"
+            assert busy in (EnqueueOutcome.BLOCK, EnqueueOutcome.ACCEPT), (
                 f"reply {nth}"
             )  # its turn may have come before it knew of its place
-            assert full is Outcome.DECLINE, f"reply {nth}"
+            assert full is EnqueueOutcome.DECLINE, f"reply {nth}"
             was_lost = proxy.dropped > before
             proxy.heal()
             eventually(lambda: far_session.state is SessionState.CONNECTED)
@@ -93,7 +93,7 @@ def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(proxy, op
 
 
 def test_a_place_that_may_have_been_taken_is_given_back(proxy, opened, coordinator_of, session, monkeypatch):
-    monkeypatch.setattr(turn, "ASKING_S", 0.3)
+    monkeypatch.setattr(slot_request, "ASKING_S", 0.3)
     far = coordinator_of(opened(proxy.address, timeout_s=30.0))
     with far.enqueue("warm"):
         pass
@@ -149,7 +149,7 @@ def test_a_waiter_waits_through_an_outage(proxy, opened, coordinator_of):
         near.dequeue(head)
         proxy.heal()
         with waiting.result(30) as token:
-            assert token.outcome is Outcome.BLOCK
+            assert token.outcome is EnqueueOutcome.BLOCK
 
 
 def test_with_its_session_a_head_ends_at_once_and_a_waiter_is_told(zookeeper_server, opened, coordinator_of, znode_root):
@@ -223,7 +223,7 @@ def test_those_declined_leave_no_watch_behind(zookeeper_server, znode_root, coor
         eventually(lambda: one.look("k").waiter)
         for each in crowd:
             assert not each.enqueue("k")
-        eventually(lambda: watches() == before + 1)
+        eventually(lambda: watches() == before + 2)  # the waiter's: the other slot, its own token
         one.dequeue(head)
         two.dequeue(waiting.result(20))
     eventually(lambda: watches() == before)
@@ -249,11 +249,11 @@ def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch,
 
     with one.enqueue("k"), monkeypatch.context() as patch:
         if where == "fence":  # while it waits
-            patch.setattr(turn.Turn, "_is_head", interrupted)
+            patch.setattr(slot_request.SlotRequest, "_is_head", interrupted)
         elif where == "seek":  # after the place was taken
-            patch.setattr(turn, "judge", interrupted)
+            patch.setattr(slot_request, "judge", interrupted)
         else:
-            patch.setattr(turn.Turn, "wait", interrupted)
+            patch.setattr(slot_request.SlotRequest, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             two.enqueue("k")
         eventually(lambda: one.look("k").waiter is None)
@@ -274,7 +274,7 @@ def test_connections_that_break_all_the_time_make_neither_two_heads_nor_phantoms
             key = chance.choice("ab")
             try:
                 with coordinators[number % 3].enqueue(key, timeout_s=chance.choice((0.05, 20.0))) as token:
-                    if token.outcome is Outcome.DECLINE:
+                    if token.outcome is EnqueueOutcome.DECLINE:
                         continue
                     with lock:
                         overlaps.extend([key] if key in at_work else [])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from workers import ROOT, WorkerProcess
 
-from leaderq.coalescing.automaton import State
+from leaderq.coalescing.automaton import TrafficState
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session, connect
 
@@ -47,7 +47,7 @@ def test_the_waiter_takes_over_from_a_killed_head(started, coordinator_of):
     assert waiter.says() == f"BLOCK {number}"
     assert waiter.does("current") == "True"
     assert waiter.does("dequeue") == "True"
-    assert look("k").state is State.INIT
+    assert look("k").state is TrafficState.INIT
 
 
 def test_a_frozen_head_is_refused_by_the_server_when_it_thaws(started, coordinator_of, session):
@@ -94,7 +94,7 @@ def test_whoever_waits_outlives_a_killed_head_and_a_killed_waiter_before_it(star
     eventually(lambda: look("k").waiter)
     for one in (head, waiter):
         one.send(signal.SIGKILL)
-    assert eventually(lambda: look("k").state is State.INIT, timeout_s=30)
+    assert eventually(lambda: look("k").state is TrafficState.INIT, timeout_s=30)
 
 
 @pytest.mark.timeout(300)
@@ -113,6 +113,33 @@ def test_those_on_servers_that_lag_behind_are_coordinated_as_well(started, zooke
     ]
     with connect(zookeeper_ensemble.leader.address + znode_root) as session:
         check(session, workers, rounds=60)
+
+
+@pytest.mark.timeout(300)
+def test_sixteen_processes_whose_waiters_give_up_and_die_leave_no_declined_request_uncovered(started, session):
+    for path in ("/runs", "/declined", ROOT):
+        session.ensure_path(path)
+    workers = [started(str(number), is_ready=False) for number in range(16)]
+    for one in workers:
+        assert one.says(120) == "ready"
+    for one in workers:
+        one.tell("crowd 6")
+    for victim in workers[:3]:
+        reached = len(session.children("/runs"))
+        eventually(lambda reached=reached: len(session.children("/runs")) > reached + 10, timeout_s=60)
+        victim.send(signal.SIGKILL)
+    for one in workers[3:]:
+        assert one.says(200) == "done"
+    for one in workers[3:]:
+        assert one.does("idle", 100) == "True"
+    session.sync("/runs")
+    newest: dict[str, float] = {}
+    for name in session.children("/runs"):
+        key, began_s = json.loads(session.get(f"/runs/{name}")[0])
+        newest[key] = max(began_s, newest.get(key, 0.0))
+    declined = [one for name in session.children("/declined") for one in json.loads(session.get(f"/declined/{name}")[0])]
+    assert len(declined) > 10
+    assert [one for one in declined if newest.get(one[0], 0.0) < one[1]] == []
 
 
 def check(session: Session, workers: list[WorkerProcess], *, rounds: int, killed: int = 0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,9 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 from workers import ROOT
 
-from leaderq.coalescing.automaton import State
+from leaderq.clock import now_s
+from leaderq.coalescing.automaton import EnqueueOutcome, TrafficState
 from leaderq.coalescing.distributed import DistributedQueueCoordinator
-from leaderq.coalescing.outcome import Outcome
 from leaderq.errors import BadVersion, ConfigurationError, CoordinatorClosed, NodeExists, TokenOver, WaitTimedOut
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SetData
@@ -21,12 +22,12 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
     one, two, three = coordinator_of(), coordinator_of(), coordinator_of()
     with ThreadPoolExecutor(1) as pool, one.enqueue("k") as head:
         assert head
-        assert head.outcome is Outcome.ACCEPT
+        assert head.outcome is EnqueueOutcome.ACCEPT
         waiting = pool.submit(two.enqueue, "k")
-        eventually(lambda: three.look("k").state is State.BLOCK)
+        eventually(lambda: three.look("k").state is TrafficState.BLOCK)
         declined = three.enqueue("k")
         assert not declined
-        assert declined.outcome is Outcome.DECLINE
+        assert declined.outcome is EnqueueOutcome.DECLINE
         assert not one.enqueue("k")
         assert three.enqueue("other")
         assert not waiting.done()
@@ -34,12 +35,12 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
         assert one.dequeue(head)
         token = waiting.result(30)
         assert token
-        assert token.outcome is Outcome.BLOCK
+        assert token.outcome is EnqueueOutcome.BLOCK
         assert token.number > head.number
         assert not head.is_current
         assert head.is_over
         assert two.dequeue(token)
-    assert three.look("k").state is State.INIT
+    assert three.look("k").state is TrafficState.INIT
 
 
 def test_nothing_is_left_of_idle_keys(coordinator_of, session):
@@ -65,7 +66,7 @@ def test_a_newcomer_does_not_overtake_the_one_that_waits(coordinator_of):
             seen.append((token.number, holder.number))
             token._dequeue(token)
             token = waiting.result(30)
-            assert (token.number, token.outcome) == (holder.number, Outcome.BLOCK)
+            assert (token.number, token.outcome) == (holder.number, EnqueueOutcome.BLOCK)
         token._dequeue(token)
     assert all(head < waiter for head, waiter in seen)
 
@@ -76,10 +77,10 @@ def test_those_of_one_process_are_coordinated_as_well(coordinator_of):
         head = one.enqueue("k")
         waiting = pool.submit(one.enqueue, "k")
         eventually(lambda: one.look("k").waiter)
-        assert [one.enqueue("k").outcome for _ in range(3)] == [Outcome.DECLINE] * 3
+        assert [one.enqueue("k").outcome for _ in range(3)] == [EnqueueOutcome.DECLINE] * 3
         one.dequeue(head)
         with waiting.result(30) as token:
-            assert token.outcome is Outcome.BLOCK
+            assert token.outcome is EnqueueOutcome.BLOCK
 
 
 def test_a_waiter_whose_time_is_up_leaves_its_place(coordinator_of):
@@ -89,7 +90,7 @@ def test_a_waiter_whose_time_is_up_leaves_its_place(coordinator_of):
             two.enqueue("k", timeout_s=0.1)
         eventually(lambda: one.look("k").waiter is None)
     with two.enqueue("k") as token:
-        assert token.outcome is Outcome.ACCEPT
+        assert token.outcome is EnqueueOutcome.ACCEPT
 
 
 def test_a_fenced_write_passes_while_the_token_is_current_and_not_after(coordinator_of, session):
@@ -219,7 +220,7 @@ def test_a_root_that_cannot_be_used_is_refused(session, root):
         DistributedQueueCoordinator(session, root)
 
 
-@pytest.mark.parametrize("timeout_s", [-1, float("nan"), float("inf"), "soon"])
+@pytest.mark.parametrize("timeout_s", [-1, float("nan"), "soon"])
 def test_a_timeout_that_bounds_nothing_is_refused(coordinator_of, timeout_s):
     one = coordinator_of()
     with pytest.raises(ConfigurationError, match="timeout_s"):
@@ -278,17 +279,61 @@ def test_a_kazoo_client_of_the_users_own_will_do(zookeeper_server, znode_root, s
         client.close()
 
 
-def test_hand_overs_need_no_polling_and_no_second_look(coordinator_of, session):
-    one, two = coordinator_of(), coordinator_of()
+def test_a_hand_over_needs_one_look_and_no_second(coordinator_of, opened):
+    """The waiter looks once, when it begins to wait; the deletion of the other slot is enough."""
+    session = opened(timeout_s=30.0)
+    one, two = coordinator_of(), coordinator_of(session)
+    asked, answered = [], []
+    get_async = session.get_async
+
+    def counted(path, **options):
+        asked.append(path)
+        answer = get_async(path, **options)
+        answer.add_done_callback(answered.append)
+        return answer
+
+    session.get_async = counted
     with ThreadPoolExecutor(1) as pool:
-        for _ in range(20):
+        for number in range(1, 21):
             head = one.enqueue("k")
             waiting = pool.submit(two.enqueue, "k")
-            eventually(lambda: one.look("k").waiter)
+            eventually(lambda number=number: len(answered) == 2 * number)
             one.dequeue(head)
             with waiting.result(30) as token:
                 assert token.is_current
                 token.confirm()
+            assert sum(path.endswith(("~0", "~1")) for path in asked) == number
+
+
+def test_the_lease_counts_from_before_the_sending_however_long_that_takes(coordinator_of, opened, monkeypatch):
+    """As of a process that is frozen between sending a renewal and noting when it did."""
+    session = opened(timeout_s=6.0)
+    one = coordinator_of(session)
+    token = one.enqueue("k")
+    sent, multi_async, heard = [], session.multi_async, one._lease.heard
+
+    def slowly(operations):
+        sent.append(now_s())
+        answer = multi_async(operations)
+        threading.Event().wait(0.3)  # the freeze, not a wait for luck
+        return answer
+
+    told = []
+    monkeypatch.setattr(session, "multi_async", slowly)
+    monkeypatch.setattr(one._lease, "heard", lambda *what: (told.append(what[1]), heard(*what)))
+    eventually(lambda: len(told) >= 2)
+    assert all(noted <= before for noted, before in zip(told, sent, strict=False))
+    monkeypatch.undo()
+    one.dequeue(token)
+
+
+def test_for_ever_is_none_and_nothing_is_negative(coordinator_of):
+    one, two = coordinator_of(timeout_s=None), coordinator_of()
+    with ThreadPoolExecutor(1) as pool, two.enqueue("k") as head:
+        waiting = pool.submit(one.enqueue, "k")
+        eventually(lambda: two.look("k").waiter)
+        two.dequeue(head)
+        assert one.dequeue(waiting.result(30), timeout_s=None)
 
 
 def test_a_declined_token_may_be_treated_like_any_other(coordinator_of):

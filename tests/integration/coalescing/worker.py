@@ -10,6 +10,9 @@ python worker.py ADDRESS ROOT NAME SESSION_TIMEOUT_S
 ``dequeue``             answers ``True`` or ``False``
 ``rounds COUNT KEY``    so many requests for the key, each run written down between ``begin`` and ``end`` in ``/history``, whatever was
                         answered at ``/answers``; answers ``done``
+``crowd SECONDS``       requests for keys that change twice a second, most of them impatient; runs, and runs that cover others, are
+                        written down in ``/runs``, requests that were declined at ``/declined``; answers ``done``
+``idle``                answers ``True`` once all that was declined here is covered
 ======================  ==========================================================================================
 """
 
@@ -20,8 +23,8 @@ import random
 import sys
 import time
 
+from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed import DistributedQueueCoordinator, DistributedToken
-from leaderq.coalescing.outcome import Outcome
 from leaderq.errors import LeaderqError
 from leaderq.zookeeper import Create, Session, SetData, connect
 
@@ -31,7 +34,7 @@ class Worker:
 
     def __init__(self, session: Session, root: str, name: str) -> None:
         self._session = session
-        self._coordinator = DistributedQueueCoordinator(session, root, timeout_s=60.0)
+        self._coordinator = DistributedQueueCoordinator(session, root, timeout_s=60.0, cover=self._note_run)
         self._name = name
         self._token: DistributedToken | None = None
 
@@ -62,11 +65,41 @@ class Worker:
             with self._coordinator.enqueue(key) as token:
                 answered_s = time.monotonic()
                 answers.append([token.outcome.name, asked_s, answered_s])
-                if token.outcome is not Outcome.DECLINE:
+                if token.outcome is not EnqueueOutcome.DECLINE:
                     self._run(token, chance)
             time.sleep(chance.random() * 0.01)
         self._session.create("/answers/a-", json.dumps(answers).encode(), sequential=True)
         return "done"
+
+    def crowd(self, seconds: str) -> str:
+        chance = random.Random(self._name)
+        until_s = time.monotonic() + float(seconds)
+        declined = []
+        while time.monotonic() < until_s:
+            asked_s = time.monotonic()
+            key = f"k{int(asked_s * 2)}"
+            try:
+                with self._coordinator.enqueue(key, timeout_s=chance.choice((0.0, 0.01, 0.05, 20.0))) as token:
+                    if token.outcome is EnqueueOutcome.DECLINE:
+                        declined.append([key, asked_s])
+                    else:
+                        self._note_run(key)
+                        time.sleep(chance.random() * 0.05)
+            except LeaderqError:
+                pass
+            time.sleep(chance.random() * 0.02)
+        self._session.create("/declined/d-", json.dumps(declined).encode(), sequential=True)
+        return "done"
+
+    def _note_run(self, key: str | bytes) -> None:
+        began = json.dumps([key, time.monotonic()]).encode()
+        self._session.create("/runs/r-", began, sequential=True)
+
+    def idle(self) -> str:
+        coverage = self._coordinator._coverage
+        while not coverage.is_idle:
+            time.sleep(0.02)
+        return "True"
 
     def _run(self, token: DistributedToken, chance: random.Random) -> None:
         token.write([Create("/history/h-", f"begin {token.number} {self._name}".encode(), sequential=True)])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.coalescing.analysing import Duplication, RepeatMeter, SavingSimulator, analyse
-from leaderq.coalescing.analysing.arrivals import InOrder, evenly, spread
-from leaderq.coalescing.outcome import Outcome
+from leaderq.coalescing.analysing.requests import InOrder, spread
+from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.errors import ConfigurationError
 
 KEYS = st.lists(st.sampled_from("abcdefgh"), max_size=60)
@@ -95,7 +95,7 @@ def simulated(arrivals, service_s, **options):
 def test_one_runs_one_waits_the_rest_are_saved():
     arrivals = [(0.0, "k"), (0.1, "k"), (0.2, "k"), (0.3, "k"), (0.3, "other"), (1.5, "k"), (1.6, "k"), (3.5, "k")]
     outcomes, saving = simulated(arrivals, 1.0)
-    accept, block, decline = Outcome.ACCEPT, Outcome.BLOCK, Outcome.DECLINE
+    accept, block, decline = EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, EnqueueOutcome.DECLINE
     assert outcomes == [accept, block, decline, decline, accept, block, decline, accept]
     assert (saving.requests, saving.runs, saving.declined) == (8, 5, 3)
     assert saving.share == 3 / 8
@@ -113,7 +113,7 @@ def test_the_class_at_a_service_time_is_told_by_those_who_meet_another():
 
 
 def test_a_request_at_the_very_end_of_a_run_is_accepted():
-    assert simulated([(0.0, "k"), (1.0, "k")], 1.0)[0] == [Outcome.ACCEPT] * 2
+    assert simulated([(0.0, "k"), (1.0, "k")], 1.0)[0] == [EnqueueOutcome.ACCEPT] * 2
 
 
 def test_without_waiting_places_whoever_finds_a_run_is_saved():
@@ -127,7 +127,7 @@ def test_runs_of_a_key_never_overlap_and_a_run_begins_after_each_request(arrival
     for key in "ab":
         runs, came = [], [at for at, one in arrivals if one == key]
         for (at, one), outcome in zip(arrivals, outcomes, strict=True):
-            if one == key and outcome is not Outcome.DECLINE:
+            if one == key and outcome is not EnqueueOutcome.DECLINE:
                 runs.append(max(at, runs[-1] + service) if runs else at)
         assert all(later - earlier >= service for earlier, later in itertools.pairwise(runs))
         assert all(any(run >= at for run in runs) for at in came)
@@ -168,7 +168,6 @@ def test_spread_arrivals_stay_in_order_and_in_their_second(times, buffer):
 
 def test_ties_are_spread_evenly():
     assert [at_s for at_s, _ in spread([(1.0, "a")] * 4 + [(7.0, "b")], resolution_s=1.0)] == [1.0, 1.25, 1.5, 1.75, 7.0]
-    assert list(evenly("ab", rate=4)) == [(0.0, "a"), (0.25, "b")]
 
 
 def test_a_stream_is_measured_and_simulated_at_once():

@@ -56,19 +56,17 @@ def test_standard_input_and_packed_files_are_read(capsys, log, tmp_path, monkeyp
     assert run(capsys, "-", "--key", "path") == plain
 
 
-def test_json_and_columns_with_and_without_times(capsys, tmp_path):
+def test_lines_of_a_key_with_and_without_a_time(capsys, tmp_path):
     path = tmp_path / "events"
-    path.write_text("".join(json.dumps({"user": {"id": number % 2}, "at": number}) + "\n" for number in range(10)))
-    code, out, err = run(capsys, path, "--key", "user.id", "--time", "at", "--service-s", "50")
+    path.write_text("".join(f"user {number % 2}\t{number}\n" for number in range(10)))
+    code, out, err = run(capsys, path, "--service-s", "50")
     assert (code, err) == (0, "")
     assert "60.0%" in out
-    code, out, err = run(capsys, path, "--key", "user.id")
+    path.write_text("a\na\nb\n")
+    code, out, err = run(capsys, path)
     assert code == 0
-    assert "nothing says when requests come; give --time FIELD, or --rate N" in err
-    path.write_text("at,page\n1,a\n2,a\n")
-    assert re.search(r"^keys +1\b", run(capsys, path, "--key", "page", "--rate", "5")[1], re.MULTILINE)
-    assert re.search(r"^keys +3\b", run(capsys, path, "--key", "1", "--rate", "5")[1], re.MULTILINE)
-    assert re.search(r"^keys +2\b", run(capsys, path, "--key", "1", "--header", "--rate", "5")[1], re.MULTILINE)
+    assert "nothing says when requests come; add a time behind a tab, or give --rate N" in err
+    assert re.search(r"^keys +2\b", run(capsys, path, "--rate", "5")[1], re.MULTILINE)
 
 
 def test_lines_that_cannot_be_used_are_counted_and_shown(capsys, tmp_path):
@@ -93,7 +91,7 @@ def test_an_empty_file_has_no_requests(capsys, tmp_path):
 def test_what_would_harm_a_terminal_is_not_shown_as_it_is(capsys, tmp_path):
     path = tmp_path / "keys"
     path.write_text("\x1b[31m,1\n" * 3)
-    out = run(capsys, path, "--key", "1")[1]
+    out = run(capsys, path)[1]
     assert "\x1b" not in out
     assert "\\x1b[31m" in out
 
@@ -102,16 +100,10 @@ def test_what_would_harm_a_terminal_is_not_shown_as_it_is(capsys, tmp_path):
     ("content", "arguments", "said"),
     [
         (LOG, ["--key", "url"], "an access log has no field 'url'; its fields are client"),
-        (LOG, ["--key", "path", "--time", "time"], "--time is for JSON and columns"),
         (LOG, ["--key", "path", "--service-s", "0"], "0.0 is not in the range"),
         (LOG, ["--key", "path", "--rate", "-1"], "-1.0 is not in the range"),
-        (LOG, [], "Missing option '--key'"),
-        ('{"a": 1}\n', ["--key", "b"], "no line of"),
-        ("a,b\n1,2\n", ["--key", "c"], "no column 'c' in the first line, which has 'a', 'b'"),
-        ("a,b\n", ["--key", "9"], "no line of"),
-        ("a,b\n", ["--key", "0"], "columns are counted from 1"),
-        ("a,b\n", ["--key", "1", "--delimiter", "::"], "give one character"),
-        ("nonsense\n", ["--key", "path", "--format", "combined"], "no line of"),
+        ("k\tsoon\n", [], "no line of"),
+        ("nonsense\n", ["--key", "path"], "no line of"),
         (None, ["--key", "path"], "there is no file"),
     ],
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
+from functools import partial
 
 import pytest
 
-from leaderq.coalescing import KeepIdle, Outcome, Overflow, QueueCoordinator, Refusal, Stage, State
+from leaderq.coalescing import EnqueueOutcome, KeepIdle, Overflow, QueueCoordinator, Refusal, TokenStage, TrafficState
 from leaderq.errors import ConfigurationError, CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.testing import eventually
 
@@ -20,22 +21,22 @@ def pool():
 
 
 def waiting(coordinator: QueueCoordinator[str], count: int = 1) -> None:
-    eventually(lambda: coordinator.counters().waiting == count)
+    eventually(lambda: coordinator.stats().waiting == count)
 
 
 def test_the_first_is_accepted_the_second_waits_and_the_third_is_declined(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     first = coordinator.enqueue("k")
-    assert first and first.outcome is Outcome.ACCEPT and coordinator.state("k") is State.PROCESS
+    assert first and first.outcome is EnqueueOutcome.ACCEPT and coordinator.state("k") is TrafficState.PROCESS
     second = pool.submit(coordinator.enqueue, "k")
     waiting(coordinator)
     third = coordinator.enqueue("k")
-    assert not third and (third.outcome, third.refusal) == (Outcome.DECLINE, Refusal.FULL)
-    assert coordinator.state("k") is State.BLOCK and not second.done()
+    assert not third and (third.outcome, third.refusal) == (EnqueueOutcome.DECLINE, Refusal.FULL)
+    assert coordinator.state("k") is TrafficState.BLOCK and not second.done()
     assert coordinator.dequeue(first) and not first
-    assert second.result() and second.result().outcome is Outcome.BLOCK and second.result().covers == 1
+    assert second.result() and second.result().outcome is EnqueueOutcome.BLOCK and second.result().covers == 1
     assert second.result().number > first.number
-    assert coordinator.dequeue(second.result()) and coordinator.state("k") is State.INIT
+    assert coordinator.dequeue(second.result()) and coordinator.state("k") is TrafficState.INIT
 
 
 def test_keys_do_not_meet():
@@ -49,7 +50,7 @@ def test_a_key_that_cannot_be_hashed_is_refused_and_leaves_nothing():
     coordinator: QueueCoordinator[object] = QueueCoordinator()
     with pytest.raises(TypeError):
         coordinator.enqueue([])
-    assert coordinator.counters().running == 0
+    assert coordinator.stats().running == 0
 
 
 def test_without_waiters_the_second_is_declined():
@@ -57,7 +58,7 @@ def test_without_waiters_the_second_is_declined():
     first = coordinator.enqueue("k")
     assert coordinator.enqueue("k").refusal is Refusal.FULL
     coordinator.dequeue(first)
-    assert coordinator.enqueue("k").outcome is Outcome.ACCEPT
+    assert coordinator.enqueue("k").outcome is EnqueueOutcome.ACCEPT
 
 
 def test_several_wait_and_run_in_the_order_in_which_they_came(pool):
@@ -73,7 +74,7 @@ def test_several_wait_and_run_in_the_order_in_which_they_came(pool):
     for name in range(3):
         done.append(pool.submit(work, name))
         waiting(coordinator, name + 1)
-    assert coordinator.enqueue("k").outcome is Outcome.DECLINE
+    assert coordinator.enqueue("k").outcome is EnqueueOutcome.DECLINE
     coordinator.dequeue(head)
     for each in done:
         each.result()
@@ -98,20 +99,20 @@ def test_a_key_is_dequeued_by_the_thread_that_runs_on_it_and_no_other(pool):
 
 
 def test_whoever_waits_in_vain_is_told_and_waits_no_more():
-    coordinator: QueueCoordinator[str] = QueueCoordinator(wait_s=0.01)
+    coordinator: QueueCoordinator[str] = QueueCoordinator(timeout_s=0.01)
     head = coordinator.enqueue("k", owner=None)
     with pytest.raises(WaitTimedOut, match=r"0\.01 s") as caught:
         coordinator.enqueue("k")
-    assert caught.value.covers == 0 and coordinator.counters().counts.withdrawn == 1
-    assert coordinator.state("k") is State.PROCESS and head
+    assert caught.value.covers == 0 and coordinator.stats().withdrawn == 1
+    assert coordinator.state("k") is TrafficState.PROCESS and head
 
 
 def test_whoever_gives_up_tells_how_many_relied_on_it(pool, monkeypatch):
     now = [0.0]  # the machine's clock stands until all have come; whoever waits looks at it each time its wait is over
-    monkeypatch.setattr("leaderq.coalescing.waiting.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("leaderq.timeouts.now_s", lambda: now[0])
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     coordinator.enqueue("k", owner=None)
-    patient = pool.submit(coordinator.enqueue, "k", wait_s=0.05)
+    patient = pool.submit(coordinator.enqueue, "k", timeout_s=0.05)
     waiting(coordinator)
     assert [bool(coordinator.enqueue("k")) for _ in range(3)] == [False] * 3
     now[0] = 0.05
@@ -125,9 +126,9 @@ def test_trying_never_waits_and_leaves_nothing_behind():
     token = coordinator.try_enqueue("k")
     assert token
     assert coordinator.try_enqueue("k").refusal is Refusal.BUSY
-    assert coordinator.state("k") is State.PROCESS
+    assert coordinator.state("k") is TrafficState.PROCESS
     coordinator.dequeue(token)
-    assert coordinator.state("k") is State.INIT
+    assert coordinator.state("k") is TrafficState.INIT
 
 
 class TestOffers:
@@ -136,8 +137,8 @@ class TestOffers:
         called = []
         first = coordinator.offer("k", called.append)
         second = coordinator.offer("k", called.append)
-        assert (first.outcome, second.outcome, called) == (Outcome.ACCEPT, Outcome.BLOCK, [])
-        assert coordinator.offer("k", called.append).outcome is Outcome.DECLINE
+        assert (first.outcome, second.outcome, called) == (EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, [])
+        assert coordinator.offer("k", called.append).outcome is EnqueueOutcome.DECLINE
         coordinator.dequeue(first)
         assert called == [second] and second
 
@@ -146,9 +147,9 @@ class TestOffers:
         called = []
         first = coordinator.offer("k", called.append)
         second = coordinator.offer("k", called.append)
-        assert not coordinator.dequeue(second) and second.stage is Stage.WITHDRAWN
+        assert not coordinator.dequeue(second) and second.stage is TokenStage.WITHDRAWN
         coordinator.dequeue(first)
-        assert called == [] and coordinator.state("k") is State.INIT
+        assert called == [] and coordinator.state("k") is TrafficState.INIT
 
     def test_one_whose_call_fails_gives_way_and_the_dequeuer_does_not_notice(self, caplog):
         coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2)
@@ -162,14 +163,14 @@ class TestOffers:
         third = coordinator.offer("k", called.append)
         assert coordinator.dequeue(first)
         assert called == [third] and third
-        assert "given to the next" in caplog.text
+        assert "the key goes to the next" in caplog.text
 
     def test_a_long_line_of_calls_that_dequeue_at_once_does_not_exhaust_the_stack(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=20_000)
         head = coordinator.offer("k", coordinator.dequeue)
         tokens = [coordinator.offer("k", coordinator.dequeue) for _ in range(3_000)]
         coordinator.dequeue(head)
-        assert {token.stage for token in tokens} == {Stage.ENDED}
+        assert {token.stage for token in tokens} == {TokenStage.ENDED}
 
     def test_a_call_may_ask_again(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator()
@@ -178,39 +179,13 @@ class TestOffers:
         def again(token) -> None:
             rounds.append(token.number)
             if len(rounds) < 50:
-                assert coordinator.offer("k", again).outcome is Outcome.BLOCK
+                assert coordinator.offer("k", again).outcome is EnqueueOutcome.BLOCK
             coordinator.dequeue(token)
 
         head = coordinator.offer("k", again)
         coordinator.offer("k", again)
         coordinator.dequeue(head)
-        assert len(rounds) == 50 and coordinator.state("k") is State.INIT
-
-
-class TestReservations:
-    def test_a_future_is_done_when_the_turn_comes(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        first, second, third = (coordinator.reserve("k") for _ in range(3))
-        assert first.result(0) and not third.result(0) and not second.done()
-        coordinator.dequeue(first.result())
-        assert second.result(0)
-
-    def test_a_cancelled_future_waits_no_more(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        first, second = (coordinator.reserve("k") for _ in range(2))
-        assert second.cancel()
-        assert coordinator.state("k") is State.PROCESS
-        third = coordinator.reserve("k")
-        coordinator.dequeue(first.result(0))
-        assert third.result(0)
-
-    def test_a_future_that_waits_when_all_is_closed_raises(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        coordinator.reserve("k")
-        second = coordinator.reserve("k")
-        coordinator.drain(0)
-        with pytest.raises(CoordinatorClosed):
-            second.result(0)
+        assert len(rounds) == 50 and coordinator.state("k") is TrafficState.INIT
 
 
 class TestScopes:
@@ -219,7 +194,7 @@ class TestScopes:
         with pytest.raises(KeyError), coordinator.hold("k") as token:
             assert token
             raise KeyError
-        assert coordinator.state("k") is State.INIT
+        assert coordinator.state("k") is TrafficState.INIT
 
     def test_a_declined_scope_disturbs_nobody(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
@@ -265,8 +240,8 @@ class TestAskingForWhatOneHolds:
             ):
                 with pytest.raises(WouldDeadlock, match="wait for itself"):
                     ask("k")
-            assert token and coordinator.state("k") is State.PROCESS
-        assert coordinator.state("k") is State.INIT
+            assert token and coordinator.state("k") is TrafficState.PROCESS
+        assert coordinator.state("k") is TrafficState.INIT
 
     def test_where_another_waits_already_one_is_declined_like_anybody(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator()
@@ -280,15 +255,15 @@ class TestAskingForWhatOneHolds:
             offered = coordinator.offer("k", coordinator.dequeue)
             with pytest.raises(WouldDeadlock):
                 coordinator.enqueue("k")
-            assert offered.stage is Stage.WAITING
+            assert offered.stage is TokenStage.WAITING
 
     def test_other_keys_and_ways_that_do_not_wait_are_free(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator()
         with coordinator.hold("k"), coordinator.hold("other") as token:
             assert token
             assert not coordinator.try_enqueue("k")
-            later = coordinator.reserve("k")
-        assert later.result(0)
+            later = coordinator.offer("k", print)
+        assert later
 
     def test_a_request_of_nobody_waits_for_whoever_will_dequeue(self, pool):
         coordinator: QueueCoordinator[str] = QueueCoordinator()
@@ -304,7 +279,7 @@ class TestOverflow:
         coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=Overflow.REPLACE_OLDEST)
         called = []
         head, old, new = (coordinator.offer("k", called.append, value) for value in range(3))
-        assert called == [old] and (old.outcome, old.refusal) == (Outcome.DECLINE, Refusal.REPLACED)
+        assert called == [old] and (old.outcome, old.refusal) == (EnqueueOutcome.DECLINE, Refusal.REPLACED)
         assert new.covers == 1
         newest = coordinator.offer("k", called.append)
         assert newest.covers == 2 and called == [old, new]
@@ -359,7 +334,7 @@ class TestOverflow:
         tail = coordinator.offer("k", lambda token: None, 10)
         late = coordinator.offer("k", print, 100)
         assert tail and tail.value == 10
-        assert late.outcome is Outcome.BLOCK and late.value == 100
+        assert late.outcome is EnqueueOutcome.BLOCK and late.value == 100
 
     def test_if_another_newcomer_merges_meanwhile_nothing_of_it_is_lost(self):
         def merge(waiting: set[int], new: set[int]) -> set[int]:
@@ -381,16 +356,16 @@ class TestIdleKeys:
         coordinator: QueueCoordinator[int] = QueueCoordinator()
         for key in range(1000):
             coordinator.dequeue(coordinator.enqueue(key))
-        assert all(not stripe.lanes and not stripe.idle for stripe in coordinator._stripes)
-        assert coordinator.counters_of(5) is None
+        assert all(not stripe.keys and not stripe.idle for stripe in coordinator._stripes)
+        assert coordinator.counts_of(5) is None
 
     def test_kept_keys_keep_their_counters_until_the_cap(self):
         coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=3), stripes=1)
         for key in (1, 2, 3, 1, 4):  # 2 was idle the longest when 4 came
             coordinator.dequeue(coordinator.enqueue(key))
-        assert [key for key in range(5) if coordinator.counters_of(key)] == [1, 3, 4]
-        assert coordinator.counters_of(1).runs == 2
-        assert coordinator.counters().idle == 3 and coordinator.counters().counts.forgotten == 1
+        assert [key for key in range(5) if coordinator.counts_of(key)] == [1, 3, 4]
+        assert coordinator.counts_of(1).runs == 2
+        assert coordinator.stats().idle == 3 and coordinator.stats().forgotten == 1
 
     def test_a_sweep_forgets_what_was_idle_for_long(self):
         now = [0.0]
@@ -400,14 +375,21 @@ class TestIdleKeys:
             now[0] += 6
         coordinator.enqueue("c")
         coordinator.sweep()
-        assert [key for key in "abc" if coordinator.counters_of(key)] == ["b", "c"]
+        assert [key for key in "abc" if coordinator.counts_of(key)] == ["b", "c"]
 
     @pytest.mark.parametrize("stripes", [1, 64])
     def test_never_more_idle_keys_are_kept_than_the_cap(self, stripes):
         coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=100), stripes=stripes)
-        for key in range(1000):
+        for key in range(300):
             coordinator.dequeue(coordinator.enqueue(key))
-            assert coordinator.counters().idle <= 100
+            assert coordinator.stats().idle <= 100
+
+    def test_keys_idle_for_long_are_forgotten_without_anybody_sweeping(self):
+        coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=1000, idle_s=0.05))
+        for key in range(100):
+            coordinator.dequeue(coordinator.enqueue(key))
+        eventually(lambda: coordinator.stats().idle == 0)
+        assert coordinator.stats().forgotten == 100
 
     def test_numbers_rise_although_the_key_was_forgotten(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator()
@@ -449,7 +431,7 @@ class TestDraining:
             waits.result(60)
         assert coordinator.dequeue(head)
         assert coordinator.drain(0.01) == ()
-        assert coordinator.counters().counts.abandoned == 1
+        assert coordinator.stats().abandoned == 1
 
     def test_a_coordinator_is_a_scope_that_drains(self):
         with QueueCoordinator() as coordinator:
@@ -464,12 +446,12 @@ def test_what_was_done_is_counted():
     second = coordinator.offer("k", lambda token: None)
     coordinator.enqueue("k")
     coordinator.try_enqueue("k")
-    counters = coordinator.counters()
+    counters = coordinator.stats()
     assert (counters.running, counters.waiting, counters.accepted, counters.saved) == (1, 1, 1, 1)
-    assert (coordinator.counters_of("k").blocked, coordinator.counters_of("k").declined) == (1, 2)
+    assert (coordinator.counts_of("k").blocked, coordinator.counts_of("k").declined) == (1, 2)
     coordinator.dequeue(first)
     coordinator.dequeue(second)
-    counts = coordinator.counters().counts
+    counts = coordinator.stats()
     assert (counts.runs, counts.promoted, counts.blocked, counts.declined, counts.busy) == (2, 1, 1, 1, 1)
 
 
@@ -478,9 +460,9 @@ def test_what_was_done_is_counted():
     [
         ({"waiters": -1}, "waiters is -1"),
         ({"waiters": 0, "overflow": Overflow.REPLACE_OLDEST}, "nobody waits"),
-        ({"overflow": "replace"}, "must be an Overflow"),
+        ({"overflow": "replace"}, "an Overflow, or a function"),
         ({"stripes": 12}, "power of two"),
-        ({"wait_s": 0}, "wait_s is 0"),
+        ({"timeout_s": -2}, "timeout_s is -2"),
         ({"safe_timeout_s": -1}, "safe_timeout_s is -1"),
         ({"idle": KeepIdle(10)}, "cap of idle keys is 10"),
     ],
@@ -492,7 +474,7 @@ def test_rules_that_do_not_fit_together_are_refused(rules, problem):
 
 def test_all_that_is_wrong_is_said_at_once():
     with pytest.raises(ConfigurationError) as caught:
-        QueueCoordinator(waiters=-2, stripes=0, wait_s=-1)
+        QueueCoordinator(waiters=-2, stripes=0, timeout_s=-3)
     assert len(caught.value.problems) == 3
 
 
@@ -509,7 +491,7 @@ class TestFinalizers:
         generator = self.holder(coordinator)
         assert next(generator)
         del generator
-        assert coordinator.state("k") is State.INIT
+        assert coordinator.state("k") is TrafficState.INIT
 
     def test_one_that_is_dropped_under_the_lock_does_so_with_the_next_event(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator()
@@ -517,16 +499,55 @@ class TestFinalizers:
         assert next(generator)
         with coordinator._stripes[hash("k") & 63]._lock:
             del generator
-        assert coordinator.state("k") is State.PROCESS
+        assert coordinator.state("k") is TrafficState.PROCESS
         assert coordinator.try_enqueue("k")
 
-    def test_a_scope_whose_exit_was_never_reached_gives_its_key_back_and_no_other_has_a_finalizer(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        scope = coordinator.hold("k")
-        assert scope.__enter__() and hasattr(scope, "__del__")
-        del scope
-        assert coordinator.state("k") is State.INIT
-        scope = coordinator.hold("k")
-        with scope:
-            pass
-        assert not hasattr(scope, "__del__")
+
+def test_a_thread_interrupted_while_it_waits_leaves_the_line():
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    head = coordinator.enqueue("k", owner=None)
+
+    def interrupt() -> None:
+        eventually(lambda: coordinator.state("k") is TrafficState.BLOCK)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    helper = threading.Thread(target=interrupt)
+    helper.start()
+    with pytest.raises(KeyboardInterrupt):
+        coordinator.enqueue("k")
+    helper.join()
+    assert coordinator.state("k") is TrafficState.PROCESS and head
+    assert coordinator.dequeue(head) and coordinator.state("k") is TrafficState.INIT
+
+
+async def _async_function(key: str = "") -> None: ...
+
+
+def _generator(key: str = ""):
+    yield
+
+
+@pytest.mark.parametrize("given", [_async_function, _generator, 7, partial(_async_function, "k")])
+def test_what_would_not_run_when_it_is_called_is_refused(given):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    for use in (
+        lambda: QueueCoordinator(cover=given),
+        lambda: QueueCoordinator(on_evicted=given),
+        lambda: QueueCoordinator(overflow=given),
+        lambda: coordinator.offer("k", given),
+        lambda: coordinator.run("k", given),
+        lambda: coordinator.coalesced(key=given),
+        lambda: coordinator.coalesced(key=str)(given),
+    ):
+        with pytest.raises(ConfigurationError):
+            use()
+    assert coordinator.stats().running == 0
+
+
+def test_a_time_out_is_a_time_out_like_any_other():
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    coordinator.enqueue("k", owner=None)
+    with pytest.raises(TimeoutError):
+        coordinator.enqueue("k", timeout_s=0)
+    with pytest.raises(ConfigurationError, match="timeout_s is 'soon'"):
+        coordinator.enqueue("k", timeout_s="soon")

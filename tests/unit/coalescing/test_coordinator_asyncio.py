@@ -10,7 +10,15 @@ import threading
 import pytest
 
 from leaderq.clock import now_s
-from leaderq.coalescing import AsyncQueueCoordinator, Debounce, Outcome, QueueCoordinator, Refusal, Stage, State
+from leaderq.coalescing import (
+    AsyncQueueCoordinator,
+    Debounce,
+    EnqueueOutcome,
+    QueueCoordinator,
+    Refusal,
+    TokenStage,
+    TrafficState,
+)
 from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.testing import eventually
 
@@ -28,12 +36,12 @@ def test_one_task_runs_one_waits_and_the_rest_are_declined():
         coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
         first = await coordinator.enqueue("k")
         second = asyncio.create_task(coordinator.enqueue("k"))
-        await until(lambda: coordinator.coordinator.state("k") is State.BLOCK)
+        await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
         third = await asyncio.create_task(coordinator.enqueue("k"))
         assert third.refusal is Refusal.FULL
         assert coordinator.dequeue(first)
         token = await second
-        assert token and token.outcome is Outcome.BLOCK and token.covers == 1
+        assert token and token.outcome is EnqueueOutcome.BLOCK and token.covers == 1
         assert coordinator.dequeue(token)
         assert await coordinator.drain(5) == ()
 
@@ -45,11 +53,11 @@ def test_a_task_cancelled_while_it_waits_leaves_the_line():
         coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
         first = await coordinator.enqueue("k")
         second = asyncio.create_task(coordinator.enqueue("k"))
-        await until(lambda: coordinator.coordinator.state("k") is State.BLOCK)
+        await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second
-        assert coordinator.coordinator.state("k") is State.PROCESS and first
+        assert coordinator.coordinator.state("k") is TrafficState.PROCESS and first
 
     asyncio.run(main())
 
@@ -59,15 +67,15 @@ def test_a_task_cancelled_just_when_its_turn_has_come_gives_it_to_the_next():
         coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(waiters=2)
         first = await coordinator.enqueue("k")
         second = asyncio.create_task(coordinator.enqueue("k"))
-        await until(lambda: coordinator.coordinator.counters().waiting == 1)
+        await until(lambda: coordinator.coordinator.stats().waiting == 1)
         third = asyncio.create_task(coordinator.enqueue("k"))
-        await until(lambda: coordinator.coordinator.counters().waiting == 2)
+        await until(lambda: coordinator.coordinator.stats().waiting == 2)
         coordinator.dequeue(first)  # it is the second's turn, which has not heard of it yet
         second.cancel()
         token = await third
         assert token and second.cancelled()
         coordinator.dequeue(token)
-        assert coordinator.coordinator.state("k") is State.INIT
+        assert coordinator.coordinator.state("k") is TrafficState.INIT
 
     asyncio.run(main())
 
@@ -77,7 +85,7 @@ def test_a_task_waits_no_longer_than_it_may():
         coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
         first = await coordinator.enqueue("k")
         with pytest.raises(WaitTimedOut):
-            await asyncio.create_task(coordinator.enqueue("k", wait_s=0.01))
+            await asyncio.create_task(coordinator.enqueue("k", timeout_s=0.01))
         assert first
 
     asyncio.run(main())
@@ -91,7 +99,7 @@ def test_a_task_that_would_wait_for_itself_is_told_and_another_task_is_not_it():
             with pytest.raises(WouldDeadlock):
                 await coordinator.enqueue("k")
             other = asyncio.create_task(coordinator.enqueue("k"))
-            await until(lambda: coordinator.coordinator.state("k") is State.BLOCK)
+            await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
         assert await other
 
     asyncio.run(main())
@@ -103,13 +111,13 @@ def test_tasks_share_a_result_and_an_exception():
         runs = itertools.count()
 
         async def load() -> int:
-            await until(lambda: coordinator.coordinator.counters().counts.declined == 9)
+            await until(lambda: coordinator.coordinator.stats().declined == 9)
             return next(runs)
 
         assert await asyncio.gather(*(coordinator.run("k", load) for _ in range(10))) == [0] * 10
 
         async def fail() -> None:
-            await until(lambda: coordinator.coordinator.counters().counts.declined == 13)
+            await until(lambda: coordinator.coordinator.stats().declined == 13)
             raise KeyError("gone")
 
         errors = await asyncio.gather(*(coordinator.run("k", fail) for _ in range(5)), return_exceptions=True)
@@ -130,9 +138,9 @@ def test_the_cancellation_of_whoever_runs_is_not_shared_another_runs_instead():
             return "done"
 
         first = asyncio.create_task(coordinator.run("k", hang))
-        await until(lambda: coordinator.coordinator.state("k") is State.PROCESS)
+        await until(lambda: coordinator.coordinator.state("k") is TrafficState.PROCESS)
         others = [asyncio.create_task(coordinator.run("k", work)) for _ in range(3)]
-        await until(lambda: coordinator.coordinator.counters().counts.declined == 3)
+        await until(lambda: coordinator.coordinator.stats().declined == 3)
         first.cancel()
         assert await asyncio.gather(*others) == ["done"] * 3
         assert first.cancelled()
@@ -156,7 +164,7 @@ def test_a_decorated_coroutine_function_is_coalesced():
             return name
 
         first = asyncio.create_task(refresh("a"))
-        await until(lambda: coordinator.coordinator.state("a") is State.PROCESS)
+        await until(lambda: coordinator.coordinator.state("a") is TrafficState.PROCESS)
         assert await asyncio.create_task(refresh("a")) == "declined"
         go.set()
         assert await first == "a"
@@ -226,7 +234,7 @@ def test_cancellations_at_random_leave_no_key_behind():
                 each.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)
             assert {type(each) for each in results} <= {type(None), asyncio.CancelledError}
-        counters = coordinator.coordinator.counters()
+        counters = coordinator.coordinator.stats()
         assert (counters.running, counters.waiting) == (0, 0)
 
     asyncio.run(main())
@@ -238,12 +246,12 @@ def test_a_loop_that_is_closed_while_its_task_waits_holds_up_nobody(caplog):
     loop = asyncio.new_event_loop()
     task = loop.create_task(AsyncQueueCoordinator(coordinator).enqueue("k"))
     loop.run_until_complete(asyncio.sleep(0))
-    assert coordinator.state("k") is State.BLOCK
+    assert coordinator.state("k") is TrafficState.BLOCK
     next_one = coordinator.offer("k", lambda token: None)
     loop.close()
     task._log_destroy_pending = False
     assert coordinator.dequeue(head)
-    assert next_one and "event loop of whoever waited was closed" in caplog.text
+    assert next_one and "event loop closed while a task waited" in caplog.text
 
 
 def test_those_who_wait_are_told_when_all_is_closed():
@@ -251,7 +259,7 @@ def test_those_who_wait_are_told_when_all_is_closed():
         async with AsyncQueueCoordinator() as coordinator:
             head = await coordinator.enqueue("k")
             waits = asyncio.create_task(coordinator.enqueue("k"))
-            await until(lambda: coordinator.coordinator.state("k") is State.BLOCK)
+            await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
             assert await coordinator.drain(0.01) == (head,)
             with pytest.raises(CoordinatorClosed):
                 await waits
@@ -266,7 +274,7 @@ def test_of_debounced_tasks_one_runs_once_it_is_quiet():
         shared: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(1, 5), clock=lambda: now[0], background=False)
         coordinator = AsyncQueueCoordinator(shared)
         tasks = [asyncio.create_task(coordinator.enqueue("k")) for _ in range(20)]
-        await until(lambda: shared.counters().counts.declined == 19)
+        await until(lambda: shared.stats().declined == 19)
         now[0] = 1.0
         shared.sweep()
         assert sum(map(bool, await asyncio.gather(*tasks))) == 1
@@ -285,12 +293,12 @@ def test_a_withdrawn_task_is_withdrawn_once():
 
     async def main() -> None:
         task = asyncio.create_task(AsyncQueueCoordinator(coordinator).enqueue("k"))
-        await until(lambda: coordinator.state("k") is State.BLOCK)
+        await until(lambda: coordinator.state("k") is TrafficState.BLOCK)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(main())
-    assert coordinator.counters().counts.withdrawn == 1
-    assert head.stage is Stage.RUNNING
+    assert coordinator.stats().withdrawn == 1
+    assert head.stage is TokenStage.RUNNING
     eventually(lambda: coordinator.dequeue(head))

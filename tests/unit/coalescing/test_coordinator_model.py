@@ -10,7 +10,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from leaderq.coalescing import Debounce, KeepIdle, Outcome, Overflow, QueueCoordinator, Refusal, Stage, State, Token
+from leaderq.coalescing import (
+    Debounce,
+    EnqueueOutcome,
+    KeepIdle,
+    Overflow,
+    QueueCoordinator,
+    Refusal,
+    Token,
+    TokenStage,
+    TrafficState,
+)
 
 KEYS = st.sampled_from("ab")
 
@@ -94,13 +104,13 @@ class AnyEvents(RuleBasedStateMachine):
             key.first_s = self.now if key.first_s is None else key.first_s
             key.due_s = min(self.now + 2.0, key.first_s + 6.0)
         if key.head is None and not key.waiting and not self.debounce:
-            assert token and token.outcome is Outcome.ACCEPT
+            assert token and token.outcome is EnqueueOutcome.ACCEPT
             self.runs(key, token, waited=False)
         elif len(key.waiting) < self.waiters:
-            assert not token and token.outcome is Outcome.BLOCK
+            assert not token and token.outcome is EnqueueOutcome.BLOCK
             key.waiting.append(token)
         elif self.overflow == "replace":
-            assert token.outcome is Outcome.BLOCK
+            assert token.outcome is EnqueueOutcome.BLOCK
             displaced = key.waiting.pop(0)
             assert displaced.refusal is Refusal.REPLACED
             self.expected_called.append(displaced)
@@ -119,7 +129,7 @@ class AnyEvents(RuleBasedStateMachine):
         self.steps += 1
         key = self.model[name]
         self.settle(key)
-        token = self.coordinator.try_enqueue(name)
+        token = self.coordinator.try_enqueue(name, {self.steps})
         if key.head is None and not key.waiting and not self.debounce:
             assert token
             self.runs(key, token, waited=False)
@@ -144,7 +154,7 @@ class AnyEvents(RuleBasedStateMachine):
             key.head = None
         if token in key.waiting:
             key.waiting.remove(token)
-            assert token.stage is Stage.WITHDRAWN
+            assert token.stage is TokenStage.WITHDRAWN
         self.settle(key)
         if key.head is None and not key.waiting:
             key.first_s = None
@@ -171,8 +181,10 @@ class AnyEvents(RuleBasedStateMachine):
             current = [token for token in self.all if token.key == name and token]
             assert [key.head] == current or (key.head not in self.all and not current)
             assert len(key.waiting) <= self.waiters
-            assert all(token.stage is Stage.WAITING for token in key.waiting)
-            stands = State.BLOCK if key.waiting else State.PROCESS if key.head is not None else State.INIT
+            assert all(token.stage is TokenStage.WAITING for token in key.waiting)
+            stands = (
+                TrafficState.BLOCK if key.waiting else TrafficState.PROCESS if key.head is not None else TrafficState.INIT
+            )
             assert self.coordinator.state(name) is stands
 
     @invariant()
@@ -183,10 +195,10 @@ class AnyEvents(RuleBasedStateMachine):
     @invariant()
     def all_is_counted(self) -> None:
         if hasattr(self, "model"):
-            counters = self.coordinator.counters()
+            counters = self.coordinator.stats()
             assert counters.running == sum(key.head is not None for key in self.model.values())
             assert counters.waiting == sum(len(key.waiting) for key in self.model.values())
-            assert counters.counts.runs == len(self.began) and counters.counts.evicted == len(self.evicted)
+            assert counters.runs == len(self.began) and counters.evicted == len(self.evicted)
 
     def teardown(self) -> None:
         if not hasattr(self, "model"):
@@ -195,11 +207,11 @@ class AnyEvents(RuleBasedStateMachine):
         for name in [*"ab"] * 6:
             self.a_sweep()
             self.whoever_runs_is_done(name)
-        assert self.coordinator.counters().running == self.coordinator.counters().waiting == 0
+        assert self.coordinator.stats().running == self.coordinator.stats().waiting == 0
         for declined, covering in self.covered_by.items():
             while covering in self.covered_by:  # replaced itself
                 covering = self.covered_by[covering]
-            gave_up = covering.stage is Stage.WITHDRAWN
+            gave_up = covering.stage is TokenStage.WITHDRAWN
             assert gave_up or self.began[covering] >= self.came[declined], (declined, covering)
         assert self.coordinator.drain(0) == ()
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
-from leaderq.coalescing import Overflow, QueueCoordinator, State
+from leaderq.coalescing import Overflow, QueueCoordinator, TrafficState
 from leaderq.errors import CoordinatorClosed, WaitTimedOut
 from leaderq.testing import eventually
 
@@ -35,7 +34,7 @@ class Work:
 
 
 def asked(coordinator: QueueCoordinator[str], declined: int) -> None:
-    eventually(lambda: coordinator.counters().counts.declined == declined)
+    eventually(lambda: coordinator.stats().declined == declined)
 
 
 def test_without_waiters_all_get_the_result_of_the_one_that_runs(pool):
@@ -45,7 +44,7 @@ def test_without_waiters_all_get_the_result_of_the_one_that_runs(pool):
     asked(coordinator, 9)
     work.outcome.set_result(object())
     assert len({id(caller.result(60)) for caller in callers}) == 1
-    assert work.runs == 1 and coordinator.counters().counts.shared == 9
+    assert work.runs == 1 and coordinator.stats().shared == 9
 
 
 def test_with_one_waiter_those_declined_get_what_the_waiting_one_gives_not_what_the_running_one_gave(pool):
@@ -71,7 +70,7 @@ def test_an_exception_is_shared_with_the_traceback_of_the_run(pool):
     errors = [caller.exception(60) for caller in callers]
     assert [type(error) for error in errors] == [KeyError] * 5
     assert "in __call__" in "".join(traceback.format_exception(errors[0]))
-    assert coordinator.state("k") is State.INIT
+    assert coordinator.state("k") is TrafficState.INIT
 
 
 def test_an_interrupt_is_not_shared_and_another_runs_instead(pool):
@@ -85,22 +84,22 @@ def test_an_interrupt_is_not_shared_and_another_runs_instead(pool):
     interrupted.outcome.set_exception(SystemExit())
     assert other.result(60) == "done"
     assert type(one.exception(60)) is SystemExit
-    assert coordinator.counters().counts.orphaned == 1
+    assert coordinator.stats().orphaned == 1
 
 
 def test_the_followers_of_one_that_gives_up_waiting_ask_again(pool, monkeypatch):
     now = [0.0]  # the machine's clock stands until the follower has come
-    monkeypatch.setattr("leaderq.coalescing.waiting.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("leaderq.timeouts.now_s", lambda: now[0])
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     head = coordinator.enqueue("k", owner=None)
-    impatient = pool.submit(coordinator.run, "k", lambda: "impatient", wait_s=0.05)
-    eventually(lambda: coordinator.state("k") is State.BLOCK)
+    impatient = pool.submit(coordinator.run, "k", lambda: "impatient", timeout_s=0.05)
+    eventually(lambda: coordinator.state("k") is TrafficState.BLOCK)
     follower = pool.submit(coordinator.run, "k", lambda: "follower")
     asked(coordinator, 1)
     now[0] = 0.05
     with pytest.raises(WaitTimedOut):
         impatient.result(60)
-    eventually(lambda: coordinator.state("k") is State.BLOCK)
+    eventually(lambda: coordinator.state("k") is TrafficState.BLOCK)
     coordinator.dequeue(head)
     assert follower.result(60) == "follower"
 
@@ -111,7 +110,7 @@ def test_the_followers_of_one_that_is_replaced_follow_the_one_that_replaces_it(p
     callers = []
     for number in range(6):
         callers.append(pool.submit(coordinator.run, "k", lambda number=number: number))
-        eventually(lambda number=number: coordinator.counters().counts.blocked == number + 1)
+        eventually(lambda number=number: coordinator.stats().blocked == number + 1)
     coordinator.dequeue(head)
     assert [caller.result(60) for caller in callers] == [5] * 6
 
@@ -129,7 +128,7 @@ def test_merged_requests_share_too(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=lambda waiting, new: None)
     head = coordinator.enqueue("k", owner=None)
     callers = [pool.submit(coordinator.run, "k", lambda: object()) for _ in range(4)]
-    eventually(lambda: coordinator.counters().counts.merged == 3)
+    eventually(lambda: coordinator.stats().merged == 3)
     coordinator.dequeue(head)
     assert len({id(caller.result(60)) for caller in callers}) == 1
 
@@ -155,7 +154,7 @@ def test_a_follower_waits_no_longer_than_it_may_and_is_not_kept(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
     head = coordinator.enqueue("k", owner=None)
     with pytest.raises(WaitTimedOut):
-        coordinator.run("k", lambda: None, wait_s=0.01)
+        coordinator.run("k", lambda: None, timeout_s=0.01)
     assert not head.followers and coordinator.dequeue(head)
 
 
@@ -178,6 +177,6 @@ def test_a_decorated_function_gives_everybody_the_shared_result(pool):
         return work()
 
     callers = [pool.submit(load, 1) for _ in range(4)]
-    eventually(lambda: coordinator.counters().counts.declined == 3)
+    eventually(lambda: coordinator.stats().declined == 3)
     work.outcome.set_result(42)
     assert [caller.result(60) for caller in callers] == [42] * 4 and work.runs == 1

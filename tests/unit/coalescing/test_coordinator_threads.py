@@ -13,8 +13,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from leaderq.coalescing import Debounce, KeepIdle, Outcome, Overflow, QueueCoordinator, Refusal, Stage, Token, stripe
-from leaderq.coalescing.lane import Lane
+from leaderq.coalescing import (
+    Debounce,
+    EnqueueOutcome,
+    KeepIdle,
+    Overflow,
+    QueueCoordinator,
+    Refusal,
+    Token,
+    TokenStage,
+    stripe,
+)
+from leaderq.coalescing.stripe import KeyState
 from leaderq.errors import WaitTimedOut
 from leaderq.testing import eventually
 
@@ -36,7 +46,7 @@ def history(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[str, Line, 
     """Each event of each automaton, in order, since it is written down under the lock: what happened, the line before, the line after."""
     events: dict[str, list[tuple[str, Line, Line]]] = defaultdict(list)
 
-    class Recorded(Lane):
+    class Recorded(KeyState):
         __slots__ = ()
 
         def enqueue(self, owner):
@@ -57,7 +67,7 @@ def history(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[str, Line, 
             events[owner.key].append((departure.value, before, self.line))
             return departure
 
-    monkeypatch.setattr(stripe, "Lane", Recorded)
+    monkeypatch.setattr(stripe, "KeyState", Recorded)
     return events
 
 
@@ -84,7 +94,7 @@ class Ran:
 
     key: str
     asked: int
-    outcome: Outcome
+    outcome: EnqueueOutcome
     refusal: Refusal | None = None
     began: int = 0
     ended: int = 0
@@ -147,7 +157,7 @@ def in_a_scope(crowd: Crowd, key: str) -> None:
 
 
 def without_waiting(crowd: Crowd, key: str) -> None:
-    token = crowd.coordinator.try_enqueue(key)
+    token = crowd.coordinator.try_enqueue(key, {next(crowd.ticks)})
     if token:
         crowd.work(token, next(crowd.ticks))
         crowd.coordinator.dequeue(token)
@@ -160,30 +170,21 @@ def called_back(crowd: Crowd, key: str) -> None:
 
     asked = next(crowd.ticks)
     token = crowd.coordinator.offer(key, turn, {asked})
-    if token.bell is None:
+    if not token.has_waited:
         turn(token)
 
 
 def impatiently(crowd: Crowd, key: str) -> None:
     asked = next(crowd.ticks)
     try:
-        token = crowd.coordinator.enqueue(key, {asked}, wait_s=0.000_1)
+        token = crowd.coordinator.enqueue(key, {asked}, timeout_s=0.000_1)
     except WaitTimedOut:
         return
     crowd.work(token, asked)
     crowd.coordinator.dequeue(token)
 
 
-def with_a_future(crowd: Crowd, key: str) -> None:
-    asked = next(crowd.ticks)
-    future = crowd.coordinator.reserve(key, {asked})
-    if not future.cancel():
-        token = future.result(120)
-        crowd.work(token, asked)
-        crowd.coordinator.dequeue(token)
-
-
-ALL_WAYS = [by_hand, in_a_scope, without_waiting, called_back, impatiently, with_a_future]
+ALL_WAYS = [by_hand, in_a_scope, without_waiting, called_back, impatiently]
 
 
 @pytest.mark.parametrize("waiters", [0, 1, 3])
@@ -193,8 +194,8 @@ def test_a_hundred_threads_never_run_two_at_once_nor_wait_more_than_they_may(his
     crowd.run(threads=100, rounds=40)
     check(history, waiters)
     assert coordinator.drain(10) == ()
-    counters = coordinator.counters()
-    assert counters.accepted + counters.counts.promoted + counters.counts.declined == len(crowd.seen) == 4_000
+    counters = coordinator.stats()
+    assert counters.accepted + counters.promoted + counters.declined == len(crowd.seen) == 4_000
     for key in KEYS:
         runs = sorted((ran.began, ran.ended, ran.number) for ran in crowd.seen if ran.key == key and ran.began)
         assert all(first[1] < second[0] and first[2] < second[2] for first, second in itertools.pairwise(runs))
@@ -221,7 +222,7 @@ def test_all_forms_compete_for_the_same_keys(history, rules):
     assert coordinator.drain(30) == ()
     if "debounce" not in rules:  # the quiet is put first between two events
         check(history, rules.get("waiters", 1))
-    counters = coordinator.counters()
+    counters = coordinator.stats()
     assert (counters.running, counters.waiting) == (0, 0)
 
 
@@ -234,7 +235,7 @@ def test_evicted_owners_lose_their_token_exactly_once_and_nobody_is_stuck():
 
     def carelessly(crowd: Crowd, key: str) -> None:
         token = coordinator.enqueue(key, owner=None)
-        if token.outcome is Outcome.DECLINE:  # it may be evicted before we even look
+        if token.outcome is EnqueueOutcome.DECLINE:  # it may be evicted before we even look
             return
         fate = random.random()
         if fate < 0.2:
@@ -249,9 +250,9 @@ def test_evicted_owners_lose_their_token_exactly_once_and_nobody_is_stuck():
     time.sleep(0.003)  # nobody's wait: what was forgotten is to be older than the safe time-out
     coordinator.sweep()
     assert coordinator.drain(10) == ()
-    assert {token.stage for token in evicted} == {Stage.EVICTED}
+    assert {token.stage for token in evicted} == {TokenStage.EVICTED}
     assert sorted(map(id, evicted)) == sorted(map(id, [*refused, *forgotten]))
-    assert coordinator.counters().counts.evicted == len(evicted) > 0
+    assert coordinator.stats().evicted == len(evicted) > 0
 
 
 def test_every_caller_gets_the_result_of_a_run_that_began_after_it_asked():
@@ -264,7 +265,7 @@ def test_every_caller_gets_the_result_of_a_run_that_began_after_it_asked():
         began = next(ticks)
         runs.append(began)
         if len(runs) == 1:  # however the threads are scheduled, somebody is to share
-            eventually(lambda: coordinator.counters().counts.declined)
+            eventually(lambda: coordinator.stats().declined)
         time.sleep(0.000_1)
         return began
 
@@ -278,7 +279,7 @@ def test_every_caller_gets_the_result_of_a_run_that_began_after_it_asked():
     assert len(runs) < 1_000
     assert faults == []
     assert coordinator.drain(10) == ()
-    assert len(runs) + coordinator.counters().counts.shared == 1_000
+    assert len(runs) + coordinator.stats().shared == 1_000
 
 
 def test_closing_in_the_middle_lets_nobody_wait_for_ever():

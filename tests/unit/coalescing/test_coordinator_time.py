@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from leaderq.coalescing import Debounce, Outcome, Overflow, QueueCoordinator, Refusal, Stage, State, Token
-from leaderq.coalescing.timekeeper import Timekeeper
+from leaderq.coalescing import Debounce, EnqueueOutcome, Overflow, QueueCoordinator, Refusal, Token, TokenStage, TrafficState
+from leaderq.coalescing.timer import KeyTimer
 from leaderq.errors import ConfigurationError
 from leaderq.testing import eventually
 
@@ -39,7 +39,7 @@ class TestSafeTimeout:
         assert coordinator.is_current(head) and not evicted
         clock.now += 0.1
         coordinator.sweep()
-        assert evicted == [head] and head.stage is Stage.EVICTED and not coordinator.is_current(head)
+        assert evicted == [head] and head.stage is TokenStage.EVICTED and not coordinator.is_current(head)
         assert coordinator.is_current(tail) and tail.number > head.number
         assert not coordinator.dequeue(head) and coordinator.is_current(tail)
 
@@ -51,14 +51,14 @@ class TestSafeTimeout:
             clock.now += 5
             assert coordinator.try_enqueue("k")
             assert called == [token] and not token
-        assert coordinator.state("k") is State.PROCESS
+        assert coordinator.state("k") is TrafficState.PROCESS
 
     def test_a_newcomer_evicts_at_once_what_nobody_has_looked_at(self, clock):
         coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=5, clock=clock, background=False)
         head = coordinator.enqueue("k")
         clock.now += 5
         newcomer = coordinator.try_enqueue("k")
-        assert newcomer.outcome is Outcome.ACCEPT and newcomer and not head
+        assert newcomer.outcome is EnqueueOutcome.ACCEPT and newcomer and not head
 
     def test_a_promoted_one_has_its_full_time_not_what_is_left_of_its_wait(self, clock):
         coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=5, clock=clock, background=False)
@@ -93,10 +93,10 @@ class TestSafeTimeout:
         head = coordinator.enqueue("k")
         with ThreadPoolExecutor(1) as pool:
             waits = pool.submit(coordinator.enqueue, "k")
-            eventually(lambda: coordinator.counters().waiting == 1)
+            eventually(lambda: coordinator.stats().waiting == 1)
             clock.now += 0.02
             tail = waits.result(60)
-        assert tail.outcome is Outcome.BLOCK and tail
+        assert tail.outcome is EnqueueOutcome.BLOCK and tail
         eventually(lambda: evicted == [head])
 
 
@@ -107,7 +107,7 @@ class TestDebounce:
     def test_the_work_begins_once_requests_have_stopped_coming(self, clock):
         coordinator = self.make(clock)
         first = coordinator.offer("k", lambda token: None)
-        assert first.outcome is Outcome.BLOCK and coordinator.state("k") is State.BLOCK
+        assert first.outcome is EnqueueOutcome.BLOCK and coordinator.state("k") is TrafficState.BLOCK
         clock.now += 1.5
         assert coordinator.offer("k", print).refusal is Refusal.FULL
         clock.now += 1.5
@@ -143,7 +143,7 @@ class TestDebounce:
         second = coordinator.offer("k", lambda token: None)
         clock.now += 1
         coordinator.dequeue(first)
-        assert second.stage is Stage.WAITING
+        assert second.stage is TokenStage.WAITING
         assert coordinator.offer("k", print).refusal is Refusal.FULL
         clock.now += 2
         coordinator.sweep()
@@ -153,28 +153,28 @@ class TestDebounce:
         coordinator = self.make(clock)
         token = coordinator.offer("k", lambda token: None)
         coordinator.dequeue(token)
-        assert coordinator.state("k") is State.INIT and coordinator.counters().running == 0
+        assert coordinator.state("k") is TrafficState.INIT and coordinator.stats().running == 0
 
     def test_nobody_who_does_not_wait_is_served(self, clock):
         coordinator = self.make(clock)
         assert coordinator.try_enqueue("k").refusal is Refusal.BUSY
-        assert coordinator.state("k") is State.INIT
+        assert coordinator.state("k") is TrafficState.INIT
 
     def test_closing_cuts_it_short(self, clock):
         coordinator = self.make(clock)
         token = coordinator.offer("k", coordinator.dequeue)
-        assert coordinator.drain(10) == () and token.stage is Stage.ENDED
+        assert coordinator.drain(10) == () and token.stage is TokenStage.ENDED
 
     def test_it_happens_by_itself(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(0.02, 0.1))
 
-        def work(_: int) -> Outcome:
+        def work(_: int) -> EnqueueOutcome:
             with coordinator.hold("k") as token:
                 return token.outcome
 
         with ThreadPoolExecutor(8) as pool:
             outcomes = set(pool.map(work, range(8)))
-        assert Outcome.BLOCK in outcomes and Outcome.ACCEPT not in outcomes
+        assert EnqueueOutcome.BLOCK in outcomes and EnqueueOutcome.ACCEPT not in outcomes
         assert coordinator.drain(10) == ()
 
     @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ class TestDebounce:
             QueueCoordinator(**rules)
 
 
-class TestTimekeeper:
+class TestKeyTimer:
     def test_keys_are_looked_at_in_the_order_of_their_times(self):
         seen, gate = [], threading.Event()
 
@@ -193,12 +193,12 @@ class TestTimekeeper:
             gate.wait(60)
             seen.append(key)
 
-        timekeeper = Timekeeper(lambda: 0.0, tend)
+        timer = KeyTimer(lambda: 0.0, tend)
         for due_s, key in ((-9.0, "first"), (-1.0, "late"), (-2.0, "early")):
-            timekeeper.watch(due_s, key)
+            timer.watch(due_s, key)
         gate.set()
         eventually(lambda: seen == ["first", "early", "late"])
-        timekeeper.stop()
+        timer.stop()
 
     def test_a_key_is_looked_at_again_when_that_says_so(self):
         seen = []
@@ -207,44 +207,44 @@ class TestTimekeeper:
             seen.append(key)
             return -1.0 if len(seen) < 3 else None
 
-        timekeeper = Timekeeper(lambda: 0.0, tend)
-        timekeeper.watch(0.0, "k")
+        timer = KeyTimer(lambda: 0.0, tend)
+        timer.watch(0.0, "k")
         eventually(lambda: seen == ["k"] * 3)
-        timekeeper.stop()
+        timer.stop()
 
     def test_a_key_that_is_due_sooner_is_not_held_up_by_one_that_is_due_later(self):
         seen = []
-        timekeeper = Timekeeper(lambda: 0.0, seen.append)
-        timekeeper.watch(1e6, "late")
-        timekeeper.watch(1e5, "a little sooner")
-        eventually(lambda: timekeeper._changed._waiters)  # it sleeps
-        timekeeper.watch(0.0, "now")
+        timer = KeyTimer(lambda: 0.0, seen.append)
+        timer.watch(1e6, "late")
+        timer.watch(1e5, "a little sooner")
+        eventually(lambda: timer._service is not None and timer._service.is_running)  # it sleeps
+        timer.watch(0.0, "now")
         eventually(lambda: seen == ["now"])
-        timekeeper.stop()
+        timer.stop()
 
     def test_its_thread_is_there_only_while_something_is_awaited(self):
         def threads() -> list[threading.Thread]:
-            mine = [each for each in threading.enumerate() if "timekeeper" in each.name]
+            mine = [each for each in threading.enumerate() if "timer" in each.name]
             return [each for each in mine if each not in of_others]
 
         def tend(key: str) -> None:
             assert gate.wait(60)  # else the thread might have ended before it is looked for
 
-        of_others = [each for each in threading.enumerate() if "timekeeper" in each.name]
+        of_others = [each for each in threading.enumerate() if "timer" in each.name]
         gate = threading.Event()
-        timekeeper = Timekeeper(lambda: 0.0, tend)
+        timer = KeyTimer(lambda: 0.0, tend)
         assert not threads()
-        timekeeper.watch(0.0, "k")
+        timer.watch(0.0, "k")
         assert len(threads()) == 1
         gate.set()
         eventually(lambda: not threads())
         gate.clear()
-        timekeeper.watch(0.0, "k")
+        timer.watch(0.0, "k")
         assert len(threads()) == 1
         gate.set()
-        timekeeper.stop(60)
+        timer.stop(60)
         assert not threads()
-        timekeeper.watch(0.0, "k")
+        timer.watch(0.0, "k")
         assert not threads()
 
     def test_a_key_that_cannot_be_looked_after_does_not_stop_the_others(self, caplog):
@@ -255,15 +255,43 @@ class TestTimekeeper:
             if key == "bad":
                 raise ValueError(key)
 
-        timekeeper = Timekeeper(lambda: 0.0, tend)
-        timekeeper.watch(-1.0, "bad")
-        timekeeper.watch(0.0, "good")
+        timer = KeyTimer(lambda: 0.0, tend)
+        timer.watch(-1.0, "bad")
+        timer.watch(0.0, "good")
         eventually(lambda: seen == ["bad", "good"])
-        timekeeper.stop()
-        assert "'bad' could not be looked after" in caplog.text
+        timer.stop()
+        assert "key not tended key='bad'" in caplog.text
 
     def test_it_may_be_stopped_by_what_it_calls_and_twice(self):
-        timekeeper = Timekeeper(lambda: 0.0, lambda key: timekeeper.stop())
-        timekeeper.watch(0.0, "k")
-        timekeeper.stop()
-        timekeeper.stop()
+        timer = KeyTimer(lambda: 0.0, lambda key: timer.stop())
+        timer.watch(0.0, "k")
+        timer.stop()
+        timer.stop()
+
+
+def test_a_timer_keeps_one_entry_a_key_and_none_for_what_is_forgotten():
+    timer = KeyTimer(lambda: 0.0, lambda key: None)
+    for _ in range(500):
+        for key in range(100):
+            timer.watch(60.0, key)
+            timer.watch(50.0, key)
+    assert len(timer._heap) <= 200 and len(timer._due) == 100
+    for _ in range(500):
+        for key in range(100):
+            timer.forget(key)
+            timer.watch(60.0, key)
+    assert len(timer._heap) <= 2 * 100 + 64 + 1
+    for key in range(100):
+        timer.forget(key)
+    assert not timer._due and len(timer._heap) <= 64
+    timer.stop()
+
+
+def test_contended_keys_that_are_idle_again_are_not_kept_for_the_safe_time_out():
+    coordinator: QueueCoordinator[int] = QueueCoordinator(safe_timeout_s=600)
+    for number in range(5_000):
+        head, tail = (coordinator.offer(number % 100, lambda token: None) for _ in range(2))
+        coordinator.dequeue(head)
+        coordinator.dequeue(tail)
+    assert len(coordinator._timer._heap) <= 64
+    assert coordinator.drain(0) == ()

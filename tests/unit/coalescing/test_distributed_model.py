@@ -1,6 +1,6 @@
 """The protocol of a turn, explored whole: three processes, every order of their steps, lost replies, deaths.
 
-The model does what ``turn.py`` does, a step for each thing that ZooKeeper does at one moment, and decides with the real ``judge``. A
+The model does what ``request.py`` does, a step for each thing that ZooKeeper does at one moment, and decides with the real ``judge``. A
 reading that a server gave late is the same as one that its process acts upon late, so lagging servers are in it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from leaderq.coalescing.distributed.view import Holder, Standing, judge
+from leaderq.coalescing.distributed.slots import SlotHolder, SlotStanding, judge
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Process:
 
     phase: str = "take"
     slot: int = 0
-    read: tuple[Holder | None, ...] = ()
+    read: tuple[SlotHolder | None, ...] = ()
     number: int = 0
     saw_both: bool = False
     lost: int = 0
@@ -29,10 +29,12 @@ class World:
     """``slots``: who has them, since when."""
 
     processes: tuple[Process, ...]
-    slots: tuple[Holder | None, Holder | None] = (None, None)
+    slots: tuple[SlotHolder | None, SlotHolder | None] = (None, None)
     clock: int = 0
 
-    def changed(self, which: int, process: Process, slots: tuple[Holder | None, Holder | None] | None = None) -> World:
+    def changed(
+        self, which: int, process: Process, slots: tuple[SlotHolder | None, SlotHolder | None] | None = None
+    ) -> World:
         """After a step of one process, which may have changed the slots."""
         slots = self.slots if slots is None else slots
         others = list(self.processes)
@@ -60,7 +62,7 @@ def steps(world: World) -> Iterator[World]:
 def taking(world: World, which: int, process: Process) -> Iterator[World]:
     slots = list(world.slots)
     if slots[process.slot] is None:
-        slots[process.slot] = Holder(process.slot, str(which), world.clock + 1, 1)
+        slots[process.slot] = SlotHolder(process.slot, str(which), world.clock + 1, 1)
     yield world.changed(which, replace(process, phase="read", read=()), tuple(slots))
     if not process.lost:  # carried out, and nobody told us
         yield world.changed(which, replace(process, phase="take", lost=1), tuple(slots))
@@ -73,12 +75,12 @@ def reading(world: World, which: int, process: Process) -> Iterator[World]:
 
 def judging(world: World, which: int, process: Process) -> Iterator[World]:
     standing, slot = judge(str(which), *process.read)
-    if standing is Standing.DECLINED:
+    if standing is SlotStanding.DECLINED:
         assert process.saw_both, "declined, though at no moment since the request anybody waited"
         yield world.changed(which, replace(process, phase="done", read=()))
-    elif standing in (Standing.HEAD, Standing.WAITS):
+    elif standing in (SlotStanding.HEAD, SlotStanding.WAITS):
         number = next(one.number for one in process.read if one is not None and one.token == str(which))
-        phase = "head" if standing is Standing.HEAD else "waits"
+        phase = "head" if standing is SlotStanding.HEAD else "waits"
         yield world.changed(which, replace(process, phase=phase, slot=slot, number=number, read=()))
     else:
         yield world.changed(which, replace(process, phase="take", slot=slot, read=()))

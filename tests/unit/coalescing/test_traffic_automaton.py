@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from leaderq.coalescing import Departure, Outcome, State, TrafficAutomaton
+from leaderq.coalescing import Departure, EnqueueOutcome, TrafficAutomaton, TrafficState
 
-INIT, PROCESS, BLOCK = State.INIT, State.PROCESS, State.BLOCK
-ACCEPT, WAIT, DECLINE = Outcome.ACCEPT, Outcome.BLOCK, Outcome.DECLINE
+INIT, PROCESS, BLOCK = TrafficState.INIT, TrafficState.PROCESS, TrafficState.BLOCK
+ACCEPT, WAIT, DECLINE = EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, EnqueueOutcome.DECLINE
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 from held import WAIT_S, Held, Told, writers_of
@@ -63,7 +66,7 @@ def test_the_default_listener_logs_request_and_trace(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.ERROR, logger="leaderq"), SingularUpdateQueue(lambda n: 1 / n) as queue:
         queue.post(0)
     (record,) = (one for one in caplog.records if one.name.startswith("leaderq.singular"))
-    assert record.getMessage() == "a request was not applied: 0"
+    assert record.getMessage() == "request not applied request=0"
     assert record.exc_info is not None
     assert record.exc_info[0] is ZeroDivisionError
 
@@ -176,18 +179,61 @@ def test_a_ticket_may_be_a_request_like_any_other(max_batch: int | None) -> None
 
 def test_all_that_is_wrong_with_the_options_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        SingularUpdateQueue(None, capacity=0, low=3, wait_s=-1, deadline_s=-1, max_batch=0)  # type: ignore[call-overload]
-    assert len(caught.value.problems) == 6
+        SingularUpdateQueue(print, capacity=0, timeout_s=-1, deadline_s=-1, max_batch=0)  # type: ignore[call-overload]
+    assert len(caught.value.problems) == 4
     with pytest.raises(ConfigurationError):
-        SingularUpdateQueue(print, wait_s=float("nan"))
+        SingularUpdateQueue(print, timeout_s=float("nan"))
 
 
-def test_a_subclass_may_override_post() -> None:
-    class Noting(SingularUpdateQueue[int, int]):
-        def post(self, request: int, deadline_s: float | None = None, wait_s: float | None = None) -> None:
-            super().post(request * 10, deadline_s, wait_s)
+async def _async_handler(request: object) -> None: ...
 
+
+def _generator(request: object) -> Iterator[object]:
+    yield request
+
+
+class _AsyncCall:
+    async def __call__(self, request: object) -> None: ...
+
+
+@pytest.mark.parametrize("given", [None, 7, _async_handler, _generator, partial(_async_handler, 1), _AsyncCall()])
+def test_what_would_not_run_when_it_is_called_is_refused(given: Any) -> None:
+    queue: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(print)
+    for use in (
+        SingularUpdateQueue,
+        lambda given: SingularUpdateQueue(print, on_error=given),
+        queue.post_back,
+    ):
+        with pytest.raises(ConfigurationError, match=r"plain function|cannot be called"):
+            use(given)
+    if given is not None:
+        with pytest.raises(ConfigurationError):
+            queue.then(SingularUpdateQueue(print), given)
+
+
+def test_classes_methods_partials_and_callable_objects_are_plain_enough() -> None:
+    class Called:
+        def __call__(self, request: object) -> None: ...
+
+    for given in (Called(), Called().__call__, partial(print, 1), [].append, str):
+        SingularUpdateQueue(given, on_error=print).post_back(given)
+
+
+def test_a_post_within_a_post_of_the_same_thread_does_not_hang() -> None:
+    """As from a finalizer, which may run at any point of the outer one."""
     applied: list[int] = []
-    with Noting(applied.append) as queue:
-        queue.post(1)
-    assert applied == [10]
+    queue = SingularUpdateQueue(applied.append)
+    queue.start()
+    put = queue._mailbox._put
+
+    def put_with_a_finalizer(item: int) -> None:
+        if isinstance(item, int) and item < 3:
+            queue.post(item + 1)
+        put(item)
+
+    queue._mailbox._put = put_with_a_finalizer  # type: ignore[method-assign]
+    queue.post(0)
+    with queue._mailbox._lock:
+        queue.post(10)
+    assert queue.close()
+    assert sorted(applied) == [0, 1, 2, 3, 10]

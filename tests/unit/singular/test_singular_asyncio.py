@@ -72,9 +72,9 @@ def test_the_loop_goes_on_while_a_call_waits_for_room() -> None:
         tasks = [asyncio.create_task(queue.call(number)) for number in range(6)]
         await until(lambda: held.begun.is_set() and queue.stats().waiting == 6 - 2 - 1)
         with pytest.raises(QueueFull):
-            await queue.call(9, wait_s=0.001)
+            await queue.call(9, timeout_s=0.001)
         with pytest.raises(QueueFull):
-            await queue.call(9, wait_s=0)
+            await queue.call(9, timeout_s=0)
         held.go.set()
         assert await asyncio.gather(*tasks) == list(range(6))
 
@@ -137,7 +137,7 @@ def test_a_loop_that_ended_while_its_task_waited_for_room_does_not_hurt_the_writ
             woken_in_vain.set()
             raise RuntimeError("Event loop is closed")
 
-        task = asyncio.create_task(queue.call("c", wait_s=3600))
+        task = asyncio.create_task(queue.call("c", timeout_s=3600))
         await until(lambda: queue.stats().waiting)
         loop.call_soon_threadsafe = as_if_closed  # type: ignore[method-assign, assignment]
         held.go.set()

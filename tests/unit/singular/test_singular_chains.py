@@ -73,8 +73,8 @@ def test_an_error_while_making_the_next_request_fails_it_here() -> None:
 
 def test_a_full_queue_holds_back_those_before_it_whatever_its_own_patience() -> None:
     held = Held()
-    first: SingularUpdateQueue[int, int] = SingularUpdateQueue(lambda n: n, capacity=2, low=0, wait_s=0)
-    second = SingularUpdateQueue(held, capacity=1, wait_s=0)
+    first: SingularUpdateQueue[int, int] = SingularUpdateQueue(lambda n: n, capacity=2, timeout_s=0)
+    second = SingularUpdateQueue(held, capacity=1, timeout_s=0)
     first.then(second)
     with second, first:
         first.post(0)

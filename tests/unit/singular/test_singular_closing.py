@@ -60,7 +60,7 @@ def test_closing_without_draining_cancels_what_is_not_begun(max_batch: int | Non
     with pytest.raises(CancelledError):
         ticket.result()
     assert told.kinds == [("b", RequestCancelled), ("c", RequestCancelled)]
-    assert "3 requests that were not begun were cancelled" in caplog.text
+    assert "requests cancelled name=q count=3" in caplog.text
     assert not wait([ticket, own], timeout=0).not_done
     held.go.set()
     assert queue.close()
@@ -165,7 +165,7 @@ def test_a_handler_that_wants_out_ends_the_queue_and_all_are_told(
         queue.post("late")
     assert caught.value.__cause__ is error
     assert [request for request, _ in told.errors] == [error, "b", "c"]
-    assert "gives up" in caplog.text
+    assert "queue gave up name=q" in caplog.text
     assert held.applied == []
 
 
@@ -182,26 +182,28 @@ def test_a_fault_of_the_writer_itself_leaves_nobody_waiting(monkeypatch: pytest.
     def faulty(*_: object, **__: object) -> None:
         raise MemoryError("no room for a chunk")
 
-    monkeypatch.setattr(type(queue._account), "begin", faulty)
+    monkeypatch.setattr(type(queue._writer), "_first", faulty)
     held.go.set()
-    with pytest.raises(MemoryError):
+    with pytest.raises(CancelledError):
         ticket.result(WAIT_S)
     assert not queue.close()
     assert isinstance(queue.failure, MemoryError)
-    assert told.kinds == [("b", MemoryError), ("c", RequestCancelled)]
+    assert told.kinds == [("b", RequestCancelled), ("c", RequestCancelled)]
 
 
 def test_a_request_put_by_a_thread_held_up_until_the_writer_was_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told()
     queue = SingularUpdateQueue(lambda n: n, on_error=told)
     queue.start()
-    put = queue._put
+    put = queue._put_now
 
-    def held_up(item: object) -> None:
+    def held_up(item: object) -> bool:
+        permit = queue._mailbox._permit
         assert queue.close()
-        put(item)
+        monkeypatch.setattr(queue._mailbox, "_permit", permit)
+        return put(item)
 
-    monkeypatch.setattr(queue, "_put", held_up)
+    monkeypatch.setattr(queue, "_put_now", held_up)
     queue.post("late")
     assert told.kinds == [("late", RequestCancelled)]
     stats = queue.stats()
@@ -218,7 +220,7 @@ def test_a_request_behind_the_stop_is_told(max_batch: int | None) -> None:
     assert held.begun.wait(WAIT_S)
     queue.post("b")
     assert not queue.close(timeout_s=0)
-    queue._put("late")
+    queue._mailbox._put("late")
     held.go.set()
     assert queue.close()
     assert held.applied == ["a", "b"]
@@ -233,24 +235,6 @@ def test_leaving_the_with_block_by_an_error_applies_what_got_in() -> None:
         queue.post(1)
         raise RuntimeError
     assert applied == [1]
-
-
-def test_an_interrupted_close_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held()
-    queue = SingularUpdateQueue(held)
-    queue.post("a")
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    for part, name in ((queue._account, "put_stop"), (queue._thread, "join")):
-        with monkeypatch.context() as patch:
-            patch.setattr(type(part), name, interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                queue.close()
-    held.go.set()
-    assert queue.close()
-    assert held.applied == ["a"]
 
 
 @pytest.mark.parametrize("by", ["listener", "callback"])
@@ -295,9 +279,23 @@ def test_no_thread_is_left() -> None:
     assert not writers_of(*names)
 
 
+@pytest.mark.parametrize("max_batch", [None, 5])
+def test_a_queue_that_is_dropped_is_drained_and_leaves_no_thread(max_batch: int | None) -> None:
+    applied: list[int] = []
+    handler = applied.extend if max_batch else applied.append
+    names = []
+    for number in range(20):
+        queue = SingularUpdateQueue(handler, max_batch=max_batch)  # type: ignore[call-overload]
+        queue.post(number)
+        names.append(queue.name)
+        del queue
+    eventually(lambda: not writers_of(*names))
+    assert sorted(applied) == list(range(20))
+
+
 AT_EXIT = """
 import sys, threading
-from leaderq.singular import SingularUpdateQueue, processes
+from leaderq.singular import SingularUpdateQueue, writer
 held, begun = threading.Event(), threading.Event()
 def apply(n):
     if n < 0:
@@ -305,7 +303,7 @@ def apply(n):
         held.wait()
     print(n, flush=True)
 if sys.argv[1] == "stuck":
-    processes.AT_EXIT_S = 0.1
+    writer.AT_EXIT_S = 0.1
 queue = SingularUpdateQueue(apply, name="forgotten")
 queue.post(-1 if sys.argv[1] == "stuck" else 0)
 for n in range(1, 4):
@@ -328,4 +326,4 @@ def test_a_forgotten_queue_that_cannot_be_drained_says_what_is_lost() -> None:
         [sys.executable, "-c", AT_EXIT, "stuck"], capture_output=True, text=True, timeout=WAIT_S, check=True
     )
     assert done.stdout == ""
-    assert "queue 'forgotten' was not closed; 3 requests" in done.stderr
+    assert "queue not closed at exit name=forgotten lost=3" in done.stderr

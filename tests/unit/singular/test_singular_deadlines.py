@@ -8,8 +8,8 @@ import pytest
 from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import DeadlineExceeded
-from leaderq.singular import SingularUpdateQueue, ticket
-from leaderq.singular.waits import Writing
+from leaderq.singular import SingularUpdateQueue, request
+from leaderq.singular.request import Home, RequestFuture
 from leaderq.testing import eventually
 
 
@@ -27,7 +27,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of deadlines."""
     clock = Clock()
-    monkeypatch.setattr(ticket, "now_s", clock)
+    monkeypatch.setattr(request, "now_s", clock)
     monkeypatch.setattr("leaderq.singular.queue.now_s", clock)
     return clock
 
@@ -100,14 +100,12 @@ def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time(clock: Cl
 
     with SingularUpdateQueue(stepwise) as queue:
         queue.post("a")
-        ticket = queue.submit("b", deadline_s=0.05)  # its waiter looks up so often, for this clock stands
+        ticket = queue.submit("b", deadline_s=0.05)
         thread, outcome = in_thread(ticket.result, timeout)
-        eventually(lambda: ticket._sleepers)
         steps.release()
         eventually(ticket.running)
         clock.at_s += 6
-        ticket.expire_if_due()
-        assert ticket._sleepers
+        assert not ticket.expire_if_due()
         assert outcome == []
         steps.release()
         thread.join(WAIT_S)
@@ -121,15 +119,20 @@ def test_a_deadline_of_zero_has_come_when_it_is_given(clock: Clock) -> None:
     assert told.kinds == [("a", DeadlineExceeded)]
 
 
-def test_a_request_begun_just_as_its_deadline_is_looked_at_is_not_expired(monkeypatch: pytest.MonkeyPatch) -> None:
-    one: ticket.Ticket[str] = ticket.Ticket("a", Writing("q"), expiry_s=1.0)
+def test_a_request_begun_just_as_its_deadline_is_looked_at_is_not_expired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one: RequestFuture[str] = RequestFuture(Home("q"), expiry_s=1.0)
 
     def begin_meanwhile() -> float:
-        one.expiry_s = None  # or begin() would look too
         assert one.begin()
-        one.expiry_s = 1.0
         return 2.0
 
-    monkeypatch.setattr(ticket, "now_s", begin_meanwhile)
-    one.expire_if_due()
+    monkeypatch.setattr(request, "now_s", begin_meanwhile)
+    assert not one.expire_if_due()
     assert one.running()
+
+
+def test_a_missed_deadline_is_a_time_out_like_any_other() -> None:
+    with SingularUpdateQueue(lambda n: n, on_error=Told()) as queue, pytest.raises(TimeoutError):
+        queue.submit("a", deadline_s=0).result()

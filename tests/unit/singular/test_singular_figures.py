@@ -1,14 +1,16 @@
-"""Depth, age of the oldest, rate, and the account of every request."""
+"""Depth, age of the oldest, and the account of every request; waits that would never end."""
 
 from __future__ import annotations
 
 import threading
-from queue import SimpleQueue
+from typing import Any
 
 import pytest
-from held import WAIT_S, Held, Told
+from held import WAIT_S, Held, Told, in_thread
 
-from leaderq.singular import SingularUpdateQueue, account
+from leaderq.errors import WouldDeadlock
+from leaderq.singular import SingularUpdateQueue, stats
+from leaderq.singular.stats import AgeMarks
 from leaderq.testing import eventually
 
 
@@ -26,13 +28,13 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of the figures."""
     clock = Clock()
-    monkeypatch.setattr(account, "now_s", clock)
+    monkeypatch.setattr(stats, "now_s", clock)
     return clock
 
 
 def test_a_queue_at_rest_shows_nothing() -> None:
     queue = SingularUpdateQueue(lambda n: n, name="q")
-    assert (queue.depth, queue.oldest_age_s, queue.rate_per_s) == (0, 0.0, 0.0)
+    assert (queue.depth, queue.stats().oldest_age_s) == (0, 0.0)
     assert repr(queue) == "<SingularUpdateQueue 'q', new, 0 waiting>"
     queue.submit(1).result()
     assert repr(queue) == "<SingularUpdateQueue 'q', working, 0 waiting>"
@@ -45,135 +47,58 @@ def test_who_waited_for_an_outcome_finds_it_counted() -> None:
         with SingularUpdateQueue(lambda n: None, on_error=Told(), **options) as queue:  # type: ignore[call-overload]
             for number in range(1, 200):
                 queue.submit(number).result()
-                stats = queue.stats()
-                assert (stats.accepted, stats.applied, stats.in_hand) == (number, number, 0)
+                found = queue.stats()
+                assert (found.accepted, found.applied, found.in_hand) == (number, number, 0)
 
 
-def test_the_request_in_hand_is_not_in_the_line() -> None:
+def test_the_request_in_hand_does_not_wait() -> None:
     held = Held()
     with SingularUpdateQueue(held) as queue:
         for number in range(5):
             queue.post(number)
         assert held.begun.wait(WAIT_S)
         eventually(lambda: queue.stats().in_hand == 1)
-        stats = queue.stats()
-        assert (stats.accepted, stats.depth, stats.in_hand, stats.applied) == (5, 4, 1, 0)
+        found = queue.stats()
+        assert (found.accepted, found.depth, found.in_hand, found.applied) == (5, 4, 1, 0)
         held.go.set()
-    stats = queue.stats()
-    assert (stats.accepted, stats.depth, stats.in_hand, stats.applied) == (5, 0, 0, 5)
+    found = queue.stats()
+    assert (found.accepted, found.depth, found.in_hand, found.applied) == (5, 0, 0, 5)
 
 
-def test_the_oldest_that_waits_has_waited_since_the_writer_began_what_it_has_in_hand(clock: Clock) -> None:
+def test_the_oldest_has_waited_since_the_writer_began_what_it_has_in_hand(clock: Clock) -> None:
     held = Held()
     with SingularUpdateQueue(held) as queue:
         queue.post("a")
         assert held.begun.wait(WAIT_S)
-        assert queue.oldest_age_s == 0
+        assert queue.stats().oldest_age_s == 0
         clock.at_s += 3
-        assert queue.oldest_age_s == 0  # nobody waits
+        assert queue.stats().oldest_age_s == 0  # nobody waits
         queue.post("b")
         clock.at_s += 2
-        assert queue.oldest_age_s == 5  # 2 in truth: never less, and more by one call of the handler at most
+        # 2 in truth: never less, and more by one call of the handler at most
+        assert queue.stats().oldest_age_s == 5
         held.go.set()
-
-
-def test_the_age_follows_the_line(clock: Clock) -> None:
-    """Ten requests come in each second, and none is handled for long; the handler then works on the very oldest."""
-    steps = [Held() for _ in range(40)]
-
-    def stepwise(number: int) -> None:
-        steps[number](number)
-
-    with SingularUpdateQueue(stepwise, capacity=1000, low=0) as queue:
-        came_s = []
-        for number in range(40):
-            came_s.append(clock.at_s)
-            queue.post(number)
-            if number == 0:
-                assert steps[0].begun.wait(WAIT_S)
-            clock.at_s += 0.1
-        for number in range(39):
-            steps[number].go.set()
-            assert steps[number + 1].begun.wait(WAIT_S)
-            truth_s = clock.at_s - came_s[number + 2] if number < 38 else 0.0
-            assert queue.oldest_age_s >= truth_s - 1e-6
-            assert queue.oldest_age_s <= (clock.at_s - came_s[0] if number < 38 else 0.0) + 1e-6
-            clock.at_s += 0.01
-        steps[39].go.set()
-
-
-def test_the_rate_is_that_of_the_last_ten_seconds(clock: Clock) -> None:
-    with SingularUpdateQueue(lambda n: None) as queue:
-        for _ in range(20):
-            for number in range(50):
-                queue.submit(number).result()
-            clock.at_s += 1
-        assert queue.rate_per_s == pytest.approx(50, rel=0.15)
-        clock.at_s += 5
-        assert queue.rate_per_s == pytest.approx(25, rel=0.3)
-        clock.at_s += 6
-        assert queue.rate_per_s == 0
-        clock.at_s += 3600
-        for number in range(100):
-            queue.submit(number).result()
-        clock.at_s += 1
-        assert queue.rate_per_s == pytest.approx(10, rel=0.1)
-
-
-def test_a_young_queue_has_the_rate_of_its_life(clock: Clock) -> None:
-    with SingularUpdateQueue(lambda n: None) as queue:
-        for number in range(100):
-            queue.submit(number).result()
-        clock.at_s += 2
-        assert queue.rate_per_s == pytest.approx(50)
-
-
-def test_the_marks_by_which_the_age_is_known_stay_few(clock: Clock) -> None:
-    """However long the line, and however long it has been so."""
-    queue = SingularUpdateQueue(lambda n: None)
-    marks = queue._account._marks
-    for number in range(200_000):
-        queue._line.put(number)
-    for taken in range(100_000):
-        clock.at_s += 0.01
-        queue._account.begin(taken, account.NO_TURNS, 1, was_idle=False)
-    assert len(marks) < 1500
 
 
 def test_the_age_is_never_less_than_the_truth_and_hardly_more(clock: Clock) -> None:
     """Ten come in where five are taken, with the writer looking up each tenth of a second."""
-    line: SimpleQueue[float] = SimpleQueue()
-    figures = account.Account(line)
+    marks = AgeMarks()
     came_s: list[float] = []
     for look in range(400):
-        for _ in range(10):
-            came_s.append(clock.at_s)
-            line.put(clock.at_s)
-        for _ in range(5):
-            line.get()
-        figures.begin(5 * (look + 1), account.NO_TURNS, 1, was_idle=False)
+        came_s.extend([clock.at_s] * 10)
+        begun = 5 * (look + 1)
+        marks.note(begun, len(came_s))
         clock.at_s += 0.1
-        truth_s = clock.at_s - came_s[5 * (look + 1)]
-        assert truth_s - 1e-6 <= figures.oldest_age_s() <= truth_s * 1.02 + 0.21
+        truth_s = clock.at_s - came_s[begun]
+        assert truth_s - 1e-6 <= marks.oldest_age_s(begun) <= truth_s * 1.02 + 0.21
 
 
-def test_of_a_chunk_of_tickets_the_next_is_in_hand_when_one_has_ended() -> None:
-    steps = threading.Semaphore(0)
-    begun: list[str] = []
-
-    def stepwise(letter: str) -> None:
-        begun.append(letter)
-        assert steps.acquire(timeout=WAIT_S)
-
-    with SingularUpdateQueue(stepwise) as queue:
-        tickets = [queue.submit(letter) for letter in "abcd"]
-        for number, ticket in enumerate(tickets[:-1], 1):
-            steps.release()
-            ticket.result(WAIT_S)
-            eventually(lambda number=number: len(begun) == number + 1)
-            stats = queue.stats()
-            assert (stats.accepted, stats.depth, stats.in_hand, stats.applied) == (4, 3 - number, 1, number)
-        steps.release()
+def test_the_marks_by_which_the_age_is_known_stay_few(clock: Clock) -> None:
+    marks = AgeMarks()
+    for begun in range(100_000):
+        clock.at_s += 0.01
+        marks.note(begun, 200_000)
+    assert len(marks._marks) < 1500
 
 
 def test_what_a_batch_passed_over_is_not_in_hand() -> None:
@@ -192,6 +117,44 @@ def test_what_a_batch_passed_over_is_not_in_hand() -> None:
         assert cancelled.cancel()
         steps.release()
         eventually(lambda: begun == [["a"], ["c"]])
-        stats = queue.stats()
-        assert (stats.accepted, stats.in_hand, stats.applied, stats.cancelled) == (3, 1, 1, 1)
+        found = queue.stats()
+        assert (found.accepted, found.in_hand, found.applied, found.cancelled) == (3, 1, 1, 1)
         steps.release()
+
+
+@pytest.mark.parametrize("timeout", [None, WAIT_S])
+def test_a_handler_that_waits_for_its_own_queue_is_told_so(timeout: float | None) -> None:
+    told = Told()
+
+    def handle(request: str) -> Any:
+        return queue.submit("inner").result(timeout) if request == "outer" else request
+
+    with SingularUpdateQueue(handle, name="q", on_error=told) as queue:
+        error = queue.submit("outer").exception()
+        assert isinstance(error, WouldDeadlock)
+        assert "'q'" in str(error)
+        assert "post_back" in str(error)
+    assert told.kinds == [("outer", WouldDeadlock)]
+    assert queue.stats().applied == 1
+
+
+def test_a_handler_may_ask_a_future_that_is_done_and_wait_for_another_queue() -> None:
+    futures: list[Any] = []
+
+    def handle(request: int) -> Any:
+        return request or futures[0].result() + other.submit(4).result()
+
+    with SingularUpdateQueue(lambda n: n * 2) as other, SingularUpdateQueue(handle) as queue:
+        futures.append(queue.submit(1))
+        assert futures[0].result() == 1
+        assert queue.submit(0).result() == 9
+
+
+def test_who_writes_nothing_may_wait_for_anything() -> None:
+    held = Held()
+    with SingularUpdateQueue(held) as queue:
+        waits = [in_thread(queue.submit(number).result) for number in range(4)]
+        held.go.set()
+        for thread, _ in waits:
+            thread.join(WAIT_S)
+    assert [outcome for _, outcome in waits] == [[0], [1], [2], [3]]

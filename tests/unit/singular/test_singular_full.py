@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
+import queue as std
 import threading
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from held import WAIT_S, Held, in_thread
 
 from leaderq.errors import QueueClosed, QueueFull
-from leaderq.singular import SingularUpdateQueue, gate
+from leaderq.singular import SingularUpdateQueue, mailbox
 from leaderq.testing import eventually
 
 
-def filled(held: Held, **options: object) -> SingularUpdateQueue[object, object]:
-    """A queue of capacity 4, low mark 2, with ``0`` in hand and 1 to 4 in the line."""
-    queue = SingularUpdateQueue(held, capacity=4, low=2, **options)  # type: ignore[call-overload]
+class Steps:
+    """A handler that applies one request each time the test lets it."""
+
+    def __init__(self) -> None:
+        self.may = threading.Semaphore(0)
+        self.applied: list[Any] = []
+
+    def __call__(self, request: Any) -> None:
+        assert self.may.acquire(timeout=WAIT_S)
+        self.applied.append(request)
+
+
+def filled(handler: Any, **options: Any) -> SingularUpdateQueue[Any, Any]:
+    """A queue of capacity 4, with ``0`` in hand and 1 to 4 waiting."""
+    queue: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(handler, capacity=4, **options)
     queue.post(0)
-    assert held.begun.wait(WAIT_S)
+    eventually(lambda: queue.stats().in_hand == 1 and queue.depth == 0)
     for number in range(1, 5):
         queue.post(number)
     return queue
 
 
+def test_a_queue_is_bounded_unless_it_is_told_otherwise() -> None:
+    assert SingularUpdateQueue(print).capacity == 10_000
+    assert SingularUpdateQueue(print, capacity=None).capacity is None
+
+
 def test_a_full_queue_refuses_at_once_if_it_shall_not_wait() -> None:
     held = Held()
-    queue = filled(held, wait_s=0)
+    queue = filled(held, timeout_s=0)
     for put in (queue.post, queue.submit):
         with pytest.raises(QueueFull, match="4 requests") as caught:
             put("late")
         assert caught.value.capacity == 4
+        assert isinstance(caught.value, std.Full)
     held.go.set()
     assert queue.close()
     assert held.applied == [0, 1, 2, 3, 4]
@@ -43,69 +61,111 @@ def test_a_full_queue_refuses_after_the_time_given_with_the_request() -> None:
     held = Held()
     queue = filled(held)
     with pytest.raises(QueueFull) as caught:
-        queue.submit("late", wait_s=0.01)
+        queue.submit("late", timeout_s=0.01)
     assert caught.value.waited_s == 0.01
     with pytest.raises(QueueFull):
-        queue.post("late", wait_s=0.01)
+        queue.post("late", timeout_s=0.01)
     held.go.set()
     assert queue.close()
     assert held.applied == [0, 1, 2, 3, 4]
 
 
-def test_producers_wait_until_the_low_mark_and_get_in_in_the_order_of_coming() -> None:
-    held = Held()
-    queue = filled(held)
+def test_one_who_waits_proceeds_as_soon_as_there_is_room_for_one() -> None:
+    steps = Steps()
+    queue = filled(steps)
+    waits = [in_thread(queue.post, number)[0] for number in (5,)]
+    eventually(lambda: queue.stats().waiting == 1)
+    steps.may.release()
+    for thread in waits:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    assert queue.depth == 4
+    steps.may.release(10)
+    assert queue.close()
+    assert steps.applied == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_task_that_waits_proceeds_as_soon_as_there_is_room_for_one() -> None:
+    steps = Steps()
+
+    async def use() -> None:
+        queue = filled(steps)
+        call = asyncio.create_task(queue.call("call"))
+        while not queue.stats().waiting:
+            await asyncio.sleep(0.001)
+        steps.may.release()
+        while queue.stats().waiting:
+            await asyncio.sleep(0.001)
+        assert queue.depth == 4
+        steps.may.release(10)
+        await call
+        assert queue.close()
+
+    asyncio.run(use())
+    assert steps.applied == [0, 1, 2, 3, 4, "call"]
+
+
+def test_a_time_out_refuses_only_while_the_queue_is_really_full() -> None:
+    """The first who waits gets in with the first room, and none is refused below the capacity."""
+    steps = Steps()
+    queue = filled(steps)
+    for number in range(5, 25):
+        thread, outcome = in_thread(lambda number=number: queue.post(number, timeout_s=WAIT_S))
+        eventually(lambda: queue.stats().waiting == 1)
+        with pytest.raises(QueueFull):
+            queue.post("refused", timeout_s=0)
+        assert queue.depth == 4
+        steps.may.release()
+        thread.join(WAIT_S)
+        assert outcome == [None]
+    steps.may.release(100)
+    assert queue.close()
+    assert steps.applied == list(range(25))
+
+
+def test_producers_get_in_in_the_order_of_coming_and_nobody_overtakes() -> None:
+    steps = Steps()
+    queue = filled(steps)
     threads = []
     for number in range(5, 12):
         threads.append(in_thread(queue.post, number)[0])
         eventually(lambda number=number: queue.stats().waiting == number - 4)
-    assert queue.depth == 4
-    held.go.set()
+    for _ in range(3):
+        steps.may.release()
+        with pytest.raises(QueueFull):
+            queue.post("newcomer", timeout_s=0)
+    steps.may.release(20)
     for thread in threads:
         thread.join(WAIT_S)
     assert queue.close()
-    assert held.applied == list(range(12))
-    assert queue.stats().refused == 0
+    assert steps.applied == list(range(12))
 
 
-def test_nobody_overtakes_one_who_waits() -> None:
-    """Between the low mark and the capacity there is room, but it is not for newcomers while somebody waits."""
-    step = threading.Semaphore(0)
-    applied = []
-
-    def stepwise(request: object) -> None:
-        assert step.acquire(timeout=WAIT_S)
-        applied.append(request)
-
-    queue = SingularUpdateQueue(stepwise, capacity=4, low=1)
-    queue.post(0)
-    eventually(lambda: queue.depth == 0)
-    for number in range(1, 5):
-        queue.post(number)
-    thread, _ = in_thread(queue.post, "first")
-    eventually(lambda: queue.stats().waiting == 1)
-    step.release()
-    eventually(lambda: queue.depth == 3)
-    with pytest.raises(QueueFull):
-        queue.post("second", wait_s=0)
-    step.release(2)
-    eventually(lambda: queue.stats().waiting == 0)
-    queue.post("third", wait_s=0)
-    step.release(10)
-    thread.join(WAIT_S)
+def test_never_more_than_the_capacity_wait_however_many_come_at_once() -> None:
+    held = Held()
+    queue = SingularUpdateQueue(held, capacity=5, timeout_s=0)
+    queue.post("in hand")
+    assert held.begun.wait(WAIT_S)
+    for _ in range(200):
+        begin = threading.Barrier(8)
+        crowd = [in_thread(lambda begin=begin: (begin.wait(WAIT_S), queue.post("x"))) for _ in range(8)]
+        for thread, _ in crowd:
+            thread.join(WAIT_S)
+        assert queue.depth == 5
+    held.go.set()
     assert queue.close()
-    assert applied == [0, 1, 2, 3, 4, "first", "third"]
+    assert queue.stats().accepted == 6
 
 
 def test_who_gives_up_waiting_leaves_the_way_free() -> None:
     held = Held()
     queue = filled(held)
-    thread, outcome = in_thread(lambda: queue.post("impatient", wait_s=0.05))
+    thread, outcome = in_thread(lambda: queue.post("impatient", timeout_s=0.05))
     thread.join(WAIT_S)
     assert isinstance(outcome[0], QueueFull)
     held.go.set()
     eventually(lambda: queue.depth == 0)
-    queue.post(5, wait_s=0)
+    queue.post(5, timeout_s=0)
     assert queue.close()
     assert held.applied == [0, 1, 2, 3, 4, 5]
 
@@ -132,78 +192,56 @@ def test_a_capacity_of_one_lets_one_wait_at_a_time() -> None:
     assert applied == list(range(500))
 
 
-class Interrupting:
-    """Stands in for a part of the queue, and is interrupted by Ctrl-C when it is used the ``nth`` time."""
-
-    def __init__(self, call: Callable[..., Any], nth: int = 1) -> None:
-        self.call = call
-        self.left = nth
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return self.call(*arguments, **options)
-
-
-def test_an_interrupt_while_waiting_for_room_withdraws_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Lock:
-        def __init__(self) -> None:
-            self.acquire = Interrupting(bool, 2)  # the first time it takes its own lock
-
-        def locked(self) -> bool:
-            return False
+@pytest.mark.parametrize("where", ["waiting", "putting"])
+def test_an_interrupt_withdraws_the_request_and_costs_no_room(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
 
     held = Held()
     queue = filled(held)
     with monkeypatch.context() as patch:
-        patch.setattr(gate, "threading", SimpleNamespace(Lock=Lock, TIMEOUT_MAX=threading.TIMEOUT_MAX))
+        if where == "waiting":
+            patch.setattr(mailbox.Waker, "wait", interrupted)
+        else:
+            held.go.set()
+            eventually(lambda: queue.depth == 0)
+            patch.setattr(queue._mailbox, "_put", interrupted)
         with pytest.raises(KeyboardInterrupt):
             queue.post("interrupted")
     assert queue.stats().waiting == 0
     held.go.set()
     eventually(lambda: queue.depth == 0)
-    queue.post(5, wait_s=0)
+    queue.post(5, timeout_s=0)
+    eventually(lambda: queue.depth == 0)
+    assert len(queue._mailbox._permits) == 4
     assert queue.close()
     assert held.applied == [0, 1, 2, 3, 4, 5]
 
 
-def test_an_interrupt_while_letting_in_loses_nobody_and_doubles_nobody() -> None:
-    """Whichever producer it is that finds, when it comes, that there is room again may be the main thread."""
-    held = Held()
-    queue = filled(held)
-    threads = []
-    for number in range(5, 8):
-        threads.append(in_thread(queue.post, number)[0])
-        eventually(lambda number=number: queue.stats().waiting == number - 4)
-    gate_ = queue._gate
-    first = gate_._waiting[0]
-    first.wake, wake = Interrupting(first.wake), first.wake
-    gate_.capacity += 1
-    with pytest.raises(KeyboardInterrupt):
-        gate_.relieve()
-    gate_.capacity -= 1
-    first.wake = wake
-    assert queue.depth == 5
-    held.go.set()
-    for thread in threads:
-        thread.join(WAIT_S)
-    assert queue.close()
-    assert held.applied == list(range(8))
+def test_a_cancelled_call_is_cancelled_whenever_that_comes() -> None:
+    """``asyncio.wait_for`` may swallow a cancellation that comes with its result (before 3.12)."""
 
+    async def use() -> int:
+        queue: SingularUpdateQueue[int, int] = SingularUpdateQueue(lambda n: n, capacity=1)
+        went_on = 0
 
-def test_an_interrupted_close_can_be_repeated_and_refuses_all_who_wait() -> None:
-    held = Held()
-    queue = filled(held)
-    waits = [in_thread(queue.post, number) for number in range(5, 8)]
-    eventually(lambda: queue.stats().waiting == 3)
-    second = queue._gate._waiting[1]
-    second.wake = Interrupting(second.wake)
-    with pytest.raises(KeyboardInterrupt):
-        queue.close()
-    held.go.set()
-    assert queue.close()
-    for thread, _ in waits:
-        thread.join(WAIT_S)
-    assert [type(outcome[0]) for _, outcome in waits] == [QueueClosed] * 3
-    assert queue.stats().refused == 3
+        async def life() -> None:
+            nonlocal went_on
+            for number in range(1_000_000):
+                await queue.call(number, timeout_s=WAIT_S)
+            went_on += 1
+
+        for number in range(300):
+            tasks = [asyncio.create_task(life()) for _ in range(5)]
+            for _ in range(number % 40):
+                await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            done, left = await asyncio.wait(tasks, timeout=WAIT_S / 60)
+            went_on += len(left) + sum(not task.cancelled() for task in done)
+            for task in left:
+                task.cancel()
+        assert await asyncio.to_thread(queue.close)
+        return went_on
+
+    assert asyncio.run(use()) == 0

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leaderq.errors import DeadlineExceeded, QueueClosed, QueueFull, RequestCancelled
-from leaderq.singular import SingularUpdateQueue, Ticket, queue, ticket
+from leaderq.singular import RequestFuture, SingularUpdateQueue, queue, request
 from leaderq.testing import eventually
 
-CAPACITY, LOW = 4, 1
+CAPACITY = 4
 
 
 class Broken(Exception):
@@ -36,7 +36,7 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.at_s = 1000.0
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(ticket, "now_s", lambda: self.at_s)
+        self.patch.setattr(request, "now_s", lambda: self.at_s)
         self.patch.setattr(queue, "now_s", lambda: self.at_s)
         self.step = threading.Semaphore(0)
         self.begun: list[int] = []
@@ -52,13 +52,14 @@ class Life(RuleBasedStateMachine):
         self.cancelled: set[int] = set()
         self.refused = 0
         self.expiry: dict[int, float] = {}
-        self.tickets: dict[int, Ticket[int]] = {}
+        self.tickets: dict[int, RequestFuture[int]] = {}
         self.is_closed = False
 
     @initialize(is_bounded=st.booleans())
     def begin(self, is_bounded: bool) -> None:
         self.capacity = CAPACITY if is_bounded else None
-        options: dict[str, Any] = {"capacity": CAPACITY, "low": LOW, "wait_s": 0} if is_bounded else {}
+        options: dict[str, Any] = {"capacity": CAPACITY if is_bounded else None}
+        options["timeout_s"] = 0
         handler = self.handle if self.max_batch is None else self.handle_batch
         self.queue: SingularUpdateQueue[int, int] = SingularUpdateQueue(
             handler, on_error=self.listen, max_batch=self.max_batch, **options

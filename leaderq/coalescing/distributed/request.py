@@ -1,0 +1,319 @@
+"""One request for a key: it takes a slot, or is declined; then it waits until its slot is the
+head's.
+
+Each try is two requests sent together, answered in one round trip::
+
+    multi:      Create(slot, data=token), Create(token)       both ephemeral
+    multiRead:  slot 0, slot 1, slot 0 again
+
+Who is authoritative: the reading. ZooKeeper serves it after the multi, applied or refused, and so
+it shows the slots no older than the request; see :func:`.slots.judge`. The next try, if one is
+needed, is for the slot that was seen free.
+
+States: *seeking*; *waiting*, with a watch on the other slot and on its own token, so that each
+deletion wakes one process; *head*. A waiter that is told that the other slot was deleted asks
+nothing more, as long as the lease on its session holds: whoever takes that slot now is younger.
+
+What happens on each failure:
+
+* **an answer is lost**: the same try again, once connected. If the first was carried out, the
+  second is refused, and the reading finds the token in the slot; so one request never has two;
+* **the root is missing**: it is made, and the try repeated;
+* **the session ends while seeking**: a new token in the new session. **While waiting**:
+  ``SessionExpired``, because those who were declined meanwhile relied on a place that is gone;
+* **evicted while waiting**: ``TokenOver``;
+* **the time is up**: ``WaitTimedOut``; the slot, if any, is given back in the background.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TypedDict, TypeVar
+
+from leaderq.clock import now_s
+from leaderq.coalescing.distributed.releases import Release
+from leaderq.coalescing.distributed.slots import (
+    KeyZnodes,
+    SlotHolder,
+    SlotStanding,
+    described,
+    find,
+    holder,
+    judge,
+    view,
+)
+from leaderq.coalescing.distributed.token import SessionLease
+from leaderq.errors import (
+    ConnectionLost,
+    CoordinatorClosed,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    SessionClosed,
+    SessionExpired,
+    TokenOver,
+    WaitTimedOut,
+)
+from leaderq.zookeeper import Check, Create, GetData, Session, SessionState, WatchEvent, WatchKind
+
+T = TypeVar("T")
+
+
+class _Who(TypedDict):
+    host: str
+    pid: int
+    since: float
+
+
+ASKING_S = 5.0
+"""How long it may take at least to take a slot; so ``timeout_s=0`` asks, and does not wait."""
+_LOOK_S = 0.5
+_REST_S = 0.02
+_ROOT_S = 60.0
+_EVICTED = "it was evicted while it waited"
+
+
+class SlotRequest:
+    """See the module. Used by one thread, but for :meth:`wake`.
+
+    ``timeout_s`` bounds it from now on (but see :data:`ASKING_S`); ``None``: nothing does.
+    ``is_closed`` tells whether the coordinator is.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        znodes: KeyZnodes,
+        lease: SessionLease,
+        *,
+        key: str | bytes,
+        timeout_s: float | None,
+        is_closed: Callable[[], bool],
+    ) -> None:
+        self._session = session
+        self._znodes = znodes
+        self._lease = lease
+        self._key = key
+        self._began_s = now_s()
+        self._turn_end_s = math.inf if timeout_s is None else self._began_s + timeout_s
+        self._end_s = max(self._turn_end_s, self._began_s + ASKING_S)
+        self._is_closed = is_closed
+        self._changed = threading.Event()
+        self._token = znodes.new_token()
+        self._who: _Who = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}
+        self._session_id: int | None = None
+        self._slot: int | None = None  # that we have, or may have
+        self._is_vacant = False  # the other slot was deleted while we waited
+        self._is_evicted = False  # our token was
+        self.holder: SlotHolder | None = None
+        self.relied_on: str | None = None
+        """The path of the token of the one that waits, if this request was declined for it."""
+
+    @property
+    def fence(self) -> Check:
+        """Fails unless the token stands."""
+        return Check(self._znodes.token(self._token))
+
+    def note_missing(self) -> None:
+        """The token is gone: look."""
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Something changed; from any thread."""
+        self._changed.set()
+
+    def release(self) -> Release | None:
+        """What is to be given back, if this request has taken a slot or may have."""
+        if self._slot is None:
+            return None
+        znodes, token = self._znodes, self._token
+        return Release(znodes.token(token), znodes.slot(self._slot), token, self._session_id)
+
+    # -- seeking --------------------------------------------------------------------------------------------------------
+
+    def seek(self) -> SlotStanding:
+        """Take a slot; return HEAD, WAITS or DECLINED."""
+        slot = 0
+        while True:
+            self._check_time()
+            self._keep_to_session()
+            made, slots = self._try(slot)
+            if isinstance(made, NoNode):
+                self._slot = None
+                self._ensure_root()
+                continue
+            if slots is None:
+                self._await_connection()
+                continue
+            standing, slot = judge(self._token, *slots)
+            mine = find(self._token, slots)
+            if mine is not None and mine.session == self._session.id:
+                self.holder, self._session_id = mine, mine.session
+                return standing
+            self._slot = None
+            if standing is SlotStanding.DECLINED:
+                waiter = view(slots[1:]).waiter
+                assert waiter is not None  # both slots were taken
+                self.relied_on = self._znodes.token(waiter.token)
+                return standing
+
+    def _try(self, slot: int) -> tuple[LeaderqError | None, list[SlotHolder | None] | None]:
+        """What came of the multi, and the three readings, or ``None`` for either if it must be
+        tried again.
+        """
+        znodes, session = self._znodes, self._session
+        token = self._token
+        who = described(**self._who)
+        sent_s = now_s()
+        self._slot = slot
+        taking = session.multi_async(
+            [
+                Create(znodes.slot(slot), token.encode(), ephemeral=True),
+                Create(znodes.token(token), who, ephemeral=True),
+            ]
+        )
+        reading = session.multi_read_async([GetData(znodes.slot(0)), GetData(znodes.slot(1)), GetData(znodes.slot(0))])
+        made = self._answer(taking)
+        if isinstance(made, LeaderqError) and not isinstance(made, NodeExists):
+            if isinstance(made, (ConnectionLost, SessionExpired, NoNode)):
+                return made, None
+            raise made
+        if self._session_id is not None:
+            self._lease.heard(self._session_id, sent_s)
+        read = self._answer(reading)
+        if isinstance(read, LeaderqError):
+            if isinstance(read, (ConnectionLost, SessionExpired)):
+                return None, None
+            raise read
+        return None, [holder(number, one) for number, one in zip((0, 1, 0), read, strict=True)]
+
+    def _keep_to_session(self) -> None:
+        """A token is of one session: what another has made under its name may vanish, or stand,
+        without us.
+        """
+        current = self._session.id
+        if current is not None and current != self._session_id:
+            self._session_id = current
+            self._token = self._znodes.new_token()
+            self._slot = None
+
+    def _ensure_root(self) -> None:
+        try:
+            self._session.ensure_path(self._znodes.root, timeout_s=min(self._left_s(), _ROOT_S))
+        except (ConnectionLost, SessionExpired):
+            self._await_connection()
+
+    # -- waiting --------------------------------------------------------------------------------------------------------
+
+    def wait(self) -> None:
+        """Wait until our slot is the older one; returns when it is."""
+        mine = self.holder
+        assert mine is not None  # seek() has found it
+        self._end_s = self._turn_end_s
+        while not self._is_told(mine) and not self._is_head(mine):
+            is_connected = self._session.state is SessionState.CONNECTED
+            self._changed.wait(min(60.0 if is_connected else _LOOK_S, self._left_s()))
+            self._check_time()
+            is_lost = self._session.state is SessionState.LOST
+            if is_lost or self._session.id not in (None, mine.session):
+                raise SessionExpired(
+                    "the place in the line is lost: its session is over",
+                    path=self._znodes.token(mine.token),
+                )
+
+    def note_begun(self) -> None:
+        """Tell those who were declined for its sake that its run begins; waits for no answer."""
+        who = described(**self._who, begun=time.time())
+        self._session.set_async(self.fence.path, who)
+
+    def _is_told(self, mine: SlotHolder) -> bool:
+        """Whether it is known to be the head without a look. Events come in the order of what they
+        tell, so an eviction before the other slot was deleted would be known.
+        """
+        if self._is_evicted:
+            raise TokenOver(self._key, number=mine.number, reason=_EVICTED)
+        return self._is_vacant and self._lease.holds(mine.session)
+
+    def _is_head(self, mine: SlotHolder) -> bool:
+        """Look once, and set the watches; a write in the same round trip proves that our token
+        stands, and renews the lease.
+        """
+        self._changed.clear()
+        sent_s = now_s()
+        own, other = self._znodes.token(mine.token), self._znodes.slot(1 - mine.slot)
+        checking = self._session.multi_async([self.fence])
+        # not exists: that would leave a watch on what is not there
+        self._session.get_async(own, watch=self._on_own_watch)
+        looking = self._session.get_async(other, watch=self._on_watch)
+        checked, seen = self._answer(checking), self._answer(looking)
+        if isinstance(checked, NoNode):
+            raise TokenOver(self._key, number=mine.number, reason=_EVICTED)
+        if isinstance(checked, LeaderqError):
+            return self._is_unknown(checked)
+        self._lease.heard(mine.session, sent_s)
+        if isinstance(seen, LeaderqError):
+            return isinstance(seen, NoNode) or self._is_unknown(seen)
+        _, stat = seen
+        return stat.czxid > mine.number
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        self._is_vacant = self._is_vacant or event.kind is WatchKind.DELETED
+        self._changed.set()
+
+    def _on_own_watch(self, event: WatchEvent) -> None:
+        self._is_evicted = self._is_evicted or event.kind is WatchKind.DELETED
+        self._changed.set()
+
+    def _is_unknown(self, error: LeaderqError) -> bool:
+        """No answer, so not known to be the head; look again as soon as there is a connection."""
+        if not isinstance(error, (ConnectionLost, SessionExpired)):
+            raise error
+        self._await_connection()
+        self._changed.set()
+        return False
+
+    # -- time -----------------------------------------------------------------------------------------------------------
+
+    def _left_s(self) -> float:
+        return max(0.0, self._end_s - now_s())
+
+    def _check_time(self) -> None:
+        if self._is_closed():
+            raise CoordinatorClosed("the coordinator was closed by its owner")
+        if self._left_s() > 0:
+            return
+        if self.holder is None:
+            raise ConnectionLost(
+                "no answer in time: whether a place was taken is unknown; it will be given back",
+                path=self._znodes.slot(0),
+            )
+        raise WaitTimedOut(self._key, waited_s=now_s() - self._began_s)
+
+    def _answer(self, future: Future[T]) -> T | LeaderqError:
+        """The result, or its error; none in time counts as lost."""
+        try:
+            return future.result(min(max(_REST_S, self._left_s()), threading.TIMEOUT_MAX))
+        except FutureTimeout:
+            future.cancel()
+            return ConnectionLost("no answer in time")
+        except LeaderqError as exc:
+            return exc
+
+    def _await_connection(self) -> None:
+        """Wait for a connection, or for the time to be up; a moment in any case, because a broken one
+        is not known at once.
+        """
+        self._changed.clear()
+        self._changed.wait(min(_REST_S, self._left_s()))
+        while self._session.state is not SessionState.CONNECTED and self._left_s() > 0 and not self._is_closed():
+            if self._session.state is SessionState.CLOSED:
+                raise SessionClosed("the session was closed by its owner", path=self._znodes.root)
+            self._changed.wait(min(_LOOK_S, self._left_s()))
+            self._changed.clear()

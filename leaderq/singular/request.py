@@ -1,0 +1,167 @@
+"""A submitted request: the future of its outcome, and its deadline.
+
+A request is begun by whoever claims it first: the writer, to apply it, or a waiter that finds its
+deadline over. ``concurrent.futures.Future`` decides between that and ``cancel()``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as WaitTimeout
+from typing import Any, TypeVar
+
+from leaderq.clock import now_s
+from leaderq.errors import DeadlineExceeded, QueueClosed, WouldDeadlock
+
+S = TypeVar("S")
+
+
+class Home:
+    """The queue that a request is in: its name, and the thread and process that apply it."""
+
+    __slots__ = ("name", "pid", "thread")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.thread = 0
+        self.pid = 0
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread applies the requests."""
+        return self.thread == threading.get_ident()
+
+    def is_barred(self) -> bool:
+        """Whether a wait of the calling thread would never end; see :meth:`check_wait`."""
+        return self.thread == threading.get_ident() or self.pid not in (0, os.getpid())
+
+    def check_wait(self) -> None:
+        """Refuse a wait of the calling thread that would never end.
+
+        :raises WouldDeadlock: it would wait for itself. :raises QueueClosed: this process was
+            forked from that of the queue.
+        """
+        if self.pid not in (0, os.getpid()):
+            raise QueueClosed(f"queue {self.name!r} belongs to process {self.pid}, a fork's parent")
+        if self.is_mine:
+            raise WouldDeadlock(
+                f"a handler of queue {self.name!r} would wait for its own queue; "
+                "submit the outcome back as a request instead (post_back)"
+            )
+
+
+class RequestFuture(Future[S]):
+    """The future of one request: a :class:`concurrent.futures.Future` that can be awaited too.
+
+    *Guarantees:* a waiter learns of a missed deadline when it passes, not when the request's turn
+    comes. To cancel a task that awaits cancels the request, unless it was begun.
+    *Not guaranteed:* that ``concurrent.futures.wait``, called in a handler, is recognised as a
+    deadlock; :meth:`result` is. A ring of handlers that wait for each other's queues is not.
+    """
+
+    def __init__(self, home: Home, expiry_s: float | None = None) -> None:
+        super().__init__()
+        self.home = home
+        self._expiry_s = expiry_s
+        self._unclaimed = None if expiry_s is None else threading.Lock()
+
+    def result(self, timeout: float | None = None) -> S:
+        """Return the outcome; wait at most ``timeout`` seconds for it, ``None`` for ever.
+
+        :raises concurrent.futures.TimeoutError: it was not there within ``timeout``.
+        :raises concurrent.futures.CancelledError: the request was cancelled.
+        :raises DeadlineExceeded: it was not begun by its deadline.
+        :raises WouldDeadlock: called by the handler that would have to apply it. Otherwise
+            whatever the handler raised.
+        """
+        return super().result(self._waited(timeout))
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return what the handler raised, or ``None``; otherwise as :meth:`result`."""
+        return super().exception(self._waited(timeout))
+
+    def __await__(self) -> Generator[Any, None, S]:
+        import asyncio  # here, because most who use queues do without
+
+        loop = asyncio.get_running_loop()
+        alarm = None
+        if self._expiry_s is not None:
+            alarm = loop.call_later(max(0.0, self._expiry_s - now_s()), self.expire_if_due)
+        try:
+            return (yield from asyncio.wrap_future(self, loop=loop).__await__())
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def begin(self) -> bool:
+        """Return whether the caller is to apply the request: it is not cancelled, nor claimed."""
+        if self._unclaimed is not None and not self._unclaimed.acquire(blocking=False):
+            return False
+        return self.set_running_or_notify_cancel()
+
+    def expire_if_due(self) -> bool:
+        """End the request if its deadline has passed before it was begun; return whether it has."""
+        if self._expiry_s is None or (late_s := now_s() - self._expiry_s) < 0:
+            return False
+        if not self.begin():
+            return self.is_expired
+        self.set_exception(DeadlineExceeded(self.home.name, late_s=late_s))
+        return True
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether it ended because it was not begun by its deadline."""
+        is_over = self.done() and not self.cancelled()
+        return is_over and isinstance(super().exception(0), DeadlineExceeded)
+
+    def _waited(self, timeout: float | None) -> float | None:
+        """Wait until the deadline, if that comes first; return what is left of ``timeout``."""
+        if self.home.is_barred() and not self.done():
+            self.home.check_wait()
+        if self._expiry_s is None or self.running() or self.done():
+            return timeout
+        began_s = now_s()
+        left_s = max(0.0, self._expiry_s - began_s)
+        if timeout is not None and timeout <= left_s:
+            return timeout
+        try:
+            super().exception(left_s)
+        except WaitTimeout:
+            self.expire_if_due()
+        except CancelledError:
+            pass
+        return None if timeout is None else max(0.0, timeout - (now_s() - began_s))
+
+
+class TrackedRequest:
+    """A request in the mailbox that has a future, a deadline, or both. Others stand there bare."""
+
+    __slots__ = ("expiry_s", "future", "is_begun", "request")
+
+    def __init__(self, request: Any, future: RequestFuture[Any] | None, expiry_s: float | None = None) -> None:
+        self.request = request
+        self.future = future
+        self.expiry_s = expiry_s
+        self.is_begun = False
+        """Set if it comes from the queue before this one in a chain."""
+
+    def begin(self) -> bool:
+        """Return whether the request is to be applied; otherwise it is cancelled or expired."""
+        if self.is_begun:
+            return True
+        if self.future is not None:
+            return not self.future.expire_if_due() and self.future.begin()
+        return self.expiry_s is None or now_s() < self.expiry_s
+
+    @property
+    def is_expired(self) -> bool:
+        """Of a request that is not to be applied: whether its deadline is why."""
+        return self.future is None or self.future.is_expired
+
+    def expired_error(self, name: str) -> BaseException:
+        """What the listener is told of an expired request."""
+        error = None if self.future is None else self.future.exception(0)
+        return error or DeadlineExceeded(name, late_s=now_s() - (self.expiry_s or 0.0))

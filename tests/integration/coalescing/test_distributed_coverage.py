@@ -1,0 +1,114 @@
+"""A request that was declined is covered, although the waiter it relied on gives up, dies, or is cut off."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from workers import ROOT
+
+from leaderq.errors import ConfigurationError, ConnectionLost, SessionExpired, WaitTimedOut
+from leaderq.testing import eventually
+from leaderq.zookeeper import SessionState, end_session
+
+
+class Scene:
+    """One is the head, another waits, and a third is declined, whose cover notes what it covers."""
+
+    def __init__(self, coordinator_of, *, waiter=None, third=None, timeout_s=60.0) -> None:
+        self.covered: list[str] = []
+        self.one, self.two = coordinator_of(), waiter or coordinator_of()
+        self.three = coordinator_of(third, cover=self.covered.append)
+        self.pool = ThreadPoolExecutor(1)
+        self.head = self.one.enqueue("k")
+        self.waiting = self.pool.submit(self.two.enqueue, "k", timeout_s)
+        eventually(lambda: self.one.look("k").waiter)
+        assert not self.three.enqueue("k")
+        assert not self.three._coverage.is_idle
+
+    def must_be_covered(self) -> None:
+        """By the third one, which waits now, and begins once the head has left."""
+        eventually(lambda: self.three._renewer._held(), timeout_s=60)
+        assert self.covered == []
+        self.one.dequeue(self.head)
+        eventually(lambda: self.covered == ["k"], timeout_s=60)
+        eventually(lambda: self.three._coverage.is_idle)
+        self.pool.shutdown()
+
+
+def test_if_the_waiter_gives_up_whoever_was_declined_runs(coordinator_of, session):
+    scene = Scene(coordinator_of, timeout_s=0.1)
+    with pytest.raises(WaitTimedOut):
+        scene.waiting.result(60)
+    scene.must_be_covered()
+    eventually(lambda: session.children(ROOT) == [])
+
+
+def test_if_the_waiter_dies_whoever_was_declined_runs(coordinator_of, opened, zookeeper_server):
+    mine = opened(timeout_s=10.0)
+    scene = Scene(coordinator_of, waiter=coordinator_of(mine))
+    assert end_session(zookeeper_server.address, mine.credentials, timeout_s=30)
+    with pytest.raises(SessionExpired):
+        scene.waiting.result(60)
+    scene.must_be_covered()
+
+
+def test_what_happens_while_whoever_was_declined_is_cut_off_is_made_up_for(coordinator_of, opened, proxy):
+    far = opened(proxy.address, timeout_s=30.0)
+    scene = Scene(coordinator_of, third=far, timeout_s=2.0)
+    proxy.refuse()
+    eventually(lambda: far.state is SessionState.SUSPENDED)
+    with pytest.raises((WaitTimedOut, ConnectionLost)):
+        scene.waiting.result(60)
+    eventually(lambda: scene.one.look("k").waiter is None)
+    proxy.heal()
+    scene.must_be_covered()
+
+
+def test_a_waiter_that_begins_covers_and_nobody_runs_needlessly(coordinator_of, session):
+    scene = Scene(coordinator_of)
+    assert not scene.three.enqueue("k")
+    scene.one.dequeue(scene.head)
+    with scene.waiting.result(60) as token:
+        assert token
+        eventually(lambda: scene.three._coverage.is_idle)
+    assert scene.covered == []
+    scene.pool.shutdown()
+    eventually(lambda: session.children(ROOT) == [])
+
+
+def test_those_declined_in_the_waiters_own_process_are_covered_too(coordinator_of):
+    covered: list[str] = []
+    one = coordinator_of()
+    two = coordinator_of(cover=covered.append)
+    with ThreadPoolExecutor(1) as pool:
+        head = one.enqueue("k")
+        waiting = pool.submit(two.enqueue, "k", 1.0)
+        eventually(lambda: two._waiting)
+        assert not two.enqueue("k")
+        with pytest.raises(WaitTimedOut):
+            waiting.result(60)
+        one.dequeue(head)
+        eventually(lambda: covered == ["k"])
+
+
+def test_a_cover_that_fails_is_logged_and_gives_the_key_back(coordinator_of, caplog, session):
+    def cover(key: str) -> None:
+        raise ZeroDivisionError(key)
+
+    one, two, three = coordinator_of(), coordinator_of(), coordinator_of(cover=cover)
+    with ThreadPoolExecutor(1) as pool, one.enqueue("k"):
+        waiting = pool.submit(two.enqueue, "k", 0.1)
+        eventually(lambda: one.look("k").waiter)
+        assert not three.enqueue("k")
+        with pytest.raises(WaitTimedOut):
+            waiting.result(60)
+    eventually(lambda: "covering a key failed" in caplog.text)
+    eventually(lambda: session.children(ROOT) == [])
+
+
+def test_a_cover_that_would_not_run_is_refused(coordinator_of):
+    async def cover(key: str) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="cover"):
+        coordinator_of(cover=cover)

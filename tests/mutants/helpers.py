@@ -1,0 +1,118 @@
+"""The mutants of ``leaderq.singular`` and ``leaderq.coalescing``: full means full, covered means covered."""
+
+from __future__ import annotations
+
+from mutants.mutant import Edit, mutant
+
+MAILBOX = "leaderq/singular/mailbox.py"
+QUEUE = "leaderq/singular/queue.py"
+WRITER = "leaderq/singular/writer.py"
+STRIPE = "leaderq/coalescing/stripe.py"
+TIMER = "leaderq/coalescing/timer.py"
+REQUEST = "leaderq/coalescing/distributed/request.py"
+RELEASES = "leaderq/coalescing/distributed/releases.py"
+COVERAGE = "leaderq/coalescing/distributed/coverage.py"
+SLOTS = "leaderq/coalescing/distributed/slots.py"
+
+FULL = "tests/unit/singular/test_singular_full.py::test_"
+CLOSING = "tests/unit/singular/test_singular_closing.py::test_"
+COVERED = "tests/unit/coalescing/test_coordinator_coverage.py::test_"
+TIME = "tests/unit/coalescing/test_coordinator_time.py::test_"
+TURNS = "tests/integration/coalescing/test_distributed_turns.py::test_"
+FAR = "tests/integration/coalescing/test_distributed_coverage.py::test_"
+
+MUTANTS = [
+    mutant(
+        "a queue is unbounded unless it is told otherwise",
+        f"{FULL}a_queue_is_bounded_unless_it_is_told_otherwise",
+        Edit(QUEUE, "CAPACITY = 10_000\n", "CAPACITY = None\n"),
+    ),
+    mutant(
+        "who waits for room is not admitted when a request is taken out",
+        f"{FULL}one_who_waits_proceeds_as_soon_as_there_is_room_for_one",
+        Edit(MAILBOX, "        if self.waiting:\n            self.admit()\n", ""),
+        may_hang=True,
+    ),
+    mutant(
+        "a cancelled call may go on",
+        f"{FULL}a_cancelled_call_is_cancelled_whenever_that_comes",
+        Edit(
+            MAILBOX,
+            "            await woken.wait()\n",
+            "            await asyncio.wait_for(woken.wait(), timeout_s)\n",
+        ),
+        may_hang=True,
+    ),
+    mutant(
+        "an interrupt between permit and request costs a place for good",
+        f"{FULL}an_interrupt_withdraws_the_request_and_costs_no_room[putting]",
+        Edit(MAILBOX, "            if has_permit:  # Ctrl-C came in between\n", "            if False:\n"),
+    ),
+    mutant(
+        "a request that got in after the writer had ended is forgotten",
+        f"{CLOSING}a_request_put_by_a_thread_held_up_until_the_writer_was_over_is_told",
+        Edit(QUEUE, "        elif self._mailbox.has_ended:\n", "        elif False:\n"),
+    ),
+    mutant(
+        "a waiter that gives up takes along those it covered",
+        f"{COVERED}the_next_to_come_takes_the_debt_over_whether_it_waits_or_runs",
+        Edit(STRIPE, "        if gives_up:\n", "        if False:\n"),
+    ),
+    mutant(
+        "a turn that came to a cancelled task counts as a run",
+        f"{COVERED}a_turn_that_came_to_a_cancelled_task_is_covered_by_another",
+        Edit(STRIPE, " or (token.stage is _RUNNING and not has_run)", ""),
+    ),
+    mutant(
+        "a head does not run again for a debt",
+        f"{COVERED}whoever_runs_by_its_function_runs_again_and_returns_its_first_result[run]",
+        Edit(STRIPE, "        if state.debt is None:\n            return False\n", "        return False\n"),
+    ),
+    mutant(
+        "a key that is idle again stays with the timer",
+        f"{TIME}contended_keys_that_are_idle_again_are_not_kept_for_the_safe_time_out",
+        Edit(STRIPE, "            self.hooks.unwatch(key)\n", "            pass\n"),
+    ),
+    mutant(
+        "the timer keeps an entry for each time a key is watched",
+        f"{TIME}a_timer_keeps_one_entry_a_key_and_none_for_what_is_forgotten",
+        Edit(TIMER, " or (known is not None and known[0] <= due_s)", ""),
+    ),
+    mutant(
+        "a waiter looks a second time when the other slot was deleted",
+        f"{TURNS}a_hand_over_needs_one_look_and_no_second",
+        Edit(REQUEST, "watch=self._on_watch)", "watch=lambda _: self.wake())"),
+    ),
+    mutant(
+        "a waiter that was evicted may be told that it is the head",
+        f"{TURNS}an_evicted_waiter_is_told",
+        Edit(REQUEST, ", watch=self._on_own_watch)", ")"),
+    ),
+    mutant(
+        "the lease of a token counts from after its renewal was sent",
+        f"{TURNS}the_lease_counts_from_before_the_sending_however_long_that_takes",
+        Edit(
+            RELEASES,
+            "            answer = self._session.multi_async([one.fence for one in part])\n",
+            "            answer = self._session.multi_async([one.fence for one in part])\n            sent_s = now_s()\n",
+        ),
+    ),
+    mutant(
+        "across processes, those declined for a waiter that gives up are forgotten",
+        f"{FAR}if_the_waiter_gives_up_whoever_was_declined_runs",
+        Edit(
+            COVERAGE, "            self._owed[self._watched.pop(token)] = None\n", "            self._watched.pop(token)\n"
+        ),
+    ),
+    mutant(
+        "a waiter that begins does not say so, and others run in vain",
+        f"{FAR}a_waiter_that_begins_covers_and_nobody_runs_needlessly",
+        Edit(REQUEST, "        self._session.set_async(self.fence.path, who)\n", ""),
+    ),
+    mutant(
+        "of three readings at different moments somebody is declined",
+        "tests/unit/coalescing/test_distributed_model.py::"
+        "test_in_no_order_of_steps_are_there_two_heads_two_waiters_or_somebody_declined_for_nobody",
+        Edit(SLOTS, "    if first is not None and first.number == again.number:\n", "    if first is not None:\n"),
+    ),
+]

@@ -1,0 +1,161 @@
+"""The znodes of a key: any key has a name, no two share one; and where the slots leave somebody."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.coalescing.automaton import TrafficState
+from leaderq.coalescing.distributed.slots import (
+    LONGEST,
+    KeyView,
+    KeyZnodes,
+    SlotHolder,
+    SlotStanding,
+    encoded,
+    holder,
+    judge,
+    validated_root,
+    view,
+)
+from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
+from leaderq.zookeeper import Stat
+from leaderq.zookeeper.paths import validated_path
+
+ANY_TEXT = st.text(st.characters(), max_size=300)  # lone surrogates, too
+KEYS = st.one_of(ANY_TEXT, st.binary(max_size=300))
+
+
+@given(KEYS)
+def test_every_key_has_a_name_that_zookeeper_takes(key):
+    place = KeyZnodes.of("/root", key)
+    token = place.new_token()
+    for path in (place.slot(0), place.slot(1), place.token(token)):
+        assert validated_path(path) == path
+        assert path.isascii()
+        assert len(path) < LONGEST + 50
+    assert place.owns(token)
+
+
+@given(KEYS, KEYS)
+def test_two_keys_never_share_a_name(one, other):
+    assert (encoded(one) == encoded(other)) == (one == other)
+
+
+@given(KEYS, KEYS)
+def test_no_znode_of_one_key_is_taken_for_that_of_another(one, other):
+    if one != other:
+        ours, theirs = KeyZnodes.of("/root", one), KeyZnodes.of("/root", other)
+        assert {ours.slot(0), ours.slot(1)}.isdisjoint({theirs.slot(0), theirs.slot(1)})
+        assert not ours.owns(theirs.new_token())
+
+
+def test_short_keys_can_be_read_by_operators():
+    assert encoded("user-42") == "s-user-42"
+    assert encoded("user:42/a~0") == "s-user%3A42%2Fa%7E0"
+    assert encoded(b"\x00k") == "b-%00k"
+    assert encoded("x" * 1000).startswith("S-")
+    assert encoded("x" * 1000) != encoded("x" * 1001)
+
+
+def test_the_longest_key_that_is_kept_whole_and_the_first_that_is_not():
+    assert encoded("x" * LONGEST) == "s-" + "x" * LONGEST
+    assert encoded("x" * (LONGEST + 1)).startswith("S-")
+
+
+def test_bytes_in_other_clothes_are_the_same_key():
+    assert encoded(b"k") == encoded(bytearray(b"k")) == encoded(memoryview(b"k"))
+
+
+@pytest.mark.parametrize("key", [None, 1, 1.5, ("a", "b"), [b"a"]])
+def test_a_key_that_is_neither_text_nor_bytes_is_refused_with_its_type(key):
+    with pytest.raises(ConfigurationError, match=type(key).__name__):
+        encoded(key)
+
+
+@pytest.mark.parametrize("root", ["", "a", "/", "/a//b", "/a/.", None])
+def test_a_root_that_is_no_place_for_slots_is_refused(root):
+    with pytest.raises(ConfigurationError):
+        validated_root(root)
+
+
+def test_a_token_is_never_made_twice():
+    place = KeyZnodes.of("/root", "k")
+    assert len({place.new_token() for _ in range(1000)}) == 1000
+
+
+def at(slot: int, token: str, number: int) -> SlotHolder:
+    return SlotHolder(slot, token, number, 1)
+
+
+def read(token: str, number: int) -> tuple[bytes, Stat]:
+    return token.encode(), Stat(number, number, 0, 0, 0, 0, 0, 7, 0, 0, number)
+
+
+A, B = at(0, "a", 1), at(1, "b", 2)
+
+
+@pytest.mark.parametrize(
+    ("slots", "expected"),
+    [
+        ((None, None, None), (SlotStanding.OUTSIDE, 0)),
+        ((A, None, A), (SlotStanding.OUTSIDE, 1)),
+        ((None, B, None), (SlotStanding.OUTSIDE, 0)),
+        ((A, B, A), (SlotStanding.DECLINED, 0)),
+        ((A, B, None), (SlotStanding.OUTSIDE, 0)),
+        ((None, B, A), (SlotStanding.UNCLEAR, 0)),
+        ((A, B, at(0, "c", 3)), (SlotStanding.UNCLEAR, 0)),
+        ((at(0, "me", 1), None, at(0, "me", 1)), (SlotStanding.HEAD, 0)),
+        ((at(0, "me", 1), B, at(0, "me", 1)), (SlotStanding.HEAD, 0)),
+        ((at(0, "me", 3), B, at(0, "me", 3)), (SlotStanding.WAITS, 0)),
+        ((A, at(1, "me", 2), A), (SlotStanding.WAITS, 1)),
+        ((A, at(1, "me", 2), None), (SlotStanding.HEAD, 1)),
+        ((A, at(1, "me", 2), at(0, "c", 3)), (SlotStanding.HEAD, 1)),
+    ],
+)
+def test_where_somebody_stands(slots, expected):
+    assert judge("me", *slots) == expected
+
+
+def test_the_older_slot_is_the_heads():
+    assert view([A, B]) == view([B, A]) == KeyView(A, B)
+    assert view([None, None]).state is TrafficState.INIT
+    assert view([None, B]) == KeyView(B, None)
+    assert view([None, B]).state is TrafficState.PROCESS
+    assert view([A, B]).state is TrafficState.BLOCK
+
+
+def test_a_slot_is_read_from_what_zookeeper_gave():
+    assert holder(1, read("b", 5)) == SlotHolder(1, "b", 5, 7)
+    assert holder(1, NoNode("x")) is None
+    with pytest.raises(ConnectionLost):
+        holder(1, ConnectionLost("x"))
+
+
+def histories():
+    """All short histories of two slots, in which others take and leave them."""
+    for steps in itertools.product(("take 0", "take 1", "leave 0", "leave 1"), repeat=4):
+        slots: list[SlotHolder | None] = [None, None]
+        states = [tuple(slots)]
+        for number, step in enumerate(steps, 1):
+            what, _, slot = step.partition(" ")
+            if what == "take" and slots[int(slot)] is None:
+                slots[int(slot)] = at(int(slot), f"t{number}", number)
+            elif what == "leave":
+                slots[int(slot)] = None
+            states.append(tuple(slots))
+        yield states
+
+
+def test_nobody_is_declined_unless_somebody_waits_at_some_moment_of_the_looking():
+    seen = 0
+    for states in histories():
+        for first, second, again in itertools.combinations_with_replacement(range(len(states)), 3):
+            standing, _ = judge("me", states[first][0], states[second][1], states[again][0])
+            if standing is SlotStanding.DECLINED:
+                seen += 1
+                assert any(None not in state for state in states[first : again + 1])
+    assert seen
