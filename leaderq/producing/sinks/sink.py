@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import Any, NamedTuple, Protocol
 
-from leaderq.errors import SinkBroken
+from leaderq.errors import SinkAway, SinkBroken
 
 
-class Outcome(NamedTuple):
-    """What became of the records of one batch, by their positions in it; all that are not named are confirmed.
+class BatchOutcome(NamedTuple):
+    """What became of the records of one batch, by their positions in it; all that are not named are
+    confirmed.
 
-    ``refused``: the sink will never take this record, though it takes others. ``again``: not confirmed, to be given
-    again, in order (unless it is refused as well); ``error`` says why. If a record is to be given again, so are all later
-    ones whose order to it matters.
+    ``refused``: the sink will never take this record, though it takes others. ``again``: not
+    confirmed, to be given again, in order (unless it is refused as well); ``error`` says why. If a
+    record is to be given again, so are all later ones whose order to it matters.
     """
 
     refused: Mapping[int, BaseException] = {}
@@ -22,10 +23,10 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
 
 
-ALL_CONFIRMED = Outcome()
+ALL_CONFIRMED = BatchOutcome()
 
 
-def checked(outcome: object, count: int) -> Outcome:
+def checked(outcome: object, count: int) -> BatchOutcome:
     """The outcome of a batch of ``count`` records, once it is known to be one.
 
     :raises SinkBroken: it cannot be: an error in the sink. Not a word of it is to be believed then.
@@ -41,17 +42,23 @@ def checked(outcome: object, count: int) -> Outcome:
         ) from exc
 
 
-def _fitting(outcome: Any, count: int) -> Outcome:
-    if not isinstance(outcome, Outcome):
-        raise TypeError(f"it gave a {type(outcome).__name__}, not an Outcome (for all confirmed: ALL_CONFIRMED)")
+def _fitting(outcome: Any, count: int) -> BatchOutcome:
+    if not isinstance(outcome, BatchOutcome):
+        raise TypeError(
+            f"it gave a {type(outcome).__name__}, not an BatchOutcome (for all confirmed: ALL_CONFIRMED)"
+        )
     if not isinstance(outcome.refused, Mapping):
-        raise TypeError(f"refused is a {type(outcome.refused).__name__}, not a mapping of positions to errors")
+        raise TypeError(
+            f"refused is a {type(outcome.refused).__name__}, not a mapping of positions to errors"
+        )
     refused = {_position(at, count): error for at, error in outcome.refused.items()}
-    again = [number for number in (_position(at, count) for at in outcome.again) if number not in refused]
+    again = [
+        number for number in (_position(at, count) for at in outcome.again) if number not in refused
+    ]
     for error in (*refused.values(), *(() if outcome.error is None else (outcome.error,))):
         if not isinstance(error, BaseException):
             raise TypeError(f"{error!r} is a {type(error).__name__}, not an exception")
-    return Outcome(refused, again, outcome.error)
+    return BatchOutcome(refused, again, outcome.error)
 
 
 def _position(at: Any, count: int) -> int:
@@ -70,19 +77,97 @@ class Sink(Protocol):
     *Confirmed* is what the sink itself has acknowledged, nothing less.
     """
 
-    def send(self, batch: Sequence[Any], timeout_s: float) -> Outcome:
-        """Send all records of ``batch``, in order, and wait up to about ``timeout_s`` seconds for the acknowledgements.
+    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
+        """Send all records of ``batch``, in order, and wait up to about ``timeout_s`` seconds for
+        the acknowledgements.
 
         An empty batch is never given. The first call connects.
 
-        :raises SinkAway: none of the batch is confirmed; it will be given again, without what has expired meanwhile.
-        :raises SinkBusy: the sink keeps the batch and goes on with it; the same one will be given again.
+        :raises SinkAway: none of the batch is confirmed; it will be given again, without what has
+            expired meanwhile.
+        :raises SinkBusy: the sink keeps the batch and goes on with it; the same one will be given
+            again.
         :raises SinkBroken: as ``SinkAway``, and trying again soon will not help.
 
-        Any other exception counts as ``SinkBroken``: the sink does not know its own errors, so nothing is given up for
-        it. So does an outcome that names a position which the batch does not have, or is none at all.
+        Any other exception counts as ``SinkBroken``: the sink does not know its own errors, so
+        nothing is given up for it. So does an outcome that names a position which the batch does
+        not have, or is none at all.
         """
 
     def close(self, timeout_s: float) -> None:
-        """Let go of everything, in about ``timeout_s`` seconds at most. Never raises. What is not confirmed by then is
-        not sent later."""
+        """Let go of everything, in about ``timeout_s`` seconds at most. Never raises. What is not
+        confirmed by then is not sent later."""
+
+
+AWAY: tuple[type[BaseException], ...] = (OSError, TimeoutError, SinkAway)
+"""What counts as "not at the moment" unless told otherwise; ``OSError`` includes all that sockets
+raise."""
+
+
+class CallableSink:
+    """Gives batches to ``call``; that it returns is the acknowledgement.
+
+    ``each=True``: it is called with one record at a time, else with a list of them. Errors: those
+    of class ``away`` mean that the batch is to be given again; any other means that a record in it
+    will never be taken: the batch is given in halves, again and again, until that record is alone,
+    and only that one is refused. So records of a batch that raised may be given more than once.
+
+    ``call`` has to bound its own time; ``close`` is called once, if given.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[Any], object],
+        *,
+        each: bool = False,
+        away: tuple[type[BaseException], ...] = AWAY,
+        close: Callable[[], object] | None = None,
+    ) -> None:
+        self._call = call
+        self._each = each
+        self._away: tuple[type[BaseException], ...] = (*away, SinkBroken)
+        self._close = close
+
+    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
+        """See :class:`~leaderq.producing.sinks.sink.Sink`; ``timeout_s`` is not passed on."""
+        refused: dict[int, BaseException] = {}
+        if self._each:
+            return self._one_by_one(batch, refused)
+        done, error = self._in_halves(batch, 0, refused)
+        if error is not None:
+            return BatchOutcome(refused, range(done, len(batch)), error)
+        return BatchOutcome(refused) if refused else ALL_CONFIRMED
+
+    def _one_by_one(self, batch: Sequence[Any], refused: dict[int, BaseException]) -> BatchOutcome:
+        for number, record in enumerate(batch):
+            try:
+                self._call(record)
+            except self._away as exc:
+                return BatchOutcome(refused, range(number, len(batch)), exc)
+            except Exception as exc:  # noqa: BLE001 - the user's callable: it fails this record, which is told
+                refused[number] = exc
+        return BatchOutcome(refused) if refused else ALL_CONFIRMED
+
+    def _in_halves(
+        self, records: Sequence[Any], first: int, refused: dict[int, BaseException]
+    ) -> tuple[int, BaseException | None]:
+        """Up to where the records are settled, and what came in between, if anything did."""
+        try:
+            self._call(list(records))
+        except self._away as exc:
+            return first, exc
+        except Exception as exc:  # noqa: BLE001 - the user's callable: found out whose fault it is
+            if len(records) == 1:
+                refused[first] = exc
+                return first + 1, None
+            middle = len(records) // 2
+            done, error = self._in_halves(records[:middle], first, refused)
+            if error is not None:
+                return done, error
+            return self._in_halves(records[middle:], first + middle, refused)
+        return first + len(records), None
+
+    def close(self, timeout_s: float) -> None:
+        """Call ``close``, if it was given."""
+        if self._close is not None:
+            self._close()

@@ -17,11 +17,11 @@ from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaSink, UnpackedRecord, unpacked
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.producing import EVERY_ITEM, BufferedProducer, Retry
+from leaderq.producing import EVERY_ITEM, BufferedProducer, ProducerRetry
 from leaderq.producing import KafkaSink as Exported
 from leaderq.testing import eventually
 
-SOON = Retry(first_s=0.05, max_s=0.2, breaker_s=0.2)
+SOON = ProducerRetry(first_s=0.05, max_s=0.2)
 
 
 def by_key(records: list[Record]) -> dict[bytes, list[bytes]]:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from leaderq.errors import RequestGivenUp, TooLarge
-from leaderq.producing import BufferedProducer, QueueSink, Retry
+from leaderq.producing import BufferedProducer, ProducerRetry, QueueSink
 from leaderq.queues import DistributedIdQueue, DistributedPriorityQueue, DistributedQueue, SimpleDistributedQueue
 from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session, connect
 
-SOON = Retry(first_s=0.05, max_s=0.2, breaker_s=0.2)
+SOON = ProducerRetry(first_s=0.05, max_s=0.2)
 
 
 def taken(queue: Any, count: int) -> list[Any]:

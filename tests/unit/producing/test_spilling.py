@@ -11,7 +11,7 @@ from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import BufferFull, ConfigurationError, JournalFull, ProducerClosed, RequestGivenUp, RequestTooLarge
-from leaderq.producing import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, Lost, Reason, State, WhenFull
+from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferState, Every, Interval, Journal, LossReason, Lost, WhenFull
 from leaderq.testing import eventually
 
 
@@ -23,14 +23,14 @@ def test_what_does_not_fit_into_memory_is_journaled_and_sent_in_order(
     for number in range(3000):
         one.send(number)
     snapshot = one.snapshot()
-    assert snapshot.state is State.SPILLING
+    assert snapshot.state is BufferState.SPILLING
     assert snapshot.memory_items == 100
     assert snapshot.journal_only == 2900
     assert snapshot.balance.pending == 3000
     sink.now(takes)
     assert one.flush(30)
     assert sink.confirmed == list(range(3000))
-    eventually(lambda: one.state is State.DIRECT)
+    eventually(lambda: one.state is BufferState.DIRECT)
     one.send("direct again")
     assert one.flush(30)
 
@@ -45,7 +45,7 @@ def test_order_is_kept_while_spilling_begins_and_ends_again_and_again(
         elif number % 500 == 250:
             sink.open.set()
         if number == 750:
-            eventually(lambda: one.state is State.DIRECT)  # so that at least the next time begins anew
+            eventually(lambda: one.state is BufferState.DIRECT)  # so that at least the next time begins anew
         one.send(number)
     sink.open.set()
     assert one.flush(30)
@@ -224,7 +224,7 @@ def test_when_the_journal_is_full_too_the_policy_decides(producer: Make, sink: S
         taken = fill(one)
         assert 200 < taken < 400
         snapshot = one.snapshot()
-        assert snapshot.state is State.BLOCKED
+        assert snapshot.state is BufferState.BLOCKED
         assert snapshot.journal_bytes <= 64 << 10
         assert snapshot.balance.refused == {"no room": 1}
         sink.now(takes)
@@ -243,7 +243,7 @@ def test_callers_wait_for_room_on_the_disk_and_all_is_sent_in_order(
         one = producer(journal=journal, max_items=10)
         sender = threading.Thread(target=lambda: [one.send((number, b"x" * 200)) for number in range(2000)])
         sender.start()
-        eventually(lambda: one.state is State.BLOCKED)
+        eventually(lambda: one.state is BufferState.BLOCKED)
         sink.now(takes)
         sender.join(60)
         assert one.flush(30)
@@ -268,7 +268,7 @@ def test_the_oldest_on_the_disk_are_dropped_if_that_is_the_policy(
         sent = [number for number, _ in sink.confirmed]
         eventually(lambda: len(lost) == 600 - len(sent))
         gone = [each.request[0] for each in lost]
-        assert all(each.reason is Reason.OLDEST for each in lost)
+        assert all(each.reason is LossReason.OLDEST for each in lost)
         assert sorted(sent + gone) == list(range(600))
         assert sent == sorted(sent)
         assert sent[-1] == 599
@@ -356,7 +356,7 @@ def test_a_record_that_is_no_request_is_dropped_and_told_and_the_others_are_sent
     second.send("b")
     assert second.flush(30)
     assert sink.confirmed == ["a", "b"]
-    eventually(lambda: [each.reason for each in lost] == [Reason.CORRUPT])
+    eventually(lambda: [each.reason for each in lost] == [LossReason.CORRUPT])
     assert second.close(30)
     with Journal(tmp_path) as journal:
         assert journal.depth == 0

@@ -1,0 +1,39 @@
+"""One convention of time-outs: ``timeout_s`` is seconds, 0 does not wait, ``None`` is for ever."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from leaderq.clock import now_s
+
+AS_SET: Final = -1.0
+"""The default of a ``timeout_s`` that an object was given when it was made."""
+
+
+def timeout_problem(name: str, value: Any) -> str | None:
+    """Return what is wrong with a time-out, as a sentence; ``None`` if nothing is."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        return f"{name} is {value!r}; give seconds, 0 to not wait, or None for ever"
+    return None
+
+
+class Deadline:
+    """The end of a wait that begins now and lasts ``timeout_s`` seconds, ``None`` for ever."""
+
+    __slots__ = ("_end_s", "timeout_s")
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self.timeout_s = timeout_s
+        self._end_s = None if timeout_s is None else now_s() + timeout_s
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds left, at least 0; ``None`` without an end."""
+        return None if self._end_s is None else max(0.0, self._end_s - now_s())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left."""
+        return self._end_s is not None and now_s() >= self._end_s
