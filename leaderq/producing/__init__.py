@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from leaderq.producing.account import Balance, LossReason, Lost, Snapshot
+from leaderq.producing.account import Balance, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.frame import Packed, pack_frame, unpack_frame
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
@@ -40,6 +40,7 @@ __all__ = [
     "Packed",
     "ProducerRetry",
     "QueueSink",
+    "Settlement",
     "Sink",
     "Snapshot",
     "WhenFull",

@@ -38,6 +38,9 @@ class LossReason(str, Enum):
         return self in (LossReason.PROCESS, LossReason.REFUSED, LossReason.ATTEMPTS)
 
 
+_CHOSEN = {one.value for one in (LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED)}
+
+
 class Lost(NamedTuple):
     """A request that was accepted and given up: dropped by a policy, or failed. ``request`` is
     ``None`` if it cannot be read any more."""
@@ -46,6 +49,38 @@ class Lost(NamedTuple):
     key: Hashable
     reason: LossReason
     error: BaseException | None = None
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """What became of the requests that were accepted: the answer of a flush or a close.
+
+    True if each of them is confirmed or safely in the journal (or was skipped by the process step);
+    false if one was lost, now or ever, or if nobody knows yet.
+    """
+
+    confirmed: int = 0
+    journaled: int = 0
+    """Not confirmed, and in the journal as its policy says; sent from there."""
+    pending: int = 0
+    """Not confirmed, and in the memory of this process only."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """How many were given up, by reason."""
+    losses: tuple[Lost, ...] = ()
+    """The last of these, twenty at most."""
+
+    def __bool__(self) -> bool:
+        return not self.pending and not self.lost
+
+    @property
+    def is_as_chosen(self) -> bool:
+        """Whether only requests are missing that a policy of the caller's has dropped: a time to
+        live, ``drop_oldest``, ``drop_newest``."""
+        return not self.pending and not set(self.lost) - _CHOSEN
+
+    def __str__(self) -> str:
+        text = f"confirmed={self.confirmed} journaled={self.journaled} pending={self.pending}"
+        return f"{text} lost={dict(self.lost)}"
 
 
 @dataclass(frozen=True)
@@ -61,10 +96,14 @@ class Balance:
     refused: Mapping[str, int]
 
     @property
+    def lost(self) -> int:
+        """How many were given up, in all."""
+        return sum(self.dropped.values()) + sum(self.failed.values())
+
+    @property
     def is_exact(self) -> bool:
         """Whether the equation of the module holds."""
-        gone = sum(self.dropped.values()) + sum(self.failed.values())
-        return self.accepted + self.recovered == self.confirmed + self.pending + gone
+        return self.accepted + self.recovered == self.confirmed + self.pending + self.lost
 
 
 @dataclass

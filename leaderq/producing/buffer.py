@@ -31,9 +31,9 @@ from leaderq.errors import (
     RequestTooLarge,
     WouldDeadlock,
 )
-from leaderq.producing.account import LossReason, Lost, RequestAccount
+from leaderq.producing.account import LossReason, Lost, RequestAccount, Settlement
 from leaderq.producing.backlog import JournalBacklog
-from leaderq.producing.listeners import ListenerDispatcher, resolve
+from leaderq.producing.listeners import ListenerDispatcher, LossLog, resolve
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestMemory, RequestPlace
 from leaderq.producing.options import Block, ProducerOptions, WhenFull
 from leaderq.producing.spill import OnDurable, Piece, Spill
@@ -52,6 +52,7 @@ _CROWDED_S = 1.0
 _CROWDED_LOOK_S = 0.01
 _DELETING_S = 0.005
 _DROPPING_S = 5.0
+_LOSSES = 20
 
 
 class ReadOrder(NamedTuple):
@@ -74,6 +75,8 @@ class RequestBuffer:
         self._options, self._marks = options, options.marks
         self._spill = spill
         self._dispatcher = dispatcher
+        self._loss_log = LossLog(options.name, dispatcher)
+        self._losses: deque[Lost] = deque(maxlen=_LOSSES)
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = threading.RLock()
         self._to_send, self._to_read = Waker(), Waker()
@@ -323,6 +326,32 @@ class RequestBuffer:
             with self._lock:
                 self._awaiting_end.remove(waker)
 
+    def settlement(self, up_to: int | None = None) -> Settlement:
+        """Return what has become of the first ``up_to`` requests (``None``: all) and of those that
+        were given up."""
+        with self._lock:
+            self._collect()
+            memory, backlog, account = self.memory, self.backlog, self.account
+            journaled = pending = 0
+            for one in memory:
+                if up_to is None or one.seq <= up_to:
+                    journaled += one.copy is JournalCopy.STORED
+                    pending += one.copy is not JournalCopy.STORED
+            behind = backlog.count
+            if up_to is not None:
+                behind = min(behind, max(0, up_to - memory.pushed))
+            stored = min(behind, backlog.stored)
+            lost = {
+                one.value: n for one, n in account.gone.items() if one is not LossReason.SKIPPED
+            }
+            return Settlement(
+                account.confirmed,
+                journaled + stored,
+                pending + behind - stored,
+                lost,
+                tuple(self._losses),
+            )
+
     @property
     def line_end(self) -> int:
         """The number that the request accepted last has, or will have, in memory; to be waited
@@ -374,6 +403,7 @@ class RequestBuffer:
                 self.memory.remove(one)
                 self._give_up(one, LossReason.JOURNAL, None)
             waiters += [one.waiter for one in self.memory if one.waiter is not None]
+            self._dispatcher.owe(self._loss_log.finish)
         kept = ProducerClosed(
             "closed before it was confirmed; the request is in the journal, and is sent from there"
         )
@@ -582,9 +612,12 @@ class RequestBuffer:
         """It is not pending any more, and those concerned will be told."""
         one.place = RequestPlace.SETTLED
         self.account.give_up(reason)
+        lost = Lost(one.request, one.key, reason, error)
+        self._loss_log.note(lost)
+        if reason is not LossReason.SKIPPED:
+            self._losses.append(lost)
         listener = self._options.dropped_listener
         if listener is not None:
-            lost = Lost(one.request, one.key, reason, error)
             self._dispatcher.note(lambda: listener(lost))
         waiter = one.waiter
         if waiter is not None:

@@ -16,9 +16,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from leaderq.clock import now_s
+from leaderq.producing.account import LossReason, Lost
+
 log = logging.getLogger(__name__)
 
 _KEPT = 10_000
+_QUIET_S = 10.0
 
 
 class ListenerDispatcher:
@@ -57,6 +61,51 @@ class ListenerDispatcher:
             raise
         except BaseException:  # also SystemExit: it may be the sender's thread, which must go on
             log.exception("producer %s: a listener failed", self._name)
+
+
+class LossLog:
+    """Logs each lost request once: the first of a reason at once with key and error, those that
+    follow within ten seconds together. ``note`` is called under the buffer's lock."""
+
+    def __init__(self, name: str, dispatcher: ListenerDispatcher) -> None:
+        self._name = name
+        self._dispatcher = dispatcher
+        self._untold: dict[LossReason, int] = {}
+        self._last: dict[LossReason, Lost] = {}
+        self._next_s: dict[LossReason, float] = {}
+        self._is_due = False
+
+    def note(self, lost: Lost) -> None:
+        """Have it logged, now or soon."""
+        if lost.reason is LossReason.SKIPPED:
+            return
+        self._untold[lost.reason] = self._untold.get(lost.reason, 0) + 1
+        self._last[lost.reason] = lost
+        if not self._is_due and now_s() >= self._next_s.get(lost.reason, 0.0):
+            self._is_due = True
+            self._dispatcher.owe(self._tell)
+
+    def finish(self) -> None:
+        """Log what is left, whatever the time."""
+        self._next_s.clear()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._is_due = False
+        now = now_s()
+        for reason, lost in list(self._last.items()):
+            if now < self._next_s.get(reason, 0.0) or not (count := self._untold.pop(reason, 0)):
+                continue
+            self._next_s[reason] = now + _QUIET_S
+            told = None if lost.error is None else f"{type(lost.error).__name__}: {lost.error}"
+            log.error(
+                "requests lost producer=%s reason=%r count=%d key=%r error=%s",
+                self._name,
+                reason.value,
+                count,
+                lost.key,
+                told,
+            )
 
 
 def resolve(waiter: Future[Any], value: Any = None, error: BaseException | None = None) -> None:

@@ -50,10 +50,11 @@ from leaderq.errors import (
     JournalSlow,
     LeaderqError,
     ProducerClosed,
+    RequestsLost,
     RequestTooLarge,
     WouldDeadlock,
 )
-from leaderq.producing.account import Lost, Snapshot
+from leaderq.producing.account import Lost, Settlement, Snapshot
 from leaderq.producing.buffer import Admission, RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import Journal, Policy
@@ -68,7 +69,7 @@ from leaderq.producing.options import (
 )
 from leaderq.producing.sending import SinkSender
 from leaderq.producing.shutdown import Shutdown
-from leaderq.producing.sinks.sink import Sink
+from leaderq.producing.sinks.sink import Sink, require_sink
 from leaderq.producing.spill import OnDurable, opened_spill
 from leaderq.producing.states import BufferState
 from leaderq.producing.workers import JournalReader, Worker
@@ -177,6 +178,7 @@ class BufferedProducer:
             name=name,
         )
         options.check()
+        require_sink(sink)
         self._codec = codec
         self._pid = os.getpid()
         self._dispatcher = ListenerDispatcher(name)
@@ -370,29 +372,34 @@ class BufferedProducer:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def flush(self, timeout_s: float | None = 10.0) -> bool:
-        """Wait until every request accepted before this call is confirmed or given up; return
-        whether that came in time.
+    def flush(self, timeout_s: float | None = 10.0) -> Settlement:
+        """Wait until every request accepted before this call is confirmed or given up, but no
+        longer than ``timeout_s``. Return what became of them: true only if each is confirmed or
+        safely in the journal, else it says how many are not, which, and why.
 
         :raises ProducerClosed: in a forked child.
         """
         if os.getpid() != self._pid:
             self._refuse_in_child()
         self._buffer.refuse_reentry()
-        return self._buffer.wait_settled(timeout_s, self._buffer.line_end)
+        up_to = self._buffer.line_end
+        self._buffer.wait_settled(timeout_s, up_to)
+        return self._buffer.settlement(up_to)
 
-    def close(self, timeout_s: float | None = AS_SET) -> bool:
+    def close(self, timeout_s: float | None = AS_SET) -> Settlement:
         """Take nothing more, wait ``timeout_s`` (default ``close_timeout_s``) for what is pending,
-        and let go of everything. Return whether all was settled.
+        and let go of everything. Return what became of all that this producer has accepted: true
+        only if each is confirmed or safely in the journal, else it says how many are not, which,
+        and why.
 
-        What was not is in the journal, and is sent when that is opened again; without a journal it
-        is dropped as *closed before it was sent*. Takes a few seconds more at worst (a sink that
+        What is in the journal is sent when that is opened again; without a journal it is lost as
+        *closed before it was sent*. Takes a few seconds more at worst (a sink that
         hangs is left behind), and never hangs. May be called again, and by several threads; each
         waits for the same end. Called by a listener, or in the process step, it returns at once,
         and the end goes on in the background.
         """
         if os.getpid() != self._pid:
-            return self._buffer.account.pending == 0
+            return Settlement()
         self._buffer.refuse_reentry()
         wait_s = self._options.close_timeout_s if timeout_s == AS_SET else timeout_s
         if not self._shutdown.is_over:
@@ -407,7 +414,7 @@ class BufferedProducer:
                 raise
         if self._shutdown.is_over:
             _open.discard(self)
-        return self._buffer.account.pending == 0
+        return self._buffer.settlement()
 
     def __enter__(self) -> BufferedProducer:
         return self
@@ -418,7 +425,14 @@ class BufferedProducer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        """Close.
+
+        :raises RequestsLost: requests were lost, other than those that a policy of yours dropped;
+            not if the block itself raised.
+        """
+        settlement = self.close()
+        if error is None and not settlement.is_as_chosen:
+            raise RequestsLost(str(settlement), settlement)
 
 
 def _durable(told: list[BaseException | None]) -> bool:

@@ -142,8 +142,9 @@ class SinkSender:
         if self._said != type(error).__name__:  # each attempt would say it again
             self._said = type(error).__name__
             log.warning(
-                "producer %s: the sink takes nothing at the moment, what is sent is kept: %s",
+                "producer %s: the sink takes nothing at the moment, what is sent is kept: %s: %s",
                 self._name,
+                type(error).__name__,
                 error,
             )
 

@@ -127,11 +127,6 @@ class Shutdown:
             self._buffer.acknowledge_late()
             self._spill.close()
         self._buffer.left()
-        balance = self._buffer.account.balance()
-        if balance.pending or balance.dropped:
-            log.warning(
-                "producer %s was closed with %d requests left in its journal; dropped: %s",
-                self._name,
-                balance.pending,
-                balance.dropped,
-            )
+        settlement = self._buffer.settlement()
+        if settlement.journaled or not settlement:
+            log.warning("producer closed producer=%s %s", self._name, settlement)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import Any, NamedTuple, Protocol
 
-from leaderq.errors import SinkAway, SinkBroken
+from leaderq.errors import ConfigurationError, SinkBroken
+from leaderq.plain import require_plain_function
 
 
 class BatchOutcome(NamedTuple):
@@ -45,7 +47,7 @@ def checked(outcome: object, count: int) -> BatchOutcome:
 def _fitting(outcome: Any, count: int) -> BatchOutcome:
     if not isinstance(outcome, BatchOutcome):
         raise TypeError(
-            f"it gave a {type(outcome).__name__}, not an BatchOutcome (for all confirmed: ALL_CONFIRMED)"
+            f"it returned a {type(outcome).__name__}, not a BatchOutcome (for all confirmed: ALL_CONFIRMED)"
         )
     if not isinstance(outcome.refused, Mapping):
         raise TypeError(
@@ -99,20 +101,33 @@ class Sink(Protocol):
         confirmed by then is not sent later."""
 
 
-AWAY: tuple[type[BaseException], ...] = (OSError, TimeoutError, SinkAway)
-"""What counts as "not at the moment" unless told otherwise; ``OSError`` includes all that sockets
-raise."""
+def require_sink(sink: object) -> None:
+    """Return if ``sink`` has what the producer calls.
+
+    :raises ConfigurationError: it has not; says what to give instead.
+    """
+    if inspect.isclass(sink):
+        raise ConfigurationError(f"sink={sink!r} is a class; give an instance of it")
+    if not hasattr(sink, "send") or not hasattr(sink, "close"):
+        remedy = "; a callable becomes a sink as CallableSink(...)" if callable(sink) else ""
+        raise ConfigurationError(f"sink={sink!r} has no send and close{remedy}")
+    require_plain_function(sink.send, "the sink's send")
+    require_plain_function(sink.close, "the sink's close")
 
 
 class CallableSink:
     """Gives batches to ``call``; that it returns is the acknowledgement.
 
-    ``each=True``: it is called with one record at a time, else with a list of them. Errors: those
-    of class ``away`` mean that the batch is to be given again; any other means that a record in it
-    will never be taken: the batch is given in halves, again and again, until that record is alone,
-    and only that one is refused. So records of a batch that raised may be given more than once.
+    ``each=True``: it is called with one record at a time, else with a list of them. ``call`` has to
+    bound its own time; ``close`` is called once, if given.
 
-    ``call`` has to bound its own time; ``close`` is called once, if given.
+    ``refuses``: the errors that are a verdict on a record, which will never be taken. The batch is
+    then given in halves, again and again, until that record is alone, and only that one is refused;
+    so records of a batch that raised may be given more than once. Every other error is the sink's,
+    not a record's: nothing is given up for it, and what was not confirmed is given again, in order.
+
+    :raises ConfigurationError: ``call`` or ``close`` is not a plain function, or ``refuses`` has
+        something that is not a class of exceptions.
     """
 
     def __init__(
@@ -120,12 +135,15 @@ class CallableSink:
         call: Callable[[Any], object],
         *,
         each: bool = False,
-        away: tuple[type[BaseException], ...] = AWAY,
+        refuses: tuple[type[Exception], ...] = (),
         close: Callable[[], object] | None = None,
     ) -> None:
+        require_plain_function(call, "call")
+        if close is not None:
+            require_plain_function(close, "close")
         self._call = call
         self._each = each
-        self._away: tuple[type[BaseException], ...] = (*away, SinkBroken)
+        self._refuses = checked_refuses(refuses)
         self._close = close
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
@@ -141,22 +159,20 @@ class CallableSink:
     def _one_by_one(self, batch: Sequence[Any], refused: dict[int, BaseException]) -> BatchOutcome:
         for number, record in enumerate(batch):
             try:
-                self._call(record)
-            except self._away as exc:
-                return BatchOutcome(refused, range(number, len(batch)), exc)
-            except Exception as exc:  # noqa: BLE001 - the user's callable: it fails this record, which is told
+                self._called(record)
+            except self._refuses as exc:
                 refused[number] = exc
+            except Exception as exc:  # noqa: BLE001 - the user's callable: told, and tried again
+                return BatchOutcome(refused, range(number, len(batch)), exc)
         return BatchOutcome(refused) if refused else ALL_CONFIRMED
 
     def _in_halves(
         self, records: Sequence[Any], first: int, refused: dict[int, BaseException]
     ) -> tuple[int, BaseException | None]:
-        """Up to where the records are settled, and what came in between, if anything did."""
+        """Return up to where the records are settled, and what came in between, if anything did."""
         try:
-            self._call(list(records))
-        except self._away as exc:
-            return first, exc
-        except Exception as exc:  # noqa: BLE001 - the user's callable: found out whose fault it is
+            self._called(list(records))
+        except self._refuses as exc:
             if len(records) == 1:
                 refused[first] = exc
                 return first + 1, None
@@ -165,9 +181,29 @@ class CallableSink:
             if error is not None:
                 return done, error
             return self._in_halves(records[middle:], first + middle, refused)
+        except Exception as exc:  # noqa: BLE001 - the user's callable: told, and tried again
+            return first, exc
         return first + len(records), None
+
+    def _called(self, what: Any) -> None:
+        returned = self._call(what)
+        if inspect.iscoroutine(returned):
+            returned.close()
+            raise SinkBroken("call returned a coroutine, which nobody runs: nothing was stored")
 
     def close(self, timeout_s: float) -> None:
         """Call ``close``, if it was given."""
         if self._close is not None:
             self._close()
+
+
+def checked_refuses(refuses: Any) -> tuple[type[Exception], ...]:
+    """Return ``refuses``, if it is a tuple of classes of exceptions.
+
+    :raises ConfigurationError: it is not.
+    """
+    if not isinstance(refuses, tuple) or not all(
+        inspect.isclass(one) and issubclass(one, Exception) for one in refuses
+    ):
+        raise ConfigurationError(f"refuses={refuses!r}: give a tuple of classes of exceptions")
+    return refuses

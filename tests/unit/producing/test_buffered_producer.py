@@ -30,6 +30,7 @@ from leaderq.producing import (
     LossReason,
     Lost,
     ProducerRetry,
+    Settlement,
     WhenFull,
     sending,
 )
@@ -150,7 +151,7 @@ def test_a_record_that_is_refused_fails_alone(producer: Make, sink: ScriptedSink
     for name in "abc":
         future = one.submit(name) if name == "b" else (one.send(name) and future)
     sink.open.set()
-    assert one.flush(30)
+    assert one.flush(30).pending == 0
     assert sink.confirmed == ["a", "c"]
     assert future is not None
     with pytest.raises(RequestGivenUp, match="refused by the sink") as raised:
@@ -195,7 +196,7 @@ def test_with_a_limit_of_attempts_a_request_fails_and_the_next_ones_go_on(produc
     one.send("a")
     eventually(lambda: one.snapshot().balance.failed == {"too many attempts": 1})
     one.send("b")
-    assert one.flush(30)
+    assert one.flush(30).pending == 0
     assert sink.confirmed == ["b"]
 
 
@@ -206,7 +207,7 @@ def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(producer: Make
     one.send("young", ttl_s=60)
     eventually(lambda: one.snapshot().balance.dropped == {"expired": 1})
     sink.now(takes)
-    assert one.flush(30)
+    assert one.flush(30).pending == 0
     assert sink.confirmed == ["young"]
 
 
@@ -270,7 +271,7 @@ def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
     with pytest.raises(RequestGivenUp):
         one.submit(4).result(30)
     sink.open.set()
-    assert one.flush(30)
+    assert one.flush(30).pending == 0
     assert sink.confirmed == [0, 1]
     assert [each.request for each in lost] == [2, 3, 4]
     assert one.snapshot().balance.dropped == {"no room, drop_newest": 3}
@@ -285,7 +286,7 @@ def test_the_oldest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
     for number in range(5):
         assert one.send(number)
     sink.open.set()
-    assert one.flush(30)
+    assert one.flush(30).pending == 0
     assert sink.confirmed == ["in hand", 3, 4]
     assert [each.request for each in lost] == [0, 1, 2]
 
@@ -325,7 +326,7 @@ def test_a_step_that_fails_fails_its_request_alone(producer: Make, sink: Scripte
     lost: list[Lost] = []
     one = producer(process=lambda request: 6 // request, dropped_listener=lost.append)
     futures = [one.submit(request) for request in (1, 0, 2)]
-    assert one.flush(30)
+    assert one.flush(30).pending == 0
     assert sink.confirmed == [6, 3]
     with pytest.raises(RequestGivenUp, match="process step failed"):
         futures[1].result(30)
@@ -419,7 +420,7 @@ def test_a_sink_that_hangs_does_not_keep_a_producer_from_closing(producer: Make,
     one = producer()
     one.send("a")
     eventually(lambda: sink.calls)
-    assert one.close(0.01) is True  # given up, so nothing is pending
+    assert one.close(0.01).lost == {"closed before it was sent": 1}
     assert "left behind" in caplog.text
     assert one.snapshot().balance.dropped == {"closed before it was sent": 1}
     hangs.set()  # what it says now changes the account no more
@@ -452,14 +453,14 @@ def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: Sc
     sink.now(takes, is_away)
     one = producer(batch_items=1)
     one.send("before")
-    done: list[bool] = []
+    done: list[Settlement] = []
     flushing = threading.Thread(target=lambda: done.append(one.flush(60)))
     flushing.start()
     eventually(lambda: len(one._buffer._awaiting_end))  # it waits
     one.send("after, and never confirmed")
     sink.open.set()
     flushing.join(30)
-    assert done == [True]
+    assert done[0]
     assert one.snapshot().balance.pending == 1
 
 

@@ -67,7 +67,7 @@ def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
         killer.join()
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert not one.close()
+    assert one.close().journaled
     balance = one.snapshot().balance
     assert balance.is_exact
     assert balance.pending == 5
@@ -92,7 +92,7 @@ def test_a_sink_whose_close_hangs_is_left_behind(producer: Make, hang: threading
 
     one = producer(CallableSink(is_gone, close=lambda: hang.wait(60)), journal=tmp_path)
     one.send(1)
-    assert not one.close(0.01)
+    assert one.close(0.01).journaled
     with Journal(tmp_path) as journal:
         assert journal.depth == 1
 
@@ -114,10 +114,10 @@ def test_a_request_of_the_journal_whose_key_has_no_hash_is_told_and_stops_no_oth
     first = producer(journal=tmp_path)
     for request in ([1], 2):
         first.send(request)
-    assert not first.close(0.01)
+    assert first.close(0.01).journaled
     sink.now(takes)
     second = producer(journal=tmp_path, process=lambda request: request, key=lambda request: request, workers=2)
-    assert second.flush(30)
+    assert second.flush(30).pending == 0
     assert sink.confirmed == [2]
     assert second.snapshot().balance.dropped == {"corrupt in the journal": 1}
 

@@ -104,7 +104,7 @@ def test_a_request_is_given_up_for_it_only_when_the_policy_says_so(producer: Mak
     assert sink.calls == [["a"]] * 3
     sink.fault = None
     one.send("b")
-    assert one.flush(60)
+    assert one.flush(60).pending == 0
     assert sink.confirmed == ["b"]
 
 
@@ -153,7 +153,7 @@ def test_a_listener_or_a_callback_that_exits_ends_nothing(producer: Make, caplog
     for future in futures:
         future.add_done_callback(exits)
     one.send("last")
-    assert one.flush(60)
+    assert one.flush(60).pending == 0
     assert sink.confirmed == [0, 1, "last"]
     assert [future.result(60) for future in futures] == [None, None]
     assert "listener" in caplog.text
@@ -171,6 +171,6 @@ def test_a_process_step_that_exits_fails_its_request_and_no_other(producer: Make
     one = producer(sink, process=process)
     for number in range(3):
         one.send(number)
-    assert one.flush(60)
+    assert one.flush(60).pending == 0
     assert sink.confirmed == [0, 2]
     assert one.snapshot().balance.failed == {"the process step failed": 1}

@@ -73,16 +73,16 @@ def test_what_is_left_at_the_close_is_sent_by_the_next_producer_in_order(
     first = producer(journal=tmp_path, max_items=100)
     for number in range(50):
         first.send(number)  # these are in memory only, until the close
-    assert not first.close(0.02)
+    assert first.close(0.02).journaled
     assert first.snapshot().balance.pending == 50
     second = producer(journal=tmp_path, max_items=10)
     assert second.snapshot().balance.recovered == 50
     for number in range(50, 80):
         second.send(number)
-    assert not second.close(0.02)
+    assert second.close(0.02).journaled
     sink.now(takes)
     third = producer(journal=tmp_path)
-    assert third.flush(30)
+    assert third.flush(30).pending == 0
     assert sink.confirmed == list(range(80))
     balance = third.snapshot().balance
     assert (balance.accepted, balance.recovered, balance.confirmed) == (0, 80, 80)
@@ -142,10 +142,10 @@ def test_age_is_counted_through_the_journal(producer: Make, sink: ScriptedSink, 
     one.send("in memory")
     one.send("in the journal, old", ttl_s=0.05)
     one.send("in the journal", ttl_s=60)
-    assert not one.close(0.1)
+    assert one.close(0.1).journaled
     sink.now(takes)
     two = producer(journal=tmp_path)
-    assert two.flush(30)
+    assert two.flush(30).pending == 0
     assert sink.confirmed == ["in memory", "in the journal"]
     assert two.snapshot().balance.dropped == {"expired": 1}
 
@@ -264,7 +264,7 @@ def test_the_oldest_on_the_disk_are_dropped_if_that_is_the_policy(
             assert one.send((number, b"x" * 200))
         assert one.snapshot().balance.is_exact
         sink.now(takes)
-        assert one.flush(30)
+        assert one.flush(30).pending == 0
         sent = [number for number, _ in sink.confirmed]
         eventually(lambda: len(lost) == 600 - len(sent))
         gone = [each.request[0] for each in lost]
@@ -354,10 +354,10 @@ def test_a_record_that_is_no_request_is_dropped_and_told_and_the_others_are_sent
     sink.now(takes)
     second = producer(journal=tmp_path, dropped_listener=lost.append)
     second.send("b")
-    assert second.flush(30)
+    assert second.flush(30).pending == 0
     assert sink.confirmed == ["a", "b"]
     eventually(lambda: [each.reason for each in lost] == [LossReason.CORRUPT])
-    assert second.close(30)
+    assert second.close(30).pending == 0
     with Journal(tmp_path) as journal:
         assert journal.depth == 0
 
@@ -377,7 +377,7 @@ def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(
     segment.write_bytes(data)
     sink.now(takes)
     second = producer(journal=tmp_path)
-    assert second.flush(30)
+    assert second.flush(30).pending == 0
     sent = [number for number, _ in sink.confirmed]
     assert sent == sorted(sent)
     balance = second.snapshot().balance
