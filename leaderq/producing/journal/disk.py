@@ -27,11 +27,8 @@ class Disk:
     short."""
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and those above it, each with its name forced to the disk."""
-        missing = [one for one in (path, *path.parents) if not one.is_dir()]
-        for one in reversed(missing):
-            one.mkdir(exist_ok=True)
-            self.sync_directory(one.parent)
+        """Make a directory that is not there yet; the one above it is."""
+        path.mkdir(exist_ok=True)
 
     def create(self, path: Path) -> int:
         """Open a new file for reading and writing; it must not exist."""
@@ -81,6 +78,14 @@ class Disk:
         """What an ordinary user may still write to the file system of ``path``."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
+
+
+def make_directories(disk: Disk, path: Path) -> None:
+    """Make a directory and those above it, each with its name forced to the disk."""
+    missing = [one for one in (path, *path.parents) if not one.is_dir()]
+    for one in reversed(missing):
+        disk.make_directory(one)
+        disk.sync_directory(one.parent)
 
 
 def write_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:

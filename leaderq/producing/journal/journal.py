@@ -55,7 +55,7 @@ from leaderq.producing.journal.committer import (
     batch_of,
 )
 from leaderq.producing.journal.cursor import CursorWriter
-from leaderq.producing.journal.disk import DirectoryLock, Disk
+from leaderq.producing.journal.disk import DirectoryLock, Disk, make_directories
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
     SEGMENT_BYTES,
@@ -128,7 +128,7 @@ class Journal:
         self._closing = threading.Lock()
         self._disk = disk or Disk()
         with self._translated("opened"):
-            self._disk.make_directory(self.directory)
+            make_directories(self._disk, self.directory)
             self._lock = DirectoryLock(self.directory)
             try:
                 self._set_up(recovered(self._disk, self.directory), allot_bytes, on_expired)

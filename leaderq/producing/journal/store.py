@@ -65,6 +65,7 @@ class BatchStore:
         self._writer = SegmentWriter(disk, directory, stamp, allot_bytes=allot_bytes)
         self._previous = previous
         self._unsynced = 0
+        self._unforced: list[Path] = []  # former segments that nobody has synced
         self._failure: OSError | None = None
 
     def store(self, batch: CommitBatch) -> None:
@@ -184,6 +185,9 @@ class BatchStore:
                 return  # logged, counted, and kept for the next flush
 
     def _flush(self) -> None:
+        while self._unforced:
+            self._force(self._unforced[0])
+            del self._unforced[0]
         if self._unsynced:
             self._sync()
         failure, self._failure = self._failure, None
@@ -192,6 +196,17 @@ class BatchStore:
                 f"a sync of journal {str(self._directory)!r} failed after records had been accepted: {failure}; "
                 "they can be read, but may not outlast a power cut"
             ) from failure
+
+    def _force(self, path: Path) -> None:
+        """Force out a segment that was left behind unsynced, unless it is gone already."""
+        try:
+            fd = self._disk.open(path, writable=True)
+        except FileNotFoundError:
+            return
+        try:
+            self._disk.sync(fd)
+        finally:
+            self._disk.close(fd)
 
     def _keep_reserve(self, size: int) -> None:
         if (
@@ -213,14 +228,17 @@ class BatchStore:
         self._cursor.save()
 
     def roll(self) -> None:
-        """Go on with a new segment. What waits for a sync in the old one is forced out first, but
-        for ``NO_SYNC``.
+        """Go on with a new segment. What waits for a sync in the old one is forced out first, or
+        with ``NO_SYNC`` by the next flush.
 
         :raises OSError: it could not be made; the old one goes on if it is sound.
         """
+        old = self._writer.segment
         if not isinstance(self._policy, NoSync):
             self.sync()
-        old = self._writer.segment
+        elif self._unsynced and old is not None:
+            self._unforced.append(old.path)
+            self._unsynced = 0
         if old is not None and old.records:
             self._previous = (old.first_id, old.records, old.size)
         elif old is not None:

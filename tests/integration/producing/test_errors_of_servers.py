@@ -88,7 +88,8 @@ def test_a_kazoo_client_that_may_not_write_or_is_closed_costs_no_record(
 ) -> None:
     client = KazooClient(zookeeper_server.address)
     client.start(30)
-    client.create(f"{znode_root}/p", acl=[*READ_ACL_UNSAFE], makepath=True)
+    client.ensure_path(znode_root)
+    client.create(f"{znode_root}/p", acl=[*READ_ACL_UNSAFE])
 
     class Kazoo(Outage):
         def fail(self, batch: list[Any]) -> None:
