@@ -53,6 +53,8 @@ _CROWDED_LOOK_S = 0.01
 _DELETING_S = 0.005
 _DROPPING_S = 5.0
 _LOSSES = 20
+_TAKEN_ALONG = 4  # a quarter of the memory is left for three quarters to be written
+_HELD_S = 0.005
 
 
 class ReadOrder(NamedTuple):
@@ -98,6 +100,8 @@ class RequestBuffer:
         self.backlog = (
             JournalBacklog(0, 0) if spill is None else JournalBacklog(spill.depth, spill.last_id)
         )
+        if spill is not None:
+            spill.when_room(self._wake_first)
         if self.backlog.count:
             self.account.recover(self.backlog.count)
             self.state = BufferState.DRAINING
@@ -438,7 +442,18 @@ class RequestBuffer:
         self._push(one)
         if self._marks.is_high(len(memory), memory.bytes):
             self._judge()
+        elif self._spill is not None and self._marks.is_near(len(memory), memory.bytes):
+            self._write_ahead_of_spilling(self._spill)
         return True
+
+    def _write_ahead_of_spilling(self, spill: Spill) -> None:
+        """Memory is three quarters full: each request that comes takes some of the oldest along
+        into the journal, so that nobody has to wait for all of them when spilling begins."""
+        with suppress(JournalSlow):
+            for _ in range(_TAKEN_ALONG):
+                one = self.memory.first_unwritten
+                if one is None or not self._write_copy(spill, one):
+                    return
 
     def _place_in_journal(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
         if one.waiter is not None and self.backlog.waiting >= self._options.max_waiters:
@@ -587,9 +602,12 @@ class RequestBuffer:
 
         :raises JournalSlow: so much is on its way to the disk that this has to go on later.
         """
+        until_s = now_s() + _HELD_S
         while self._spill is not None and (one := self.memory.first_unwritten) is not None:
             if not self._write_copy(self._spill, one):
                 return False
+            if now_s() >= until_s and not self.is_stopped:
+                raise JournalSlow("memory is on its way to the journal; the rest follows")
         self._must_write_down = False
         return True
 
@@ -657,7 +675,8 @@ class RequestBuffer:
             self._to_read.wake()
 
     def _wake_first(self) -> None:
-        if self._awaiting_room:
+        """Also without the lock: on the journal's thread, which must not wait for it."""
+        with suppress(IndexError):
             self._awaiting_room[0].wake()
 
 

@@ -34,12 +34,14 @@ each failure:
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import logging
 import os
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn
@@ -81,6 +83,7 @@ log = logging.getLogger(__name__)
 ONCE: Final = ProducerRetry(max_attempts=1)
 _EXIT_S = 2.0
 _DURABLE_S = 60.0
+_LONGEST_S = 3600.0
 
 
 class BufferedProducer:
@@ -217,7 +220,9 @@ class BufferedProducer:
         is as durable as the policy says, else with the error.
 
         May be called by a finalizer, a signal handler, a logging handler, and by whatever the
-        producer itself calls: it never waits for what its own thread holds, or has to do.
+        producer itself calls: it never waits for what its own thread holds, or has to do. (A
+        logging handler of the whole program should not wait for room either, ``timeout_s=0``: the
+        producer's own threads may log meanwhile.) In ``asyncio`` use :meth:`asend`.
 
         :raises BufferFull: no room (in time); it was not taken.
         :raises ProducerClosed: it was not taken.
@@ -279,6 +284,46 @@ class BufferedProducer:
         one.waiter = waiter
         self._admit(one, timeout_s, None)
         return waiter
+
+    async def asend(
+        self,
+        request: Any,
+        *,
+        ttl_s: float | None = None,
+        timeout_s: float | None = AS_SET,
+    ) -> bool:
+        """As :meth:`send`, for ``asyncio``: waits for room and for the disk without holding up the
+        event loop. Cancelled while it waits for room, the request was not taken; while it waits for
+        the disk, it was.
+        """
+        loop, spill = asyncio.get_running_loop(), self._spill
+        durable: asyncio.Future[None] = loop.create_future()
+        woken = asyncio.Event()
+
+        def wake() -> None:
+            _call_in(loop, woken.set)
+
+        def tell(error: BaseException | None) -> None:
+            _call_in(loop, _settle_future, durable, error)
+
+        waits_for_disk = spill is not None and spill.waits_for_disk
+        one = self._entered(request, ttl_s)
+        admission = self._admission(one, timeout_s, tell if waits_for_disk else None, wake)
+        try:
+            while (wait_s := admission.attempt()) is not None:
+                timer = loop.call_later(min(wait_s, _LONGEST_S), woken.set)
+                try:
+                    await woken.wait()
+                finally:
+                    timer.cancel()
+                woken.clear()
+        finally:
+            admission.leave()
+        if waits_for_disk and admission.is_placed:
+            await durable
+        elif spill is not None and spill.is_behind():
+            await asyncio.to_thread(spill.await_written)
+        return admission.is_placed
 
     def _entered(self, request: Any, ttl_s: float | None) -> BufferedRequest:
         if os.getpid() != self._pid:
@@ -416,6 +461,26 @@ class BufferedProducer:
             _open.discard(self)
         return self._buffer.settlement()
 
+    async def aflush(self, timeout_s: float | None = 10.0) -> Settlement:
+        """As :meth:`flush`, without holding up the event loop."""
+        return await asyncio.to_thread(self.flush, timeout_s)
+
+    async def aclose(self, timeout_s: float | None = AS_SET) -> Settlement:
+        """As :meth:`close`, without holding up the event loop. Cancelled, it goes on in the
+        background."""
+        return await asyncio.to_thread(self.close, timeout_s)
+
+    async def __aenter__(self) -> BufferedProducer:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _require_settled(await self.aclose(), error)
+
     def __enter__(self) -> BufferedProducer:
         return self
 
@@ -430,9 +495,27 @@ class BufferedProducer:
         :raises RequestsLost: requests were lost, other than those that a policy of yours dropped;
             not if the block itself raised.
         """
-        settlement = self.close()
-        if error is None and not settlement.is_as_chosen:
-            raise RequestsLost(str(settlement), settlement)
+        _require_settled(self.close(), error)
+
+
+def _require_settled(settlement: Settlement, error: BaseException | None) -> None:
+    if error is None and not settlement.is_as_chosen:
+        raise RequestsLost(str(settlement), settlement)
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *words: Any) -> None:
+    """Have ``call`` made by an event loop, from any thread; one that is closed needs no news."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *words)
+
+
+def _settle_future(future: asyncio.Future[None], error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 def _durable(told: list[BaseException | None]) -> bool:

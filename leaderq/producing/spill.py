@@ -171,23 +171,24 @@ class Spill:
     def await_written(self) -> None:
         """Written ahead every n items: wait until fewer than n are on their way to the file, so
         that a crash costs no more than that."""
-        if not self._is_behind():
+        if not self.is_behind():
             return
         give_up_s = now_s() + _WRITTEN_S
-        while self._is_behind():
+        while self.is_behind():
             written = Waker()
             self._waiting.append(written)
             # Looked at once more: what is told before this is there does not wake it.
-            if self._is_behind() and not written.wait(give_up_s - now_s()):
+            if self.is_behind() and not written.wait(give_up_s - now_s()):
                 return
 
-    def _is_behind(self) -> bool:
+    def is_behind(self) -> bool:
+        """Whether :meth:`await_written` would wait."""
         most = self._most_unwritten
         return most is not None and self._appended - self._told >= most
 
     def _wake(self) -> None:
         """On the journal's thread, after the news."""
-        if not self._is_behind():
+        if not self.is_behind():
             while self._waiting:
                 self._waiting.popleft().wake()
 
@@ -229,6 +230,10 @@ class Spill:
         except (LeaderqError, ValueError) as exc:
             self.last_error = exc
             log.warning("acknowledgements lost, records may be sent again after a restart: %s", exc)
+
+    def when_room(self, tell: Callable[[], None]) -> None:
+        """Have ``tell`` called on the journal's thread when it has deleted something."""
+        self._journal.when_room = tell
 
     def has_room(self, size: int) -> bool:
         """Whether its cap leaves room for so many bytes more."""

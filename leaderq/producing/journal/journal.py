@@ -124,6 +124,8 @@ class Journal:
         self.counters = JournalCounters()
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._gate = threading.RLock()
+        self.when_room: Callable[[], None] | None = None
+        """Called on the writer's thread when segments were deleted; must not wait for anything."""
         self._closed = False
         self._closing = threading.Lock()
         self._disk = disk or Disk()
@@ -185,10 +187,17 @@ class Journal:
         self._committer.start(
             store=self._store.store,
             settle=self._store.settle,
-            chores=lambda: self._cursor.tidy(),
+            chores=self._tidy,
             upkeep=self._keep_up,
             upkeep_every_s=interval,
         )
+
+    def _tidy(self) -> None:
+        """On the writer's thread: let go of what is done with, and tell that there is room."""
+        before = self._index.bytes_used
+        self._cursor.tidy()
+        if self._index.bytes_used < before and self.when_room is not None:
+            self.when_room()
 
     def _keep_up(self) -> None:
         """On the writer's thread: force out what is due, close a segment that is used up."""

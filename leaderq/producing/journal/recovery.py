@@ -147,7 +147,20 @@ class _Recovery:
         for known in self.found.vanished():
             self._miss(known)
         self.next_id = max(self.next_id, self._first_free_id())
+        self._force_out()
         self.disk.sync_directory(self.directory)
+
+    def _force_out(self) -> None:
+        """What a killed process wrote and did not force out is still the system's only: as far as
+        anybody was told, it is stored."""
+        if self.found.cursor is not None and self.found.cursor.clean:
+            return
+        for segment in self.segments:
+            fd = self.disk.open(segment.path, writable=True)
+            try:
+                self.disk.sync(fd)
+            finally:
+                self.disk.close(fd)
 
     def _take_in(self, file: SegmentFile) -> None:
         known = self.found.known(file.first_id)

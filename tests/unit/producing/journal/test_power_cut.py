@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_disk import crash
 from power_cut import Moment, PowerCutDisk, platter
 from scripted_sink import ScriptedSink, is_away, takes
 
 from leaderq.errors import JournalFull
 from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, Every, Journal
 from leaderq.producing.journal import Policy, cursor, recovery
+from leaderq.testing import eventually
 
-CUTS = max(400, int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0))
+CUTS = max(240, int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0))
 POLICIES = [EVERY_ITEM, EVERY_ITEM, Every(3), NO_SYNC]
 SEGMENT = 4096
 
@@ -38,21 +40,24 @@ def boots(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return ids
 
 
+Facts = tuple[int, int, frozenset[int], frozenset[int]]
+
+
 class Life:
-    """A journal that is used for a while. ``told``: payloads by the ids that were told, ``safe``:
-    how many of these a flush has made safe; ``done``: ids acknowledged, ``flushed``: those that must stay
-    so. Only grown, so a moment keeps their lengths."""
+    """A journal that is used for a while. ``told``: ids that were told, with their payloads;
+    ``safe``: how many of these a flush has forced out; ``done``: ids acknowledged; ``flushed``:
+    those that must stay so."""
 
     def __init__(self, luck: random.Random, policy: Policy) -> None:
         self.luck, self.policy = luck, policy
         self.told: list[tuple[int, bytes]] = []
         self.safe = 0
-        self.done: list[int] = []
-        self.flushed = 0
+        self.done: set[int] = set()
+        self.flushed: frozenset[int] = frozenset()
         self.number = 0
 
-    def facts(self) -> tuple[int, int, int, int]:
-        return len(self.told), self.safe, len(self.done), self.flushed
+    def facts(self) -> Facts:
+        return len(self.told), self.safe, frozenset(self.done), self.flushed
 
     def payload(self) -> bytes:
         self.number += 1
@@ -85,16 +90,16 @@ class Life:
         some = ids[: len(ids) * 2 // 3]  # so that whole segments go
         if self.luck.random() < 0.5:
             some = self.luck.sample(ids, min(len(ids), 5))
-        self.done += some
+        self.done.update(some)
         journal.ack_many(some)
 
     def flush(self, journal: Journal) -> None:
-        told, done = len(self.told), len(self.done)
+        told, done = len(self.told), frozenset(self.done)
         journal.flush()
         self.safe = max(self.safe, told)
         self.flushed = done
 
-    def check(self, journal: Journal, facts: tuple[int, int, int, int]) -> None:
+    def check(self, journal: Journal, facts: Facts) -> None:
         told, safe, done, flushed = facts
         found = journal.read(max_items=1 << 30, max_bytes=1 << 40)
         there = {record.id: record.payload for record in found}
@@ -105,11 +110,11 @@ class Life:
             by_id = sorted(self.told[:told])
             promised |= dict(by_id[: max(0, len(by_id) - self.policy.items + 1)])
         for number, payload in promised.items():
-            if number not in self.done[:done]:
+            if number not in done:
                 assert there.get(number) == payload, f"record {number} is lost"
         known = dict(self.told)
         assert all(known.get(number, payload) == payload for number, payload in there.items())
-        assert not set(there) & set(self.done[:flushed]), "an acknowledgement is lost"
+        assert not set(there) & flushed, "an acknowledgement is lost"
         last = max((number for number, _ in self.told[:told]), default=0)
         assert journal.next_id > last, "an id is given out twice"
 
@@ -148,8 +153,9 @@ def test_a_power_cut_costs_nothing_that_was_promised(boots: list[bytes], places:
         journal, disk = opened(life, first, 0.2, luck.choice([SEGMENT, SEGMENT, 8 << 20]))
         for _ in range(luck.choice([1, 2])):  # openings
             life.live(journal, luck.randrange(4, 25))
-            journal.close()
+            luck.choice([Journal.close, crash])(journal)  # the process ends, the host does not
             journal = Journal(first / "above" / "journal", sync=life.policy, disk=disk)
+            life.done -= {record.id for record in journal.read(max_items=1 << 30)}
         journal.close()
         for moment in chosen(luck, disk.moments, 12):
             cuts += 1
@@ -172,6 +178,33 @@ def test_a_power_cut_costs_nothing_that_was_promised(boots: list[bytes], places:
             shutil.rmtree(place)
         shutil.rmtree(first)
         boots[:] = [secrets.token_bytes(16)]
+
+
+def test_a_power_cut_deletes_no_damaged_segment(boots: list[bytes], places: Any) -> None:
+    luck = random.Random(3)
+    for _ in range(8):
+        life, first = Life(luck, EVERY_ITEM), places()
+        journal, _ = opened(life, first, 0.0)
+        ids = [journal.append(b"x" * 1000) for _ in range(8)]
+        journal.close()
+        damaged = min((first / "above" / "journal").glob("*.seg"))
+        data = bytearray(damaged.read_bytes())
+        data[500] ^= 0xFF
+        damaged.write_bytes(data)
+        journal, disk = opened(life, first, 1.0)
+        journal.read(max_items=100)
+        journal.ack_many(ids)
+        journal.flush()
+        eventually(lambda journal=journal: journal.counters.set_aside)
+        journal.close()
+        for moment in chosen(luck, disk.moments, 20):
+            place = places()
+            platter(moment, first, place, luck)
+            boots.append(secrets.token_bytes(16))
+            again, _ = opened(life, place, 0.0)
+            again.close()
+            kept = [path.read_bytes() for path in again.directory.glob(f"{damaged.name}*")]
+            assert bytes(data) in kept
 
 
 @pytest.mark.timeout(3600)
