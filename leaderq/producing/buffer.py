@@ -91,7 +91,7 @@ class RequestBuffer:
         self.is_closing = False
         self.is_stopped = False
         """Whether all threads are to end."""
-        self.memory = RequestMemory(options.lanes)
+        self.memory = RequestMemory(options.lanes, has_journal=spill is not None)
         self.account = RequestAccount()
         self.state = BufferState.DIRECT
         self._must_write_down = False  # memory has to go into the journal before anything else may
@@ -128,14 +128,19 @@ class RequestBuffer:
 
     # -- for the sender and the workers ------------------------------------------------------------
 
-    def take_batch(self) -> list[BufferedRequest]:
+    def take_batch(self, until_s: float | None = None) -> list[BufferedRequest]:
         """Return the next requests for the sink, in order, after waiting for enough of them, or for
-        the linger time. ``[]``: stop."""
+        the linger time. ``[]``: stop, or it is ``until_s``."""
         while not self.is_stopped:
             with self._lock:
                 wait_s = self._linger_s()
                 taken = self._taken() if wait_s == 0.0 else None
             if taken is None:
+                if until_s is not None:
+                    left_s = until_s - now_s()
+                    if left_s <= 0:
+                        return []
+                    wait_s = left_s if wait_s is None else min(wait_s, left_s)
                 self._to_send.wait(wait_s)
                 continue
             batch, expired = taken

@@ -9,7 +9,7 @@ changed.
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
 from concurrent.futures import Future
 from enum import Enum
@@ -96,7 +96,7 @@ class RequestMemory:
     """See the module. Without workers there is no process step, and requests wait for the sink at
     once."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, has_journal: bool) -> None:
         self.to_process: list[deque[BufferedRequest]] = [deque() for _ in range(workers)]
         self.ready: deque[BufferedRequest] = deque()
         self.ready_bytes = 0
@@ -104,7 +104,9 @@ class RequestMemory:
         self.pushed = 0
         """How many ever came here, and the number of the last."""
         self._unsettled: dict[BufferedRequest, None] = {}
-        self._unwritten: deque[BufferedRequest] = deque()
+        # Its first is found at once, however many were taken out before it.
+        self._unwritten: OrderedDict[BufferedRequest, None] = OrderedDict()
+        self._has_journal = has_journal
 
     def __len__(self) -> int:
         return len(self._unsettled)
@@ -122,8 +124,8 @@ class RequestMemory:
         one.place = RequestPlace.MEMORY
         self._unsettled[one] = None
         self.bytes += one.size
-        if one.copy is JournalCopy.NONE:
-            self._unwritten.append(one)
+        if self._has_journal and one.copy is JournalCopy.NONE:
+            self._unwritten[one] = None
         if not self.to_process:
             self.make_ready(one)
             return None
@@ -149,7 +151,7 @@ class RequestMemory:
         del self._unsettled[one]
         one.place = RequestPlace.SETTLED
         self.bytes -= one.size
-        self._drop_written()
+        self._unwritten.pop(one, None)
         return True
 
     @property
@@ -160,15 +162,13 @@ class RequestMemory:
     @property
     def first_unwritten(self) -> BufferedRequest | None:
         """The oldest of which the journal may still get a copy."""
-        self._drop_written()
-        return self._unwritten[0] if self._unwritten else None
-
-    def _drop_written(self) -> None:
         line = self._unwritten
-        while line and (
-            line[0].place is not RequestPlace.MEMORY or line[0].copy is not JournalCopy.NONE
-        ):
-            line.popleft()
+        while line:
+            one = next(iter(line))
+            if one.copy is JournalCopy.NONE:
+                return one
+            del line[one]
+        return None
 
     def withdraw_oldest(self) -> BufferedRequest | None:
         """Take out the oldest that nobody has in hand; ``None``: all are in hand."""

@@ -187,7 +187,7 @@ class BufferedProducer:
         self._dispatcher = ListenerDispatcher(name)
         self._spill = opened_spill(journal, persistence, codec, key)
         self._buffer = RequestBuffer(options, self._spill, self._dispatcher)
-        self._sender = SinkSender(self._buffer, sink, retry, sink_timeout_s, name)
+        self._sender = SinkSender(self._buffer, sink, options)
         services = [self._sender.service]
         if process is not None:
             services += [

@@ -1,7 +1,9 @@
-"""The thread that gives batches to the sink, one after the other, each until it is settled.
+"""The thread that gives batches to the sink, one at a time.
 
-The next batch is not begun before the last is settled, so the order holds over retries too. On each
-failure:
+Requests of one key go in order, over retries too. Without a ``key`` all is one line: the next batch
+is not begun before the last is settled. With one, requests that are to be given again hold back
+those of their keys only, and the rest goes on beside them, until half of the memory's items are
+held back; then all wait. On each failure:
 
 * ``SinkAway``: the batch is given again after a pause (back-off with jitter);
 * ``SinkBusy``: the same batch is given again at once; the sink itself waits;
@@ -15,13 +17,15 @@ failure:
 from __future__ import annotations
 
 import logging
+from collections import deque
+from collections.abc import Hashable
 
 from leaderq.clock import now_s
 from leaderq.errors import SinkAway, SinkBroken, SinkBusy
 from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import Gone, RequestBuffer
 from leaderq.producing.memory import BufferedRequest
-from leaderq.producing.options import ProducerRetry
+from leaderq.producing.options import ProducerOptions
 from leaderq.producing.sinks.sink import ALL_CONFIRMED, BatchOutcome, Sink, checked
 from leaderq.threads import Backoff, Service
 
@@ -35,34 +39,93 @@ class SinkSender:
         self,
         buffer: RequestBuffer,
         sink: Sink,
-        retry: ProducerRetry,
-        sink_timeout_s: float,
-        name: str,
+        options: ProducerOptions,
     ) -> None:
+        retry, name = options.retry, options.name
         self._buffer = buffer
         self._sink = sink
         self._retry = retry
         self._backoff = Backoff(retry.backoff)
-        self._sink_timeout_s = sink_timeout_s
+        self._sink_timeout_s = options.sink_timeout_s
         self._name = name
         self._said: str | None = None
         self._rest_until_s = 0.0
         self._is_busy = False
+        self._held: dict[Hashable, deque[BufferedRequest]] = {}
+        self._held_items = 0
+        self._max_held = options.max_items // 2
+        self._batch_items, self._batch_bytes = options.batch_items, options.batch_bytes
+        self._has_keys = options.key is not None
+        self._takes_some = True  # whether the last attempt confirmed anything
+        self._is_retry = self._is_turn_of_fresh = False
         self.batches = 0
         self.retries = 0
         self.last_error: BaseException | None = None
         self.service = Service(f"leaderq-{name}-sender", self._run)
 
     def _run(self, service: Service) -> None:
-        while batch := self._buffer.take_batch():
-            self.batches += 1
+        while not self._buffer.is_stopped:
+            batch = self._next_batch()
+            if batch:
+                self.batches += 1
             while batch and not self._buffer.is_stopped:
                 batch = self._tried(batch)
+
+    def _next_batch(self) -> list[BufferedRequest]:
+        """Return the requests whose turn it is; none may be behind one that is held back."""
+        self._is_retry = False
+        self._forget_empty_lines()
+        if not self._held:
+            return self._buffer.take_batch()
+        if self._takes_some and now_s() < self._rest_until_s:
+            return self._fresh(self._rest_until_s)
+        self.service.pause(self._rest_until_s - now_s())
+        # Which of the two is at fault, the sink or a key? Both get their turns.
+        self._is_turn_of_fresh = not self._takes_some and not self._is_turn_of_fresh
+        if self._is_turn_of_fresh and (fresh := self._fresh(0.0)):
+            return fresh
+        self._is_retry = True
+        return self._taken_back()
+
+    def _fresh(self, until_s: float) -> list[BufferedRequest]:
+        """Return requests of keys that are not held back, if any come until then."""
+        if self._held_items >= self._max_held:
+            self.service.pause(until_s - now_s())
+            return []
+        fresh = []
+        for one in self._buffer.take_batch(until_s):
+            if one.key in self._held:
+                self._hold_back(one)
+            else:
+                fresh.append(one)
+        return fresh
+
+    def _hold_back(self, one: BufferedRequest) -> None:
+        self._held.setdefault(one.key, deque()).append(one)
+        self._held_items += 1
+
+    def _taken_back(self) -> list[BufferedRequest]:
+        """Return a batch of those held back, the first of each key first."""
+        batch: list[BufferedRequest] = []
+        lines = list(self._held.items())
+        share, size = max(1, self._batch_items // len(lines)), 0
+        for key, line in lines[: self._batch_items]:
+            for _ in range(min(share, len(line))):
+                if batch and size + line[0].size > self._batch_bytes:
+                    break
+                size += line[0].size
+                batch.append(line.popleft())
+            # Behind the others at the next turn.
+            del self._held[key]
+            self._held[key] = line
+        self._held_items -= len(batch)
+        return batch
 
     def _tried(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
         """Give the batch once; return those that are still to be sent."""
         if not self._is_busy:
-            self.service.pause(self._rest_until_s - now_s())
+            if not self._held:  # else it was waited for, or is not of this batch
+                self.service.pause(self._rest_until_s - now_s())
             batch = self._unexpired(batch)
             if not batch or self._buffer.is_stopped:
                 return []
@@ -94,8 +157,20 @@ class SinkSender:
         if outcome.error is None:
             self._well()
             return left
+        self._takes_some = len(again) + len(refused) < len(batch)
         self._ill(outcome.error)
-        return self._persevering(left, outcome.error)
+        left = self._persevering(left, outcome.error)
+        if not self._has_keys:
+            return left
+        for one in reversed(left):
+            self._held.setdefault(one.key, deque()).appendleft(one)
+        self._held_items += len(left)
+        self._forget_empty_lines()
+        return []
+
+    def _forget_empty_lines(self) -> None:
+        for key in [key for key, line in self._held.items() if not line]:
+            del self._held[key]
 
     def _persevering(
         self, left: list[BufferedRequest], error: BaseException
@@ -125,6 +200,10 @@ class SinkSender:
     def _well(self) -> None:
         if self._said is not None:
             log.info("producer %s: the sink takes records again", self._name)
+        self._takes_some = True
+        self._forget_empty_lines()
+        if self._held and not self._is_retry:
+            return  # it takes others
         self._said = self.last_error = None
         self._rest_until_s = 0.0
         self._backoff.reset()

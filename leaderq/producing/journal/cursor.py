@@ -166,6 +166,7 @@ class CursorFile:
         except OSError:
             self.close()
             raise
+        # Also of what recovery renamed and removed, before anything is deleted on their word.
         disk.sync_directory(directory)
 
     def _opened(self, path: Path) -> int:
@@ -173,8 +174,7 @@ class CursorFile:
             return self._disk.open(path, writable=True)
         except FileNotFoundError:
             fd = self._disk.create(path)
-        write_all(self._disk, fd, bytes(_ALLOTTED), 0)
-        self._disk.sync(fd)
+        write_all(self._disk, fd, bytes(_ALLOTTED), 0)  # forced out with the first save
         return fd
 
     def save(self, cursor: CursorState) -> None:

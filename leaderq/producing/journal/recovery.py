@@ -148,7 +148,6 @@ class _Recovery:
             self._miss(known)
         self.next_id = max(self.next_id, self._first_free_id())
         self._force_out()
-        self.disk.sync_directory(self.directory)
 
     def _force_out(self) -> None:
         """What a killed process wrote and did not force out is still the system's only: as far as
@@ -247,7 +246,6 @@ class _Recovery:
             if torn and self._was_whole(fd, end, torn):
                 self._keep_tail(file, fd, end, end + torn)
             self.disk.truncate(fd, end)
-            self.disk.sync(fd)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -281,6 +279,7 @@ class _Recovery:
             self.disk.sync(copy)
         finally:
             self.disk.close(copy)
+        self.disk.sync_directory(self.directory)  # before the original is cut off
         reason = f"behind its last whole record; kept as {target.name}"
         self.damages.append(Damage(file.path.name, reason, start, end - start))
 

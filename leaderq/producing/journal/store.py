@@ -321,8 +321,7 @@ class SegmentWriter:
             self._disk.remove(path)
             fd = self._disk.create(path)
         try:
-            write_all(self._disk, fd, header, 0)
-            self._disk.sync(fd)
+            write_all(self._disk, fd, header, 0)  # forced out with the first record
             self._disk.sync_directory(self._directory)
         except OSError:
             self._disk.close(fd)

@@ -127,25 +127,25 @@ def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
 ) -> None:
     sink.now(is_away)
     lost: list[Lost] = []
-    one = producer(journal=tmp_path, max_items=4, dropped_listener=lost.append)
+    one = producer(journal=tmp_path, max_items=8, dropped_listener=lost.append)
     changed: dict[str, Any] = {"a": 1}
     for request in ("before", changed, "behind"):
         one.send(request)
     changed["a"] = object()
-    for number in range(4):
+    for number in range(8):
         one.send(number)
     assert one.state is BufferState.SPILLING
     assert not one.close(0.05)
     balance = one.snapshot().balance
     assert balance.is_exact
-    assert (balance.accepted, balance.pending) == (7, 6)
+    assert (balance.accepted, balance.pending) == (11, 10)
     assert balance.dropped == {"not written to the journal": 1}
     eventually(lambda: [one.request for one in lost] == [changed])
     assert isinstance(lost[0].error, ConfigurationError)
     sink.now(takes)
     after = producer(journal=tmp_path)
     assert after.flush(30)
-    assert sink.confirmed == ["before", "behind", 0, 1, 2, 3]
+    assert sink.confirmed == ["before", "behind", *range(8)]
 
 
 def test_a_request_changed_after_it_was_sent_is_sent_from_memory_all_the_same(

@@ -207,6 +207,33 @@ def test_a_power_cut_deletes_no_damaged_segment(boots: list[bytes], places: Any)
             assert bytes(data) in kept
 
 
+def test_a_power_cut_deletes_no_damaged_tail(boots: list[bytes], places: Any) -> None:
+    """A last record that was whole once, and is not any more when a killed process is followed."""
+    luck = random.Random(4)
+    for _ in range(8):
+        life, first = Life(luck, EVERY_ITEM), places()
+        journal, _ = opened(life, first, 0.0)
+        for _ in range(3):
+            journal.append(b"kept as it is" * 20)
+        crash(journal)
+        segment = max((first / "above" / "journal").glob("*.seg"))
+        data = bytearray(segment.read_bytes())
+        tail = len(data) - 260
+        data[tail + 100] ^= 0xFF
+        segment.write_bytes(data)
+        journal, disk = opened(life, first, 1.0)
+        journal.append(b"next")
+        journal.close()
+        for moment in chosen(luck, disk.moments, 20):
+            place = places()
+            platter(moment, first, place, luck)
+            boots.append(secrets.token_bytes(16))
+            again, _ = opened(life, place, 0.0)
+            again.close()
+            kept = [path.read_bytes() for path in again.directory.glob("*.seg*")]
+            assert any(bytes(data[tail:]) in one for one in kept)
+
+
 @pytest.mark.timeout(3600)
 def test_a_power_cut_costs_no_request_that_a_producer_has_taken(boots: list[bytes], places: Any) -> None:
     """Two producers, one after the other, on one journal; their sink takes and refuses by turns."""
