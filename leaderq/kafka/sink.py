@@ -280,7 +280,9 @@ class KafkaSink:
             return BatchOutcome(refused)
         return BatchOutcome(refused, sorted(set(again) - set(refused)), self._judged(why))
 
-    def _too_large(self, sending: SendBatch, failed: Sequence[OutgoingMessage], errors: Sequence[BaseException]) -> BatchOutcome:
+    def _too_large(
+        self, sending: SendBatch, failed: Sequence[OutgoingMessage], errors: Sequence[BaseException]
+    ) -> BatchOutcome:
         """The broker found a message too large for its topic; the client fails all that were behind
         it with the same error.
 

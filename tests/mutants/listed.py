@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from mutants import command, election, running, session
+from mutants import command, election, producing, running, session
 
-MUTANTS = [*command.MUTANTS, *election.MUTANTS, *running.MUTANTS, *session.MUTANTS]
+MUTANTS = [
+    *command.MUTANTS,
+    *election.MUTANTS,
+    *producing.MUTANTS,
+    *running.MUTANTS,
+    *session.MUTANTS,
+]

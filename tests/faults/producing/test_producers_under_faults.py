@@ -161,10 +161,7 @@ def test_a_producer_killed_while_it_spills_leaves_no_hole_behind(
     eventually(lambda: len(process.accepted) > spilled_from + 2000, timeout_s=60)
     process.kill()
     with Journal(tmp_path) as journal:
-        left = [
-            int(PLAIN.deserialize(entry.payload)[1])
-            for entry in journal.read(0, max_items=10**6, max_bytes=10**9)
-        ]
+        left = [int(PLAIN.deserialize(entry.payload)[1]) for entry in journal.read(0, max_items=10**6, max_bytes=10**9)]
     assert left == list(range(left[0], left[0] + len(left)))
     kafka_broker.start()
     seen = finish(kafka_broker, topic, tmp_path)

@@ -200,32 +200,6 @@ class TestQueueSink:
         assert (list(outcome.refused), list(outcome.again)) == ([1], [2, 3])
         assert ["c"] not in puts
 
-    @pytest.mark.parametrize(
-        ("error", "is_told_of_each"),
-        [
-            *product(
-                [
-                    SessionClosed("closed"),
-                    SessionExpired("expired"),
-                    NoPermission("no"),
-                    ZooKeeperError("quota"),
-                ],
-                [False, True],
-            ),
-            (RuntimeError("whatever"), False),
-            (SystemExit(1), False),
-        ],
-    )
-    def test_the_queues_own_errors_cost_nothing(self, error: BaseException, is_told_of_each: bool) -> None:
-        def does(items: Sequence[Any]) -> None:
-            if is_told_of_each:
-                failures = [(item, error) for item in items]
-                raise PutsFailed(stored=0, failed=len(items), failures=failures)
-            raise error
-
-        outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
-        assert (outcome.refused, list(outcome.again)) == ({}, [0, 1])
-
     def test_what_the_serializer_raised_for_an_item_refuses_that_one(self) -> None:
         def does(items: Sequence[Any]) -> None:
             failures = [(item, TypeError("bytes, please")) for item in items if item == "bad"]
@@ -239,6 +213,33 @@ class TestQueueSink:
         for nothing in (None, object()):
             with pytest.raises(ConfigurationError, match="needs a queue"):
                 QueueSink(nothing)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told_of_each"),
+    [
+        *product(
+            [
+                SessionClosed("closed"),
+                SessionExpired("expired"),
+                NoPermission("no"),
+                ZooKeeperError("quota"),
+            ],
+            [False, True],
+        ),
+        (RuntimeError("whatever"), False),
+        (SystemExit(1), False),
+    ],
+)
+def test_the_queues_own_errors_cost_nothing(error: BaseException, is_told_of_each: bool) -> None:
+    def does(items: Sequence[Any]) -> None:
+        if is_told_of_each:
+            failures = [(item, error) for item in items]
+            raise PutsFailed(stored=0, failed=len(items), failures=failures)
+        raise error
+
+    outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
+    assert (outcome.refused, list(outcome.again)) == ({}, [0, 1])
 
 
 @pytest.mark.parametrize(
