@@ -242,7 +242,7 @@ class PutsFailed(LeaderqError):
         super().__init__(f"{share} were not stored, or it is not known{text}")
 
 
-class BufferFull(LeaderqError):
+class BufferFull(LeaderqError, queue.Full):
     """A buffered producer has no room, in memory or on disk; the request was not accepted."""
 
 
@@ -266,6 +266,15 @@ class RequestGivenUp(LeaderqError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"the request was given up: {reason}")
+
+
+class RequestsLost(LeaderqError):
+    """A buffered producer was closed, and requests that it had accepted are nowhere: neither
+    confirmed nor in a journal. ``settlement`` says how many, which, and why."""
+
+    def __init__(self, told: str, settlement: object) -> None:
+        self.settlement = settlement
+        super().__init__(f"requests were lost: {told}")
 
 
 class SinkAway(LeaderqError):
@@ -354,7 +363,7 @@ class JournalFailed(LeaderqError):
     """
 
 
-class JournalSlow(LeaderqError):
+class JournalSlow(LeaderqError, TimeoutError):
     """The disk did not answer in time: the record may be stored later, or not."""
 
 

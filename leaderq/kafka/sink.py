@@ -52,7 +52,7 @@ from leaderq.kafka.clients.kafka_python_producer import dropped, producer_option
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
 from leaderq.kafka.record import Record
 from leaderq.producing.frame import EMPTY_BYTES, FRAME_HEADER, Packed, pack_frame, unpack_frame
-from leaderq.producing.sinks.sink import ALL_CONFIRMED, Outcome
+from leaderq.producing.sinks.sink import ALL_CONFIRMED, BatchOutcome
 
 FRAME_BYTES = 256 << 10
 """How large a frame grows, unless told otherwise."""
@@ -113,7 +113,7 @@ class KafkaSink:
         self._current: SendBatch | None = None
         self._suspects = 0  # so many records are sent one by one
 
-    def send(self, batch: Sequence[Any], timeout_s: float) -> Outcome:
+    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
         """See :class:`~leaderq.producing.Sink`."""
         deadline = now_s() + timeout_s
         part = batch[:1] if self._suspects else batch
@@ -261,11 +261,11 @@ class KafkaSink:
                 return
             sending.refused |= dict.fromkeys(outgoing.positions, error)
 
-    def _outcome(self, sending: SendBatch) -> Outcome:
+    def _outcome(self, sending: SendBatch) -> BatchOutcome:
         failed = [outgoing for outgoing in sending.messages if outgoing.future is not None and outgoing.future.failed()]
         if not failed and sending.error is None:
             self._suspects = max(0, self._suspects - 1)
-            return Outcome(sending.refused) if sending.refused else ALL_CONFIRMED
+            return BatchOutcome(sending.refused) if sending.refused else ALL_CONFIRMED
         errors = [self._explained(outgoing.future.exception, outgoing.message.topic) for outgoing in failed]
         if any(isinstance(error, MessageTooLarge) for error in errors):
             return self._too_large(sending, failed, errors)
@@ -277,10 +277,12 @@ class KafkaSink:
                 again += outgoing.positions
                 why = error
         if why is None:
-            return Outcome(refused)
-        return Outcome(refused, sorted(set(again) - set(refused)), self._judged(why))
+            return BatchOutcome(refused)
+        return BatchOutcome(refused, sorted(set(again) - set(refused)), self._judged(why))
 
-    def _too_large(self, sending: SendBatch, failed: Sequence[OutgoingMessage], errors: Sequence[BaseException]) -> Outcome:
+    def _too_large(
+        self, sending: SendBatch, failed: Sequence[OutgoingMessage], errors: Sequence[BaseException]
+    ) -> BatchOutcome:
         """The broker found a message too large for its topic; the client fails all that were behind
         it with the same error.
 
@@ -294,10 +296,10 @@ class KafkaSink:
             self._frame_bytes = max(1, largest.message.size // 2)
         elif len(sending.messages) == 1:
             self._suspects = 0
-            return Outcome({**sending.refused, **dict.fromkeys(again, errors[0])})
+            return BatchOutcome({**sending.refused, **dict.fromkeys(again, errors[0])})
         else:
             self._suspects = len(again)
-        return Outcome(sending.refused, again)
+        return BatchOutcome(sending.refused, again)
 
     def _judged(self, error: BaseException) -> SinkAway | SinkBroken:
         """What the producer is told. After all but a plain absence the client may have lost its

@@ -5,18 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from leaderq.producing.account import Balance, Reason
+from leaderq.producing.account import Balance, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.codec import PLAIN, Codec
-from leaderq.producing.entry import Lost
 from leaderq.producing.frame import Packed, pack_frame, unpack_frame
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
-from leaderq.producing.patience import Breaker, Retry
+from leaderq.producing.options import Block, ProducerRetry, WhenFull
 from leaderq.producing.producer import BufferedProducer
-from leaderq.producing.sinks import ALL_CONFIRMED, CallableSink, Outcome, QueueSink, Sink
-from leaderq.producing.snapshot import Snapshot
-from leaderq.producing.states import State
-from leaderq.producing.when_full import Block, WhenFull
-from leaderq.producing.working import SKIP
+from leaderq.producing.sinks import ALL_CONFIRMED, BatchOutcome, CallableSink, QueueSink, Sink
+from leaderq.producing.states import BufferState
+from leaderq.producing.workers import SKIP
 
 if TYPE_CHECKING:
     from leaderq.kafka.sink import KafkaSink
@@ -28,8 +25,9 @@ __all__ = [
     "PLAIN",
     "SKIP",
     "Balance",
+    "BatchOutcome",
     "Block",
-    "Breaker",
+    "BufferState",
     "BufferedProducer",
     "CallableSink",
     "Codec",
@@ -37,15 +35,14 @@ __all__ = [
     "Interval",
     "Journal",
     "KafkaSink",
+    "LossReason",
     "Lost",
-    "Outcome",
     "Packed",
+    "ProducerRetry",
     "QueueSink",
-    "Reason",
-    "Retry",
+    "Settlement",
     "Sink",
     "Snapshot",
-    "State",
     "WhenFull",
     "pack_frame",
     "unpack_frame",
@@ -53,7 +50,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``KafkaSink``, from the layer above: loaded when it is asked for, so that nothing here needs Kafka."""
+    """``KafkaSink``, from the layer above: loaded when it is asked for, so that nothing here needs
+    Kafka."""
     if name == "KafkaSink":
         return import_module("leaderq.kafka.sink").KafkaSink
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,5 @@
-"""Many small messages in one: the *frame*, the value of one Kafka record whose acknowledgement confirms them all. Pure.
+"""Many small messages in one: the *frame*, the value of one Kafka record whose acknowledgement
+confirms them all. Pure.
 
 Layout, big-endian::
 
@@ -11,8 +12,8 @@ Layout, big-endian::
               2 bytes   number of headers
               key, value, and each header as 2 + 4 bytes of lengths, name (UTF-8), value
 
-All messages of a frame are of one partition, in order, so the order per key is that of the frames, and then that within
-each.
+All messages of a frame are of one partition, in order, so the order per key is that of the frames,
+and then that within each.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from leaderq.errors import CorruptRecord
 
 MAGIC = b"LQF1"
 FRAME_HEADER = "leaderq-frame"
-"""The header by which a record says that its value is a frame; its value is the number of messages, in decimal."""
+"""The header by which a record says that its value is a frame; its value is the number of messages,
+in decimal."""
 
 _HEAD = Struct(">4sII")
 _PART = Struct(">qiiH")
@@ -58,7 +60,14 @@ def pack_frame(messages: Sequence[Packed]) -> bytes:
     parts = [_COUNT.pack(len(messages))]
     add = parts.append
     for key, value, headers, timestamp_ms in messages:
-        add(_PART.pack(timestamp_ms, -1 if key is None else len(key), -1 if value is None else len(value), len(headers)))
+        add(
+            _PART.pack(
+                timestamp_ms,
+                -1 if key is None else len(key),
+                -1 if value is None else len(value),
+                len(headers),
+            )
+        )
         if key:
             add(key)
         if value:
@@ -76,7 +85,9 @@ def unpack_frame(frame: bytes) -> list[Packed]:
     :raises CorruptRecord: it is no frame, or not what was packed.
     """
     if len(frame) < _HEAD.size or frame[:4] != MAGIC:
-        raise CorruptRecord(f"a value of {len(frame)} bytes beginning {frame[:4]!r} is no frame of leaderq ({MAGIC!r})")
+        raise CorruptRecord(
+            f"a value of {len(frame)} bytes beginning {frame[:4]!r} is no frame of leaderq ({MAGIC!r})"
+        )
     _, checksum, count = _HEAD.unpack_from(frame)
     if zlib.crc32(memoryview(frame)[8:]) != checksum:
         raise CorruptRecord(f"a frame of {len(frame)} bytes does not match its checksum")
@@ -93,7 +104,12 @@ def unpack_frame(frame: bytes) -> list[Packed]:
         for _ in range(headers):
             name_bytes, content_bytes = _PAIR.unpack_from(frame, at)
             at += _PAIR.size
-            pairs.append((frame[at : at + name_bytes].decode(), frame[at + name_bytes : at + name_bytes + content_bytes]))
+            pairs.append(
+                (
+                    frame[at : at + name_bytes].decode(),
+                    frame[at + name_bytes : at + name_bytes + content_bytes],
+                )
+            )
             at += name_bytes + content_bytes
         messages.append(Packed(key, value, pairs, timestamp_ms))
     return messages

@@ -1,98 +1,207 @@
-"""The requests in memory: those waiting for the process step, lane by lane, those waiting for the sink, and those in
-hand.
+"""The requests in memory: those waiting for the process step, worker by worker, those waiting for
+the sink, and those in hand.
 
-Not synchronised: guarded by the lock of the :class:`~leaderq.producing.stock.Stock`. All that is here is unsettled, and
-was accepted in the order of ``seq``; within a key the order is never changed.
+Not synchronised: guarded by the lock of the :class:`~leaderq.producing.buffer.RequestBuffer`. All
+that is here is unsettled, and was accepted in the order of ``seq``; within a key the order is never
+changed.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterator
+from concurrent.futures import Future
+from enum import Enum
+from typing import Any
 
-from leaderq.producing.entry import Entry
+from leaderq.errors import ConfigurationError
 
 
-class Memory:
-    """See the module. Without lanes (``lanes=0``) there is no process step, and requests wait for the sink at once."""
+class RequestPlace(Enum):
+    """Where a request is."""
 
-    def __init__(self, lanes: int) -> None:
-        self.lanes: list[deque[Entry]] = [deque() for _ in range(lanes)]
-        self.ready: deque[Entry] = deque()
+    OUTSIDE = "not accepted yet"
+    MEMORY = "in memory, whether or not a copy of it is in the journal"
+    JOURNAL = "in the journal only, or on its way there"
+    SETTLED = "confirmed or given up"
+
+
+class JournalCopy(Enum):
+    """What the journal has of a request."""
+
+    NONE = "nothing yet"
+    WRITING = "it has taken it, and will tell its id"
+    STORED = "it holds it, under a known id"
+    NEVER = "nothing, and must not take it any more behind younger ones"
+
+
+class BufferedRequest:
+    """One object to a request, however many steps it goes through. ``deadline`` and ``since_s`` are
+    of ``clock.now_s``."""
+
+    __slots__ = (
+        "attempts",
+        "copy",
+        "data",
+        "deadline",
+        "journal_id",
+        "key",
+        "output",
+        "place",
+        "request",
+        "seq",
+        "since_s",
+        "size",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        request: Any,
+        key: Hashable,
+        size: int,
+        since_s: float,
+        deadline: float | None = None,
+        waiter: Future[Any] | None = None,
+        journal_id: int | None = None,
+    ) -> None:
+        self.request = request
+        self.output = request
+        """What the sink is given: the request, until the process step has made something of it."""
+        self.data: bytes | None = None
+        """The request as bytes, on its way to the journal only."""
+        self.key = key
+        self.size = size
+        self.since_s = since_s
+        self.deadline = deadline
+        self.waiter = waiter
+        self.place = RequestPlace.OUTSIDE if journal_id is None else RequestPlace.JOURNAL
+        self.copy = JournalCopy.NONE if journal_id is None else JournalCopy.STORED
+        self.journal_id = journal_id
+        self.seq = 0
+        self.attempts = 0
+
+    @property
+    def is_journaled(self) -> bool:
+        """Whether the journal holds it, or is about to."""
+        return self.copy in (JournalCopy.WRITING, JournalCopy.STORED)
+
+    def is_expired(self, now: float) -> bool:
+        """Whether its deadline has passed."""
+        return self.deadline is not None and now >= self.deadline
+
+
+class RequestMemory:
+    """See the module. Without workers there is no process step, and requests wait for the sink at
+    once."""
+
+    def __init__(self, workers: int, *, has_journal: bool) -> None:
+        self.to_process: list[deque[BufferedRequest]] = [deque() for _ in range(workers)]
+        self.ready: deque[BufferedRequest] = deque()
         self.ready_bytes = 0
-        self._unsettled: dict[Entry, None] = {}
         self.bytes = 0
         self.pushed = 0
         """How many ever came here, and the number of the last."""
+        self._unsettled: dict[BufferedRequest, None] = {}
+        # Its first is found at once, however many were taken out before it.
+        self._unwritten: OrderedDict[BufferedRequest, None] = OrderedDict()
+        self._has_journal = has_journal
 
     def __len__(self) -> int:
         return len(self._unsettled)
 
-    def push(self, entry: Entry) -> int | None:
-        """Take one in, at the end; gives the lane it waits in, or ``None`` if it waits for the sink."""
-        self.pushed += 1
-        entry.data = None  # else memory would hold everything twice
-        entry.seq = self.pushed
-        self._unsettled[entry] = None
-        self.bytes += entry.size
-        if not self.lanes:
-            self.make_ready(entry)
-            return None
-        lane = 0 if len(self.lanes) == 1 else hash(entry.key) % len(self.lanes)
-        self.lanes[lane].append(entry)
-        return lane
-
-    def make_ready(self, entry: Entry) -> None:
-        """It waits for the sink now."""
-        self.ready.append(entry)
-        self.ready_bytes += entry.size
-
-    def next_ready(self) -> Entry:
-        """The one that has waited longest for the sink; in hand from now on."""
-        entry = self.ready.popleft()
-        self.ready_bytes -= entry.size
-        return entry
-
-    def remove(self, entry: Entry) -> bool:
-        """It is settled; ``False``: it was before."""
-        if entry not in self._unsettled:
-            return False
-        del self._unsettled[entry]
-        self.bytes -= entry.size
-        return True
-
-    def __contains__(self, entry: Entry) -> bool:
-        return entry in self._unsettled
-
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[BufferedRequest]:
         """All, the oldest first."""
         return iter(self._unsettled)
 
+    def push(self, one: BufferedRequest) -> int | None:
+        """Take one in, at the end; return the number of the worker it waits for, or ``None`` if it
+        waits for the sink."""
+        self.pushed += 1
+        one.data = None  # else memory would hold everything twice
+        one.seq = self.pushed
+        one.place = RequestPlace.MEMORY
+        self._unsettled[one] = None
+        self.bytes += one.size
+        if self._has_journal and one.copy is JournalCopy.NONE:
+            self._unwritten[one] = None
+        if not self.to_process:
+            self.make_ready(one)
+            return None
+        worker = 0 if len(self.to_process) == 1 else hash(one.key) % len(self.to_process)
+        self.to_process[worker].append(one)
+        return worker
+
+    def make_ready(self, one: BufferedRequest) -> None:
+        """It waits for the sink now."""
+        self.ready.append(one)
+        self.ready_bytes += one.size
+
+    def next_ready(self) -> BufferedRequest:
+        """Return the one that has waited longest for the sink; in hand from now on."""
+        one = self.ready.popleft()
+        self.ready_bytes -= one.size
+        return one
+
+    def remove(self, one: BufferedRequest) -> bool:
+        """Settle it; return ``False`` if it was settled before."""
+        if one.place is not RequestPlace.MEMORY:
+            return False
+        del self._unsettled[one]
+        one.place = RequestPlace.SETTLED
+        self.bytes -= one.size
+        self._unwritten.pop(one, None)
+        return True
+
     @property
-    def oldest(self) -> Entry | None:
+    def oldest(self) -> BufferedRequest | None:
         """The one that was accepted first."""
         return next(iter(self._unsettled), None)
 
-    def withdraw_oldest(self) -> Entry | None:
+    @property
+    def first_unwritten(self) -> BufferedRequest | None:
+        """The oldest of which the journal may still get a copy."""
+        line = self._unwritten
+        while line:
+            one = next(iter(line))
+            if one.copy is JournalCopy.NONE:
+                return one
+            del line[one]
+        return None
+
+    def withdraw_oldest(self) -> BufferedRequest | None:
         """Take out the oldest that nobody has in hand; ``None``: all are in hand."""
-        waiting = [line[0] for line in (self.ready, *self.lanes) if line]
+        waiting = [line for line in (self.ready, *self.to_process) if line]
         if not waiting:
             return None
-        entry = min(waiting, key=lambda first: first.seq)
-        self.withdraw(entry)
-        return entry
+        line = min(waiting, key=lambda one: one[0].seq)
+        one = self.next_ready() if line is self.ready else line.popleft()
+        self.remove(one)
+        return one
 
-    def withdraw(self, entry: Entry) -> bool:
-        """Take out one that is first in its line; ``False``: it is not, so somebody has it in hand."""
-        for line in (self.ready, *self.lanes):
-            if line and line[0] is entry:
-                if line is self.ready:
-                    self.next_ready()
-                else:
-                    line.popleft()
-                return self.remove(entry)
-        return False
 
-    def unwritten(self) -> Iterable[Entry]:
-        """Those that are not in the journal, the oldest first."""
-        return [entry for entry in self._unsettled if entry.journal_id is None]
+def measured(request: Any) -> int:
+    """Return roughly how many bytes a request takes: of ``bytes`` and ``str`` and the parts of a
+    container; of other objects what Python says of the object alone."""
+    if isinstance(request, bytes | bytearray | str):
+        return len(request)
+    if isinstance(request, tuple | list):
+        return sum(map(measured, request)) + 8 * len(request)
+    if isinstance(request, dict):
+        return sum(measured(key) + measured(value) for key, value in request.items())
+    return sys.getsizeof(request)
+
+
+def require_hash(key: Hashable) -> None:
+    """Return if ``key`` can be told from others, before its request is counted anywhere.
+
+    :raises ConfigurationError: it has no hash.
+    """
+    try:
+        hash(key)
+    except TypeError as exc:
+        raise ConfigurationError(
+            f"key returned a {type(key).__name__} for a request, which has no hash; return a str, "
+            "bytes, number or a tuple of these"
+        ) from exc

@@ -1,58 +1,169 @@
-"""The settings of a buffered producer, checked together."""
+"""The settings of a buffered producer: its policies, and all of them in one value, checked
+together."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
 
 from leaderq.errors import ConfigurationError
-from leaderq.producing.entry import KeyOf
-from leaderq.producing.patience import Retry
-from leaderq.producing.states import Marks
+from leaderq.plain import require_plain_function
+from leaderq.producing.account import Lost
+from leaderq.producing.states import BufferState, Watermarks
+from leaderq.threads import BackoffPolicy
+
+KeyOf = Callable[[Any], Hashable]
 
 
-def check(
-    *,
-    marks: Marks,
-    workers: int,
-    process: Any,
-    key: KeyOf | None,
-    batch_items: int,
-    batch_bytes: int,
-    max_waiters: int,
-    times: dict[str, float | None],
-    retry: Retry,
-    process_retry: Retry,
-) -> None:
-    """Return if all of it can be used.
+@dataclass(frozen=True)
+class Block:
+    """The caller waits until there is room, ``timeout_s`` at most (``None``: for ever), then
+    ``BufferFull`` is raised."""
 
-    :raises ConfigurationError: with every problem found.
+    timeout_s: float | None = None
+
+
+class WhenFull(Enum):
+    """Without waiting: refuse the new one with ``BufferFull``, drop it, or drop the oldest ones."""
+
+    RAISE = "raise"
+    DROP_NEWEST = "drop_newest"
+    DROP_OLDEST = "drop_oldest"
+
+
+FullPolicy: TypeAlias = Block | WhenFull
+"""``Block(timeout_s)``, ``WhenFull.RAISE``, ``WhenFull.DROP_NEWEST``, ``WhenFull.DROP_OLDEST``."""
+
+
+@dataclass(frozen=True)
+class ProducerRetry:
+    """Pauses between attempts: ``first_s``, growing by ``factor`` up to ``max_s``, each cut by up
+    to ``jitter`` of itself by chance. What needs repair is left alone for ``max_s`` at once.
+
+    ``max_attempts``: a request that failed so many times is given up (``None``: never; the default
+    loses nothing).
     """
-    problems = [
-        f"{name}={value!r}: give 1 or more"
-        for name, value in (
-            ("max_items", marks.max_items),
-            ("max_bytes", marks.max_bytes),
-            ("workers", workers),
-            ("batch_items", batch_items),
-            ("batch_bytes", batch_bytes),
-            ("max_waiters", max_waiters),
+
+    first_s: float = 0.05
+    max_s: float = 2.0
+    factor: float = 2.0
+    jitter: float = 0.5
+    max_attempts: int | None = None
+
+    def problems(self, name: str = "retry") -> list[str]:
+        """What of it cannot be used, in sentences."""
+        found = [
+            f"{name}.{field}={getattr(self, field)!r}: give 0 or more seconds"
+            for field in ("first_s", "max_s")
+            if getattr(self, field) < 0
+        ]
+        if not 0 <= self.jitter <= 1:
+            found.append(f"{name}.jitter={self.jitter!r}: give a share between 0 and 1")
+        if self.factor < 1:
+            found.append(f"{name}.factor={self.factor!r}: give 1 or more")
+        if self.max_attempts is not None and self.max_attempts < 1:
+            found.append(f"{name}.max_attempts={self.max_attempts!r}: give 1 or more")
+        return found
+
+    @property
+    def backoff(self) -> BackoffPolicy:
+        """The pauses."""
+        first_s = min(self.first_s, self.max_s)
+        return BackoffPolicy(first_s, self.max_s, factor=self.factor, jitter=self.jitter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerOptions:
+    """See :class:`~leaderq.producing.BufferedProducer` for what each means."""
+
+    process: Callable[[Any], Any] | None
+    key: KeyOf | None
+    workers: int
+    process_retry: ProducerRetry
+    max_items: int
+    max_bytes: int
+    high: float
+    low: float
+    batch_items: int
+    batch_bytes: int
+    linger_s: float
+    when_full: FullPolicy
+    max_waiters: int
+    ttl_s: float | None
+    retry: ProducerRetry
+    sink_timeout_s: float
+    dropped_listener: Callable[[Lost], object] | None
+    state_listener: Callable[[BufferState, BufferState], object] | None
+    close_timeout_s: float | None
+    name: str
+
+    @property
+    def marks(self) -> Watermarks:
+        """The bounds of the memory."""
+        return Watermarks(self.max_items, self.max_bytes, self.high, self.low)
+
+    @property
+    def lanes(self) -> int:
+        """How many workers there are; 0 without a process step."""
+        return self.workers if self.process is not None else 0
+
+    def check(self) -> None:
+        """Return if all of it can be used.
+
+        :raises ConfigurationError: with every problem found.
+        """
+        problems = [
+            f"{name}={getattr(self, name)!r}: give 1 or more"
+            for name in (
+                "max_items",
+                "max_bytes",
+                "workers",
+                "batch_items",
+                "batch_bytes",
+                "max_waiters",
+            )
+            if getattr(self, name) < 1
+        ]
+        problems += _negative(
+            {
+                "linger_s": self.linger_s,
+                "ttl_s": self.ttl_s,
+                "sink_timeout_s": self.sink_timeout_s,
+                "close_timeout_s": self.close_timeout_s,
+            }
         )
-        if value < 1
+        if not 0 <= self.low < self.high <= 1:
+            problems.append(
+                f"low={self.low!r}, high={self.high!r}: "
+                "give shares of the memory with 0 <= low < high <= 1"
+            )
+        if self.workers > 1 and self.process is None:
+            problems.append(
+                f"workers={self.workers!r}: there is no process step for them; give process, or "
+                "leave workers out"
+            )
+        if self.workers > 1 and self.key is None:
+            problems.append(
+                f"workers={self.workers!r} without a key: which requests must stay in order? Give "
+                "key, a callable of the request"
+            )
+        for name in ("process", "key", "dropped_listener", "state_listener"):
+            if (function := getattr(self, name)) is not None:
+                try:
+                    require_plain_function(function, name)
+                except ConfigurationError as exc:
+                    problems += exc.problems
+        problems += self.retry.problems()
+        problems += self.process_retry.problems("process_retry")
+        if problems:
+            raise ConfigurationError(*problems)
+
+
+def _negative(times: Mapping[str, float | None]) -> list[str]:
+    return [
+        f"{name}={value!r}: give 0 or more seconds"
+        for name, value in times.items()
+        if value is not None and value < 0
     ]
-    problems += [
-        f"{name}={value!r}: give 0 or more seconds" for name, value in times.items() if value is not None and value < 0
-    ]
-    if not 0 <= marks.low < marks.high <= 1:
-        problems.append(f"low={marks.low!r}, high={marks.high!r}: give shares of the memory with 0 <= low < high <= 1")
-    if workers > 1 and process is None:
-        problems.append(f"workers={workers!r}: there is no process step for them; give process, or leave workers out")
-    if workers > 1 and key is None:
-        problems.append(
-            f"workers={workers!r} without a key: which requests must stay in order? Give key, a callable of the request"
-        )
-    if process is not None and not callable(process):
-        problems.append(f"process={process!r} cannot be called")
-    problems += retry.problems()
-    problems += [problem.replace("retry.", "process_retry.", 1) for problem in process_retry.problems()]
-    if problems:
-        raise ConfigurationError(*problems)

@@ -1,107 +1,133 @@
 """A producer that takes requests at once, and processes, sends and confirms them in the background.
 
-Who is authoritative: the sink about what is confirmed, the journal about what survives this process, the account
-(:mod:`leaderq.producing.account`) about everything else. States: *direct*, *spilling*, *draining*, *blocked*; the table
-is in :mod:`leaderq.producing.states`. What happens on each failure:
+Who is authoritative: the sink about what is confirmed, the journal about what survives this
+process, the account (:mod:`leaderq.producing.account`) about everything else. States: *direct*,
+*spilling*, *draining*, *blocked*; the table is in :mod:`leaderq.producing.states`. What happens on
+each failure:
 
-* **the sink is slow, away or refuses everything**: requests gather in memory up to the high mark, then in the journal,
-  and are sent in order when it is back (:mod:`leaderq.producing.sending`); the callers notice nothing;
-* **memory is full and there is no journal, or the journal is full**: ``when_full`` decides: wait, raise, drop the newest,
-  drop the oldest;
-* **the sink refuses one record, the process step fails, a deadline passes**: that request alone is given up, counted by
-  its reason, told to ``dropped_listener`` and raised from its future;
-* **the disk refuses a write**: a write-ahead call raises; what is in memory is still sent; what was to be in the journal
-  only is given up, and told;
-* **the process is killed**: what the journal had taken is sent when a producer opens it again; what was under way may
-  then be sent twice. Without ``persistence`` that is what was spilled, with it everything for which ``send`` has
-  returned, as far as its policy goes;
-* **close**: waits for what is pending, then writes the rest to the journal, or gives it up and says so
-  (:mod:`leaderq.producing.ending`);
-* **a request is changed after it was sent**: do not; when memory is to be spilled, the journal gets it as it is then. One
-  that the codec has no bytes for any more stays in memory alone: it is sent if this process lives, and a close gives it
-  up as *not written to the journal*;
-* **the disk is behind** with more than the journal buffers: a caller waits a second for it, then ``when_full`` decides;
-  nobody else waits;
-* **a fork**: the producer belongs to the parent; in the child every call raises ``ProducerClosed`` and touches nothing,
-  but ``close``, which does nothing;
-* **Ctrl-C** in a call that waits: the call raises it, and the request was not taken (or, waiting for the disk, was). In a
-  close: it waits for nothing pending any more, and puts it away; interrupted once more it raises at once, and goes on in
-  the background until the next ``close``, or the end of the program, has waited for it.
+* **the sink is slow, away or refuses everything**: requests gather in memory up to the high mark,
+  then in the journal, and are sent in order when it is back (:mod:`leaderq.producing.sending`); the
+  callers notice nothing;
+* **memory is full and there is no journal, or the journal is full**: ``when_full`` decides: wait,
+  raise, drop the newest, drop the oldest;
+* **the sink refuses one record, the process step fails, a deadline passes**: that request alone is
+  given up, counted by its reason, told to ``dropped_listener`` and raised from its future;
+* **the disk refuses a write**: a write-ahead call raises; what is in memory is still sent; what was
+  to be in the journal only is given up, and told;
+* **the process is killed**: what the journal had taken is sent when a producer opens it again; what
+  was under way may then be sent twice. Without ``persistence`` that is what was spilled, with it
+  everything for which ``send`` has returned, as far as its policy goes;
+* **close**: waits for what is pending, then writes the rest to the journal, or gives it up and says
+  so (:mod:`leaderq.producing.shutdown`);
+* **a request is changed after it was sent**: do not; when memory is to be spilled, the journal gets
+  it as it is then. One that the codec has no bytes for any more stays in memory alone: it is sent
+  if this process lives, and a close gives it up as *not written to the journal*;
+* **the disk is behind** with more than the journal buffers: a caller waits a second for it, then
+  ``when_full`` decides; nobody else waits;
+* **a fork**: the producer belongs to the parent; in the child every call raises ``ProducerClosed``
+  and touches nothing, but ``close``, which does nothing;
+* **Ctrl-C** in a call that waits: the call raises it, and the request was not taken (or, waiting
+  for the disk, was). In a close: it waits for nothing pending any more, and puts it away;
+  interrupted once more it raises at once, and goes on in the background until the next ``close``,
+  or the end of the program, has waited for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import logging
 import os
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from leaderq.clock import now_s
-from leaderq.errors import ConfigurationError, LeaderqError, ProducerClosed, RequestTooLarge
+from leaderq.errors import (
+    ConfigurationError,
+    JournalSlow,
+    LeaderqError,
+    ProducerClosed,
+    RequestsLost,
+    RequestTooLarge,
+    WouldDeadlock,
+)
+from leaderq.producing.account import Lost, Settlement, Snapshot
+from leaderq.producing.buffer import Admission, RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
-from leaderq.producing.door import Door
-from leaderq.producing.ending import Ending
-from leaderq.producing.entry import Entry, KeyOf, Lost, refuse_without_hash
-from leaderq.producing.feeding import Feeder
 from leaderq.producing.journal import Journal, Policy
-from leaderq.producing.measure import measured
-from leaderq.producing.options import check
-from leaderq.producing.patience import Retry
-from leaderq.producing.sending import Sender
-from leaderq.producing.sinks.sink import Sink
-from leaderq.producing.snapshot import Snapshot
-from leaderq.producing.spill import opened_spill
-from leaderq.producing.states import Marks, State
-from leaderq.producing.stock import Stock
-from leaderq.producing.telling import Teller
-from leaderq.producing.tickets import Ticket
-from leaderq.producing.when_full import Block, FullPolicy
-from leaderq.producing.working import Worker
+from leaderq.producing.listeners import ListenerDispatcher
+from leaderq.producing.memory import BufferedRequest, measured, require_hash
+from leaderq.producing.options import (
+    Block,
+    FullPolicy,
+    KeyOf,
+    ProducerOptions,
+    ProducerRetry,
+)
+from leaderq.producing.sending import SinkSender
+from leaderq.producing.shutdown import Shutdown
+from leaderq.producing.sinks.sink import Sink, require_sink
+from leaderq.producing.spill import OnDurable, opened_spill
+from leaderq.producing.states import BufferState
+from leaderq.producing.workers import JournalReader, Worker
+from leaderq.threads import Waker
+from leaderq.timeouts import AS_SET
 
 log = logging.getLogger(__name__)
 
-ONCE = Retry(max_attempts=1)
+ONCE: Final = ProducerRetry(max_attempts=1)
 _EXIT_S = 2.0
+_DURABLE_S = 60.0
+_LONGEST_S = 3600.0
 
 
 class BufferedProducer:
     """Accepts requests faster than ``sink`` can take them, and loses none in silence.
 
-    *Guarantees:* ``accepted + recovered == confirmed + pending + dropped + failed`` at every moment (:meth:`snapshot`).
-    Confirmed means acknowledged by the sink. Requests of one key (without ``key``: all) reach the sink in the order in
-    which they were accepted, also over retries, spilling and restarts; one that fails alone is left out. With a journal,
-    what was spilled survives the process; with ``persistence`` as well, every accepted request does: *at least once*.
-    *Not guaranteed:* exactly once: after a crash, or a lost acknowledgement, a request may reach the sink twice (then in
-    order again). Without a journal, anything about pending requests when the process dies.
+    *Guarantees:* ``accepted + recovered == confirmed + pending + dropped + failed`` at every moment
+    (:meth:`snapshot`). Confirmed means acknowledged by the sink. Requests of one key (without
+    ``key``: all) reach the sink in the order in which they were accepted, also over retries,
+    spilling and restarts; one that fails alone is left out. With a journal, what was spilled
+    survives the process; with ``persistence`` as well, every accepted request does: *at least
+    once*. *Not guaranteed:* exactly once: after a crash, or a lost acknowledgement, a request may
+    reach the sink twice (then in order again). Without a journal, anything about pending requests
+    when the process dies.
 
     Keywords:
 
-    * ``process``: a callable that makes of a request what the sink is given (or :data:`SKIP`), and leaves the request
-      itself as it was; run by ``workers`` threads, requests of one ``key(request)`` on one of them. ``process_retry``:
-      what to do when it raises (default: the request fails at once);
-    * ``max_items``, ``max_bytes``: bounds of the memory, everything that is on its way included; spilling begins at
-      ``high`` of them, and the journal is read again at ``low``;
-    * ``batch_items``, ``batch_bytes``, ``linger_s``: a batch goes to the sink when one of them is reached;
-    * ``journal``: a :class:`~leaderq.producing.Journal`, which stays the caller's, or the path of one. ``persistence``:
-      ``None``, only what does not fit into memory is journaled, and what is left at the close; else a policy of the
-      journal, and every request goes there first: with ``EVERY_ITEM`` :meth:`send` returns when it is on the disk, with
-      the others at once. A journal that is given must have that policy;
-    * ``codec``: requests as bytes for the journal (default: plain values, see :data:`~leaderq.producing.codec.PLAIN`);
-    * ``when_full``: see :mod:`~leaderq.producing.when_full`; ``max_waiters``: futures kept for requests that are in the
-      journal only;
+    * ``process``: a callable that makes of a request what the sink is given (or :data:`SKIP`), and
+      leaves the request itself as it was; run by ``workers`` threads, requests of one
+      ``key(request)`` on one of them. ``process_retry``: what to do when it raises (default: the
+      request fails at once);
+    * ``max_items``, ``max_bytes``: bounds of the memory, everything that is on its way included;
+      spilling begins at ``high`` of them, and the journal is read again at ``low``;
+    * ``batch_items``, ``batch_bytes``, ``linger_s``: a batch goes to the sink when one of them is
+      reached;
+    * ``journal``: a :class:`~leaderq.producing.Journal`, which stays the caller's, or the path of
+      one. ``persistence``: ``None``, only what does not fit into memory is journaled, and what is
+      left at the close; else a policy of the journal, and every request goes there first: with
+      ``EVERY_ITEM`` :meth:`send` returns when it is on the disk, with the others at once. A journal
+      that is given must have that policy;
+    * ``codec``: requests as bytes for the journal (default: plain values, see
+      :class:`~leaderq.producing.codec.PlainCodec`);
+    * ``when_full``: see :mod:`~leaderq.producing.options`; ``max_waiters``: futures kept for
+      requests that are in the journal only;
     * ``ttl_s``: requests are worthless after so many seconds, and dropped when their turn comes;
     * ``retry``, ``sink_timeout_s``: see :mod:`~leaderq.producing.sending`;
-    * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request, ``state_listener`` with the
-      former and the new state: one call at a time, on whichever thread; errors of theirs are logged;
+    * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request,
+      ``state_listener`` with the former and the new state: one call at a time, on whichever thread;
+      errors of theirs are logged;
     * ``close_timeout_s``: for :meth:`close` and the end of a ``with`` block.
 
+    Each ``timeout_s`` is in seconds, and ``None`` waits for ever.
+
     :raises ConfigurationError: some of it cannot be used. Opening a journal raises what
-    :class:`~leaderq.producing.Journal` says.
+        :class:`~leaderq.producing.Journal` says.
     """
 
     def __init__(
@@ -111,7 +137,7 @@ class BufferedProducer:
         process: Callable[[Any], Any] | None = None,
         key: KeyOf | None = None,
         workers: int = 1,
-        process_retry: Retry = ONCE,
+        process_retry: ProducerRetry = ONCE,
         max_items: int = 10_000,
         max_bytes: int = 64 << 20,
         high: float = 1.0,
@@ -125,230 +151,398 @@ class BufferedProducer:
         when_full: FullPolicy = Block(60.0),  # noqa: B008 - frozen
         max_waiters: int = 100_000,
         ttl_s: float | None = None,
-        retry: Retry = Retry(),  # noqa: B008 - frozen
+        retry: ProducerRetry = ProducerRetry(),  # noqa: B008 - frozen
         sink_timeout_s: float = 10.0,
         dropped_listener: Callable[[Lost], object] | None = None,
-        state_listener: Callable[[State, State], object] | None = None,
-        close_timeout_s: float = 10.0,
+        state_listener: Callable[[BufferState, BufferState], object] | None = None,
+        close_timeout_s: float | None = 10.0,
         name: str = "producer",
     ) -> None:
-        marks = Marks(max_items, max_bytes, high, low)
-        check(
-            marks=marks,
-            workers=workers,
+        self._options = options = ProducerOptions(
             process=process,
             key=key,
-            batch_items=batch_items,
-            batch_bytes=batch_bytes,
-            max_waiters=max_waiters,
-            times={
-                "linger_s": linger_s,
-                "ttl_s": ttl_s,
-                "sink_timeout_s": sink_timeout_s,
-                "close_timeout_s": close_timeout_s,
-            },
-            retry=retry,
+            workers=workers,
             process_retry=process_retry,
-        )
-        self._sink, self._key, self._codec = sink, key, codec
-        self._ttl_s, self._close_timeout_s, self._name = ttl_s, close_timeout_s, name
-        self._max_bytes = max_bytes
-        self._pid = os.getpid()
-        self._teller = Teller(name)
-        self._spill = opened_spill(journal, persistence, codec, key)
-        self._waits_for_disk = self._spill is not None and self._spill.waits_for_disk
-        self._stock = Stock(
-            marks,
-            self._spill,
-            self._teller,
-            lanes=workers if process is not None else 0,
+            max_items=max_items,
+            max_bytes=max_bytes,
+            high=high,
+            low=low,
             batch_items=batch_items,
             batch_bytes=batch_bytes,
             linger_s=linger_s,
-            on_lost=dropped_listener,
-            on_state=state_listener,
+            when_full=when_full,
+            max_waiters=max_waiters,
+            ttl_s=ttl_s,
+            retry=retry,
+            sink_timeout_s=sink_timeout_s,
+            dropped_listener=dropped_listener,
+            state_listener=state_listener,
+            close_timeout_s=close_timeout_s,
+            name=name,
         )
-        self._door = Door(self._stock, self._spill, when_full, max_waiters)
-        self._sender = Sender(self._stock, sink, retry, sink_timeout_s, name)
-        self._crew: list[Sender | Worker | Feeder] = [self._sender]
+        options.check()
+        require_sink(sink)
+        self._codec = codec
+        self._pid = os.getpid()
+        self._dispatcher = ListenerDispatcher(name)
+        self._spill = opened_spill(journal, persistence, codec, key)
+        self._buffer = RequestBuffer(options, self._spill, self._dispatcher)
+        self._sender = SinkSender(self._buffer, sink, options)
+        services = [self._sender.service]
         if process is not None:
-            self._crew += [Worker(self._stock, lane, process, process_retry, name) for lane in range(workers)]
+            services += [
+                Worker(self._buffer, number, process, process_retry, name).service
+                for number in range(workers)
+            ]
         if self._spill is not None:
-            self._crew.append(Feeder(self._stock, self._spill, name))
-        self._ending = Ending(self._stock, self._spill, sink, self._crew, name)
-        for one in self._crew:
-            one.thread.start()
+            services.append(JournalReader(self._buffer, self._spill, name).service)
+        self._shutdown = Shutdown(self._buffer, self._spill, sink, services, name)
+        for service in services:
+            service.start()
         _open.add(self)
 
-    # -- taking requests ------------------------------------------------------------------------------------------------
+    # -- taking requests ---------------------------------------------------------------------------
 
     def send(
         self,
         request: Any,
         *,
         ttl_s: float | None = None,
-        timeout_s: float | None = None,
-        on_durable: Callable[[BaseException | None], object] | None = None,
+        timeout_s: float | None = AS_SET,
+        on_durable: OnDurable | None = None,
     ) -> bool:
-        """Take a request, and return at once; with ``persistence=EVERY_ITEM`` when it is on the disk.
+        """Take a request, and return at once; with ``persistence=EVERY_ITEM`` when it is on the
+        disk. Return ``True``, or ``False`` if ``when_full`` has dropped this request.
 
-        (With ``Every(n)`` it waits while ``n`` are on their way to the file.)
+        With ``Every(n)`` it waits while ``n`` are on their way to the file. ``timeout_s`` replaces
+        that of ``Block``. With ``persistence`` and ``on_durable`` it returns at once all the same,
+        and ``on_durable`` is called once, on the journal's thread: with ``None`` when the request
+        is as durable as the policy says, else with the error.
 
-        ``timeout_s`` replaces that of ``Block``. With ``persistence`` and ``on_durable`` it returns at once all the same,
-        and ``on_durable`` is called once, on the journal's thread: with ``None`` when the request is as durable as the
-        policy says, else with the error. Gives ``True``; ``False`` if ``when_full`` has dropped this request.
+        May be called by a finalizer, a signal handler, a logging handler, and by whatever the
+        producer itself calls: it never waits for what its own thread holds, or has to do. (A
+        logging handler of the whole program should not wait for room either, ``timeout_s=0``: the
+        producer's own threads may log meanwhile.) In ``asyncio`` use :meth:`asend`.
 
         :raises BufferFull: no room (in time); it was not taken.
         :raises ProducerClosed: it was not taken.
         :raises RequestTooLarge: larger than ``max_bytes``; it was not taken.
-        :raises ConfigurationError: the codec has no bytes for it, or ``key`` gave something that has no hash. Whatever
-        ``key`` raises.
-        :raises JournalFailed: the disk refused it. It is still sent if this process lives, so a caller that sends it
-        again may double it.
+        :raises WouldDeadlock: this call interrupts its own thread inside the producer; it was not
+            taken.
+        :raises ConfigurationError: the codec has no bytes for it, or ``key`` returned something
+            that has no hash. Whatever ``key`` raises.
+        :raises JournalFailed: the disk refused it. It is still sent if this process lives, so a
+            caller that sends it again may double it.
         """
-        entry = self._entered(request, ttl_s)
-        if on_durable is None and not self._waits_for_disk:
-            is_taken = self._door.admit(entry, timeout_s)
-            if self._spill is not None:
-                self._spill.await_written()
+        one = self._entered(request, ttl_s)
+        spill = self._spill
+        if on_durable is None and (spill is None or not spill.waits_for_disk):
+            is_taken = self._admit(one, timeout_s, None)
+            if spill is not None:
+                spill.await_written()
             return is_taken
-        if self._spill is None or not self._spill.is_write_ahead:
+        if spill is None or not spill.is_write_ahead:
             raise ConfigurationError(
-                "on_durable needs a journal and persistence: without them an accepted request is not on disk"
+                "on_durable needs a journal and persistence: without them an accepted request is "
+                "not on disk"
             )
         if on_durable is not None:
-            return self._door.admit(entry, timeout_s, on_durable)
-        ticket = Ticket()
-        if not self._door.admit(entry, timeout_s, ticket.tell):
+            return self._admit(one, timeout_s, on_durable)
+        if spill.is_writer:
+            raise WouldDeadlock(
+                "a callback on the journal's thread was about to wait for that thread; nothing was "
+                "accepted. Have another thread send"
+            )
+        told: list[BaseException | None] = []
+        waker = Waker()
+
+        def tell(error: BaseException | None) -> None:
+            told.append(error)
+            waker.wake()
+
+        if not self._admit(one, timeout_s, tell):
             return False
-        ticket.wait()
-        return True
+        waker.wait(_DURABLE_S)
+        return _durable(told)
 
-    def submit(self, request: Any, *, ttl_s: float | None = None, timeout_s: float | None = None) -> Future[None]:
-        """As :meth:`send`, without waiting for the disk; the future is done when the sink has confirmed the request.
+    def submit(
+        self,
+        request: Any,
+        *,
+        ttl_s: float | None = None,
+        timeout_s: float | None = AS_SET,
+    ) -> Future[Any]:
+        """As :meth:`send`, without waiting for the disk; the future is done when the sink has
+        confirmed the request.
 
-        It raises :class:`~leaderq.errors.RequestGivenUp` if the request was dropped or has failed, and
-        :class:`~leaderq.errors.ProducerClosed` if the producer was closed and the request is in the journal. Cancelling
-        it changes nothing but that. In ``asyncio``: ``await asyncio.wrap_future(producer.submit(request))``.
+        It raises :class:`~leaderq.errors.RequestGivenUp` if the request was dropped or has failed,
+        and :class:`~leaderq.errors.ProducerClosed` if the producer was closed and the request is in
+        the journal. Cancelling it changes nothing but that.
         """
-        entry = self._entered(request, ttl_s)
-        waiter: Future[None] = Future()
-        entry.waiter = waiter
-        self._door.admit(entry, timeout_s)
+        one = self._entered(request, ttl_s)
+        waiter: Future[Any] = Future()
+        one.waiter = waiter
+        self._admit(one, timeout_s, None)
         return waiter
 
-    def _entered(self, request: Any, ttl_s: float | None) -> Entry:
+    async def asend(
+        self,
+        request: Any,
+        *,
+        ttl_s: float | None = None,
+        timeout_s: float | None = AS_SET,
+    ) -> bool:
+        """As :meth:`send`, for ``asyncio``: waits for room and for the disk without holding up the
+        event loop. Cancelled while it waits for room, the request was not taken; while it waits for
+        the disk, it was.
+        """
+        loop, spill = asyncio.get_running_loop(), self._spill
+        durable: asyncio.Future[None] = loop.create_future()
+        woken = asyncio.Event()
+
+        def wake() -> None:
+            _call_in(loop, woken.set)
+
+        def tell(error: BaseException | None) -> None:
+            _call_in(loop, _settle_future, durable, error)
+
+        waits_for_disk = spill is not None and spill.waits_for_disk
+        one = self._entered(request, ttl_s)
+        admission = self._admission(one, timeout_s, tell if waits_for_disk else None, wake)
+        try:
+            while (wait_s := admission.attempt()) is not None:
+                timer = loop.call_later(min(wait_s, _LONGEST_S), woken.set)
+                try:
+                    await woken.wait()
+                finally:
+                    timer.cancel()
+                woken.clear()
+        finally:
+            admission.leave()
+        if waits_for_disk and admission.is_placed:
+            await durable
+        elif spill is not None and spill.is_behind():
+            await asyncio.to_thread(spill.await_written)
+        return admission.is_placed
+
+    def _entered(self, request: Any, ttl_s: float | None) -> BufferedRequest:
         if os.getpid() != self._pid:
             self._refuse_in_child()
+        options = self._options
         data = None if self._spill is None else self._codec.serialize(request)
         size = measured(request) if data is None else len(data)
-        if size > self._max_bytes:
-            self._stock.refuse("too large")
-            raise RequestTooLarge(size=size, limit=self._max_bytes)
+        if size > options.max_bytes:
+            self._buffer.refuse("too large")
+            raise RequestTooLarge(size=size, limit=options.max_bytes)
         now = now_s()
         if ttl_s is None:
-            ttl_s = self._ttl_s
+            ttl_s = options.ttl_s
         key = None
-        if self._key is not None:
-            key = self._key(request)
-            refuse_without_hash(key)
-        entry = Entry(request, key, size, now, None if ttl_s is None else now + ttl_s)
-        entry.data = data
-        return entry
+        if options.key is not None:
+            key = options.key(request)
+            require_hash(key)
+        one = BufferedRequest(request, key, size, now, None if ttl_s is None else now + ttl_s)
+        one.data = data
+        return one
+
+    def _admission(
+        self,
+        one: BufferedRequest,
+        timeout_s: float | None,
+        on_durable: OnDurable | None,
+        wake: Callable[[], object],
+    ) -> Admission:
+        policy = self._options.when_full
+        if timeout_s == AS_SET:
+            timeout_s = policy.timeout_s if isinstance(policy, Block) else None
+        if self._shutdown.is_own_thread:
+            timeout_s = 0.0  # a thread that makes room must not wait for it
+        return Admission(self._buffer, one, timeout_s, on_durable, wake)
+
+    def _admit(
+        self, one: BufferedRequest, timeout_s: float | None, on_durable: OnDurable | None
+    ) -> bool:
+        waker = Waker()
+        admission = self._admission(one, timeout_s, on_durable, waker.wake)
+        try:
+            while (wait_s := admission.attempt()) is not None:
+                waker.wait(wait_s)
+        finally:
+            admission.leave()
+        return admission.is_placed
 
     def _refuse_in_child(self) -> NoReturn:
         # Before any lock, which in a forked child may be held for ever.
-        raise ProducerClosed("this producer belongs to the process that this one was forked from; make one after the fork")
+        raise ProducerClosed(
+            "this producer belongs to the process that this one was forked from; make one after "
+            "the fork"
+        )
 
-    # -- looking --------------------------------------------------------------------------------------------------------
+    # -- looking -----------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """All figures, those of the buffer at one moment.
+        """Return all figures, those of the buffer at one moment.
 
         :raises ProducerClosed: in a forked child.
         """
         if os.getpid() != self._pid:
             self._refuse_in_child()
-        stock, sender, spill = self._stock, self._sender, self._spill
-        with stock.lock:
-            stock.collect()
-            oldest = stock.memory.oldest
+        sender, spill = self._sender, self._spill
+        with self._buffer.locked() as buffer:
+            oldest = buffer.memory.oldest
             return Snapshot(
-                state=stock.state,
-                balance=stock.account.balance(),
-                memory_items=len(stock.memory),
-                memory_bytes=stock.memory.bytes,
-                journal_only=stock.unread.count,
+                state=buffer.state,
+                balance=buffer.account.balance(),
+                memory_items=len(buffer.memory),
+                memory_bytes=buffer.memory.bytes,
+                journal_only=buffer.backlog.count,
                 journal_bytes=0 if spill is None else spill.bytes_used,
                 oldest_age_s=0.0 if oldest is None else max(0.0, now_s() - oldest.since_s),
-                spilled=stock.spilled,
+                spilled=buffer.spilled,
                 batches=sender.batches,
                 retries=sender.retries,
-                breaker=sender.breaker,
-                sink_error=None if sender.last_error is None else str(sender.last_error),
-                journal_error=None if spill is None or spill.last_error is None else str(spill.last_error),
-                untold=self._teller.untold,
+                sink_error=_text(sender.last_error),
+                journal_error=None if spill is None else _text(spill.last_error),
+                untold=self._dispatcher.untold,
             )
 
     @property
-    def state(self) -> State:
+    def state(self) -> BufferState:
         """Where a new request goes; see :mod:`leaderq.producing.states`."""
-        return self._stock.state
+        return self._buffer.state
 
     def __repr__(self) -> str:
-        return f"BufferedProducer({self._name!r}, {'closed' if self._stock.is_closing else self.state.value})"
+        state = "closed" if self._buffer.is_closing else self.state.value
+        return f"BufferedProducer({self._options.name!r}, {state})"
 
-    # -- the end --------------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
-    def flush(self, timeout_s: float = 10.0) -> bool:
-        """Wait until every request accepted before this call is confirmed or given up; whether that came in ``timeout_s``
-        seconds.
+    def flush(self, timeout_s: float | None = 10.0) -> Settlement:
+        """Wait until every request accepted before this call is confirmed or given up, but no
+        longer than ``timeout_s``. Return what became of them: true only if each is confirmed or
+        safely in the journal, else it says how many are not, which, and why.
 
         :raises ProducerClosed: in a forked child.
         """
         if os.getpid() != self._pid:
             self._refuse_in_child()
-        return self._stock.wait_settled(timeout_s, self._stock.line_end)
+        self._buffer.refuse_reentry()
+        up_to = self._buffer.line_end
+        self._buffer.wait_settled(timeout_s, up_to)
+        return self._buffer.settlement(up_to)
 
-    def close(self, timeout_s: float | None = None) -> bool:
-        """Take nothing more, wait ``timeout_s`` (default ``close_timeout_s``) for what is pending, and let go of
-        everything.
+    def close(self, timeout_s: float | None = AS_SET) -> Settlement:
+        """Take nothing more, wait ``timeout_s`` (default ``close_timeout_s``) for what is pending,
+        and let go of everything. Return what became of all that this producer has accepted: true
+        only if each is confirmed or safely in the journal, else it says how many are not, which,
+        and why.
 
-        Gives whether all was settled. What was not is in the journal, and is sent when that is opened again; without a
-        journal it is dropped as *closed before it was sent*. Takes a few seconds more at worst (a sink that hangs is left
-        behind), and never hangs. May be called again, and by several threads; each waits for the same end. Called by a
-        listener, or in the process step, it returns at once, and the end goes on in the background.
+        What is in the journal is sent when that is opened again; without a journal it is lost as
+        *closed before it was sent*. Takes a few seconds more at worst (a sink that
+        hangs is left behind), and never hangs. May be called again, and by several threads; each
+        waits for the same end. Called by a listener, or in the process step, it returns at once,
+        and the end goes on in the background.
         """
         if os.getpid() != self._pid:
-            return self._stock.account.pending == 0
-        wait_s = self._close_timeout_s if timeout_s is None else timeout_s
-        if not self._ending.is_over:
-            self._stock.close_door()
+            return Settlement()
+        self._buffer.refuse_reentry()
+        wait_s = self._options.close_timeout_s if timeout_s == AS_SET else timeout_s
+        if not self._shutdown.is_over:
+            self._buffer.close_entry()
             try:
-                self._ending.begin(wait_s)
-                self._ending.wait(wait_s)
-            except BaseException:  # Ctrl-C: what is pending is waited for no longer, but put away all the same
-                self._stock.stop()
-                self._ending.begin(0.0)
-                self._ending.wait(0.0)
+                self._shutdown.begin(wait_s)
+                self._shutdown.wait(wait_s)
+            except BaseException:  # Ctrl-C: what is pending is put away without waiting for it
+                self._buffer.stop()
+                self._shutdown.begin(0.0)
+                self._shutdown.wait(0.0)
                 raise
-        if self._ending.is_over:
+        if self._shutdown.is_over:
             _open.discard(self)
-        return self._stock.account.pending == 0
+        return self._buffer.settlement()
+
+    async def aflush(self, timeout_s: float | None = 10.0) -> Settlement:
+        """As :meth:`flush`, without holding up the event loop."""
+        return await asyncio.to_thread(self.flush, timeout_s)
+
+    async def aclose(self, timeout_s: float | None = AS_SET) -> Settlement:
+        """As :meth:`close`, without holding up the event loop. Cancelled, it goes on in the
+        background."""
+        return await asyncio.to_thread(self.close, timeout_s)
+
+    async def __aenter__(self) -> BufferedProducer:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _require_settled(await self.aclose(), error)
 
     def __enter__(self) -> BufferedProducer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close.
+
+        :raises RequestsLost: requests were lost, other than those that a policy of yours dropped;
+            not if the block itself raised.
+        """
+        _require_settled(self.close(), error)
+
+
+def _require_settled(settlement: Settlement, error: BaseException | None) -> None:
+    if error is None and not settlement.is_as_chosen:
+        raise RequestsLost(str(settlement), settlement)
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *words: Any) -> None:
+    """Have ``call`` made by an event loop, from any thread; one that is closed needs no news."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *words)
+
+
+def _settle_future(future: asyncio.Future[None], error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+def _durable(told: list[BaseException | None]) -> bool:
+    """Return ``True`` if the disk has it.
+
+    :raises JournalFailed: refused; :raises JournalSlow: a minute passed.
+    """
+    if not told:
+        raise JournalSlow(
+            f"the request was taken, and the disk did not confirm it within {_DURABLE_S:g} s; it "
+            "may be there, or be written later"
+        )
+    if told[0] is not None:
+        raise told[0]
+    return True
+
+
+def _text(error: BaseException | None) -> str | None:
+    return None if error is None else str(error)
 
 
 _open: weakref.WeakSet[BufferedProducer] = weakref.WeakSet()
 
 
 def _close_at_exit() -> None:
-    """A program that ends without closing its producers still gets what is pending into the journals, or is told of the
-    loss."""
+    """A program that ends without closing its producers still gets what is pending into the
+    journals, or is told of the loss."""
     for producer in list(_open):
         try:
             producer.close(_EXIT_S)

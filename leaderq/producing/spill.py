@@ -1,9 +1,10 @@
-"""The journal as the stock sees it: requests in, requests out, and news of what was stored.
+"""The journal as the buffer sees it: requests in, requests out, and news of what was written.
 
-The journal gives a record its id when it writes it, a moment after it was taken. So each request is at first *being
-written*; that it is stored, under which id, or that the disk refused it, is noted here by the journal's thread, which
-takes no lock of ours, and collected by whoever holds the stock's lock next. The journal stores in the order of
-:meth:`Spill.append`, so once a request is stored all before it are.
+The journal gives a record its id when it writes it, a moment after it was taken. So each request is
+at first *being written*; that it is stored, under which id, or that the disk refused it, is noted
+here by the journal's thread, which takes no lock of ours, and collected by whoever holds the
+buffer's lock next. The journal stores in the order of :meth:`Spill.append`, so once a request is
+stored all before it are.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from leaderq.errors import (
     WouldDeadlock,
 )
 from leaderq.producing.codec import Codec
-from leaderq.producing.entry import Entry, KeyOf, refuse_without_hash
-from leaderq.producing.envelope import opened, sealed
 from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
-from leaderq.producing.journal.waiting import Signal
+from leaderq.producing.memory import BufferedRequest, JournalCopy, require_hash
+from leaderq.producing.options import KeyOf
+from leaderq.threads import Waker
 
 log = logging.getLogger(__name__)
 
@@ -39,32 +40,40 @@ _WRITTEN_S = 10.0
 _EXTRA_BYTES = 256  # what the journal adds to a record, or to a segment
 
 OnDurable = Callable[["BaseException | None"], object]
-"""Called once, on the journal's thread: with ``None`` when the request is as durable as the policy says, else with the
-reason."""
+"""Called once, on the journal's thread: with ``None`` when the request is as durable as the policy
+says, else with the error."""
 
 
-class Stored(NamedTuple):
+class Written(NamedTuple):
     """What became of an append; ``is_told``: the caller waits for that, and is told."""
 
-    entry: Entry
+    request: BufferedRequest
     id: int | None
     error: BaseException | None
     is_told: bool
 
 
 class Piece(NamedTuple):
-    """What was read: requests in order, the ids of records that nobody can decode, and the id up to which was read."""
+    """What was read: requests in order, the ids of records that cannot be decoded, and the id up to
+    which was read."""
 
-    entries: list[Entry]
+    requests: list[BufferedRequest]
     undecodable: list[int]
     up_to: int
 
 
 class Spill:
-    """See the module. ``key_of`` tells the key of a request."""
+    """See the module. ``key_of`` returns the key of a request."""
 
     def __init__(
-        self, journal: Journal, codec: Codec, key_of: KeyOf, *, is_write_ahead: bool, waits_for_disk: bool, is_owned: bool
+        self,
+        journal: Journal,
+        codec: Codec,
+        key_of: KeyOf,
+        *,
+        is_write_ahead: bool,
+        waits_for_disk: bool,
+        is_owned: bool,
     ) -> None:
         self._journal = journal
         self._codec = codec
@@ -72,11 +81,12 @@ class Spill:
         self.is_write_ahead = is_write_ahead
         self.waits_for_disk = waits_for_disk
         self._is_owned = is_owned
-        self.news: deque[Stored] = deque()
+        self.news: deque[Written] = deque()
         self.last_error: BaseException | None = None
-        self._most_unwritten = journal.sync.items if is_write_ahead and isinstance(journal.sync, Every) else None
+        is_counted = is_write_ahead and isinstance(journal.sync, Every)
+        self._most_unwritten = journal.sync.items if is_counted else None  # type: ignore[union-attr]
         self._appended = self._told = 0
-        self._waiting: deque[Signal] = deque()
+        self._waiting: deque[Waker] = deque()
         self._telling = 0
 
     @property
@@ -94,17 +104,38 @@ class Spill:
         """The journal's own words, in brackets."""
         return f" ({self.last_error})" if self.last_error is not None else ""
 
-    def append(self, entry: Entry, on_durable: OnDurable | None) -> bool:
-        """Have it written behind all before it; ``False``: the journal takes nothing at present. Waits for nothing, since
-        the stock is locked meanwhile.
+    @property
+    def is_entered(self) -> bool:
+        """Whether this call interrupts its own thread inside the journal."""
+        return self._journal.is_entered
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this is the journal's thread, which must not wait for itself."""
+        return self._journal.is_writer
+
+    @property
+    def is_telling_here(self) -> bool:
+        """Whether this is the journal's thread, calling an ``on_durable``."""
+        return self._telling == threading.get_ident()
+
+    @property
+    def last_id(self) -> int:
+        """The last id that the journal has given."""
+        return self._journal.next_id - 1
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    def append(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
+        """Have it written behind all before it; return ``False`` if the journal takes nothing at
+        present. Waits for nothing, because the buffer is locked meanwhile.
 
         :raises RequestTooLarge: it does not fit into a segment.
         :raises JournalSlow: too much is on its way to the disk at this moment.
         """
-        expires_at = 0.0 if entry.deadline is None else time.time() + entry.deadline - now_s()
 
-        def stored(number: int | None, error: BaseException | None) -> None:
-            self.news.append(Stored(entry, number, error, on_durable is not None))
+        def written(number: int | None, error: BaseException | None) -> None:
+            self.news.append(Written(one, number, error, on_durable is not None))
             self._told += 1
             self._wake()
             if on_durable is not None:
@@ -114,98 +145,106 @@ class Spill:
                 finally:
                     self._telling = 0
 
-        payload = sealed(self._codec.serialize(entry.request) if entry.data is None else entry.data, expires_at)
+        payload = self._codec.serialize(one.request) if one.data is None else one.data
+        ttl_s = None if one.deadline is None else one.deadline - now_s()
         try:
-            self._journal.append_soon(payload, stored, timeout_s=0.0)
+            self._journal.append_soon(payload, written, ttl_s=ttl_s, timeout_s=0.0)
         except JournalRecordTooLarge as exc:
             raise RequestTooLarge(size=exc.size, limit=exc.limit) from exc
         except (JournalFull, JournalClosed, WouldDeadlock) as exc:
             self.last_error = exc
             return False
-        entry.mark_writing()
+        one.copy = JournalCopy.WRITING
         self._appended += 1
         return True
 
-    def prepared(self, entry: Entry) -> BaseException | None:
-        """Have the bytes of a request from memory once more, for :meth:`append`; gives what the codec says against one that
-        was changed since it was sent."""
+    def prepare(self, one: BufferedRequest) -> BaseException | None:
+        """Serialise a request from memory once more, for :meth:`append`; return what the codec says
+        against one that was changed since it was sent."""
         try:
-            entry.data = b"".join((self._codec.serialize(entry.request),))
+            one.data = b"".join((self._codec.serialize(one.request),))
         except Exception as exc:  # noqa: BLE001 - the user's codec: it costs this request its place in the journal, and no other
             self.last_error = exc
-            log.warning("a request of key %r was changed after it was sent, and stays in memory alone: %s", entry.key, exc)
             return exc
         return None
 
-    @property
-    def is_telling_here(self) -> bool:
-        """Whether this is the journal's thread, calling an ``on_durable``."""
-        return self._telling == threading.get_ident()
-
     def await_written(self) -> None:
-        """Written ahead every n items: wait until fewer than n are on their way to the file, so that a crash costs no
-        more than that."""
-        if not self._is_behind():
+        """Written ahead every n items: wait until fewer than n are on their way to the file, so
+        that a crash costs no more than that."""
+        if not self.is_behind():
             return
         give_up_s = now_s() + _WRITTEN_S
-        while self._is_behind():
-            written = Signal()
+        while self.is_behind():
+            written = Waker()
             self._waiting.append(written)
             # Looked at once more: what is told before this is there does not wake it.
-            if self._is_behind() and not written.wait(max(0.0, give_up_s - now_s())):
+            if self.is_behind() and not written.wait(give_up_s - now_s()):
                 return
 
-    def _is_behind(self) -> bool:
-        return self._most_unwritten is not None and self._appended - self._told >= self._most_unwritten
+    def is_behind(self) -> bool:
+        """Whether :meth:`await_written` would wait."""
+        most = self._most_unwritten
+        return most is not None and self._appended - self._told >= most
 
     def _wake(self) -> None:
         """On the journal's thread, after the news."""
-        if not self._is_behind():
+        if not self.is_behind():
             while self._waiting:
-                self._waiting.popleft().give()
+                self._waiting.popleft().wake()
 
-    @property
-    def last_id(self) -> int:
-        """The last id that the journal has given."""
-        return self._journal.next_id - 1
+    # -- out ---------------------------------------------------------------------------------------
 
     def read(self, after_id: int, last_id: int, max_items: int, max_bytes: int) -> Piece:
-        """The stored requests behind ``after_id`` and up to ``last_id``, in order; the ones that expired too."""
-        entries: list[Entry] = []
+        """Return the stored requests behind ``after_id`` and up to ``last_id``, in order; those
+        that expired too."""
+        requests: list[BufferedRequest] = []
         undecodable: list[int] = []
         now, wall = now_s(), time.time()
-        for number, payload, appended_at, _ in self._journal.read(after_id, max_items=max_items, max_bytes=max_bytes):
-            if number > last_id:
+        for record in self._journal.read(
+            after_id, max_items=max_items, max_bytes=max_bytes, expired_too=True
+        ):
+            if record.id > last_id:
                 break
-            after_id = number
+            after_id = record.id
             try:
-                data, expires_at = opened(payload)
-                request = self._codec.deserialize(data)
+                request = self._codec.deserialize(record.payload)
                 key = self._key_of(request)
-                refuse_without_hash(key)
+                require_hash(key)
             except Exception as exc:  # noqa: BLE001 - the user's codec or key: it costs this request, which is told, and no other
-                log.error("record %d of the journal cannot be read as a request: %s: %s", number, type(exc).__name__, exc)  # noqa: TRY400
-                undecodable.append(number)
+                told = f"{type(exc).__name__}: {exc}"
+                log.error("journal record is not a request id=%d: %s", record.id, told)  # noqa: TRY400
+                undecodable.append(record.id)
                 continue
-            deadline = now + expires_at - wall if expires_at else None
-            entries.append(Entry(request, key, len(data), now - max(0.0, wall - appended_at), deadline, journal_id=number))
-        return Piece(entries, undecodable, after_id)
+            deadline = None if record.expires_at is None else now + record.expires_at - wall
+            since_s = now - max(0.0, wall - record.appended_at)
+            size = len(record.payload)
+            requests.append(
+                BufferedRequest(request, key, size, since_s, deadline, journal_id=record.id)
+            )
+        return Piece(requests, undecodable, after_id)
 
     def ack(self, ids: Iterable[int]) -> None:
-        """These are done with. If the journal cannot note it they come again after a restart."""
+        """Acknowledge these. If the journal cannot note it they come again after a restart."""
         try:
             self._journal.ack_many(ids)
         except (LeaderqError, ValueError) as exc:
             self.last_error = exc
-            log.warning("the journal could not note what is done with, which may be sent again after a restart: %s", exc)
+            log.warning("acknowledgements lost, records may be sent again after a restart: %s", exc)
+
+    def when_room(self, tell: Callable[[], None]) -> None:
+        """Have ``tell`` called on the journal's thread when it has deleted something."""
+        self._journal.when_room = tell
 
     def has_room(self, size: int) -> bool:
         """Whether its cap leaves room for so many bytes more."""
         room = self._journal.room_bytes
         return room is None or room > size + _EXTRA_BYTES
 
+    # -- the end -----------------------------------------------------------------------------------
+
     def flush(self) -> None:
-        """Have all written and forced out that was appended, and what is done with noted; the news of it are there then."""
+        """Have all written and forced out that was appended, and what is done with noted; the news
+        of it are there then."""
         self._ended(self._journal.flush)
 
     def close(self) -> None:
@@ -221,22 +260,29 @@ class Spill:
 
 
 def opened_spill(
-    journal: Journal | Path | str | None, persistence: Policy | None, codec: Codec, key: KeyOf | None
+    journal: Journal | Path | str | None,
+    persistence: Policy | None,
+    codec: Codec,
+    key: KeyOf | None,
 ) -> Spill | None:
-    """The journal as configured; one given as a path is opened, and closed again with the producer.
+    """Return the journal as configured; one given as a path is opened, and closed again with the
+    producer.
 
-    :raises ConfigurationError: ``persistence`` without a journal, or another than the journal has.
+    :raises ConfigurationError: ``persistence`` without a journal, or another than it has.
     """
     if journal is None:
         if persistence is not None:
-            raise ConfigurationError(f"persistence={persistence!r} needs a journal; give its directory as journal=...")
+            raise ConfigurationError(
+                f"persistence={persistence!r} needs a journal; give its directory as journal=..."
+            )
         return None
     is_owned = not isinstance(journal, Journal)
     if not isinstance(journal, Journal):
         journal = Journal(journal, sync=Interval(_SYNC_S) if persistence is None else persistence)
     elif persistence is not None and journal.sync != persistence:
         raise ConfigurationError(
-            f"persistence={persistence!r}, and the journal syncs by {journal.sync!r}; give both the same, or the journal as a path"
+            f"persistence={persistence!r}, and the journal syncs by {journal.sync!r}; give both "
+            "the same, or the journal as a path"
         )
     return Spill(
         journal,

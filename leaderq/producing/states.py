@@ -1,19 +1,19 @@
 """Where a request goes that is accepted now. Pure: no thread, no clock, no file.
 
-==========  ===========================  ==================================  =============================================
-state       a new request goes           the journal is read                 left when
-==========  ===========================  ==================================  =============================================
-DIRECT      into memory                  no: memory holds all that is in it  memory comes to the high mark: SPILLING, or,
-                                                                             without a journal, BLOCKED
-SPILLING    into the journal only        no                                  memory falls to the low mark: DRAINING
-DRAINING    into the journal only        yes, in order                       read up: DIRECT; high mark: SPILLING
-BLOCKED     nowhere: the policy for a    yes, if there is one                it has room again: SPILLING, DRAINING or DIRECT
-            full buffer decides
-==========  ===========================  ==================================  =============================================
+========  =========================  ====================  =========================================
+state     a new request goes         the journal is read   left when
+========  =========================  ====================  =========================================
+DIRECT    into memory                no: memory holds all  memory comes to the high mark: SPILLING,
+                                     that is in it         or, without a journal, BLOCKED
+SPILLING  into the journal only      no                    memory falls to the low mark: DRAINING
+DRAINING  into the journal only      yes, in order         read up: DIRECT; high mark: SPILLING
+BLOCKED   nowhere: the policy for a  yes, if there is one  it has room again: SPILLING, DRAINING or
+          full buffer decides                              DIRECT
+========  =========================  ====================  =========================================
 
-So all in memory is older than all that is only in the journal, whatever happens, and order is kept across the two.
-Between the low and the high mark the state stays what it is: it does not flutter. With write-ahead, "into memory" means
-into the journal first.
+So all in memory is older than all that is only in the journal, whatever happens, and order is kept
+across the two. Between the low and the high mark the state stays what it is: it does not flutter.
+With write-ahead, "into memory" means into the journal first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class State(Enum):
+class BufferState(Enum):
     """See the module."""
 
     DIRECT = "direct"
@@ -31,7 +31,7 @@ class State(Enum):
     BLOCKED = "blocked"
 
 
-class Input(Enum):
+class BufferEvent(Enum):
     """What happened."""
 
     MEMORY_HIGH = "memory has come to the high mark"
@@ -42,30 +42,30 @@ class Input(Enum):
 
 
 _WITH_JOURNAL = {
-    (State.DIRECT, Input.MEMORY_HIGH): State.SPILLING,
-    (State.DIRECT, Input.JOURNAL_FULL): State.BLOCKED,  # of a write-ahead
-    (State.SPILLING, Input.MEMORY_LOW): State.DRAINING,
-    (State.SPILLING, Input.JOURNAL_FULL): State.BLOCKED,
-    (State.DRAINING, Input.MEMORY_HIGH): State.SPILLING,
-    (State.DRAINING, Input.READ_UP): State.DIRECT,
-    (State.DRAINING, Input.JOURNAL_FULL): State.BLOCKED,
-    (State.BLOCKED, Input.JOURNAL_ROOM): State.SPILLING,
+    (BufferState.DIRECT, BufferEvent.MEMORY_HIGH): BufferState.SPILLING,
+    (BufferState.DIRECT, BufferEvent.JOURNAL_FULL): BufferState.BLOCKED,  # of a write-ahead
+    (BufferState.SPILLING, BufferEvent.MEMORY_LOW): BufferState.DRAINING,
+    (BufferState.SPILLING, BufferEvent.JOURNAL_FULL): BufferState.BLOCKED,
+    (BufferState.DRAINING, BufferEvent.MEMORY_HIGH): BufferState.SPILLING,
+    (BufferState.DRAINING, BufferEvent.READ_UP): BufferState.DIRECT,
+    (BufferState.DRAINING, BufferEvent.JOURNAL_FULL): BufferState.BLOCKED,
+    (BufferState.BLOCKED, BufferEvent.JOURNAL_ROOM): BufferState.SPILLING,
 }
 _WITHOUT = {
-    (State.DIRECT, Input.MEMORY_HIGH): State.BLOCKED,
-    (State.BLOCKED, Input.MEMORY_LOW): State.DIRECT,
+    (BufferState.DIRECT, BufferEvent.MEMORY_HIGH): BufferState.BLOCKED,
+    (BufferState.BLOCKED, BufferEvent.MEMORY_LOW): BufferState.DIRECT,
 }
 
 
-def step(state: State, happened: Input, *, has_journal: bool) -> State:
+def step(state: BufferState, happened: BufferEvent, *, has_journal: bool) -> BufferState:
     """The state after ``happened``; the same where the table above says nothing."""
     return (_WITH_JOURNAL if has_journal else _WITHOUT).get((state, happened), state)
 
 
 @dataclass(frozen=True)
-class Marks:
-    """Bounds of the memory: items and bytes, and the shares of them at which spilling begins and the journal is read
-    again."""
+class Watermarks:
+    """Bounds of the memory: items and bytes, and the shares of them at which spilling begins and
+    the journal is read again."""
 
     max_items: int
     max_bytes: int
@@ -76,37 +76,50 @@ class Marks:
         """Whether one of the two has come to the high mark."""
         return items >= self.high * self.max_items or size >= self.high * self.max_bytes
 
+    def is_near(self, items: int, size: int) -> bool:
+        """Whether one of the two has come to three quarters of the high mark."""
+        near = 0.75 * self.high
+        return items >= near * self.max_items or size >= near * self.max_bytes
+
     def is_low(self, items: int, size: int) -> bool:
         """Whether both are at the low mark or below."""
         return items <= self.low * self.max_items and size <= self.low * self.max_bytes
 
     def fits(self, items: int, size: int, more: int) -> bool:
-        """Whether one more request of ``more`` bytes stays within the bounds; a lone one always does."""
+        """Whether one more request of ``more`` bytes stays within the bounds; a lone one always
+        does."""
         return items == 0 or (items < self.max_items and size + more <= self.max_bytes)
 
 
 @dataclass(frozen=True)
 class Levels:
-    """What the state is judged by: what is in memory, and how many requests are in the journal only."""
+    """What the state is judged by: what is in memory, and how many requests are in the journal
+    only."""
 
     items: int
     bytes: int
     unread: int
 
 
-def settled(state: State, levels: Levels, marks: Marks, *, has_journal: bool) -> State:
-    """The state that these levels lead to; never more than a few steps, since no two inputs undo each other."""
+def settled(
+    state: BufferState, levels: Levels, marks: Watermarks, *, has_journal: bool
+) -> BufferState:
+    """The state that these levels lead to; never more than a few steps, since no two inputs undo
+    each other."""
     if has_journal:
-        if state is State.SPILLING and marks.is_low(levels.items, levels.bytes):
-            state = step(state, Input.MEMORY_LOW, has_journal=True)
-        if state is State.DRAINING and levels.unread == 0:
-            state = step(state, Input.READ_UP, has_journal=True)
-        if state in (State.DIRECT, State.DRAINING) and marks.is_high(levels.items, levels.bytes):
-            state = step(state, Input.MEMORY_HIGH, has_journal=True)
+        if state is BufferState.SPILLING and marks.is_low(levels.items, levels.bytes):
+            state = step(state, BufferEvent.MEMORY_LOW, has_journal=True)
+        if state is BufferState.DRAINING and levels.unread == 0:
+            state = step(state, BufferEvent.READ_UP, has_journal=True)
+        if state in (BufferState.DIRECT, BufferState.DRAINING) and marks.is_high(
+            levels.items, levels.bytes
+        ):
+            state = step(state, BufferEvent.MEMORY_HIGH, has_journal=True)
         return state
-    if state is State.DIRECT and marks.is_high(levels.items, levels.bytes):
-        return step(state, Input.MEMORY_HIGH, has_journal=False)
-    # Without a journal to drain first, any room will do: waiting for the low mark would only let the sink run dry.
-    if state is State.BLOCKED and not marks.is_high(levels.items, levels.bytes):
-        return step(state, Input.MEMORY_LOW, has_journal=False)
+    if state is BufferState.DIRECT and marks.is_high(levels.items, levels.bytes):
+        return step(state, BufferEvent.MEMORY_HIGH, has_journal=False)
+    # Without a journal to drain first, any room will do: waiting for the low mark would only let
+    # the sink run dry.
+    if state is BufferState.BLOCKED and not marks.is_high(levels.items, levels.bytes):
+        return step(state, BufferEvent.MEMORY_LOW, has_journal=False)
     return state

@@ -15,7 +15,7 @@ from leaderq.cli.options import Verb, debug_option, json_option
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leaderq.producing.journal import Entry
+    from leaderq.producing.journal import JournalRecord
 
 
 @click.command(cls=Verb)
@@ -65,13 +65,13 @@ def replay(
     click.echo(f"{count} records written", err=True)
 
 
-def _line(entry: Entry, *, null: bool, as_base64: bool, as_json: bool) -> bytes:
+def _line(entry: JournalRecord, *, null: bool, as_base64: bool, as_json: bool) -> bytes:
     if as_json:
         return json.dumps(_object(entry)).encode() + b"\n"
     return (base64.b64encode(entry.payload) if as_base64 else entry.payload) + (b"\0" if null else b"\n")
 
 
-def _object(entry: Entry) -> dict[str, Any]:
+def _object(entry: JournalRecord) -> dict[str, Any]:
     return {
         "id": entry.id,
         "appended_at": entry.appended_at,

@@ -1,22 +1,22 @@
-"""A journal: records appended to segment files, read in order, acknowledged one by one, none of them lost by a crash."""
+"""A journal: records appended to segment files, read in order, acknowledged one by one, none of
+them lost by a crash."""
 
 from __future__ import annotations
 
-from leaderq.producing.journal.counters import Counters
-from leaderq.producing.journal.entry import Entry
 from leaderq.producing.journal.journal import Journal
 from leaderq.producing.journal.policy import EVERY_ITEM, NO_SYNC, Every, Interval, NoSync, Policy
-from leaderq.producing.journal.report import Damage, RecoveryReport
+from leaderq.producing.journal.records import JournalRecord
+from leaderq.producing.journal.report import Damage, JournalCounters, RecoveryReport
 
 __all__ = [
     "EVERY_ITEM",
     "NO_SYNC",
-    "Counters",
     "Damage",
-    "Entry",
     "Every",
     "Interval",
     "Journal",
+    "JournalCounters",
+    "JournalRecord",
     "NoSync",
     "Policy",
     "RecoveryReport",

@@ -1,244 +1,230 @@
-"""Group commit: whatever arrives while a write is under way is written together by the next.
+"""Group commit: what arrives while a write is under way is written together by the next.
 
-One writes at a time: who holds the *pen*. A caller of ``append`` that finds it free writes its own record itself, so a lone
-caller pays for no change of threads (but not in the main thread, see :meth:`Committer.write`). Everyone else joins the batch
-that waits and is told; when the pen is put down with something waiting, the writer's thread takes it. So records are stored
-in the order in which they were accepted, whoever writes them.
-
-Failures: a batch is stored as a whole or, as far as anybody is told, not at all; the next one is tried afresh.
+Callers join the last batch in the line under the journal's gate; one thread writes the batches in
+that order, so records are stored in the order in which they were accepted. A batch is stored as a
+whole or, as far as anybody is told, not at all; the next one is tried whatever became of it.
 """
 
 from __future__ import annotations
 
-import threading
+import logging
 import time
 from collections import deque
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Condition, RLock
 from typing import Final
 
-from leaderq.errors import JournalSlow
-from leaderq.producing.journal.batch import Batch, contained
-from leaderq.producing.journal.segment_header import HEADER_BYTES
-from leaderq.producing.journal.waiting import Signal, Waiting
+from leaderq.producing.journal.records import EXPIRY_BYTES, HEAD_BYTES
+from leaderq.producing.journal.segments import HEADER_BYTES
+from leaderq.threads import Service, Waker
+
+log = logging.getLogger("leaderq.producing.journal")
 
 GROUP_BYTES: Final = 1 << 20
 """No batch gets larger than this, or than a segment, by others joining it."""
 WAITING_BYTES: Final = 16 << 20
-"""Who would make more wait to be written waits until there is room."""
+"""Whoever would make more wait to be written waits until there is room."""
 CHORES_EVERY_S: Final = 0.5
 
+Bytes = bytes | bytearray | memoryview
+OnDurable = Callable[["int | None", "Exception | None"], object]
+"""Called with the id of a record once it is as durable as the policy says, or with ``None`` and the
+error for which it is not stored."""
+Action = Callable[[], None]
 
-class Pen(Enum):
-    """Who writes."""
 
-    FREE = 0
-    CALLER = 1
-    THREAD = 2
+class CommitBatch:
+    """Records that are written together, and what became of them: ``first_id``, or ``error``.
+
+    Guarded by the journal's gate until the writer has taken it from the line.
+    """
+
+    __slots__ = (
+        "callbacks",
+        "error",
+        "expiries",
+        "first_id",
+        "is_done",
+        "payloads",
+        "size",
+        "sync",
+        "waiting",
+    )
+
+    def __init__(self, *, sync: bool = False) -> None:
+        self.payloads: list[bytes] = []
+        self.size = 0 if sync else HEADER_BYTES  # it may have to begin a segment
+        self.expiries: dict[int, int] = {}
+        self.callbacks: list[OnDurable | None] = []
+        self.sync = sync
+        self.first_id = 0
+        self.error: Exception | None = None
+        self.is_done = False
+        self.waiting: list[Waker] = []
+
+    def add(self, payload: bytes, expires_us: int | None) -> None:
+        """Put one more record behind the others."""
+        if expires_us is not None:
+            self.expiries[len(self.payloads)] = expires_us
+            self.size += EXPIRY_BYTES
+        self.payloads.append(payload)
+        self.size += HEAD_BYTES + len(payload)
+
+    def add_callback(self, callback: OnDurable) -> None:
+        """Have it called for the record that was added last."""
+        self.callbacks.extend([None] * (len(self.payloads) - 1 - len(self.callbacks)))
+        self.callbacks.append(callback)
+
+    def tell(self) -> None:
+        """Call the callbacks in the order of the records, without the gate: they may call the
+        journal."""
+        error = self.error
+        for number, callback in enumerate(self.callbacks, self.first_id):
+            if callback is not None:
+                try:
+                    callback(None if error else number, error)
+                except BaseException:  # also SystemExit: the writer's thread must go on
+                    log.exception("journal: callback for a stored record failed")
+
+
+def batch_of(payloads: Iterable[Bytes], expires_us: int | None) -> CommitBatch:
+    """A batch of one caller's own."""
+    batch = CommitBatch()
+    for payload in payloads:
+        batch.add(payload if type(payload) is bytes else bytes(memoryview(payload)), expires_us)
+    return batch
 
 
 class Committer:
-    """Takes batches in order and has each written by ``store`` (which sets what became of it, and raises nothing).
+    """The line of batches, and the thread that writes them. Methods are called under ``gate``
+    unless they say otherwise."""
 
-    ``settle(batch)`` is called under the gate when it is written; ``chores`` now and then by the thread, and when kicked;
-    ``with_pen`` by the thread while nobody writes, every so many seconds if that is given, and when wanted.
-    """
-
-    def __init__(
-        self,
-        gate: threading.Lock,
-        *,
-        store: Callable[[Batch], None],
-        settle: Callable[[Batch], None],
-        chores: Callable[[], None],
-        with_pen: Callable[[], None],
-        with_pen_every_s: float | None,
-        group_bytes: int = GROUP_BYTES,
-    ) -> None:
+    def __init__(self, gate: RLock, *, group_bytes: int = GROUP_BYTES) -> None:
         self._gate = gate
-        self._work = threading.Condition(gate)
-        self.room = Waiting()
-        """Who waits until less is to be written, see :attr:`is_crowded`."""
-        self._store, self._settle, self._chores, self._with_pen = store, settle, chores, with_pen
-        self._group_bytes = group_bytes
-        self._pen_every_s = with_pen_every_s or float("inf")
-        self._line: deque[Batch] = deque()
-        self._pen = Pen.FREE
-        self._thread_wants_pen = False
-        self._pen_work_wanted = False
-        self._kicked = False
-        self._leaving = False
+        self.room = Condition(gate)
+        """Notified when less waits to be written, see :attr:`is_crowded`."""
         self.waiting_bytes = 0
-        self._thread = threading.Thread(target=self._run, name="leaderq-journal", daemon=True)
+        self._group_bytes = group_bytes
+        self._line: deque[CommitBatch] = deque()
+        self._kicked = False
+        self._upkeep_wanted = False
+        self._service: Service | None = None
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+    def start(
+        self,
+        *,
+        store: Callable[[CommitBatch], None],
+        settle: Callable[[CommitBatch], None],
+        chores: Action,
+        upkeep: Action,
+        upkeep_every_s: float,
+    ) -> None:
+        """Start the thread. ``store`` sets what became of a batch, and raises nothing; ``settle``
+        is called under the gate after it. Between two batches: ``chores`` every half second and
+        when kicked, ``upkeep`` every so many seconds and when wanted."""
 
-    def write(self, batch: Batch) -> bool:
-        """Under the gate: take the pen for this batch of one's own; ``False`` if it must join the line.
+        def run(service: Service) -> None:
+            upkeep_at = time.monotonic() + upkeep_every_s
+            chores_at = time.monotonic() + CHORES_EVERY_S
+            while True:
+                batch = self._next()
+                if batch is not None:
+                    self._write(batch, store, settle)
+                elif service.is_stopping:
+                    return
+                elif not (self._kicked or self._upkeep_wanted):
+                    service.wait(min(chores_at, upkeep_at) - time.monotonic())
+                if self._upkeep_wanted or time.monotonic() >= upkeep_at:
+                    self._upkeep_wanted = False
+                    with contained("upkeep"):
+                        upkeep()
+                    upkeep_at = time.monotonic() + upkeep_every_s
+                if self._kicked or time.monotonic() >= chores_at:
+                    self._kicked = False
+                    with contained("a chore"):
+                        chores()
+                    chores_at = time.monotonic() + CHORES_EVERY_S
 
-        The main thread never gets it: there a signal (Ctrl-C) can raise anywhere, also between a write and what has to
-        follow it.
-        """
-        if self._pen is not Pen.FREE or self._thread_wants_pen or threading.get_ident() == threading.main_thread().ident:
-            return False
-        self._pen = Pen.CALLER
-        self.waiting_bytes += batch.size
-        return True
+        self._service = Service("leaderq-journal", run)
+        self._service.start()
 
-    def written(self, batch: Batch) -> None:
-        """Outside of the gate, after :meth:`write` gave ``True``: write it, and put the pen down."""
-        try:
-            self._store(batch)
-        finally:
-            with self._gate:
-                self._close_up(batch)
-                self._put_down()
-
-    def line_up(self, batch: Batch) -> None:
-        """Under the gate: have a batch written after those that wait."""
+    def line_up(self, batch: CommitBatch) -> None:
+        """Have a batch written after those that wait."""
         self._line.append(batch)
         self.waiting_bytes += batch.size
-        if self._pen is Pen.FREE:
-            # One step, for it may be the main thread: what a signal prevents now the thread sees when it wakes.
-            self._pen = Pen.THREAD
-            self._work.notify()
+        self._wake()
 
-    def join(self, payload: bytes, size: int, expires_us: int | None) -> tuple[Batch, int]:
-        """Under the gate: have a record written with the batch that waits, or a new one; gives that, and its position."""
+    def join(self, payload: bytes, expires_us: int | None) -> CommitBatch:
+        """Have a record written with the batch that waits, or a new one; return that batch."""
         batch = self._line[-1] if self._line else None
+        size = HEAD_BYTES + len(payload)
         if batch is None or batch.sync or batch.size + size > self._group_bytes:
-            batch = Batch()
-            batch.size = HEADER_BYTES  # it may have to begin a segment
+            batch = CommitBatch()
             self.line_up(batch)
-        payloads = batch.payloads
-        position = len(payloads)
-        payloads.append(payload)
-        if expires_us is not None:
-            batch.expiries[position] = expires_us
-        batch.size += size
-        self.waiting_bytes += size
-        return batch, position
+        before = batch.size
+        batch.add(payload, expires_us)
+        self.waiting_bytes += batch.size - before
+        return batch
 
     @property
     def is_crowded(self) -> bool:
         """Whether so much waits that the next has to wait."""
         return self.waiting_bytes > WAITING_BYTES
 
-    def await_room(self, room: Signal, timeout_s: float) -> float:
-        """Outside of the gate, after joining :attr:`room`: wait until less is to be written; gives the seconds left, with
-        which the gate is to be taken and looked again."""
-        give_up_s = time.monotonic() + timeout_s
-        if room.wait(timeout_s):
-            return max(0.0, give_up_s - time.monotonic())
-        with self._gate:
-            self.room.leave(room)
-        return 0.0
-
     @property
     def is_writer(self) -> bool:
-        """Whether this is the writer's thread, which must not wait for itself."""
-        return threading.current_thread() is self._thread
+        """Whether this is the writer's thread, which must not wait for itself. No gate needed."""
+        return self._service is not None and self._service.is_current
 
     def kick(self) -> None:
-        """Under the gate: have the chores done soon."""
+        """Have the chores done soon."""
         if not self._kicked:
             self._kicked = True
-            self._work.notify()
+            self._wake()
 
-    def want_pen_work(self) -> None:
-        """Under the gate: have ``with_pen`` called soon."""
-        self._pen_work_wanted = True
-        self._work.notify()
+    def want_upkeep(self) -> None:
+        """Have the upkeep done soon."""
+        self._upkeep_wanted = True
+        self._wake()
 
-    def leave(self, timeout_s: float) -> bool:
-        """Write what waits, and end the thread; ``False`` if that took longer."""
+    def leave(self, timeout_s: float | None) -> bool:
+        """Write what waits, and end the thread; return whether that was done in time. Without the
+        gate."""
+        return self._service is None or self._service.stop(timeout_s)
+
+    def _wake(self) -> None:
+        if self._service is not None:
+            self._service.wake()
+
+    def _next(self) -> CommitBatch | None:
         with self._gate:
-            self._leaving = True
-            self._work.notify()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+            return self._line.popleft() if self._line else None
 
-    def _close_up(self, batch: Batch) -> None:
-        self.waiting_bytes = self.waiting_bytes - batch.size if self._line else 0
-        self._settle(batch)
-        batch.finish()
-        if not self.is_crowded:
-            self.room.wake()
-
-    def _put_down(self) -> None:
-        if self._line or self._thread_wants_pen:
-            self._pen = Pen.THREAD
-            self._work.notify()
-        else:
-            self._pen = Pen.FREE
-
-    def _run(self) -> None:
-        pen_at = time.monotonic() + self._pen_every_s
-        chores_at = time.monotonic() + CHORES_EVERY_S
-        while self._await_something(min(chores_at, pen_at)):
-            self._write_line(min(chores_at, pen_at))
-            now = time.monotonic()
-            if now >= pen_at or self._pen_work_wanted:
-                self._work_with_pen()
-                pen_at = time.monotonic() + self._pen_every_s
-            if now >= chores_at or self._kicked:
-                self._kicked = False
-                with contained("a chore"):
-                    self._chores()
-                chores_at = time.monotonic() + CHORES_EVERY_S
-
-    def _await_something(self, until: float) -> bool:
-        with self._gate:
-            while not (self._pen is Pen.THREAD or self._kicked or self._pen_work_wanted):
-                if self._leaving and self._pen is Pen.FREE and not self._line:
-                    return False
-                left_s = until - time.monotonic()
-                if left_s <= 0:
-                    break
-                self._work.wait(min(left_s, 0.05) if self._leaving else left_s)
-            if self._line and self._pen is Pen.FREE:  # a signal raised before the pen was handed over
-                self._pen = Pen.THREAD
-            return True
-
-    def _write_line(self, until: float) -> None:
-        """With the pen, if the thread has it: write what waits and put it down; keep it if something else comes first."""
-        while self._pen is Pen.THREAD:
+    def _write(
+        self,
+        batch: CommitBatch,
+        store: Callable[[CommitBatch], None],
+        settle: Callable[[CommitBatch], None],
+    ) -> None:
+        try:
+            store(batch)
+        finally:
             with self._gate:
-                if not self._line:
-                    self._thread_wants_pen = False
-                    self._pen = Pen.FREE
-                    return
-                batch = self._line.popleft()
-            try:
-                self._store(batch)
-            finally:
-                with self._gate:
-                    self._close_up(batch)
-            batch.tell()
-            if self._kicked or self._pen_work_wanted or time.monotonic() >= until:
-                return
-
-    def _work_with_pen(self) -> None:
-        with self._gate:
-            self._pen_work_wanted = False
-            self._thread_wants_pen = True
-            while self._pen is Pen.CALLER:
-                self._work.wait(1.0)
-            self._pen = Pen.THREAD
-        with contained("what is to be done while nobody writes"):
-            self._with_pen()
-        self._write_line(0)
+                self.waiting_bytes = self.waiting_bytes - batch.size if self._line else 0
+                settle(batch)
+                batch.is_done = True
+                for waker in batch.waiting:
+                    waker.wake()
+                if not self.is_crowded:
+                    self.room.notify_all()
+        batch.tell()
 
 
-def outcome(batch: Batch, signal: Signal | None, give_up_s: float) -> int:
-    """Wait for a batch; gives its first id.
-
-    :raises JournalSlow: it is not written yet; it may still be.
-    """
-    if signal is not None and not signal.wait(max(0.0, give_up_s - time.monotonic())):
-        raise JournalSlow("the journal's disk did not take the record in time; it may be stored later, or not")
-    if batch.error is not None:
-        raise batch.error
-    return batch.first_id
+@contextmanager
+def contained(what: str) -> Iterator[None]:
+    """Log what fails, and go on: a fault in a chore must not stop the writing."""
+    try:
+        yield
+    except Exception:
+        log.exception("journal: %s failed", what)

@@ -1,30 +1,44 @@
-"""What a journal remembers beside its segments: which records are done with, and which ids may have been given out.
+"""What a journal remembers beside its segments: which records are done with, and which ids may have
+been given out. Saves that, and lets go of segments that are done with.
 
-Pure, but for :class:`CursorFile`. Two files are written in turn, each with a sequence number and a checksum of the whole: a
-write torn by a crash spoils one, and the other is one save older. Two files rather than two slots of one: the marks have no
-largest size, and a slot may grow without moving the other. Each begins with room allotted, so that a full disk does not stop
-the saving that frees it.
+Two files are written in turn, each with a sequence number and a checksum of the whole: a write torn
+by a crash damages one, and the other is one save older. Two files rather than two slots of one: the
+bitmaps have no largest size, and a slot may grow without moving the other. Each begins with room
+allotted, so that a full disk does not stop the saving that frees it.
 
 ::
 
-    magic 8 | version u16 | 0 u16 | bytes of the body u32 | sequence u64 | crc32 of body and sequence u32 | body
+    magic 8 | version u16 | 0 u16 | bytes of the body u32 | sequence u64
+    | crc32 of body and sequence u32 | body
     body: next id u64 | reserved u64 | clean u8 | boot id 16 | segments u32 | segments x
-          (first id u64 | records u64 | bytes u64 | front u64 | damaged u8 | bytes of bits u32 | bits)
+          (first id u64 | records u64 | bytes u64 | front u64 | damaged u8
+           | bytes of bits u32 | bits)
 
-Up to ``reserved`` ids may have been given out for records that were not yet forced to the disk. After the *host* crashed
-(the boot id differs) ids go on behind it, so that none is given twice. It is 0 if each item is synced before its id is told.
+Up to ``reserved`` ids may have been given out for records that were not yet forced to the disk.
+After the *host* crashed (the boot id differs) ids go on behind it, so that none is given twice. It
+is 0 if each item is synced before its id is told.
+
+Order: a damaged segment is renamed, then the cursor is saved without it and without those to
+delete, then these are deleted. So after a crash at any point no record comes back that was done
+with when the cursor was saved, and a file that is missing was not deleted by us.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import struct
+import threading
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import RLock
 from typing import Final
 
 from leaderq.producing.journal.disk import Disk, write_all
-from leaderq.producing.journal.marks import Marks
+from leaderq.producing.journal.report import JournalCounters
+from leaderq.producing.journal.segments import BAD, AckBitmap, Segment, SegmentIndex
 
 NAMES: Final = ("cursor.0", "cursor.1")
 _MAGIC: Final = b"lqjcur\r\n"
@@ -43,12 +57,12 @@ class Known:
     first_id: int
     records: int
     size: int
-    marks: Marks
+    marks: AckBitmap
     damaged: bool
 
 
 @dataclass(frozen=True)
-class Cursor:
+class CursorState:
     """One saved state."""
 
     sequence: int = 0
@@ -60,50 +74,73 @@ class Cursor:
 
     def encode(self) -> bytes:
         """The bytes of a slot."""
-        parts = [_BODY.pack(self.next_id, self.reserved, self.clean, self.boot_id, len(self.segments))]
+        parts = [
+            _BODY.pack(self.next_id, self.reserved, self.clean, self.boot_id, len(self.segments))
+        ]
         for known in self.segments.values():
             bits = known.marks.packed_bits()
             parts.append(
-                _SEGMENT.pack(known.first_id, known.records, known.size, known.marks.front, known.damaged, len(bits))
+                _SEGMENT.pack(
+                    known.first_id,
+                    known.records,
+                    known.size,
+                    known.marks.front,
+                    known.damaged,
+                    len(bits),
+                )
             )
             parts.append(bits)
         body = b"".join(parts)
-        return _FRONT.pack(_MAGIC, _VERSION, 0, len(body), self.sequence, _checksum(body, self.sequence)) + body
+        return (
+            _FRONT.pack(
+                _MAGIC, _VERSION, 0, len(body), self.sequence, _checksum(body, self.sequence)
+            )
+            + body
+        )
 
 
-def decode(data: bytes) -> Cursor | None:
+def decode(data: bytes) -> CursorState | None:
     """The state in a slot; ``None`` if there is none, or it is torn or spoilt."""
     if len(data) < _FRONT.size:
         return None
     magic, version, _, length, sequence, crc = _FRONT.unpack_from(data)
     body = data[_FRONT.size : _FRONT.size + length]
-    if magic != _MAGIC or version != _VERSION or len(body) != length or _checksum(body, sequence) != crc:
+    if (
+        magic != _MAGIC
+        or version != _VERSION
+        or len(body) != length
+        or _checksum(body, sequence) != crc
+    ):
         return None
     next_id, reserved, clean, boot_id, count = _BODY.unpack_from(body)
     segments, at = {}, _BODY.size
     for _ in range(count):
         first_id, records, size, front, damaged, bits = _SEGMENT.unpack_from(body, at)
         at += _SEGMENT.size
-        segments[first_id] = Known(first_id, records, size, Marks.unpack(front, body[at : at + bits]), bool(damaged))
+        segments[first_id] = Known(
+            first_id, records, size, AckBitmap.unpack(front, body[at : at + bits]), bool(damaged)
+        )
         at += bits
-    return Cursor(sequence, next_id, reserved, bool(clean), boot_id, segments)
+    return CursorState(sequence, next_id, reserved, bool(clean), boot_id, segments)
 
 
-def newest(slots: list[Cursor | None]) -> Cursor | None:
+def newest(slots: list[CursorState | None]) -> CursorState | None:
     """The state that was saved last."""
-    return max((slot for slot in slots if slot is not None), key=lambda slot: slot.sequence, default=None)
+    return max(
+        (slot for slot in slots if slot is not None), key=lambda slot: slot.sequence, default=None
+    )
 
 
 def _checksum(body: bytes, sequence: int) -> int:
     return zlib.crc32(body, zlib.crc32(_SEQUENCE.pack(sequence)))
 
 
-def read_slots(disk: Disk, directory: Path) -> list[Cursor | None]:
+def read_slots(disk: Disk, directory: Path) -> list[CursorState | None]:
     """Both slots, ``None`` for one that is missing, torn or spoilt.
 
     :raises OSError: one cannot be read for another reason.
     """
-    found: list[Cursor | None] = []
+    found: list[CursorState | None] = []
     for name in NAMES:
         try:
             fd = disk.open(directory / name)
@@ -129,6 +166,7 @@ class CursorFile:
         except OSError:
             self.close()
             raise
+        # Also of what recovery renamed and removed, before anything is deleted on their word.
         disk.sync_directory(directory)
 
     def _opened(self, path: Path) -> int:
@@ -136,11 +174,10 @@ class CursorFile:
             return self._disk.open(path, writable=True)
         except FileNotFoundError:
             fd = self._disk.create(path)
-        write_all(self._disk, fd, bytes(_ALLOTTED), 0)
-        self._disk.sync(fd)
+        write_all(self._disk, fd, bytes(_ALLOTTED), 0)  # forced out with the first save
         return fd
 
-    def save(self, cursor: Cursor) -> None:
+    def save(self, cursor: CursorState) -> None:
         """Write over the older slot, and force it out.
 
         :raises OSError: the newer slot still holds what it held.
@@ -153,3 +190,139 @@ class CursorFile:
         """Close both files."""
         while self._fds:
             self._disk.close(self._fds.pop())
+
+
+log = logging.getLogger("leaderq.producing.journal")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> bytes:
+    """16 bytes that differ between two runs of the host; zeros where the system cannot tell."""
+    try:
+        return bytes.fromhex(_BOOT_ID.read_text().strip().replace("-", ""))
+    except (OSError, ValueError):
+        return bytes(16)
+
+
+def set_aside(disk: Disk, path: Path) -> Path:
+    """Rename a segment so that nobody takes it for one; never over another."""
+    target, number = path.with_name(path.name + BAD), 1
+    while target.exists():
+        target, number = path.with_name(f"{path.name}.{number}{BAD}"), number + 1
+    disk.rename(path, target)
+    return target
+
+
+class CursorWriter:
+    """Used by several threads; one saves at a time."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        gate: RLock,
+        index: SegmentIndex,
+        counters: JournalCounters,
+        *,
+        sequence: int,
+        forget: Callable[[Segment], None],
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._gate = gate
+        self._index = index
+        self._counters = counters
+        self._file = CursorFile(disk, directory)
+        self._saving = threading.Lock()
+        self._sequence = sequence
+        self._boot_id = boot_id()
+        self._saved: bytes = b""
+        self._forget = forget
+
+    def save(self, *, clean: bool = False, without: list[Segment] | None = None) -> None:
+        """Write down what is done with, if that has changed.
+
+        :raises OSError: it could not be written; what was saved before stands.
+        """
+        with self._saving:
+            with self._gate:
+                state = self._state(clean, without or [])
+                body = state.encode()
+            if body == self._saved:
+                return
+            following = CursorState(
+                self._sequence + 1,
+                state.next_id,
+                state.reserved,
+                state.clean,
+                state.boot_id,
+                state.segments,
+            )
+            try:
+                self._file.save(following)
+            except OSError:
+                self._counters.failed_cursor_saves += 1
+                raise
+            self._sequence += 1
+            self._saved = body
+            self._counters.cursor_saves += 1
+
+    def _state(self, clean: bool, without: list[Segment]) -> CursorState:
+        segments = {
+            segment.first_id: Known(
+                segment.first_id, segment.records, segment.size, segment.marks, segment.damaged
+            )
+            for segment in self._index.segments
+            if segment not in without
+        }
+        return CursorState(
+            0, self._index.next_id, self._index.reserved, clean, self._boot_id, segments
+        )
+
+    def tidy(self) -> None:
+        """Let go of what is done with, and save.
+
+        :raises OSError: something of it could not be done; the next call tries again.
+        """
+        with self._gate:
+            done = self._index.done()
+        for segment in done:
+            if segment.damaged:
+                self._set_aside(segment)
+        done = [segment for segment in done if not segment.damaged]
+        try:
+            self.save(without=done)
+        except OSError as error:
+            # On a full disk only deleting makes room. After a crash before the save below what was
+            # acknowledged is missed.
+            if not done or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+        for segment in done:
+            self._disk.remove(segment.path)
+            self._let_go(segment)
+            self._counters.deleted += 1
+        self.save()
+
+    def _set_aside(self, segment: Segment) -> None:
+        try:
+            target = set_aside(self._disk, segment.path)
+        except FileNotFoundError:
+            self._let_go(segment)  # somebody deleted it, which was told when it was read
+            return
+        self._disk.sync_directory(self._directory)
+        self._let_go(segment)
+        self._counters.set_aside += 1
+        log.warning(
+            "journal: %s was damaged; all that is sound in it is done with, and it is kept as %s",
+            segment.path.name,
+            target,
+        )
+
+    def _let_go(self, segment: Segment) -> None:
+        self._forget(segment)
+        with self._gate:
+            self._index.remove(segment)
+
+    def close(self) -> None:
+        """Close the cursor's files."""
+        self._file.close()

@@ -1,17 +1,34 @@
-"""The few calls a journal makes to the file system, in one place so that tests can make each of them fail."""
+"""The few calls a journal makes to the file system, in one place so that tests can make each of
+them fail; and the lock on its directory.
+
+One opener at a time: a lock of the kernel on the file ``lock``, gone with the process that holds
+it, however that ends, so no stale one is ever found. A forked child inherits the descriptor, and
+would keep the lock after its parent's death: it closes it at once.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-_force_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+from leaderq.errors import JournalLocked
+
+# macOS has no fdatasync.
+_force_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class Disk:
-    """The real file system. Every method raises ``OSError`` as the system does, and a write may be short."""
+    """The real file system. Every method raises ``OSError`` as the system does, and a write may be
+    short."""
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory that is not there yet; the one above it is."""
+        path.mkdir(exist_ok=True)
 
     def create(self, path: Path) -> int:
         """Open a new file for reading and writing; it must not exist."""
@@ -63,8 +80,17 @@ class Disk:
         return stat.f_bavail * stat.f_frsize
 
 
+def make_directories(disk: Disk, path: Path) -> None:
+    """Make a directory and those above it, each with its name forced to the disk."""
+    missing = [one for one in (path, *path.parents) if not one.is_dir()]
+    for one in reversed(missing):
+        disk.make_directory(one)
+        disk.sync_directory(one.parent)
+
+
 def write_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:
-    """Write all of ``data``; a short write is gone on with, and the reason for it is then raised by the next.
+    """Write all of ``data``; a short write is gone on with, and the reason for it is then raised by
+    the next.
 
     :raises OSError: not all of it was written.
     """
@@ -77,3 +103,82 @@ def write_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:
         if step <= 0:
             raise OSError(5, "the file takes no more bytes, and gives no reason")
         written += step
+
+
+NAME: Final = "lock"
+_PATIENCE_S: Final = (
+    0.3  # for one who only looks (is_locked), and for a process that is just ending
+)
+_held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
+
+
+class DirectoryLock:
+    """Holds the lock until :meth:`release`.
+
+    :raises JournalLocked: somebody else has it; names the process if it can be known.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.is_held = False
+        self._fd = os.open(directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            self._take()
+        except BlockingIOError as exc:
+            holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
+            self._close()
+            raise JournalLocked(
+                f"journal {str(directory)!r} is open in process {holder or 'unknown'}; "
+                "a directory serves one journal object at a time: use another, or close that one"
+            ) from exc
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        self.is_held = True
+        _held.add(self)
+
+    def _take(self) -> None:
+        give_up_s = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > give_up_s:
+                    raise
+            time.sleep(0.01)
+
+    def release(self) -> None:
+        """Let others open the directory. May be called twice."""
+        try:
+            if self._fd >= 0:
+                self._close()
+        finally:
+            self.is_held = False
+
+    def _close(self) -> None:
+        os.close(self._fd)
+        self._fd = -1
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether somebody has it open at present; changes nothing."""
+    try:
+        fd = os.open(directory / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _let_go_in_child() -> None:
+    for lock in list(_held):
+        try:
+            lock.release()
+        except OSError:
+            continue  # the parent was just closing it; this one is not held any more either
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)

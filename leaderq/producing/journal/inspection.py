@@ -1,7 +1,8 @@
-"""Looks into a journal from outside: changes nothing and takes no lock, so also beside the process that has it open.
+"""Looks into a journal from outside: changes nothing and takes no lock, so also beside the process
+that has it open.
 
-Beside such a process what is seen is half a second old at most as to acknowledgements, and its last record may be under way.
-A segment that is deleted while it is looked at is left out.
+Beside such a process what is seen is half a second old at most as to acknowledgements, and its last
+record may be under way. A segment that is deleted while it is looked at is left out.
 """
 
 from __future__ import annotations
@@ -13,22 +14,34 @@ from pathlib import Path
 from typing import TypeVar
 
 from leaderq.errors import ConfigurationError
-from leaderq.producing.journal.directory_lock import is_locked
-from leaderq.producing.journal.disk import Disk
-from leaderq.producing.journal.entry import Entry, entry_of
-from leaderq.producing.journal.marks import Marks
-from leaderq.producing.journal.record import HEAD_BYTES, salt_of
+from leaderq.producing.journal.disk import Disk, is_locked
+from leaderq.producing.journal.records import (
+    HEAD_BYTES,
+    JournalRecord,
+    Run,
+    ScanRange,
+    record_of,
+    salt_of,
+    scan,
+)
+from leaderq.producing.journal.recovery import (
+    DirectoryScan,
+    Scanned,
+    SegmentFile,
+    scan_directory,
+    scan_file,
+    segment_file,
+)
 from leaderq.producing.journal.report import Damage
-from leaderq.producing.journal.scanning import Run, Span, scan
-from leaderq.producing.journal.segment_header import HEADER_BYTES, parse_name
-from leaderq.producing.journal.survey import Scanned, SegmentFile, Survey, scan_file, segment_file, survey
+from leaderq.producing.journal.segments import HEADER_BYTES, AckBitmap, parse_name
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class SegmentView:
-    """One segment. ``done`` records are acknowledged, expired or lost; ``damages`` only what was looked for."""
+    """One segment. ``done`` records are acknowledged, expired or lost; ``damages`` only what was
+    looked for."""
 
     file: str
     first_id: int
@@ -46,7 +59,8 @@ class SegmentView:
 
 @dataclass(frozen=True)
 class JournalView:
-    """A whole journal. ``bad`` are the files set aside, with their sizes; ``missing`` segments are gone."""
+    """A whole journal. ``bad`` are the files set aside, with their sizes; ``missing`` segments are
+    gone."""
 
     directory: Path
     is_open: bool
@@ -84,7 +98,10 @@ def look(directory: str | Path, *, thorough: bool = False) -> JournalView:
     is_open = is_locked(place)
     views = [_there(partial(_view, disk, found, file, thorough, is_open)) for file in found.files]
     segments = tuple(view for view in views if view is not None)
-    known = (found.cursor.next_id if found.cursor else 1, *(view.first_id + view.records for view in segments))
+    known = (
+        found.cursor.next_id if found.cursor else 1,
+        *(view.first_id + view.records for view in segments),
+    )
     return JournalView(
         place,
         is_open,
@@ -97,11 +114,13 @@ def look(directory: str | Path, *, thorough: bool = False) -> JournalView:
     )
 
 
-def _found(disk: Disk, place: Path) -> Survey:
+def _found(disk: Disk, place: Path) -> DirectoryScan:
     if not place.is_dir():
-        raise ConfigurationError(f"there is no directory {str(place)!r}; a journal is a directory with *.seg files in it")
+        raise ConfigurationError(
+            f"there is no directory {str(place)!r}; a journal is a directory with *.seg files in it"
+        )
     for _ in range(5):
-        found = _there(partial(survey, disk, place))
+        found = _there(partial(scan_directory, disk, place))
         if found is None:
             continue  # a segment went while the directory was listed
         if found.is_new:
@@ -109,22 +128,31 @@ def _found(disk: Disk, place: Path) -> Survey:
                 f"there is no journal in {str(place)!r}; a journal is a directory with *.seg files in it"
             )
         return found
-    raise ConfigurationError(f"the journal in {str(place)!r} changes too quickly to be looked at; try again")
+    raise ConfigurationError(
+        f"the journal in {str(place)!r} changes too quickly to be looked at; try again"
+    )
 
 
-def _missing(found: Survey) -> Iterator[Damage]:
+def _missing(found: DirectoryScan) -> Iterator[Damage]:
     for known in found.vanished():
         if known.records > known.marks.count:
             lost = (known.first_id + known.marks.front, known.first_id + known.records - 1)
             yield Damage(f"{known.first_id:020d}-*.seg", "the file is gone", 0, known.size, lost)
 
 
-def _view(disk: Disk, found: Survey, file: SegmentFile, thorough: bool, is_open: bool) -> SegmentView:
+def _view(
+    disk: Disk, found: DirectoryScan, file: SegmentFile, thorough: bool, is_open: bool
+) -> SegmentView:
     known, complete = found.known(file.first_id), found.complete.get(file.first_id)
     is_current = is_open and file is found.files[-1]
     if file.is_foreign:
         version = file.header.version if file.header else 0
-        damage = Damage(file.path.name, f"its version is {version}, which this leaderq does not know", 0, file.size)
+        damage = Damage(
+            file.path.name,
+            f"its version is {version}, which this leaderq does not know",
+            0,
+            file.size,
+        )
         return SegmentView(file.path.name, file.first_id, 0, 0, file.size, is_current, (damage,))
     damages: list[Damage] = []
     if file.header is None and not is_current:
@@ -132,17 +160,25 @@ def _view(disk: Disk, found: Survey, file: SegmentFile, thorough: bool, is_open:
     if complete is not None and not thorough:
         records = complete[0]
         if file.size < complete[1]:
-            damages.append(Damage(file.path.name, "it is shorter than it was", file.size, complete[1] - file.size))
+            damages.append(
+                Damage(
+                    file.path.name, "it is shorter than it was", file.size, complete[1] - file.size
+                )
+            )
     else:
         scanned = scan_file(disk, file)
         records = max(scanned.records, complete[0] if complete else 0)
         damages += _spoilt(file, scanned, complete, is_current)
-    marks = known.marks if known else Marks()
+    marks = known.marks if known else AckBitmap()
     done = records if found.is_finished(file) else min(marks.count, records)
-    return SegmentView(file.path.name, file.first_id, records, done, file.size, is_current, tuple(damages))
+    return SegmentView(
+        file.path.name, file.first_id, records, done, file.size, is_current, tuple(damages)
+    )
 
 
-def _spoilt(file: SegmentFile, scanned: Scanned, complete: tuple[int, int] | None, is_current: bool) -> Iterator[Damage]:
+def _spoilt(
+    file: SegmentFile, scanned: Scanned, complete: tuple[int, int] | None, is_current: bool
+) -> Iterator[Damage]:
     name = file.path.name
     for spoilt, first, last in scanned.spoilt:
         lost = (first, last) if last >= first else None
@@ -150,13 +186,23 @@ def _spoilt(file: SegmentFile, scanned: Scanned, complete: tuple[int, int] | Non
     end = complete[1] if complete else file.size
     if complete is not None and scanned.records < complete[0]:
         lost = (file.first_id + scanned.records, file.first_id + complete[0] - 1)
-        yield Damage(name, "its end is missing or spoilt", scanned.size, max(0, end - scanned.size), lost)
+        yield Damage(
+            name, "its end is missing or spoilt", scanned.size, max(0, end - scanned.size), lost
+        )
     elif complete is None and scanned.torn and not is_current:
-        yield Damage(name, "behind its last whole record; cut off at the next opening", scanned.size, scanned.torn)
+        yield Damage(
+            name,
+            "behind its last whole record; cut off at the next opening",
+            scanned.size,
+            scanned.torn,
+        )
 
 
-def entries(directory: str | Path, *, after_id: int = 0, done_too: bool = False, bad_too: bool = False) -> Iterator[Entry]:
-    """The records that are not done with, in order: of the segments, and with ``bad_too`` of the files set aside.
+def entries(
+    directory: str | Path, *, after_id: int = 0, done_too: bool = False, bad_too: bool = False
+) -> Iterator[JournalRecord]:
+    """The records that are not done with, in order: of the segments, and with ``bad_too`` of the
+    files set aside.
 
     ``done_too``: also those that are done with and still there. What cannot be read is left out.
 
@@ -170,29 +216,31 @@ def entries(directory: str | Path, *, after_id: int = 0, done_too: bool = False,
         files = sorted([*files, *_set_aside(disk, found)], key=lambda file: file.first_id)
     for file in files:
         known = found.known(file.first_id)
-        marks = Marks() if known is None or done_too else known.marks
+        marks = AckBitmap() if known is None or done_too else known.marks
         for entry in _entries(disk, file):
             if entry.id > after_id and entry.id - file.first_id not in marks:
                 yield entry
 
 
-def _set_aside(disk: Disk, found: Survey) -> Iterator[SegmentFile]:
+def _set_aside(disk: Disk, found: DirectoryScan) -> Iterator[SegmentFile]:
     for path in found.bad:
         name = parse_name(path.name[: len("0" * 20 + "-" + "0" * 8 + ".seg")])
         if name is not None and ".tail" not in path.name:
             yield segment_file(disk, path, *name)
 
 
-def _entries(disk: Disk, file: SegmentFile) -> Iterator[Entry]:
+def _entries(disk: Disk, file: SegmentFile) -> Iterator[JournalRecord]:
     fd = _there(partial(disk.open, file.path))
     if fd is None:
         return
     try:
         last_id = file.first_id + file.size // HEAD_BYTES
-        span = Span(HEADER_BYTES, file.size, salt_of(file.first_id, file.stamp), file.first_id, last_id)
+        span = ScanRange(
+            HEADER_BYTES, file.size, salt_of(file.first_id, file.stamp), file.first_id, last_id
+        )
         for run in scan(partial(disk.read, fd), span):
             if isinstance(run, Run):
-                yield from map(entry_of, run.records)
+                yield from map(record_of, run.records)
     finally:
         disk.close(fd)
 

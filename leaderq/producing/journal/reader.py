@@ -1,7 +1,8 @@
-"""Reads committed records while others are written. What cannot be read is reported, marked as done with, and passed.
+"""Reads committed records while others are written. What cannot be read is reported, marked as done
+with, and passed.
 
-Keeps the last run of records it parsed (half a mebibyte, or one record if that is larger), so that reading on in small steps
-parses nothing twice, and one file open.
+Keeps the last run of records it parsed (half a mebibyte, or one record if that is larger), so that
+reading on in small steps parses nothing twice, and one file open.
 """
 
 from __future__ import annotations
@@ -10,19 +11,18 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from threading import RLock
 
 from leaderq.producing.journal.disk import Disk
-from leaderq.producing.journal.record import HEAD_BYTES, Raw
+from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run, ScanRange, scan
 from leaderq.producing.journal.report import Damage
-from leaderq.producing.journal.scanning import Run, Span, scan
-from leaderq.producing.journal.segment import Segment
-from leaderq.producing.journal.shelf import Shelf
+from leaderq.producing.journal.segments import Segment, SegmentIndex
 
 
 @dataclass
 class _Place:
-    """Where reading stands in a segment: ``records`` from ``first_id`` on were parsed last; they end at ``offset``, where
-    ``next_id`` follows."""
+    """Where reading stands in a segment: ``records`` from ``first_id`` on were parsed last; they
+    end at ``offset``, where ``next_id`` follows."""
 
     segment: Segment
     next_id: int
@@ -31,30 +31,39 @@ class _Place:
     first_id: int = 0
 
 
-class Reader:
+class SegmentReader:
     """Used by any thread, one at a time.
 
     ``on_damage(segment, damage)`` is called, without the gate, for each thing found spoilt.
     """
 
-    def __init__(self, disk: Disk, gate: threading.Lock, shelf: Shelf, on_damage: Callable[[Segment, Damage], None]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        gate: RLock,
+        index: SegmentIndex,
+        on_damage: Callable[[Segment, Damage], None],
+    ) -> None:
         self._disk = disk
         self._gate = gate
-        self._shelf = shelf
+        self._index = index
         self._on_damage = on_damage
         self._reading = threading.Lock()
         self._place: _Place | None = None
         self._fd = -1
 
     def read(self, after_id: int, *, max_items: int, max_bytes: int) -> list[Raw]:
-        """Records behind ``after_id`` that are not done with: at least one if there is any, as many as the limits allow.
+        """Records behind ``after_id`` that are not done with: at least one if there is any, as many
+        as the limits allow.
 
         :raises OSError: the file system failed, other than by an input/output error in a segment.
         """
         found: list[Raw] = []
         position, size = after_id + 1, 0
         with self._reading:
-            while len(found) < max_items and (some := self._some_from(position, max_items - len(found))):
+            while len(found) < max_items and (
+                some := self._some_from(position, max_items - len(found))
+            ):
                 position = some[-1][0] + 1
                 for raw in some:
                     size += len(raw[3]) + HEAD_BYTES
@@ -64,13 +73,16 @@ class Reader:
         return found
 
     def oldest(self) -> Raw | None:
-        """The first record that is not done with and can be read. Marks and reports nothing; reading stays where it is.
+        """The first record that is not done with and can be read. AckBitmap and reports nothing;
+        reading stays where it is.
 
         :raises OSError: as :meth:`read`.
         """
         with self._reading:
             with self._gate:
-                there = [(one, one.last_id, one.size) for one in self._shelf.segments if one.open_records]
+                there = [
+                    (one, one.last_id, one.size) for one in self._index.segments if one.open_records
+                ]
             for segment, last_id, size in there:
                 if raw := self._first_open(segment, last_id, size):
                     return raw
@@ -80,7 +92,11 @@ class Reader:
         with self._gate:
             first_id = segment.first_id + segment.marks.front
         place = self._place
-        near = place.records if place is not None and place.segment is segment and place.first_id <= first_id else []
+        near = (
+            place.records
+            if place is not None and place.segment is segment and place.first_id <= first_id
+            else []
+        )
         if wanted := self._open_ones(segment, near):
             return wanted[0]
         next_id, start = segment.waypoint(first_id)
@@ -89,7 +105,9 @@ class Reader:
         except FileNotFoundError:
             return None  # read tells why
         try:
-            for found in scan(partial(self._disk.read, fd), Span(start, size, segment.salt, next_id, last_id)):
+            for found in scan(
+                partial(self._disk.read, fd), ScanRange(start, size, segment.salt, next_id, last_id)
+            ):
                 if isinstance(found, Run):
                     segment.pass_by(found.first_id, found.start)
                     if wanted := self._open_ones(segment, found.records):
@@ -99,10 +117,11 @@ class Reader:
         return None
 
     def _some_from(self, position: int, most: int) -> list[Raw]:
-        """The next records from this id on that are not done with, not more than ``most``; empty if there are none."""
+        """The next records from this id on that are not done with, not more than ``most``; empty if
+        there are none."""
         while True:
             with self._gate:
-                segment = self._shelf.from_id(position)
+                segment = self._index.from_id(position)
                 if segment is None:
                     return []
                 last_id, size = segment.last_id, segment.size
@@ -120,12 +139,15 @@ class Reader:
                 return wanted
 
     def _gone(self, segment: Segment) -> None:
-        """Its file is not there: all in it was acknowledged a moment ago, by another thread, or somebody else deleted it."""
+        """Its file is not there: all in it was acknowledged a moment ago, by another thread, or
+        somebody else deleted it."""
         with self._gate:
-            if segment not in self._shelf.segments:
+            if segment not in self._index.segments:
                 return
             lost = (segment.first_id, segment.last_id)
-        self._on_damage(segment, Damage(segment.path.name, "the file is gone", 0, segment.size, lost))
+        self._on_damage(
+            segment, Damage(segment.path.name, "the file is gone", 0, segment.size, lost)
+        )
 
     def _open_ones(self, segment: Segment, records: list[Raw]) -> list[Raw]:
         with self._gate:
@@ -135,7 +157,8 @@ class Reader:
             return [raw for raw in records if raw[0] - first_id not in marks]
 
     def _placed(self, segment: Segment, position: int) -> _Place:
-        """The place to read this id from: where reading stands if that is not behind it, else the beginning."""
+        """The place to read this id from: where reading stands if that is not behind it, else the
+        beginning."""
         place = self._place
         if place is None or place.segment is not segment:
             self._close()
@@ -149,11 +172,17 @@ class Reader:
         """Parse on until a record with this id or a later one, or the end."""
         segment = place.segment
         place.records = []
-        span = Span(place.offset, size, segment.salt, place.next_id, last_id)
+        span = ScanRange(place.offset, size, segment.salt, place.next_id, last_id)
         for found in scan(partial(self._read, segment), span):
             if isinstance(found, Run):
-                self._missing(place, found.first_id, "records are missing", place.offset, found.start)
-                place.records, place.first_id, place.next_id = found.records, found.first_id, found.last_id + 1
+                self._missing(
+                    place, found.first_id, "records are missing", place.offset, found.start
+                )
+                place.records, place.first_id, place.next_id = (
+                    found.records,
+                    found.first_id,
+                    found.last_id + 1,
+                )
                 place.offset = found.end
                 segment.pass_by(found.first_id, found.start)
                 if found.last_id >= position:
@@ -175,7 +204,9 @@ class Reader:
         if until_id <= place.next_id:
             return
         lost = (place.next_id, until_id - 1)
-        self._on_damage(place.segment, Damage(place.segment.path.name, reason, start, end - start, lost))
+        self._on_damage(
+            place.segment, Damage(place.segment.path.name, reason, start, end - start, lost)
+        )
 
     def forget(self, segment: Segment) -> None:
         """Close the file of a segment that goes."""

@@ -1,59 +1,136 @@
 """Opening a directory that a journal may have left in any state.
 
-Nothing is trusted, nothing is deleted but what was done with or was never accepted, and nothing keeps what follows it from
-being read. Each file that is not as it should be ends in exactly one of these:
+Nothing is trusted, nothing is deleted but what was done with or was never accepted, and nothing
+keeps what follows it from being read. Each file that is not as it should be ends in exactly one of
+these:
 
-=================================================  ========================================================================
-found                                              done
-=================================================  ========================================================================
-last segment ends within a record (torn tail)      cut behind the last whole record; its bytes are kept as ``*.tail.bad``
-                                                   if they could be a whole record spoilt later
-spoilt bytes with whole records behind them        these are read; the ids between are reported lost; the file becomes
-                                                   ``*.bad`` when the rest is done with
-complete segment shorter than it was               the same
-header spoilt                                      the same; the name says the first id
-header of a later version                          ``*.bad`` at once
-segment cut off within its header when made        removed: no record was ever in it
-segment the cursor has, gone                       reported
-segment done with, whose deletion was interrupted  deleted
-one cursor slot spoilt                             the other is used: up to one save older, so some acknowledged records
-                                                   may come again
-both cursor slots spoilt                           all segments are read through, and all that is in them comes again
-=================================================  ========================================================================
+===============================  ===================================================================
+found                            done
+===============================  ===================================================================
+last segment ends within a       cut behind the last whole record; its bytes are kept as
+record (torn tail)               ``*.tail.bad`` if they could be a whole record damaged later
+damaged bytes with whole         these are read; the ids between are reported lost; the file becomes
+records behind them              ``*.bad`` when the rest is done with
+complete segment shorter than    the same
+it was
+header damaged                   the same; the name says the first id
+header of a later version        ``*.bad`` at once
+segment cut off within its       removed: no record was ever in it
+header when made
+segment the cursor has, gone     reported
+segment done with, whose         deleted
+deletion was interrupted
+one cursor slot damaged          the other is used: up to one save older, so some acknowledged
+                                 records may come again
+both cursor slots damaged        all segments are read through, and all that is in them comes again
+===============================  ===================================================================
 
-Memory: half a mebibyte, or the largest record. Time: complete segments are not read, but for their headers; of the last,
-what was written since the cursor was saved. What is spoilt in complete segments is found when they are read.
+Memory: half a mebibyte, or the largest record. Time: complete segments are not read, but for their
+headers; of the last, what was written since the cursor was saved. What is spoilt in complete
+segments is found when they are read.
+
+Looks at a journal's directory without changing anything: what opening it, and ``leaderq journal
+inspect``, begin with.
 """
 
 from __future__ import annotations
 
 import errno
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from leaderq.producing.journal.cursor import Known
+from leaderq.producing.journal.cursor import (
+    CursorState,
+    Known,
+    boot_id,
+    newest,
+    read_slots,
+    set_aside,
+)
 from leaderq.producing.journal.disk import Disk, write_all
-from leaderq.producing.journal.keeper import boot_id, set_aside
-from leaderq.producing.journal.marks import Marks
-from leaderq.producing.journal.record import HEAD_BYTES
-from leaderq.producing.journal.report import Damage
-from leaderq.producing.journal.scanning import WINDOW
-from leaderq.producing.journal.segment import Segment
-from leaderq.producing.journal.segment_header import BAD, HEADER_BYTES, set_aside_id
-from leaderq.producing.journal.survey import SegmentFile, Survey, scan_file
+from leaderq.producing.journal.records import (
+    HEAD_BYTES,
+    WINDOW,
+    Reading,
+    Run,
+    ScanRange,
+    Spoilt,
+    salt_of,
+    scan,
+)
+from leaderq.producing.journal.report import Damage, RecoveryReport
+from leaderq.producing.journal.segments import (
+    BAD,
+    HEADER_BYTES,
+    VERSION,
+    AckBitmap,
+    Segment,
+    SegmentHeader,
+    SegmentIndex,
+    decode,
+    parse_name,
+    set_aside_id,
+)
 
 LEAP: Final = 1 << 20
 """How many ids are passed over when nobody knows any more which were given out."""
 
 
+@dataclass(frozen=True)
+class Recovered:
+    """What a journal begins with; ``previous`` is what the header of its first segment says of the
+    one before."""
+
+    index: SegmentIndex
+    stamp: int | None
+    sequence: int
+    previous: tuple[int, int, int]
+    report: RecoveryReport
+
+
+def recovered(disk: Disk, directory: Path) -> Recovered:
+    """Put a directory right, which must be locked.
+
+    :raises OSError: the file system would not.
+    """
+    began = time.perf_counter()
+    found = scan_directory(disk, directory)
+    work = _Recovery(disk, directory, found)
+    work.run()
+    index = SegmentIndex(work.segments, work.next_id)
+    last = work.segments[-1] if work.segments else None
+    report = RecoveryReport(
+        segments=len(work.segments),
+        records=index.depth,
+        bytes_used=index.bytes_used,
+        was_clean=found.is_new or (found.cursor is not None and found.cursor.clean),
+        cursor_slots_bad=0 if found.is_new else found.bad_slots,
+        cursor_lost=not found.is_new and found.cursor is None,
+        torn_bytes=work.torn_bytes,
+        damages=tuple(work.damages),
+        scanned_bytes=work.scanned_bytes,
+        took_s=time.perf_counter() - began,
+    )
+    return Recovered(
+        index,
+        found.stamp,
+        max((slot.sequence for slot in found.slots if slot is not None), default=0),
+        (last.first_id, last.records, last.size) if last else (0, 0, 0),
+        report,
+    )
+
+
 @dataclass
-class Recovery:
+class _Recovery:
     """The state of a directory, as it is put right step by step."""
 
     disk: Disk
     directory: Path
-    found: Survey
+    found: DirectoryScan
     segments: list[Segment] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     next_id: int = 1
@@ -70,7 +147,19 @@ class Recovery:
         for known in self.found.vanished():
             self._miss(known)
         self.next_id = max(self.next_id, self._first_free_id())
-        self.disk.sync_directory(self.directory)
+        self._force_out()
+
+    def _force_out(self) -> None:
+        """What a killed process wrote and did not force out is still the system's only: as far as
+        anybody was told, it is stored."""
+        if self.found.cursor is not None and self.found.cursor.clean:
+            return
+        for segment in self.segments:
+            fd = self.disk.open(segment.path, writable=True)
+            try:
+                self.disk.sync(fd)
+            finally:
+                self.disk.close(fd)
 
     def _take_in(self, file: SegmentFile) -> None:
         known = self.found.known(file.first_id)
@@ -81,7 +170,13 @@ class Recovery:
         if file.is_stub and known is None:
             self.torn_bytes += file.size
             return self.disk.remove(file.path)
-        segment = Segment(self.directory, file.first_id, file.stamp, sealed=True, marks=known.marks if known else Marks())
+        segment = Segment(
+            self.directory,
+            file.first_id,
+            file.stamp,
+            sealed=True,
+            marks=known.marks if known else AckBitmap(),
+        )
         segment.damaged = known is not None and known.damaged
         if file.header is None:
             segment.damaged = True
@@ -103,7 +198,11 @@ class Recovery:
         set_aside(self.disk, file.path)
 
     def _read_through(
-        self, segment: Segment, file: SegmentFile, known: Known | None, complete: tuple[int, int] | None
+        self,
+        segment: Segment,
+        file: SegmentFile,
+        known: Known | None,
+        complete: tuple[int, int] | None,
     ) -> None:
         start_id, start = file.first_id, HEADER_BYTES
         if known is not None and complete is None and known.size <= file.size and self._same_boot():
@@ -113,7 +212,14 @@ class Recovery:
         segment.records, segment.size = scanned.records, max(HEADER_BYTES, scanned.size)
         for spoilt, first, last in scanned.spoilt:
             self._hurt(
-                segment, Damage(file.path.name, "spoilt", spoilt.start, spoilt.end - spoilt.start, _lost(first, last))
+                segment,
+                Damage(
+                    file.path.name,
+                    "spoilt",
+                    spoilt.start,
+                    spoilt.end - spoilt.start,
+                    _lost(first, last),
+                ),
             )
         tail = scanned.torn
         self.next_id = max(self.next_id, segment.last_id + 1 + tail // HEAD_BYTES)
@@ -121,12 +227,16 @@ class Recovery:
         if promised > scanned.records:
             lost = (file.first_id + scanned.records, file.first_id + promised - 1)
             segment.records = promised
-            self._hurt(segment, Damage(file.path.name, "its end is missing or spoilt", scanned.size, tail, lost))
+            self._hurt(
+                segment,
+                Damage(file.path.name, "its end is missing or spoilt", scanned.size, tail, lost),
+            )
         elif file.size > scanned.size and not segment.damaged:
             segment.damaged = not self._cut(file, scanned.size, tail)
 
     def _cut(self, file: SegmentFile, end: int, torn: int) -> bool:
-        """Cut a torn tail off; a killed process never leaves a whole record that does not check, so such a one is kept.
+        """Cut a torn tail off; a killed process never leaves a whole record that does not check, so
+        such a one is kept.
 
         Gives ``False`` if there is no room to keep it: then the whole file is.
         """
@@ -136,7 +246,6 @@ class Recovery:
             if torn and self._was_whole(fd, end, torn):
                 self._keep_tail(file, fd, end, end + torn)
             self.disk.truncate(fd, end)
-            self.disk.sync(fd)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -146,7 +255,8 @@ class Recovery:
         return True
 
     def _was_whole(self, fd: int, start: int, torn: int) -> bool:
-        """Whether this may have been a whole record: it ends neither within its length nor in zeros of a broken write."""
+        """Whether this may have been a whole record: it ends neither within its length nor in zeros
+        of a broken write."""
         head = self.disk.read(fd, HEAD_BYTES, start)
         if torn < HEAD_BYTES:
             return False
@@ -160,10 +270,16 @@ class Recovery:
         copy = self.disk.create(target)
         try:
             for offset in range(start, end, WINDOW):
-                write_all(self.disk, copy, self.disk.read(fd, min(WINDOW, end - offset), offset), offset - start)
+                write_all(
+                    self.disk,
+                    copy,
+                    self.disk.read(fd, min(WINDOW, end - offset), offset),
+                    offset - start,
+                )
             self.disk.sync(copy)
         finally:
             self.disk.close(copy)
+        self.disk.sync_directory(self.directory)  # before the original is cut off
         reason = f"behind its last whole record; kept as {target.name}"
         self.damages.append(Damage(file.path.name, reason, start, end - start))
 
@@ -189,10 +305,13 @@ class Recovery:
         self.next_id = max(self.next_id, known.first_id + known.records)
         if known.records > known.marks.count:
             lost = (known.first_id + known.marks.front, known.first_id + known.records - 1)
-            self.damages.append(Damage(f"{known.first_id:020d}-*.seg", "the file is gone", 0, known.size, lost))
+            self.damages.append(
+                Damage(f"{known.first_id:020d}-*.seg", "the file is gone", 0, known.size, lost)
+            )
 
     def _first_free_id(self) -> int:
-        """The least id that was certainly never given out, as far as cursor and set-aside files tell."""
+        """The least id that was certainly never given out, as far as cursor and set-aside files
+        tell."""
         bounds = [self.next_id]
         cursor = self.found.cursor
         if cursor is not None:
@@ -200,15 +319,200 @@ class Recovery:
             if not cursor.clean and not self._same_boot():
                 bounds.append(cursor.reserved)
         elif not self.found.is_new:
-            bad = [(set_aside_id(path.name) or 0) + path.stat().st_size // HEAD_BYTES for path in self.found.bad]
+            bad = [
+                (set_aside_id(path.name) or 0) + path.stat().st_size // HEAD_BYTES
+                for path in self.found.bad
+            ]
             bounds.append(max([self.next_id, *bad]) + LEAP)
         return max(bounds)
 
     def _same_boot(self) -> bool:
-        """Whether whatever was written is still there: the host has not crashed since the cursor was saved."""
+        """Whether whatever was written is still there: the host has not crashed since the cursor
+        was saved."""
         cursor = self.found.cursor
         return cursor is not None and cursor.boot_id == boot_id() != bytes(16)
 
 
 def _lost(first: int, last: int) -> tuple[int, int] | None:
     return (first, last) if last >= first else None
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """A segment's file as it lies there; ``header`` is ``None`` if it is torn or spoilt."""
+
+    first_id: int
+    stamp: int
+    path: Path
+    size: int
+    header: SegmentHeader | None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a later version of leaderq wrote it."""
+        return self.header is not None and self.header.version != VERSION
+
+    @property
+    def is_stub(self) -> bool:
+        """Whether the making of it was interrupted: no record was ever in it."""
+        return self.header is None and self.size < HEADER_BYTES
+
+
+@dataclass(frozen=True)
+class DirectoryScan:
+    """What lies in a directory. ``complete`` are the segments whose records and bytes are known
+    unread."""
+
+    files: list[SegmentFile]
+    bad: list[Path]
+    slots: list[CursorState | None]
+    cursor: CursorState | None
+    complete: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def stamp(self) -> int | None:
+        """The journal's stamp, if a file tells it."""
+        return self.files[-1].stamp if self.files else None
+
+    @property
+    def bad_slots(self) -> int:
+        """CursorState slots torn or spoilt. The second of a journal that never saved twice holds zeros,
+        which is not counted."""
+        return sum(slot is None for slot in self.slots)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no journal was here."""
+        return not self.files and not self.bad and all(slot is None for slot in self.slots)
+
+    def known(self, first_id: int) -> Known | None:
+        """What the cursor holds of a segment."""
+        return self.cursor.segments.get(first_id) if self.cursor else None
+
+    def is_finished(self, file: SegmentFile) -> bool:
+        """Whether it was done with when the cursor was saved, and its deletion did not come to
+        pass."""
+        return (
+            self.cursor is not None
+            and file.first_id < self.cursor.next_id
+            and file.first_id not in self.cursor.segments
+        )
+
+    def vanished(self) -> Iterator[Known]:
+        """Segments that the cursor knows and that are neither here nor set aside."""
+        here = {file.first_id for file in self.files} | {
+            set_aside_id(path.name) for path in self.bad
+        }
+        for known in self.cursor.segments.values() if self.cursor else ():
+            if known.first_id not in here:
+                yield known
+
+
+def scan_directory(disk: Disk, directory: Path) -> DirectoryScan:
+    """Look at a directory.
+
+    :raises OSError: it cannot be read.
+    """
+    files, bad = [], []
+    for path in sorted(directory.iterdir()):
+        if (name := parse_name(path.name)) is not None:
+            files.append(segment_file(disk, path, *name))
+        elif set_aside_id(path.name) is not None:
+            bad.append(path)
+    slots = read_slots(disk, directory)
+    cursor = newest(slots)
+    return DirectoryScan(files, bad, slots, cursor, _complete(files, cursor))
+
+
+def segment_file(disk: Disk, path: Path, first_id: int, stamp: int) -> SegmentFile:
+    """Look at a segment's header and size.
+
+    :raises OSError: it cannot be read.
+    """
+    fd = disk.open(path)
+    try:
+        header = decode(disk.read(fd, HEADER_BYTES, 0))
+    finally:
+        disk.close(fd)
+    if header is not None and header.first_id != first_id:
+        header = None
+    return SegmentFile(first_id, stamp, path, path.stat().st_size, header)
+
+
+def _complete(files: list[SegmentFile], cursor: CursorState | None) -> dict[int, tuple[int, int]]:
+    """All but the last one written to: its successor says so, or the cursor of a journal that was
+    closed."""
+    found = {}
+    if cursor is not None:
+        newest_id = max(cursor.segments, default=0)
+        for known in cursor.segments.values():
+            if cursor.clean or known.first_id != newest_id:
+                found[known.first_id] = (known.records, known.size)
+    for file in files:
+        if file.header is not None and not file.is_foreign and file.header.previous_bytes:
+            header = file.header
+            found[header.previous_first_id] = (header.previous_records, header.previous_bytes)
+    return found
+
+
+@dataclass
+class Scanned:
+    """What is in a segment file that was read through."""
+
+    records: int
+    """As many as ids from the first to the last found."""
+    size: int
+    """Bytes up to the end of the last record."""
+    torn: int = 0
+    """Bytes behind that, up to the last that is not zero; zeros behind them were allotted, or left
+    by a file system."""
+    spoilt: list[tuple[Spoilt, int, int]] = field(default_factory=list)
+    """Spans before that end, each with the ids missing there: first, and last (less than first if
+    none are)."""
+
+
+def scan_file(
+    disk: Disk, file: SegmentFile, *, start_id: int | None = None, start: int = HEADER_BYTES
+) -> Scanned:
+    """Read a segment through, checking every record.
+
+    :raises OSError: other than an input/output error.
+    """
+    next_id = start_id or file.first_id
+    fd = disk.open(file.path)
+    try:
+        span = ScanRange(
+            start,
+            file.size,
+            salt_of(file.first_id, file.stamp),
+            next_id,
+            next_id + file.size // HEAD_BYTES,
+        )
+        result = Scanned(next_id - file.first_id, min(start, file.size))
+        pending: list[Spoilt] = []
+        for found in scan(partial(disk.read, fd), span):
+            if isinstance(found, Run):
+                result.spoilt += [(one, next_id, found.first_id - 1) for one in pending]
+                pending = []
+                next_id = found.last_id + 1
+                result.records, result.size = next_id - file.first_id, found.end
+            elif not found.is_tail:
+                pending.append(found)
+        result.torn = _torn(partial(disk.read, fd), result.size, file.size)
+        return result
+    finally:
+        disk.close(fd)
+
+
+def _torn(read: Reading, start: int, end: int) -> int:
+    last = start
+    for offset in range(start, end, WINDOW):
+        try:
+            data = read(min(WINDOW, end - offset), offset).rstrip(b"\0")
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            continue
+        if data:
+            last = offset + len(data)
+    return last - start

@@ -1,74 +1,75 @@
-"""Writes batches to segments, and syncs them as the policy says. Used by who holds the pen only.
+"""Writes batches to segments, and syncs them as the policy says. Used by the writer's thread only.
 
 What a failure does:
 
-* a write fails (no space, an error, a short write that cannot be gone on with): the file is cut back to its last whole
-  record, the batch is refused, the next one is tried afresh;
-* a sync fails: the batch is cut off and refused; the file is never written or synced again, for a second sync may succeed
-  although the first one lost the data; the next batch begins a new file. Records accepted before under a laxer policy and
-  not yet synced stay readable and are counted as ``exposed``; the next ``flush`` raises;
+* a write fails (no space, an error, a short write that cannot be gone on with): the file is cut
+  back to its last whole record, the batch is refused, the next one is tried whatever came before;
+* a sync fails, or cutting back does: the batch is cut off and refused; the file is never written or
+  synced again, because a second sync may succeed although the first one lost the data; the next
+  batch begins a new file. Records accepted before under a laxer policy and not yet synced stay
+  readable and are counted as ``exposed``; the next ``flush`` raises;
 * a new file cannot be made: the batch is refused.
 """
 
 from __future__ import annotations
 
 import errno
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import RLock
 from typing import Final
 
 from leaderq.errors import JournalFailed, JournalFull, LeaderqError
-from leaderq.producing.journal.batch import Batch, log
-from leaderq.producing.journal.counters import Counters
-from leaderq.producing.journal.disk import Disk
-from leaderq.producing.journal.keeper import Keeper
+from leaderq.producing.journal.committer import CommitBatch, log
+from leaderq.producing.journal.cursor import CursorWriter
+from leaderq.producing.journal.disk import Disk, write_all
 from leaderq.producing.journal.policy import EVERY_ITEM, Every, NoSync, Policy
-from leaderq.producing.journal.record import encode
+from leaderq.producing.journal.records import encode
 from leaderq.producing.journal.recovery import LEAP
-from leaderq.producing.journal.segment import Segment
-from leaderq.producing.journal.segment_header import SegmentHeader
-from leaderq.producing.journal.shelf import Shelf
-from leaderq.producing.journal.tape import Tape
+from leaderq.producing.journal.report import JournalCounters
+from leaderq.producing.journal.segments import HEADER_BYTES, Segment, SegmentHeader, SegmentIndex
 
 LAST_ID: Final = (1 << 64) - 1
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-class Store:
+class BatchStore:
     """Stores batches, and raises nothing: what became of one is in it."""
 
     def __init__(
         self,
         disk: Disk,
         directory: Path,
-        gate: threading.Lock,
-        shelf: Shelf,
-        keeper: Keeper,
-        counters: Counters,
+        gate: RLock,
+        index: SegmentIndex,
+        cursor_writer: CursorWriter,
+        counters: JournalCounters,
         *,
         policy: Policy,
         segment_bytes: int,
         reserve_bytes: int,
         clock: Callable[[], float],
-        next_id: int,
         previous: tuple[int, int, int],
         stamp: int,
         allot_bytes: int,
     ) -> None:
         self._disk, self._directory, self._gate = disk, directory, gate
-        self._shelf, self._keeper, self._counters = shelf, keeper, counters
-        self._policy, self._segment_bytes, self._reserve_bytes = policy, segment_bytes, reserve_bytes
+        self._index, self._cursor, self._counters = index, cursor_writer, counters
+        self._policy, self._segment_bytes, self._reserve_bytes = (
+            policy,
+            segment_bytes,
+            reserve_bytes,
+        )
         self._clock = clock
-        self._tape = Tape(disk, directory, stamp, allot_bytes=allot_bytes)
-        self.next_id = next_id
+        self._writer = SegmentWriter(disk, directory, stamp, allot_bytes=allot_bytes)
         self._previous = previous
         self._unsynced = 0
+        self._unforced: list[Path] = []  # former segments that nobody has synced
         self._failure: OSError | None = None
 
-    def store(self, batch: Batch) -> None:
-        """Store a batch: sets its ``first_id``, or its ``error``."""
+    def store(self, batch: CommitBatch) -> None:
+        """BatchStore a batch: sets its ``first_id``, or its ``error``."""
         try:
             if batch.payloads:
                 self._write(batch)
@@ -83,42 +84,56 @@ class Store:
             batch.error = JournalFailed(f"the journal failed: {type(error).__name__}: {error}")
             batch.error.__cause__ = error
 
-    def settle(self, batch: Batch) -> None:
+    def settle(self, batch: CommitBatch) -> None:
         """Under the gate: what was stored may be read from now on."""
-        if batch.error is None and batch.payloads and self._tape.segment is not None:
-            segment = self._tape.segment
-            self._shelf.grow(segment, records=len(batch.payloads), size=self._tape.end - segment.size)
+        if batch.error is None and batch.payloads and self._writer.segment is not None:
+            segment = self._writer.segment
+            self._index.grow(
+                segment, records=len(batch.payloads), size=self._writer.end - segment.size
+            )
 
     def _refusal(self, error: OSError) -> LeaderqError:
         if error.errno in _NO_SPACE:
             self._counters.refused_full += 1
-            made: LeaderqError = JournalFull(f"no space is left for journal {str(self._directory)!r}; nothing was stored")
+            made: LeaderqError = JournalFull(
+                f"no space is left for journal {str(self._directory)!r}; nothing was stored"
+            )
         else:
-            made = JournalFailed(f"journal {str(self._directory)!r} could not be written: {error}; nothing was stored")
+            made = JournalFailed(
+                f"journal {str(self._directory)!r} could not be written: {error}; nothing was stored"
+            )
         made.__cause__ = error
         return made
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: CommitBatch) -> None:
         count = len(batch.payloads)
-        if self.next_id + count > LAST_ID:
-            raise JournalFull(f"the journal has given out its last id ({LAST_ID}); use a new directory")
-        if not self._tape.fits(batch.size, self._segment_bytes):
+        if self._index.next_id + count > LAST_ID:
+            raise JournalFull(
+                f"the journal has given out its last id ({LAST_ID}); use a new directory"
+            )
+        if not self._writer.fits(batch.size, self._segment_bytes):
             self.roll()
         self._keep_reserve(batch.size)
         self._promise_ids(count)
-        segment = self._tape.segment
+        segment = self._writer.segment
         assert segment is not None  # roll has begun one, or raised
         now_us = int(self._clock() * 1e6)
-        data = encode(batch.payloads, first_id=self.next_id, appended_us=now_us, salt=segment.salt, expiries=batch.expiries)
-        begin = self._tape.end
+        data = encode(
+            batch.payloads,
+            first_id=self._index.next_id,
+            appended_us=now_us,
+            salt=segment.salt,
+            expiries=batch.expiries,
+        )
+        begin = self._writer.end
         try:
-            self._tape.write(data)
+            self._writer.write(data)
         except OSError:
             self._counters.failed_writes += 1
             raise
         self._sync_if_due(count, begin)
-        batch.first_id = self.next_id
-        self.next_id += count
+        batch.first_id = self._index.next_id
+        self._index.next_id += count
         self._count(count)
 
     def _count(self, count: int) -> None:
@@ -134,20 +149,24 @@ class Store:
         try:
             self._sync()
         except OSError:
-            self._tape.cut(begin)
+            self._writer.cut(begin)
             raise
 
     def _sync(self) -> None:
         began = time.perf_counter()
         try:
-            self._tape.sync()
+            self._writer.sync()
         except OSError as error:
             self._counters.failed_syncs += 1
             self._counters.exposed += self._unsynced
             if self._unsynced:
                 self._failure = error
             self._unsynced = 0
-            log.error("journal: %s could not be synced (%s); the next record begins a new file", self._directory, error)
+            log.error(
+                "journal: %s could not be synced (%s); the next record begins a new file",
+                self._directory,
+                error,
+            )
             raise
         took_s = time.perf_counter() - began
         self._unsynced = 0
@@ -158,7 +177,7 @@ class Store:
         counters.slowest_fsync_s = max(counters.slowest_fsync_s, took_s)
 
     def sync(self) -> None:
-        """Force out what waits for it, if anything does. A failure is told by the next ``flush``."""
+        """Force out what waits for it, if any. A failure is raised by the next ``flush``."""
         if self._unsynced:
             try:
                 self._sync()
@@ -166,6 +185,9 @@ class Store:
                 return  # logged, counted, and kept for the next flush
 
     def _flush(self) -> None:
+        while self._unforced:
+            self._force(self._unforced[0])
+            del self._unforced[0]
         if self._unsynced:
             self._sync()
         failure, self._failure = self._failure, None
@@ -175,58 +197,205 @@ class Store:
                 "they can be read, but may not outlast a power cut"
             ) from failure
 
+    def _force(self, path: Path) -> None:
+        """Force out a segment that was left behind unsynced, unless it is gone already."""
+        try:
+            fd = self._disk.open(path, writable=True)
+        except FileNotFoundError:
+            return
+        try:
+            self._disk.sync(fd)
+        finally:
+            self._disk.close(fd)
+
     def _keep_reserve(self, size: int) -> None:
-        if self._reserve_bytes and (free := self._disk.free_bytes(self._directory)) < self._reserve_bytes + size:
+        if (
+            self._reserve_bytes
+            and (free := self._disk.free_bytes(self._directory)) < self._reserve_bytes + size
+        ):
             self._counters.refused_full += 1
-            raise JournalFull(f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not for the journal")
+            raise JournalFull(
+                f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not for the journal"
+            )
 
     def _promise_ids(self, count: int) -> None:
-        """Before ids are told that may be lost with their records in a crash of the host: note how far they may go."""
-        if self._policy == EVERY_ITEM or self.next_id + count <= self._keeper.reserved:
+        """Before ids are told that may be lost with their records in a crash of the host: note how
+        far they may go."""
+        if self._policy == EVERY_ITEM or self._index.next_id + count <= self._index.reserved:
             return
         with self._gate:
-            self._keeper.reserved = self.next_id + count + LEAP
-        self._keeper.save()
+            self._index.reserved = self._index.next_id + count + LEAP
+        self._cursor.save()
 
     def roll(self) -> None:
-        """Go on with a new segment. What waits for a sync in the old one is forced out first, but for ``NO_SYNC``.
+        """Go on with a new segment. What waits for a sync in the old one is forced out first, or
+        with ``NO_SYNC`` by the next flush.
 
         :raises OSError: it could not be made; the old one goes on if it is sound.
         """
+        old = self._writer.segment
         if not isinstance(self._policy, NoSync):
             self.sync()
-        old = self._tape.segment
+        elif self._unsynced and old is not None:
+            self._unforced.append(old.path)
+            self._unsynced = 0
         if old is not None and old.records:
             self._previous = (old.first_id, old.records, old.size)
         elif old is not None:
             with self._gate:
-                self._shelf.remove(old)  # a file of no record gives way to one of the same name
-            self._tape.close()
+                self._index.remove(old)  # a file of no record gives way to one of the same name
+            self._writer.close()
             self._disk.remove(old.path)
-        segment = self._tape.begin(SegmentHeader(self.next_id, *self._previous, int(self._clock() * 1e6)))
+        segment = self._writer.begin(
+            SegmentHeader(self._index.next_id, *self._previous, int(self._clock() * 1e6))
+        )
         with self._gate:
             if old is not None:
                 old.sealed = True
-            self._shelf.add(segment)
+            self._index.add(segment)
 
-    def begin(self, keeper: Keeper) -> None:
-        """What follows opening: what is done with goes, the cursor is saved, there is a segment to write to.
+    def begin(self, cursor_writer: CursorWriter) -> None:
+        """What follows opening: what is done with goes, the cursor is saved, there is a segment to
+        write to.
 
-        :raises OSError: it cannot be, for another reason than a full disk: that must not keep anybody from reading.
+        :raises OSError: it cannot be, for another reason than a full disk: that must not keep
+            anybody from reading.
         """
-        for step in (keeper.tidy, self.roll):
+        for step in (cursor_writer.tidy, self.roll):
             try:
                 step()
             except OSError as error:
                 if error.errno not in _NO_SPACE:
                     raise
-                log.warning("journal: no space is left for %s; what is in it can be read", self._directory)
+                log.warning(
+                    "journal: no space is left for %s; what is in it can be read", self._directory
+                )
 
     @property
     def current(self) -> Segment | None:
         """The segment that is being written."""
-        return self._tape.segment
+        return self._writer.segment
 
     def close(self) -> None:
         """Close the file."""
-        self._tape.close()
+        self._writer.close()
+
+
+class SegmentWriter:
+    """Writes at the end of a file, and leaves nothing behind of a write that failed."""
+
+    def __init__(self, disk: Disk, directory: Path, stamp: int, *, allot_bytes: int = 0) -> None:
+        self.segment: Segment | None = None
+        self.end = 0
+        """The offset behind the last record."""
+        self._disk = disk
+        self._directory = directory
+        self._stamp = stamp
+        self._allot_bytes = allot_bytes
+        self._allotted = 0
+        self._fd = -1
+        self._is_sound = False
+
+    def fits(self, size: int, limit: int) -> bool:
+        """Whether so many more bytes may go to this file. An empty one takes anything."""
+        return self._is_sound and (self.end + size <= limit or self.end <= HEADER_BYTES)
+
+    def begin(self, header: SegmentHeader) -> Segment:
+        """Go on with a new file, which is there, name and all, when this returns.
+
+        :raises OSError: it could not be made; the old file goes on, if it is sound.
+        """
+        segment = Segment(self._directory, header.first_id, self._stamp)
+        fd = self._created(segment.path, header.encode())
+        self.close()
+        self._fd, self.segment, self.end, self._is_sound = fd, segment, HEADER_BYTES, True
+        self._allotted = HEADER_BYTES
+        return segment
+
+    def _created(self, path: Path, header: bytes) -> int:
+        try:
+            fd = self._disk.create(path)
+        except FileExistsError:
+            # Left by a former try whose removal failed too. No id from it was ever told, or the
+            # next would not be its first.
+            self._disk.remove(path)
+            fd = self._disk.create(path)
+        try:
+            write_all(self._disk, fd, header, 0)  # forced out with the first record
+            self._disk.sync_directory(self._directory)
+        except OSError:
+            self._disk.close(fd)
+            _try_to_remove(self._disk, path)
+            raise
+        return fd
+
+    def write(self, data: bytes) -> None:
+        """Write behind the last record.
+
+        :raises OSError: the file ends where it ended before, or will not be used any more.
+        """
+        if (
+            self.end + len(data) > self._allotted
+            and len(data) < self._allot_bytes >> 4
+            and self.end > self._allot_bytes >> 6
+        ):
+            self._allot()  # many small records came: it pays
+        try:
+            write_all(self._disk, self._fd, data, self.end)
+        except OSError:
+            self.cut(self.end)
+            raise
+        self.end += len(data)
+        self._allotted = max(self._allotted, self.end)
+
+    def _allot(self) -> None:
+        """Fill what comes next with zeros: a sync of bytes written over need not write down the
+        file's new size as well, and is twice as quick. Behind the last record zeros are no record.
+        Without room for them the records are written all the same.
+
+        :raises OSError: the sync failed; the file will not be used any more.
+        """
+        try:
+            write_all(self._disk, self._fd, bytes(self._allot_bytes), self.end)
+        except OSError:
+            self._allot_bytes = 0
+            self.cut(self.end)
+            return
+        self.sync()
+        self._allotted = self.end + self._allot_bytes
+
+    def cut(self, end: int) -> None:
+        """Take back what was written behind ``end``."""
+        self.end = self._allotted = end
+        try:
+            self._disk.truncate(self._fd, end)
+        except OSError:
+            self._is_sound = False
+
+    def sync(self) -> None:
+        """Force out what was written.
+
+        :raises OSError: nobody knows what the disk holds; the file will not be used any more.
+        """
+        try:
+            self._disk.sync(self._fd)
+        except OSError:
+            self._is_sound = False
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            if self._is_sound and self._allotted > self.end:
+                self.cut(self.end)
+            self._disk.close(self._fd)
+            self._fd = -1
+        self._is_sound = False
+        self.segment = None
+
+
+def _try_to_remove(disk: Disk, path: Path) -> None:
+    try:
+        disk.remove(path)
+    except OSError:
+        return  # the next try finds it, and begins with removing it

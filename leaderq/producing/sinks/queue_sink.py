@@ -1,15 +1,17 @@
 """A ZooKeeper queue as a sink, known only by its ``put_many``.
 
-The queue is authoritative. A put goes on waiting while the servers are away, and is stored once, in its place, when they
-are back. So a batch is put on a thread of the sink's own; while that lasts the producer is told *busy*, and asks again
-about the same batch. On each failure:
+The queue is authoritative. A put goes on waiting while the servers are away, and is stored once, in
+its place, when they are back. So a batch is put on a thread of the sink's own; while that lasts the
+producer is told *busy*, and asks again about the same batch. On each failure:
 
 * **the servers are away**: busy; nothing is put twice;
-* **an item is too large, or the serializer raises**: that record is refused, with the error; the others are stored;
-* **the outcome is unknown** (``ConnectionLost`` from the queue): the record is put again, and may be there twice;
-* **any other error** for several items: they are put one by one, and it refuses those that raise it again;
-* **the queue was closed**: the sink is broken, and stays so;
-* **the process is killed**: what was put and not confirmed is put again from the journal, and may be there twice.
+* **an item is too large, the queue says of an item that the serializer raised, or an error is named
+  in** ``refuses``: that record is refused, with the error; the others are stored;
+* **the outcome is unknown** (``ConnectionLost``): the record is put again, and may be there twice;
+* **any other error** (access refused, the session or the queue closed, one that nobody knows): the
+  queue's, not a record's. The sink is broken; all is put again, and nothing is given up;
+* **the process is killed**: what was put and not confirmed is put again from the journal, and may
+  be there twice.
 """
 
 from __future__ import annotations
@@ -18,14 +20,21 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from leaderq.errors import ConnectionLost, PutsFailed, QueueClosed, SinkBroken, SinkBusy
-from leaderq.producing.sinks.sink import ALL_CONFIRMED, Outcome
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    PutsFailed,
+    SinkBroken,
+    SinkBusy,
+    TooLarge,
+)
+from leaderq.plain import require_plain_function
+from leaderq.producing.sinks.sink import ALL_CONFIRMED, BatchOutcome, checked_refuses
+from leaderq.threads import Service
 
 MAX_ITEMS = 100
 """Items of one call: a queue remembers so many failures with the item, so each can be told apart."""
-
-
-_OF_THE_QUEUE = (PutsFailed, ConnectionLost, QueueClosed)
 
 
 class PutsMany(Protocol):
@@ -39,94 +48,129 @@ class QueueSink:
     """Puts records into a started queue: any recipe of :mod:`leaderq.queues` that was not made with
     ``put_in_background``.
 
-    ``options`` go to each ``put_many`` (``priority=3``). Records are what ``put_many`` takes: values, or for an id queue
-    pairs of value and id. ``put_many`` may be another callable, such as ``SimpleDistributedQueue.offer_many``. The queue
-    stays the caller's, who closes it after the producer.
+    ``options`` go to each ``put_many`` (``priority=3``). Records are what ``put_many`` takes:
+    values, or for an id queue pairs of value and id. ``put_many`` may be another callable, such as
+    ``SimpleDistributedQueue.offer_many``. ``refuses``: errors that ``put_many`` raises for a record
+    that it will never take, besides those of the module. The queue stays the caller's, who closes
+    it after the producer.
 
-    *Guarantees:* confirmed means stored. Order is kept.
+    *Guarantees:* confirmed means stored. Order is kept. Nothing is given up but what the module
+    names.
     *Not guaranteed:* that nothing is there twice, after an unknown outcome or a crash.
+
+    :raises ConfigurationError: there is neither a queue nor a ``put_many`` that is a plain function.
     """
 
     def __init__(
-        self, queue: PutsMany | None = None, *, put_many: Callable[..., object] | None = None, **options: Any
+        self,
+        queue: PutsMany | None = None,
+        *,
+        put_many: Callable[..., object] | None = None,
+        refuses: tuple[type[Exception], ...] = (),
+        **options: Any,
     ) -> None:
         if put_many is None:
-            if queue is None:
-                raise TypeError("QueueSink needs a queue, or put_many")
+            if queue is None or not hasattr(queue, "put_many"):
+                raise ConfigurationError(f"QueueSink needs a queue, or put_many; got {queue!r}")
             put_many = queue.put_many
+        require_plain_function(put_many, "put_many")
         self._put_many = put_many
+        self._refuses: tuple[type[Exception], ...] = (TooLarge, *checked_refuses(refuses))
         self._options = options
         self._current: _Putting | None = None
 
-    def send(self, batch: Sequence[Any], timeout_s: float) -> Outcome:
+    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
         """See :class:`~leaderq.producing.sinks.sink.Sink`."""
         part = batch[:MAX_ITEMS]
         putting = self._current
         if putting is None or not putting.is_of(part):
-            putting = self._current = _Putting(self._put_many, part, self._options)
+            put = self._put
+            putting = self._current = _Putting(put, part)
         if not putting.over.wait(timeout_s):
             raise SinkBusy(
-                f"{len(part)} items were put into the queue, and it has not stored them all yet; is ZooKeeper away?"
+                f"{len(part)} items were put into the queue, and it has not stored them all yet; "
+                "is ZooKeeper away?"
             )
         self._current = None
-        outcome = putting.outcome()
+        outcome = putting.outcome
         rest = range(len(part), len(batch))
         return outcome if not rest else outcome._replace(again=[*outcome.again, *rest])
 
     def close(self, timeout_s: float) -> None:
-        """Wait for a put under way. What is still under way then is the queue's, until it is closed."""
+        """Wait for a put under way. What is under way then is the queue's, until it is closed."""
         if self._current is not None:
             self._current.over.wait(timeout_s)
 
+    def _put(self, records: Sequence[Any]) -> BatchOutcome:
+        try:
+            self._put_many(list(records), **self._options)
+        except PutsFailed as exc:
+            return self._of_some(records, exc)
+        except self._refuses as exc:
+            if len(records) == 1:
+                return BatchOutcome({0: exc})
+            return self._one_by_one(records)
+        except BaseException as exc:  # noqa: BLE001 - told to the producer, which tries again
+            return BatchOutcome(again=range(len(records)), error=_explained(exc))
+        return ALL_CONFIRMED
+
+    def _one_by_one(self, records: Sequence[Any]) -> BatchOutcome:
+        """One of them is at fault, and the queue does not say which, nor has it stored any."""
+        refused: dict[int, BaseException] = {}
+        for number, record in enumerate(records):
+            alone = self._put([record])
+            if alone.again:
+                return BatchOutcome(refused, range(number, len(records)), alone.error)
+            if alone.refused:
+                refused[number] = alone.refused[0]
+        return BatchOutcome(refused)
+
+    def _of_some(self, records: Sequence[Any], failed: PutsFailed) -> BatchOutcome:
+        errors = {id(value): error for value, error in failed.failures}
+        found = [errors.get(id(record)) or errors.get(id(_value(record))) for record in records]
+        if sum(error is not None for error in found) < failed.failed:
+            unknown = ConnectionLost(str(failed))  # not told of each: rather twice than never
+            found = [error or unknown for error in found]
+        refused: dict[int, BaseException] = {}
+        again: dict[int, BaseException] = {}
+        for number, error in enumerate(found):
+            if error is not None:
+                (refused if self._is_verdict(error) else again)[number] = error
+        if not again:
+            return BatchOutcome(refused)
+        why = next((e for e in again.values() if not isinstance(e, ConnectionLost)), None)
+        return BatchOutcome(refused, [*again], _explained(why or next(iter(again.values()))))
+
+    def _is_verdict(self, error: BaseException) -> bool:
+        """Whether what the queue says of an item is about that item: its size, or whatever the
+        serializer raised for it."""
+        is_serializers = isinstance(error, Exception) and not isinstance(error, LeaderqError)
+        return is_serializers or isinstance(error, self._refuses)
+
 
 class _Putting:
-    """One ``put_many`` on a thread of its own."""
+    """One batch on a thread of its own."""
 
-    def __init__(self, put_many: Callable[..., object], records: Sequence[Any], options: dict[str, Any]) -> None:
+    def __init__(
+        self, put: Callable[[Sequence[Any]], BatchOutcome], records: Sequence[Any]
+    ) -> None:
         self.over = threading.Event()
+        everything = range(len(records))
+        self.outcome = BatchOutcome(again=everything, error=SinkBroken("the put did not end"))
+        self._put = put
         self._records = records
-        self._error: BaseException | None = None
-        self._alone: list[BaseException | None] = []
-        self._thread = threading.Thread(target=self._run, args=(put_many, options), name="leaderq-queue-sink", daemon=True)
-        self._thread.start()
+        Service("leaderq-queue-sink", lambda _: self._run()).start()
 
     def is_of(self, records: Sequence[Any]) -> bool:
         """Whether it puts these very records."""
-        return len(records) == len(self._records) and all(a is b for a, b in zip(records, self._records, strict=True))
+        pairs = zip(records, self._records, strict=False)
+        return len(records) == len(self._records) and all(a is b for a, b in pairs)
 
-    def _run(self, put_many: Callable[..., object], options: dict[str, Any]) -> None:
-        error = _error_of(put_many, self._records, options)
-        if error is not None and not isinstance(error, _OF_THE_QUEUE) and len(self._records) > 1:
-            # One of them is at fault, and the queue does not say which, nor has it stored any.
-            self._alone = [_error_of(put_many, [record], options) for record in self._records]
-        self._error = error
-        self.over.set()
-
-    def outcome(self) -> Outcome:
-        """What became of each record."""
-        error = self._error
-        if error is None:
-            return ALL_CONFIRMED
-        if self._alone:
-            return _told_apart(self._alone)
-        if isinstance(error, PutsFailed):
-            return self._of_some(error)
-        return _told_apart([error] * len(self._records))
-
-    def _of_some(self, failed: PutsFailed) -> Outcome:
-        errors = {id(value): error for value, error in failed.failures}
-        found = [errors.get(id(record)) or errors.get(id(_value(record))) for record in self._records]
-        if sum(error is not None for error in found) < failed.failed:  # not told of each: rather twice than never
-            found = [error or ConnectionLost(str(failed)) for error in found]
-        return _told_apart(found)
-
-
-def _error_of(put_many: Callable[..., object], records: Sequence[Any], options: dict[str, Any]) -> BaseException | None:
-    try:
-        put_many(list(records), **options)
-    except BaseException as exc:  # noqa: BLE001 - told to who waits
-        return exc
-    return None
+    def _run(self) -> None:
+        try:
+            self.outcome = self._put(self._records)
+        finally:
+            self.over.set()
 
 
 def _value(record: Any) -> Any:
@@ -134,18 +178,9 @@ def _value(record: Any) -> Any:
     return record[0] if isinstance(record, tuple) and record else record
 
 
-def _told_apart(errors: Sequence[BaseException | None]) -> Outcome:
-    refused: dict[int, BaseException] = {}
-    again: list[int] = []
-    why: BaseException | None = None
-    for number, error in enumerate(errors):
-        if isinstance(error, ConnectionLost | QueueClosed):
-            again.append(number)
-            why = error
-        elif error is not None:
-            refused[number] = error
-    if isinstance(why, QueueClosed):
-        broken = SinkBroken(f"the queue takes nothing: {why}")
-        broken.__cause__ = why
-        why = broken
-    return Outcome(refused, again, why)
+def _explained(error: BaseException) -> BaseException:
+    if isinstance(error, ConnectionLost):
+        return error
+    broken = SinkBroken(f"the queue takes nothing: {type(error).__name__}: {error}")
+    broken.__cause__ = error
+    return broken

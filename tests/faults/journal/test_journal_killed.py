@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.producing.journal import Entry, Journal
+from leaderq.producing.journal import Journal, JournalRecord
 from leaderq.producing.journal.inspection import entries
 
 WRITER = Path(__file__).parent / "journal_writer.py"
@@ -45,7 +45,7 @@ class Books:
                     "an id is given once"
                 )
 
-    def check(self, found: list[Entry]) -> None:
+    def check(self, found: list[JournalRecord]) -> None:
         ids = [entry.id for entry in found]
         assert ids == sorted(set(ids)), "read in the order of ids"
         there = {entry.id: b" ".join(entry.payload.split(b" ", 2)[:2]) for entry in found}

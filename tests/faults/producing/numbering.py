@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import sys
 
-from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, Every, Interval, KafkaSink, Retry, State
+from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, BufferState, Every, Interval, KafkaSink, ProducerRetry
 
 KEYS = 5
 POLICIES = {"none": None, "every item": EVERY_ITEM, "every 100": Every(100), "interval": Interval(0.05), "no sync": NO_SYNC}
 
 
-def tell_state(before: State, after: State) -> None:
+def tell_state(before: BufferState, after: BufferState) -> None:
     os.write(1, b"state %s\n" % after.value.encode())
 
 
@@ -29,7 +29,7 @@ def main() -> None:
         persistence=POLICIES[policy],
         max_items=int(max_items),
         sink_timeout_s=0.5,
-        retry=Retry(breaker_s=0.2),
+        retry=ProducerRetry(),
         state_listener=tell_state,
     )
     while True:

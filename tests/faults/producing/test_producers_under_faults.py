@@ -23,9 +23,8 @@ from own_broker import own_broker  # noqa: F401  (in place of the session's: it 
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaSink, unpacked
 from leaderq.kafka.topics import create_topics
-from leaderq.producing import BufferedProducer, Journal, State
+from leaderq.producing import BufferedProducer, BufferState, Journal
 from leaderq.producing.codec import PLAIN
-from leaderq.producing.envelope import opened
 from leaderq.testing import KafkaBroker, eventually
 
 PARTITIONS = 3
@@ -162,10 +161,7 @@ def test_a_producer_killed_while_it_spills_leaves_no_hole_behind(
     eventually(lambda: len(process.accepted) > spilled_from + 2000, timeout_s=60)
     process.kill()
     with Journal(tmp_path) as journal:
-        left = [
-            int(PLAIN.deserialize(opened(entry.payload)[0])[1])
-            for entry in journal.read(0, max_items=10**6, max_bytes=10**9)
-        ]
+        left = [int(PLAIN.deserialize(entry.payload)[1]) for entry in journal.read(0, max_items=10**6, max_bytes=10**9)]
     assert left == list(range(left[0], left[0] + len(left)))
     kafka_broker.start()
     seen = finish(kafka_broker, topic, tmp_path)
@@ -227,11 +223,11 @@ def test_a_broker_away_under_load_costs_nothing_and_is_caught_up_with(
     eventually(lambda: load.sent > load.rate, timeout_s=60)
     kafka_broker.kill()
     away_from = time.monotonic()
-    eventually(lambda: load.producer.state is State.SPILLING, timeout_s=60)
+    eventually(lambda: load.producer.state is BufferState.SPILLING, timeout_s=60)
     eventually(lambda: time.monotonic() - away_from > load.outage_s, timeout_s=load.outage_s + 30)
     kafka_broker.start()
     # The load goes on: it catches up by itself.
-    eventually(lambda: load.producer.state is State.DIRECT, timeout_s=load.outage_s * 5 + 60)
+    eventually(lambda: load.producer.state is BufferState.DIRECT, timeout_s=load.outage_s * 5 + 60)
     load.stop()
     assert load.producer.flush(60), load.producer.snapshot()
     assert load.most_items <= 5000

@@ -12,16 +12,16 @@ from kafka import KafkaAdminClient
 from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
 from reading_topics import Read, read_all
 
-from leaderq.errors import ConfigurationError, MessageTooLarge, RequestGivenUp
+from leaderq.errors import ConfigurationError, MessageTooLarge, RequestGivenUp, RequestsLost
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaSink, UnpackedRecord, unpacked
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.producing import EVERY_ITEM, BufferedProducer, Retry
+from leaderq.producing import EVERY_ITEM, BufferedProducer, ProducerRetry
 from leaderq.producing import KafkaSink as Exported
 from leaderq.testing import eventually
 
-SOON = Retry(first_s=0.05, max_s=0.2, breaker_s=0.2)
+SOON = ProducerRetry(first_s=0.05, max_s=0.2)
 
 
 def by_key(records: list[Record]) -> dict[bytes, list[bytes]]:
@@ -108,7 +108,8 @@ def test_records_come_in_every_form(kafka_broker: Any, topic: str, stored: Read)
 
 
 def test_what_is_no_record_or_too_large_is_refused_alone(kafka_broker: Any, topic: str, stored: Read) -> None:
-    with BufferedProducer(KafkaSink(kafka_broker.address, topic, max_message_bytes=100_000, frame_bytes=1000)) as producer:
+    sink = KafkaSink(kafka_broker.address, topic, max_message_bytes=100_000, frame_bytes=1000)
+    with pytest.raises(RequestsLost, match="'refused by the sink': 3"), BufferedProducer(sink) as producer:
         good = [producer.submit((b"k", b"%d" % number)) for number in range(10)]
         bad = [producer.submit((b"k", b"x" * 100_001)), producer.submit(17), producer.submit((None, None))]
         good += [producer.submit((b"k", b"%d" % number)) for number in range(10, 20)]
@@ -132,9 +133,13 @@ def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_
         )
     finally:
         admin.close()
-    with BufferedProducer(KafkaSink(kafka_broker.address, small), batch_items=50, retry=SOON) as producer:
+    sink = KafkaSink(kafka_broker.address, small)
+    with (
+        pytest.raises(RequestsLost, match="'refused by the sink': 10"),
+        BufferedProducer(sink, batch_items=50, retry=SOON) as producer,
+    ):
         futures = [producer.submit((b"k", b"x" * 5000 if number % 20 == 10 else b"%d" % number)) for number in range(200)]
-        assert producer.flush(60)
+        assert not producer.flush(60)
         for number, future in enumerate(futures):
             if number % 20 == 10:
                 with pytest.raises(RequestGivenUp):

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from leaderq.errors import RequestGivenUp, TooLarge
-from leaderq.producing import BufferedProducer, QueueSink, Retry
+from leaderq.producing import BufferedProducer, ProducerRetry, QueueSink
 from leaderq.queues import DistributedIdQueue, DistributedPriorityQueue, DistributedQueue, SimpleDistributedQueue
 from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session, connect
 
-SOON = Retry(first_s=0.05, max_s=0.2, breaker_s=0.2)
+SOON = ProducerRetry(first_s=0.05, max_s=0.2)
 
 
 def taken(queue: Any, count: int) -> list[Any]:
@@ -59,16 +59,17 @@ def test_an_item_larger_than_a_request_is_refused_alone(session: Session) -> Non
     with (
         DistributedQueue[bytes](session, "/q") as queue,
         SimpleDistributedQueue(session, "/simple") as simple,
-        BufferedProducer(QueueSink(queue), linger_s=0.2) as one,
-        BufferedProducer(QueueSink(put_many=simple.offer_many), linger_s=0.2) as two,
     ):
-        for producer in (one, two):
+        to_both = (QueueSink(queue), QueueSink(put_many=simple.offer_many))
+        for sink in to_both:
+            producer = BufferedProducer(sink, linger_s=0.2)
             futures = [producer.submit(value) for value in (b"a", b"x" * 2_000_000, b"b")]
             futures[0].result(30)
             futures[2].result(30)
             with pytest.raises(RequestGivenUp) as raised:
                 futures[1].result(30)
             assert isinstance(raised.value.__cause__, TooLarge)
+            assert producer.close().lost == {"refused by the sink": 1}
         assert taken(queue, 2) == [b"a", b"b"]
         assert [simple.take(30), simple.take(30)] == [b"a", b"b"]
 
@@ -106,7 +107,7 @@ def test_a_queue_that_is_closed_costs_nothing_that_a_journal_holds(session: Sess
     queue.close()
     producer.send(b"b")
     eventually(lambda: "the queue takes nothing" in str(producer.snapshot().sink_error), timeout_s=30)
-    assert not producer.close(0.1)
+    assert producer.close(0.1).journaled == 1
     with DistributedQueue[bytes](session, "/q") as again, BufferedProducer(QueueSink(again), journal=tmp_path) as second:
         assert second.flush(30)
         assert taken(again, 2) == [b"a", b"b"]

@@ -7,27 +7,27 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq.errors import SinkAway, SinkBroken
-from leaderq.producing import ALL_CONFIRMED, BufferedProducer, Outcome, Retry
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome, BufferedProducer, ProducerRetry
 
-AT_ONCE = Retry(first_s=0.001, max_s=0.002, breaker_s=0.002)
+AT_ONCE = ProducerRetry(first_s=0.001, max_s=0.002)
 Make = Callable[..., BufferedProducer]
-Line = Callable[[Sequence[Any]], Outcome]
+Line = Callable[[Sequence[Any]], BatchOutcome]
 
 
-def takes(batch: Sequence[Any]) -> Outcome:
+def takes(batch: Sequence[Any]) -> BatchOutcome:
     return ALL_CONFIRMED
 
 
-def is_away(batch: Sequence[Any]) -> Outcome:
+def is_away(batch: Sequence[Any]) -> BatchOutcome:
     raise SinkAway("away, says the script")
 
 
-def is_broken(batch: Sequence[Any]) -> Outcome:
+def is_broken(batch: Sequence[Any]) -> BatchOutcome:
     raise SinkBroken("broken, says the script")
 
 
 def refuses(*positions: int) -> Line:
-    return lambda batch: Outcome({at: ValueError(f"refused {batch[at]!r}") for at in positions if at < len(batch)})
+    return lambda batch: BatchOutcome({at: ValueError(f"refused {batch[at]!r}") for at in positions if at < len(batch)})
 
 
 class ScriptedSink:
@@ -51,7 +51,7 @@ class ScriptedSink:
         with self._lock:
             self.script = list(script)
 
-    def send(self, batch: Sequence[Any], timeout_s: float) -> Outcome:
+    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
         if not self.open.wait(timeout_s):
             raise SinkAway("shut by the test")
         with self._lock:

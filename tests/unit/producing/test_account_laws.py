@@ -166,7 +166,9 @@ class Account(RuleBasedStateMachine):
             if self.producer is not None:
                 self.sink.now(takes)
                 self.disk.is_full = False
-                assert self.producer.flush(60), self.producer.snapshot()
+                settlement = self.producer.flush(60)
+                assert settlement.pending == 0, self.producer.snapshot()
+                assert bool(settlement) == (not self.producer.snapshot().balance.lost)
                 self.shut(30)
                 self.the_order_within_a_key_is_kept()
                 confirmed = [number for _, number, _ in self.sink.confirmed]

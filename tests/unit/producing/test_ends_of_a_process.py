@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import signal
 import subprocess
@@ -13,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interrupting import interrupted_at
-from scripted_sink import Make, ScriptedSink, is_away, takes
+from scripted_sink import Make, ScriptedSink, is_away
 
-from leaderq.producing import Block, Journal, ending
+from leaderq.producing import Block, Journal
 from leaderq.testing import eventually
 
 
@@ -28,7 +26,7 @@ def test_ctrl_c_while_waiting_for_room_takes_nothing(producer: Make, sink: Scrip
     before = signal.signal(signal.SIGALRM, _interrupt)
 
     def interrupts() -> None:
-        eventually(lambda: len(one._stock.room))  # it waits, and will until it is interrupted
+        eventually(lambda: len(one._buffer._awaiting_room))  # it waits, and will until it is interrupted
         os.kill(os.getpid(), signal.SIGALRM)
 
     killer = threading.Thread(target=interrupts)
@@ -46,26 +44,6 @@ def test_ctrl_c_while_waiting_for_room_takes_nothing(producer: Make, sink: Scrip
 
 def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
-
-
-def test_ctrl_c_at_any_step_of_the_wait_for_the_end_keeps_neither_the_end_nor_the_next_who_waits(
-    producer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ending, "_END_S", 0.01)  # it waits in vain, so all its steps come, whatever other threads do
-    for step in itertools.count(1):
-        sink = ScriptedSink(is_away)
-        one = producer(sink)
-        one.send("a")
-        one._ending.begin(60.0)
-        came_so_far = interrupted_at(
-            step, lambda one=one: one._ending.wait(0.0), "producing/ending.py", "journal/waiting.py", "/threading.py"
-        )
-        sink.now(takes)
-        eventually(lambda one=one: one._ending.is_over, message=f"the end, after an interrupt at step {step}")
-        assert one.close()
-        if not came_so_far:
-            break
-    assert step > 6  # at least into both waits, and out of them
 
 
 _ENDS = """

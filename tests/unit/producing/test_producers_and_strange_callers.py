@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import threading
@@ -11,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interrupting import interrupted_at
 from scripted_sink import Make, ScriptedSink, is_away, takes
+from slow_disk import SlowDisk
 
 from leaderq.errors import ConfigurationError, JournalSlow, ProducerClosed
-from leaderq.producing import NO_SYNC, CallableSink, Every, Journal, Lost, State, spill
-from leaderq.producing.entry import Entry
+from leaderq.producing import NO_SYNC, BufferState, CallableSink, Journal, Lost
 from leaderq.producing.journal.committer import WAITING_BYTES
-from leaderq.producing.journal.disk import Disk
+from leaderq.producing.memory import BufferedRequest
 from leaderq.testing import eventually
 
 
@@ -46,20 +44,20 @@ def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
     eventually(lambda: bool(taken))
 
     heard: list[int] = []
-    are_heard, leave = threading.Event(), one._stock.leave
+    are_heard, leave = threading.Event(), one._buffer.leave
 
     def interrupt(number: int, frame: Any) -> None:
         heard.append(number)
         raise KeyboardInterrupt
 
     def interrupts() -> None:
-        eventually(lambda: one._stock.is_stopped)  # it joins its threads now
+        eventually(lambda: one._buffer.is_stopped)  # it joins its threads now
         for count in (1, 2):
             os.kill(os.getpid(), signal.SIGALRM)
             eventually(lambda count=count: len(heard) == count)
         are_heard.set()
 
-    monkeypatch.setattr(one._stock, "leave", lambda: are_heard.wait(60) and leave())  # the end does not come before both
+    monkeypatch.setattr(one._buffer, "leave", lambda: are_heard.wait(60) and leave())  # the end does not come before both
     before = signal.signal(signal.SIGALRM, interrupt)
     killer = threading.Thread(target=interrupts)
     killer.start()
@@ -69,7 +67,7 @@ def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
         killer.join()
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert not one.close()
+    assert one.close().journaled
     balance = one.snapshot().balance
     assert balance.is_exact
     assert balance.pending == 5
@@ -94,7 +92,7 @@ def test_a_sink_whose_close_hangs_is_left_behind(producer: Make, hang: threading
 
     one = producer(CallableSink(is_gone, close=lambda: hang.wait(60)), journal=tmp_path)
     one.send(1)
-    assert not one.close(0.01)
+    assert one.close(0.01).journaled
     with Journal(tmp_path) as journal:
         assert journal.depth == 1
 
@@ -102,7 +100,7 @@ def test_a_sink_whose_close_hangs_is_left_behind(producer: Make, hang: threading
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_key_without_a_hash_is_refused_before_anything_is_counted(producer: Make, workers: int) -> None:
     one = producer(process=lambda request: request, key=lambda request: [request], workers=workers)
-    with pytest.raises(ConfigurationError, match="key gave a list for a request, and that has no hash"):
+    with pytest.raises(ConfigurationError, match="key returned a list for a request, which has no hash"):
         one.send(1)
     balance = one.snapshot().balance
     assert (balance.accepted, balance.pending) == (0, 0)
@@ -116,10 +114,10 @@ def test_a_request_of_the_journal_whose_key_has_no_hash_is_told_and_stops_no_oth
     first = producer(journal=tmp_path)
     for request in ([1], 2):
         first.send(request)
-    assert not first.close(0.01)
+    assert first.close(0.01).journaled
     sink.now(takes)
     second = producer(journal=tmp_path, process=lambda request: request, key=lambda request: request, workers=2)
-    assert second.flush(30)
+    assert second.flush(30).pending == 0
     assert sink.confirmed == [2]
     assert second.snapshot().balance.dropped == {"corrupt in the journal": 1}
 
@@ -129,25 +127,25 @@ def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
 ) -> None:
     sink.now(is_away)
     lost: list[Lost] = []
-    one = producer(journal=tmp_path, max_items=4, dropped_listener=lost.append)
+    one = producer(journal=tmp_path, max_items=8, dropped_listener=lost.append)
     changed: dict[str, Any] = {"a": 1}
     for request in ("before", changed, "behind"):
         one.send(request)
     changed["a"] = object()
-    for number in range(4):
+    for number in range(8):
         one.send(number)
-    assert one.state is State.SPILLING
+    assert one.state is BufferState.SPILLING
     assert not one.close(0.05)
     balance = one.snapshot().balance
     assert balance.is_exact
-    assert (balance.accepted, balance.pending) == (7, 6)
+    assert (balance.accepted, balance.pending) == (11, 10)
     assert balance.dropped == {"not written to the journal": 1}
     eventually(lambda: [one.request for one in lost] == [changed])
     assert isinstance(lost[0].error, ConfigurationError)
     sink.now(takes)
     after = producer(journal=tmp_path)
     assert after.flush(30)
-    assert sink.confirmed == ["before", "behind", 0, 1, 2, 3]
+    assert sink.confirmed == ["before", "behind", *range(8)]
 
 
 def test_a_request_changed_after_it_was_sent_is_sent_from_memory_all_the_same(
@@ -166,22 +164,9 @@ def test_a_request_changed_after_it_was_sent_is_sent_from_memory_all_the_same(
     assert one.snapshot().balance.confirmed == 6
 
 
-class _SlowDisk(Disk):
-    """A disk whose writes wait while ``is_slow``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.goes_on = threading.Event()
-        self.goes_on.set()
-
-    def write(self, fd: int, data: Any, offset: int) -> int:
-        self.goes_on.wait(60)
-        return super().write(fd, data, offset)
-
-
 def test_a_disk_that_is_behind_keeps_the_lock_from_nobody(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
     sink.now(is_away)
-    disk = _SlowDisk()
+    disk = SlowDisk()
     size = WAITING_BYTES // 8
     with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
         one = producer(journal=journal, max_items=100, max_bytes=20 * size, batch_items=1)
@@ -192,8 +177,8 @@ def test_a_disk_that_is_behind_keeps_the_lock_from_nobody(producer: Make, sink: 
         door_is_shut.start()
         eventually(lambda: journal._committer.is_crowded)
         assert one._spill is not None
-        with one._stock.lock, pytest.raises(JournalSlow):  # it does not wait here, where all others would wait too
-            one._spill.append(Entry(b"", None, 0, 0.0), None)
+        with one._buffer._lock, pytest.raises(JournalSlow):  # it does not wait here, where all others would wait too
+            one._spill.append(BufferedRequest(b"", None, 0, 0.0), None)
         assert one.snapshot().balance.is_exact
         disk.goes_on.set()
         door_is_shut.join(30)
@@ -203,36 +188,9 @@ def test_a_disk_that_is_behind_keeps_the_lock_from_nobody(producer: Make, sink: 
         one.close()
 
 
-def test_ctrl_c_at_any_step_of_the_wait_for_the_file_keeps_no_other_caller_waiting(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spill, "_WRITTEN_S", 0.01)  # it waits in vain, so all its steps come
-    disk = _SlowDisk()
-    with Journal(tmp_path, sync=Every(2), disk=disk) as journal:
-        one = producer(journal=journal, persistence=Every(2))
-        assert one._spill is not None
-        wait = one._spill.await_written
-        disk.goes_on.clear()
-        for request in "ab":
-            one.send(request)
-        for step in itertools.count(1):
-            came_so_far = interrupted_at(step, wait, "producing/spill.py", "journal/waiting.py", "/threading.py")
-            other = threading.Thread(target=wait, daemon=True)
-            other.start()
-            other.join(30)
-            assert not other.is_alive(), f"after an interrupt at step {step}"
-            if not came_so_far:
-                break
-        assert step > 4  # at least into both waits, and out of them
-        disk.goes_on.set()
-        one.send("c")
-        assert one.flush(30)
-        one.close()
-
-
 def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(producer: Make) -> None:
     one = producer()
-    with one._stock.lock:  # by another thread, say, which the child does not have
+    with one._buffer._lock:  # by another thread, say, which the child does not have
         child = os.fork()
         if child == 0:
             refused = 0

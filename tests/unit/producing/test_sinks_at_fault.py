@@ -13,7 +13,7 @@ import pytest
 from scripted_sink import AT_ONCE, Make
 
 from leaderq.errors import RequestGivenUp, SinkAway, SinkBroken
-from leaderq.producing import ALL_CONFIRMED, Breaker, Outcome, Retry
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome, ProducerRetry
 from leaderq.testing import eventually
 
 ERROR = ValueError("of the user")
@@ -54,20 +54,20 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing": (lambda: None, "NoneType"),
     "a boolean": (lambda: True, "bool"),
     "a bare tuple": (lambda: ({}, (), None), "tuple"),
-    "refused beyond": (lambda: Outcome({7: ERROR}), "position 7"),
-    "refused before": (lambda: Outcome({-1: ERROR}), "position -1"),
-    "refused at no number": (lambda: Outcome({"0": ERROR}), "'0'"),  # type: ignore[dict-item]
-    "refused at a broken number": (lambda: Outcome({0.0: ERROR}), "0.0"),  # type: ignore[dict-item]
-    "refused for nothing": (lambda: Outcome({0: None}), "None"),  # type: ignore[dict-item]
-    "refused as a list": (lambda: Outcome([0]), "list"),  # type: ignore[arg-type]
-    "again beyond": (lambda: Outcome(again=[0, 7], error=SinkAway("away")), "position 7"),
-    "again just beyond": (lambda: Outcome(again=[0, 1, 2, 3], error=SinkAway("away")), "position 3"),
-    "again before": (lambda: Outcome(again=[-1]), "position -1"),
-    "again at no number": (lambda: Outcome(again=[None]), "None"),  # type: ignore[list-item]
-    "again as a number": (lambda: Outcome(again=1), "int"),  # type: ignore[arg-type]
-    "again as nothing": (lambda: Outcome(again=None), "NoneType"),  # type: ignore[arg-type]
-    "again from what raises": (lambda: Outcome(again=spoilt()), "no more"),  # type: ignore[arg-type]
-    "an error in words": (lambda: Outcome(again=[0], error="away"), "str"),  # type: ignore[arg-type]
+    "refused beyond": (lambda: BatchOutcome({7: ERROR}), "position 7"),
+    "refused before": (lambda: BatchOutcome({-1: ERROR}), "position -1"),
+    "refused at no number": (lambda: BatchOutcome({"0": ERROR}), "'0'"),  # type: ignore[dict-item]
+    "refused at a broken number": (lambda: BatchOutcome({0.0: ERROR}), "0.0"),  # type: ignore[dict-item]
+    "refused for nothing": (lambda: BatchOutcome({0: None}), "None"),  # type: ignore[dict-item]
+    "refused as a list": (lambda: BatchOutcome([0]), "list"),  # type: ignore[arg-type]
+    "again beyond": (lambda: BatchOutcome(again=[0, 7], error=SinkAway("away")), "position 7"),
+    "again just beyond": (lambda: BatchOutcome(again=[0, 1, 2, 3], error=SinkAway("away")), "position 3"),
+    "again before": (lambda: BatchOutcome(again=[-1]), "position -1"),
+    "again at no number": (lambda: BatchOutcome(again=[None]), "None"),  # type: ignore[list-item]
+    "again as a number": (lambda: BatchOutcome(again=1), "int"),  # type: ignore[arg-type]
+    "again as nothing": (lambda: BatchOutcome(again=None), "NoneType"),  # type: ignore[arg-type]
+    "again from what raises": (lambda: BatchOutcome(again=spoilt()), "no more"),  # type: ignore[arg-type]
+    "an error in words": (lambda: BatchOutcome(again=[0], error="away"), "str"),  # type: ignore[arg-type]
     "an exit": (raises(SystemExit(1)), "SystemExit"),
     "a cancellation": (raises(asyncio.CancelledError()), "CancelledError"),
 }
@@ -85,7 +85,6 @@ def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(
             one.send(number)
         eventually(lambda: len(sink.calls) > 2)  # it tries again and again
     assert sink.calls[:2] == [[0, 1, 2]] * 2
-    assert one.snapshot().breaker is not Breaker.CLOSED
     assert words in str(one.snapshot().sink_error)
     assert words in caplog.text
     balance = one.snapshot().balance
@@ -96,8 +95,8 @@ def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(
 
 
 def test_a_request_is_given_up_for_it_only_when_the_policy_says_so(producer: Make) -> None:
-    sink = _FaultySink(lambda: Outcome({9: ERROR}))
-    one = producer(sink, retry=Retry(first_s=0.001, max_s=0.002, breaker_s=0.002, max_attempts=3))
+    sink = _FaultySink(lambda: BatchOutcome({9: ERROR}))
+    one = producer(sink, retry=ProducerRetry(first_s=0.001, max_s=0.002, max_attempts=3))
     future = one.submit("a")
     with pytest.raises(RequestGivenUp, match="too many attempts") as caught:
         future.result(60)
@@ -105,7 +104,7 @@ def test_a_request_is_given_up_for_it_only_when_the_policy_says_so(producer: Mak
     assert sink.calls == [["a"]] * 3
     sink.fault = None
     one.send("b")
-    assert one.flush(60)
+    assert one.flush(60).pending == 0
     assert sink.confirmed == ["b"]
 
 
@@ -121,14 +120,14 @@ class _Position:
 
 def test_positions_may_be_whatever_indexes_a_list(producer: Make) -> None:
     assert AT_ONCE.max_attempts is None
-    sink = _FaultySink(lambda: Outcome({_Position(0): ERROR}))  # type: ignore[dict-item]
+    sink = _FaultySink(lambda: BatchOutcome({_Position(0): ERROR}))  # type: ignore[dict-item]
     one = producer(sink)
     with pytest.raises(RequestGivenUp, match="refused by the sink"):
         one.submit("a").result(60)
 
 
 def test_what_is_refused_is_not_given_again(producer: Make) -> None:
-    sink = _FaultySink(lambda: Outcome({0: ERROR}, again=[0, 1], error=SinkAway("away")))
+    sink = _FaultySink(lambda: BatchOutcome({0: ERROR}, again=[0, 1], error=SinkAway("away")))
     one = producer(sink, batch_items=2, linger_s=60.0)
     refused, other = one.submit("a"), one.submit("b")
     with pytest.raises(RequestGivenUp, match="refused by the sink"):
@@ -139,7 +138,7 @@ def test_what_is_refused_is_not_given_again(producer: Make) -> None:
 
 
 def test_a_listener_or_a_callback_that_exits_ends_nothing(producer: Make, caplog: pytest.LogCaptureFixture) -> None:
-    sink = _FaultySink(lambda: Outcome({0: ERROR}))
+    sink = _FaultySink(lambda: BatchOutcome({0: ERROR}))
     heard: list[str] = []
 
     def exits(what: Any) -> None:
@@ -154,7 +153,7 @@ def test_a_listener_or_a_callback_that_exits_ends_nothing(producer: Make, caplog
     for future in futures:
         future.add_done_callback(exits)
     one.send("last")
-    assert one.flush(60)
+    assert one.flush(60).pending == 0
     assert sink.confirmed == [0, 1, "last"]
     assert [future.result(60) for future in futures] == [None, None]
     assert "listener" in caplog.text
@@ -172,6 +171,6 @@ def test_a_process_step_that_exits_fails_its_request_and_no_other(producer: Make
     one = producer(sink, process=process)
     for number in range(3):
         one.send(number)
-    assert one.flush(60)
+    assert one.flush(60).pending == 0
     assert sink.confirmed == [0, 2]
     assert one.snapshot().balance.failed == {"the process step failed": 1}

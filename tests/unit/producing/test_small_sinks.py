@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
 
-from leaderq.errors import ConnectionLost, PutsFailed, QueueClosed, SinkBroken, SinkBusy, TooLarge
-from leaderq.producing import CallableSink, QueueSink
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    NoPermission,
+    PutsFailed,
+    QueueClosed,
+    SessionClosed,
+    SessionExpired,
+    SinkBroken,
+    SinkBusy,
+    TooLarge,
+    ZooKeeperError,
+)
+from leaderq.producing import BufferedProducer, CallableSink, QueueSink
 
 
 class TestCallableSink:
@@ -34,7 +47,7 @@ class TestCallableSink:
             if record == 4:
                 raise OSError("away")
 
-        outcome = CallableSink(call, each=True).send([1, 2, 3, 4, 5], 1.0)
+        outcome = CallableSink(call, each=True, refuses=(ValueError,)).send([1, 2, 3, 4, 5], 1.0)
         assert list(outcome.refused) == [1]
         assert list(outcome.again) == [3, 4]
 
@@ -47,7 +60,7 @@ class TestCallableSink:
                 raise ValueError("one of these")
             got.extend(batch)
 
-        outcome = CallableSink(call).send(list(range(8)), 1.0)
+        outcome = CallableSink(call, refuses=(ValueError,)).send(list(range(8)), 1.0)
         assert sorted(outcome.refused) == list(bad)
         assert got == [number for number in range(8) if number not in bad]
         assert outcome.again == ()
@@ -59,7 +72,7 @@ class TestCallableSink:
             if 4 in batch:
                 raise OSError("away")
 
-        outcome = CallableSink(call).send(list(range(8)), 1.0)
+        outcome = CallableSink(call, refuses=(ValueError,)).send(list(range(8)), 1.0)
         assert list(outcome.again) == [4, 5, 6, 7]
 
     def test_the_callable_may_say_itself_that_nothing_can_be_taken(self) -> None:
@@ -68,12 +81,31 @@ class TestCallableSink:
 
         assert isinstance(CallableSink(call).send([1], 1.0).error, SinkBroken)
 
-    def test_its_own_classes_of_absence_can_be_given(self) -> None:
-        def call(batch: list[int]) -> None:
-            raise LookupError("later")
+    def test_an_error_that_nobody_named_is_the_sinks_and_not_a_records(self) -> None:
+        error = LookupError("whatever this is")
 
-        assert list(CallableSink(call, away=(LookupError,)).send([1], 1.0).again) == [0]
-        assert list(CallableSink(call).send([1], 1.0).refused) == [0]
+        def call(batch: list[int]) -> None:
+            raise error
+
+        outcome = CallableSink(call, refuses=(ValueError,)).send([1, 2], 1.0)
+        assert (outcome.refused, list(outcome.again), outcome.error) == ({}, [0, 1], error)
+        assert list(CallableSink(call, refuses=(LookupError,)).send([1], 1.0).refused) == [0]
+
+    def test_a_coroutine_that_nobody_runs_is_not_an_acknowledgement(self) -> None:
+        async def stores(batch: list[int]) -> None:
+            pass
+
+        with pytest.raises(ConfigurationError, match=r"call is .* a coroutine function"):
+            CallableSink(stores)
+        outcome = CallableSink(lambda batch: stores(batch)).send([1], 1.0)
+        assert list(outcome.again) == [0]
+        assert isinstance(outcome.error, SinkBroken)
+
+    @pytest.mark.parametrize("refuses", [ValueError, (ValueError(),), [ValueError], (int,)])
+    def test_what_is_refused_is_named_by_classes(self, refuses: Any) -> None:
+        for make in (CallableSink, lambda call, **more: QueueSink(put_many=call, **more)):
+            with pytest.raises(ConfigurationError, match="refuses="):
+                make(print, refuses=refuses)
 
 
 class FakeQueue:
@@ -141,16 +173,79 @@ class TestQueueSink:
         assert isinstance(outcome.error, SinkBroken)
         assert list(outcome.again) == [0]
 
-    def test_another_error_is_found_out_item_by_item(self) -> None:
+    def test_an_error_that_nobody_named_breaks_the_sink_and_costs_no_record(self) -> None:
         def does(items: Sequence[Any]) -> None:
             if "bad" in items:
                 raise TypeError("bytes, please")
 
         queue = FakeQueue(does)
         outcome = QueueSink(queue).send(["a", "bad", "b"], 30.0)
-        assert list(outcome.refused) == [1]
-        assert queue.puts == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
+        assert (outcome.refused, list(outcome.again)) == ({}, [0, 1, 2])
+        assert isinstance(outcome.error, SinkBroken)
+        named = QueueSink(queue, refuses=(TypeError,)).send(["a", "bad", "b"], 30.0)
+        assert list(named.refused) == [1]
+        assert queue.puts[1:] == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
+
+    def test_found_out_one_by_one_nothing_overtakes_what_is_put_again(self) -> None:
+        puts: list[list[Any]] = []
+
+        def does(items: Sequence[Any]) -> None:
+            puts.append(list(items))
+            if "big" in items:
+                raise TooLarge("an item", size=10, limit=5)
+            if "b" in items:
+                raise SessionClosed("closed")
+
+        outcome = QueueSink(FakeQueue(does)).send(["a", "big", "b", "c"], 30.0)
+        assert (list(outcome.refused), list(outcome.again)) == ([1], [2, 3])
+        assert ["c"] not in puts
+
+    def test_what_the_serializer_raised_for_an_item_refuses_that_one(self) -> None:
+        def does(items: Sequence[Any]) -> None:
+            failures = [(item, TypeError("bytes, please")) for item in items if item == "bad"]
+            if failures:
+                raise PutsFailed(stored=len(items) - 1, failed=1, failures=failures)
+
+        outcome = QueueSink(FakeQueue(does)).send(["a", "bad"], 30.0)
+        assert (list(outcome.refused), list(outcome.again)) == ([1], [])
 
     def test_it_needs_a_queue(self) -> None:
-        with pytest.raises(TypeError):
-            QueueSink()
+        for nothing in (None, object()):
+            with pytest.raises(ConfigurationError, match="needs a queue"):
+                QueueSink(nothing)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told_of_each"),
+    [
+        *product(
+            [
+                SessionClosed("closed"),
+                SessionExpired("expired"),
+                NoPermission("no"),
+                ZooKeeperError("quota"),
+            ],
+            [False, True],
+        ),
+        (RuntimeError("whatever"), False),
+        (SystemExit(1), False),
+    ],
+)
+def test_the_queues_own_errors_cost_nothing(error: BaseException, is_told_of_each: bool) -> None:
+    def does(items: Sequence[Any]) -> None:
+        if is_told_of_each:
+            failures = [(item, error) for item in items]
+            raise PutsFailed(stored=0, failed=len(items), failures=failures)
+        raise error
+
+    outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
+    assert (outcome.refused, list(outcome.again)) == ({}, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("sink", "remedy"),
+    [(print, "CallableSink"), (CallableSink, "an instance"), (object(), "send and close"), (None, "send")],
+)
+def test_what_is_no_sink_is_refused_when_it_is_given(sink: Any, remedy: str) -> None:
+    with pytest.raises(ConfigurationError, match=remedy):
+        BufferedProducer(sink)

@@ -11,7 +11,7 @@ from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import BufferFull, ConfigurationError, JournalFull, ProducerClosed, RequestGivenUp, RequestTooLarge
-from leaderq.producing import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, Lost, Reason, State, WhenFull
+from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferState, Every, Interval, Journal, LossReason, Lost, WhenFull
 from leaderq.testing import eventually
 
 
@@ -23,14 +23,14 @@ def test_what_does_not_fit_into_memory_is_journaled_and_sent_in_order(
     for number in range(3000):
         one.send(number)
     snapshot = one.snapshot()
-    assert snapshot.state is State.SPILLING
+    assert snapshot.state is BufferState.SPILLING
     assert snapshot.memory_items == 100
     assert snapshot.journal_only == 2900
     assert snapshot.balance.pending == 3000
     sink.now(takes)
     assert one.flush(30)
     assert sink.confirmed == list(range(3000))
-    eventually(lambda: one.state is State.DIRECT)
+    eventually(lambda: one.state is BufferState.DIRECT)
     one.send("direct again")
     assert one.flush(30)
 
@@ -45,7 +45,7 @@ def test_order_is_kept_while_spilling_begins_and_ends_again_and_again(
         elif number % 500 == 250:
             sink.open.set()
         if number == 750:
-            eventually(lambda: one.state is State.DIRECT)  # so that at least the next time begins anew
+            eventually(lambda: one.state is BufferState.DIRECT)  # so that at least the next time begins anew
         one.send(number)
     sink.open.set()
     assert one.flush(30)
@@ -73,16 +73,16 @@ def test_what_is_left_at_the_close_is_sent_by_the_next_producer_in_order(
     first = producer(journal=tmp_path, max_items=100)
     for number in range(50):
         first.send(number)  # these are in memory only, until the close
-    assert not first.close(0.02)
+    assert first.close(0.02).journaled
     assert first.snapshot().balance.pending == 50
     second = producer(journal=tmp_path, max_items=10)
     assert second.snapshot().balance.recovered == 50
     for number in range(50, 80):
         second.send(number)
-    assert not second.close(0.02)
+    assert second.close(0.02).journaled
     sink.now(takes)
     third = producer(journal=tmp_path)
-    assert third.flush(30)
+    assert third.flush(30).pending == 0
     assert sink.confirmed == list(range(80))
     balance = third.snapshot().balance
     assert (balance.accepted, balance.recovered, balance.confirmed) == (0, 80, 80)
@@ -142,10 +142,10 @@ def test_age_is_counted_through_the_journal(producer: Make, sink: ScriptedSink, 
     one.send("in memory")
     one.send("in the journal, old", ttl_s=0.05)
     one.send("in the journal", ttl_s=60)
-    assert not one.close(0.1)
+    assert one.close(0.1).journaled
     sink.now(takes)
     two = producer(journal=tmp_path)
-    assert two.flush(30)
+    assert two.flush(30).pending == 0
     assert sink.confirmed == ["in memory", "in the journal"]
     assert two.snapshot().balance.dropped == {"expired": 1}
 
@@ -224,7 +224,7 @@ def test_when_the_journal_is_full_too_the_policy_decides(producer: Make, sink: S
         taken = fill(one)
         assert 200 < taken < 400
         snapshot = one.snapshot()
-        assert snapshot.state is State.BLOCKED
+        assert snapshot.state is BufferState.BLOCKED
         assert snapshot.journal_bytes <= 64 << 10
         assert snapshot.balance.refused == {"no room": 1}
         sink.now(takes)
@@ -243,7 +243,7 @@ def test_callers_wait_for_room_on_the_disk_and_all_is_sent_in_order(
         one = producer(journal=journal, max_items=10)
         sender = threading.Thread(target=lambda: [one.send((number, b"x" * 200)) for number in range(2000)])
         sender.start()
-        eventually(lambda: one.state is State.BLOCKED)
+        eventually(lambda: one.state is BufferState.BLOCKED)
         sink.now(takes)
         sender.join(60)
         assert one.flush(30)
@@ -264,11 +264,11 @@ def test_the_oldest_on_the_disk_are_dropped_if_that_is_the_policy(
             assert one.send((number, b"x" * 200))
         assert one.snapshot().balance.is_exact
         sink.now(takes)
-        assert one.flush(30)
+        assert one.flush(30).pending == 0
         sent = [number for number, _ in sink.confirmed]
         eventually(lambda: len(lost) == 600 - len(sent))
         gone = [each.request[0] for each in lost]
-        assert all(each.reason is Reason.OLDEST for each in lost)
+        assert all(each.reason is LossReason.OLDEST for each in lost)
         assert sorted(sent + gone) == list(range(600))
         assert sent == sorted(sent)
         assert sent[-1] == 599
@@ -354,10 +354,10 @@ def test_a_record_that_is_no_request_is_dropped_and_told_and_the_others_are_sent
     sink.now(takes)
     second = producer(journal=tmp_path, dropped_listener=lost.append)
     second.send("b")
-    assert second.flush(30)
+    assert second.flush(30).pending == 0
     assert sink.confirmed == ["a", "b"]
-    eventually(lambda: [each.reason for each in lost] == [Reason.CORRUPT])
-    assert second.close(30)
+    eventually(lambda: [each.reason for each in lost] == [LossReason.CORRUPT])
+    assert second.close(30).pending == 0
     with Journal(tmp_path) as journal:
         assert journal.depth == 0
 
@@ -377,7 +377,7 @@ def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(
     segment.write_bytes(data)
     sink.now(takes)
     second = producer(journal=tmp_path)
-    assert second.flush(30)
+    assert second.flush(30).pending == 0
     sent = [number for number, _ in sink.confirmed]
     assert sent == sorted(sent)
     balance = second.snapshot().balance

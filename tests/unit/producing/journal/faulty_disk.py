@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from leaderq.producing.journal.disk import Disk
-from leaderq.producing.journal.record import HEAD_BYTES
-from leaderq.producing.journal.segment_header import HEADER_BYTES
+from leaderq.producing.journal.records import HEAD_BYTES
+from leaderq.producing.journal.segments import HEADER_BYTES
 
 
 class FaultyDisk(Disk):
@@ -24,6 +24,7 @@ class FaultyDisk(Disk):
         self.calls: list[str] = []
         self.blocked = threading.Event()
         self.blocked.set()
+        self.waiting = False
 
     def _before(self, name: str, *args: Any) -> None:
         self.calls.append(name)
@@ -48,6 +49,7 @@ class FaultyDisk(Disk):
         return super().read(fd, size, offset)
 
     def sync(self, fd: int) -> None:
+        self.waiting = not self.blocked.is_set()
         self.blocked.wait(30)
         self._before("sync", fd)
         super().sync(fd)
@@ -121,12 +123,11 @@ def payloads(journal: Any, after_id: int = 0) -> list[bytes]:
 def crash(journal: Any) -> None:
     """What is left of a journal whose process was killed: nothing is saved, nothing closed properly; the lock is free."""
     committer = journal._committer
-    journal._keeper.tidy = lambda: None
+    journal._cursor.tidy = lambda: None
     journal._store.sync = lambda: None
-    committer._chores = lambda: None
     journal._closed = True
     assert committer.leave(10)
     journal._reader.close()
-    journal._keeper.close()
+    journal._cursor.close()
     journal._store.close()
     journal._lock.release()

@@ -14,10 +14,10 @@ from faulty_disk import FaultyDisk, at_record, crash, cut, flip, io_error, paylo
 
 from leaderq.errors import JournalFull, JournalRecordTooLarge
 from leaderq.producing.journal import NO_SYNC, Journal
-from leaderq.producing.journal.cursor import Cursor, CursorFile, newest, read_slots
+from leaderq.producing.journal.cursor import CursorFile, CursorState, newest, read_slots
 from leaderq.producing.journal.disk import Disk
-from leaderq.producing.journal.record import HEAD_BYTES
-from leaderq.producing.journal.segment_header import HEADER_BYTES, SegmentHeader, segment_name
+from leaderq.producing.journal.records import HEAD_BYTES
+from leaderq.producing.journal.segments import HEADER_BYTES, SegmentHeader, segment_name
 from leaderq.testing import eventually
 
 SIZE = 100
@@ -237,7 +237,7 @@ def test_after_a_crash_a_journal_does_not_wrongly_look_full(place):
 def test_ids_come_to_their_end_with_a_clear_error_and_names_sort_all_the_way(place):
     place.mkdir()
     assert segment_name(9, 0) < segment_name(10, 0) < segment_name((1 << 64) - 1, 0)
-    CursorFile(Disk(), place).save(Cursor(sequence=1, next_id=(1 << 64) - 4, clean=True))
+    CursorFile(Disk(), place).save(CursorState(sequence=1, next_id=(1 << 64) - 4, clean=True))
     with Journal(place) as journal:
         assert journal.append_many([b"a", b"b"])[-1] == (1 << 64) - 3
         with pytest.raises(JournalFull, match="last id"):
@@ -420,11 +420,11 @@ def test_the_newest_whole_slot_counts(place):
     place.mkdir()
     file = CursorFile(Disk(), place)
     for sequence in range(1, 6):
-        file.save(Cursor(sequence=sequence, next_id=sequence * 10))
+        file.save(CursorState(sequence=sequence, next_id=sequence * 10))
     file.close()
-    assert newest(read_slots(Disk(), place)) == Cursor(sequence=5, next_id=50)
+    assert newest(read_slots(Disk(), place)) == CursorState(sequence=5, next_id=50)
     flip(place / "cursor.1", 30)
-    assert newest(read_slots(Disk(), place)) == Cursor(sequence=4, next_id=40)
+    assert newest(read_slots(Disk(), place)) == CursorState(sequence=4, next_id=40)
 
 
 def test_a_segment_that_somebody_deletes_while_the_journal_is_open_is_reported_and_passed(place):

@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from leaderq.errors import JournalFailed, JournalFull
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Journal
-from leaderq.producing.journal.record import HEAD_BYTES
-from leaderq.producing.journal.segment_header import HEADER_BYTES
+from leaderq.producing.journal.records import HEAD_BYTES
+from leaderq.producing.journal.segments import HEADER_BYTES
 
 
 class QuickDisk(FaultyDisk):

@@ -13,7 +13,7 @@ from faulty_disk import at_record, crash, flip, segments
 from leaderq.cli import main
 from leaderq.exits import ExitCode
 from leaderq.producing.journal import Journal
-from leaderq.producing.journal.segment_header import HEADER_BYTES
+from leaderq.producing.journal.segments import HEADER_BYTES
 
 
 @pytest.fixture

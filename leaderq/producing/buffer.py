@@ -1,0 +1,803 @@
+"""Everything that the threads of a buffered producer share: memory, journal, state and account,
+under one lock that only this module takes.
+
+Who is authoritative: this class about what is pending; the sink about what is confirmed; the
+journal about what survives the process. Callers put requests in (:class:`Admission`), workers and
+the sender take them from memory, the journal's reader moves them from the journal into memory, and
+whoever learns the end of one tells it to :meth:`RequestBuffer.settle`. No file is written under the
+lock, and no listener told; requests are queued for the journal under it, since two must not change
+places between memory and journal; if the journal has too much under way to the disk, that is tried
+again later, and the lock let go meanwhile.
+
+Order: whoever waits for room is admitted first come, first served, as soon as there is room.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from leaderq.clock import now_s
+from leaderq.errors import (
+    BufferFull,
+    JournalSlow,
+    ProducerClosed,
+    RequestGivenUp,
+    RequestTooLarge,
+    WouldDeadlock,
+)
+from leaderq.producing.account import LossReason, Lost, RequestAccount, Settlement
+from leaderq.producing.backlog import JournalBacklog
+from leaderq.producing.listeners import ListenerDispatcher, LossLog, resolve
+from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestMemory, RequestPlace
+from leaderq.producing.options import Block, ProducerOptions, WhenFull
+from leaderq.producing.spill import OnDurable, Piece, Spill
+from leaderq.producing.states import BufferEvent, BufferState, Levels, settled, step
+from leaderq.threads import Waker
+
+log = logging.getLogger(__name__)
+
+Gone = tuple[BufferedRequest, LossReason, "BaseException | None"]
+_PIECE = 500
+_PIECE_BYTES = 1 << 20
+_READ_ITEMS = 1000
+_LOOK_S = 0.05
+_LOOK_AT_NEWS_S = 0.02
+_CROWDED_S = 1.0
+_CROWDED_LOOK_S = 0.01
+_DELETING_S = 0.005
+_DROPPING_S = 5.0
+_LOSSES = 20
+_TAKEN_ALONG = 4  # a quarter of the memory is left for three quarters to be written
+_HELD_S = 0.005
+
+
+class ReadOrder(NamedTuple):
+    """What to read from the journal: behind which id and up to which, how much memory has room for,
+    and how many requests are stored there."""
+
+    after_id: int
+    last_id: int
+    items: int
+    bytes: int
+    stored: int
+
+
+class RequestBuffer:
+    """See the module."""
+
+    def __init__(
+        self, options: ProducerOptions, spill: Spill | None, dispatcher: ListenerDispatcher
+    ) -> None:
+        self._options, self._marks = options, options.marks
+        self._spill = spill
+        self._dispatcher = dispatcher
+        self._loss_log = LossLog(options.name, dispatcher)
+        self._losses: deque[Lost] = deque(maxlen=_LOSSES)
+        # Reentrant only so that a call which interrupts its own thread can be refused.
+        self._lock = threading.RLock()
+        self._to_send, self._to_read = Waker(), Waker()
+        self._to_process = [Waker() for _ in range(options.lanes)]
+        self._awaiting_end: list[Waker] = []
+        self._awaiting_room: deque[Admission] = deque()
+        self._wanted = (
+            0  # requests ready at which the sender wants to be woken; 0: it does not wait
+        )
+        self.is_closing = False
+        self.is_stopped = False
+        """Whether all threads are to end."""
+        self.memory = RequestMemory(options.lanes, has_journal=spill is not None)
+        self.account = RequestAccount()
+        self.state = BufferState.DIRECT
+        self._must_write_down = False  # memory has to go into the journal before anything else may
+        self.spilled = 0
+        """How many times memory has come to the high mark."""
+        self.backlog = (
+            JournalBacklog(0, 0) if spill is None else JournalBacklog(spill.depth, spill.last_id)
+        )
+        if spill is not None:
+            spill.when_room(self._wake_first)
+        if self.backlog.count:
+            self.account.recover(self.backlog.count)
+            self.state = BufferState.DRAINING
+
+    @contextmanager
+    def locked(self) -> Iterator[RequestBuffer]:
+        """Hold the lock, to look at several things at one moment."""
+        self.refuse_reentry()
+        with self._lock:
+            self._collect()
+            yield self
+
+    def refuse_reentry(self) -> None:
+        """Return if this call does not interrupt its own thread in here.
+
+        :raises WouldDeadlock: it does: a finalizer or a signal handler came at this very moment.
+        """
+        is_entered = self._lock._is_owned()  # type: ignore[attr-defined]
+        if is_entered or (self._spill is not None and self._spill.is_entered):
+            raise WouldDeadlock(
+                "a finalizer or a signal handler that interrupted this thread inside the producer "
+                "was about to wait for it; nothing was accepted. Have another thread send"
+            )
+
+    # -- for the sender and the workers ------------------------------------------------------------
+
+    def take_batch(self, until_s: float | None = None) -> list[BufferedRequest]:
+        """Return the next requests for the sink, in order, after waiting for enough of them, or for
+        the linger time. ``[]``: stop, or it is ``until_s``."""
+        while not self.is_stopped:
+            with self._lock:
+                wait_s = self._linger_s()
+                taken = self._taken() if wait_s == 0.0 else None
+            if taken is None:
+                if until_s is not None:
+                    left_s = until_s - now_s()
+                    if left_s <= 0:
+                        return []
+                    wait_s = left_s if wait_s is None else min(wait_s, left_s)
+                self._to_send.wait(wait_s)
+                continue
+            batch, expired = taken
+            if expired:
+                self.settle((), expired)
+            if batch:
+                return batch
+        return []
+
+    def _linger_s(self) -> float | None:
+        """How long to wait for a batch; ``None``: until it is there."""
+        memory, options = self.memory, self._options
+        self._wanted = 0
+        if not memory.ready:
+            self._wanted = 1
+            return None
+        is_enough = (
+            len(memory.ready) >= options.batch_items or memory.ready_bytes >= options.batch_bytes
+        )
+        left_s = options.linger_s - (now_s() - memory.ready[0].since_s)
+        # Once memory is full nothing more will gather, and somebody may be waiting for room.
+        if is_enough or left_s <= 0 or self.is_closing or self.state is not BufferState.DIRECT:
+            return 0.0
+        self._wanted = options.batch_items
+        return left_s
+
+    def _taken(self) -> tuple[list[BufferedRequest], list[Gone]]:
+        batch: list[BufferedRequest] = []
+        expired: list[Gone] = []
+        now, size, ready = now_s(), 0, self.memory.ready
+        while ready and len(batch) < self._options.batch_items:
+            if batch and size + ready[0].size > self._options.batch_bytes:
+                break
+            one = self.memory.next_ready()
+            if one.is_expired(now):
+                expired.append((one, LossReason.EXPIRED, None))
+            else:
+                batch.append(one)
+                size += one.size
+        return batch, expired
+
+    def take_for_processing(self, worker: int, limit: int) -> list[BufferedRequest]:
+        """Return the next requests for a worker, in order. ``[]``: stop."""
+        line = self.memory.to_process[worker]
+        while not self.is_stopped:
+            with self._lock:
+                if line:
+                    return [line.popleft() for _ in range(min(limit, len(line)))]
+            self._to_process[worker].wait()
+        return []
+
+    def processed(self, requests: Iterable[BufferedRequest]) -> None:
+        """These are ready for the sink."""
+        with self._lock:
+            for one in requests:
+                if one.place is RequestPlace.MEMORY:
+                    self.memory.make_ready(one)
+            self._wake_sender()
+
+    def settle(self, confirmed: Iterable[BufferedRequest], gone: Iterable[Gone] = ()) -> None:
+        """The sink has acknowledged the former; the latter are given up. One that was settled
+        already is passed over."""
+        waiters: list[Future[Any]] = []
+        with self._lock:
+            self._collect()
+            count = 0
+            for one in confirmed:
+                if self._is_over(one):
+                    count += 1
+                    if one.waiter is not None:
+                        waiters.append(one.waiter)
+            self.account.confirm(count)
+            for one, reason, error in gone:
+                if self._is_over(one):
+                    self._give_up(one, reason, error)
+            ids = self.backlog.take_acks()
+            self._judge()
+        self._acknowledge(ids)
+        for waiter in waiters:
+            resolve(waiter)
+        self._dispatcher.tell()
+
+    def _is_over(self, one: BufferedRequest) -> bool:
+        if not self.memory.remove(one):
+            return False
+        if one.copy is JournalCopy.STORED and one.journal_id is not None:
+            self.backlog.acks.append(one.journal_id)
+        return True
+
+    def _acknowledge(self, ids: list[int]) -> None:
+        """Without the lock: tell the journal what is done with."""
+        if ids and self._spill is not None:
+            self._spill.ack(ids)
+            if self.state is BufferState.BLOCKED:
+                with self._lock:
+                    self._look_for_room(0)
+
+    # -- for the reader of the journal -------------------------------------------------------------
+
+    def next_order(self) -> ReadOrder | None:
+        """Return what to read, once something is to be read. ``None``: stop."""
+        backlog, spill = self.backlog, self._spill
+        while not self.is_stopped and spill is not None:
+            wait_s: float | None = 0.0
+            with self._lock:
+                self._collect()
+                if backlog.is_held_up:
+                    self._look_for_room(0)
+                ids = backlog.take_acks()
+                if not ids:
+                    if self._may_read and backlog.stored:
+                        backlog.is_read = True
+                        return self._order()
+                    wait_s = _LOOK_AT_NEWS_S if backlog.count or spill.news else None
+            self._acknowledge(ids)
+            if wait_s != 0.0:
+                self._to_read.wait(wait_s)
+        return None
+
+    def _order(self) -> ReadOrder:
+        marks, memory, backlog = self._marks, self.memory, self.backlog
+        items = max(1, int(marks.high * marks.max_items) - len(memory))
+        size = max(1, int(marks.high * marks.max_bytes) - memory.bytes)
+        return ReadOrder(
+            backlog.up_to, backlog.noted, min(items, _READ_ITEMS), size, backlog.stored
+        )
+
+    def fill(self, piece: Piece | None, order: ReadOrder) -> None:
+        """Take into memory what was read; ``None``: nothing could be."""
+        with self._lock:
+            self.backlog.is_read = False
+            if piece is not None:
+                for one in self._taken_out(piece, order.stored):
+                    self._push(one)
+            ids = self.backlog.take_acks()
+            self._judge()
+        self._acknowledge(ids)
+        self._dispatcher.tell()
+
+    def _taken_out(self, piece: Piece, stored: int) -> list[BufferedRequest]:
+        """This was read from the journal, where ``stored`` requests lay unread; if nothing was,
+        these are lost there."""
+        backlog = self.backlog
+        backlog.up_to = max(backlog.up_to, piece.up_to)
+        for number in piece.undecodable:
+            backlog.acks.append(number)
+            self._lose(number)
+        if not piece.requests and not piece.undecodable:
+            for _ in range(min(stored, backlog.count)):
+                self._lose(None)
+        return [backlog.take_out(one) for one in piece.requests]
+
+    def _lose(self, number: int | None) -> None:
+        lost = BufferedRequest(None, None, 0, 0.0, journal_id=number)
+        self._give_up(self.backlog.take_out(lost), LossReason.CORRUPT, None)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def close_entry(self) -> None:
+        """Take nothing more."""
+        with self._lock:
+            self.is_closing = True
+            for admission in self._awaiting_room:
+                admission.wake()
+            self._to_send.wake()
+
+    def stop(self) -> None:
+        """Let all threads end."""
+        self.close_entry()
+        with self._lock:
+            self.is_stopped = True
+            for waker in (self._to_send, self._to_read, *self._to_process, *self._awaiting_end):
+                waker.wake()
+
+    def wait_settled(self, timeout_s: float | None, up_to: int | None = None) -> bool:
+        """Wait until the first ``up_to`` requests (``None``: all) are settled; return whether that
+        came in time."""
+        give_up_s = None if timeout_s is None else now_s() + timeout_s
+        waker = Waker()
+        with self._lock:
+            self._awaiting_end.append(waker)
+        try:
+            while True:
+                with self._lock:
+                    if self._are_settled(up_to):
+                        return True
+                left_s = None if give_up_s is None else give_up_s - now_s()
+                if self.is_stopped or (left_s is not None and left_s <= 0):
+                    return False
+                waker.wait(left_s)
+        finally:
+            with self._lock:
+                self._awaiting_end.remove(waker)
+
+    def settlement(self, up_to: int | None = None) -> Settlement:
+        """Return what has become of the first ``up_to`` requests (``None``: all) and of those that
+        were given up."""
+        with self._lock:
+            self._collect()
+            memory, backlog, account = self.memory, self.backlog, self.account
+            journaled = pending = 0
+            for one in memory:
+                if up_to is None or one.seq <= up_to:
+                    journaled += one.copy is JournalCopy.STORED
+                    pending += one.copy is not JournalCopy.STORED
+            behind = backlog.count
+            if up_to is not None:
+                behind = min(behind, max(0, up_to - memory.pushed))
+            stored = min(behind, backlog.stored)
+            lost = {
+                one.value: n for one, n in account.gone.items() if one is not LossReason.SKIPPED
+            }
+            return Settlement(
+                account.confirmed,
+                journaled + stored,
+                pending + behind - stored,
+                lost,
+                tuple(self._losses),
+            )
+
+    @property
+    def line_end(self) -> int:
+        """The number that the request accepted last has, or will have, in memory; to be waited
+        for."""
+        with self._lock:
+            return self.memory.pushed + self.backlog.count
+
+    def _are_settled(self, up_to: int | None) -> bool:
+        if up_to is None or self.account.pending == 0:
+            return self.account.pending == 0
+        oldest = self.memory.oldest
+        return (self.memory.pushed if oldest is None else oldest.seq - 1) >= up_to
+
+    def is_written_down(self) -> bool:
+        """After :meth:`stop`: put what is left in memory into the journal, in order; return whether
+        its disk has taken all."""
+        with self._lock, suppress(JournalSlow):
+            self._write_down()
+            return True
+        return False
+
+    def leave(self) -> None:
+        """After that: give up what the journal does not have."""
+        with self._lock:
+            for one in [one for one in self.memory if not one.is_journaled]:
+                self.memory.remove(one)
+                is_never = one.copy is JournalCopy.NEVER
+                reason = LossReason.JOURNAL if is_never else LossReason.CLOSED
+                why = self._spill.prepare(one) if self._spill is not None and is_never else None
+                self._give_up(one, reason, why)
+
+    def acknowledge_late(self) -> None:
+        """After all that was appended is written: tell the journal what was settled before its id
+        was known."""
+        with self._lock:
+            self._collect()
+            ids = self.backlog.take_acks()
+        self._acknowledge(ids)
+
+    def left(self) -> None:
+        """After the journal was closed: tell whoever waits that nothing more will be told."""
+        with self._lock:
+            self._collect()
+            lost, waiters = self.backlog.leave()
+            for one in lost:
+                self._give_up(self.backlog.take_out(one), LossReason.JOURNAL, None)
+            # The disk refused these a moment ago.
+            for one in [one for one in self.memory if not one.is_journaled]:
+                self.memory.remove(one)
+                self._give_up(one, LossReason.JOURNAL, None)
+            waiters += [one.waiter for one in self.memory if one.waiter is not None]
+            self._dispatcher.owe(self._loss_log.finish)
+        kept = ProducerClosed(
+            "closed before it was confirmed; the request is in the journal, and is sent from there"
+        )
+        for waiter in waiters:
+            resolve(waiter, error=kept)
+        self._dispatcher.tell()
+
+    # -- coming in, under the lock -----------------------------------------------------------------
+
+    def _place(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
+        """Put it where the state says; return ``False`` if there is no room.
+
+        :raises JournalSlow: the disk is behind at this moment with what the journal has.
+        """
+        memory = self.memory
+        if self.is_closing:
+            raise ProducerClosed("this producer is closed, and takes nothing more")
+        if self.state is BufferState.BLOCKED:
+            self._look_for_room(one.size)
+        if self.state is BufferState.DIRECT and not self._marks.fits(
+            len(memory), memory.bytes, one.size
+        ):
+            self._turn(BufferEvent.MEMORY_HIGH)
+        if self.state is BufferState.BLOCKED:
+            return False
+        if self.state is not BufferState.DIRECT:
+            return self._place_in_journal(one, on_durable)
+        is_write_ahead = self._spill is not None and self._spill.is_write_ahead
+        if is_write_ahead and not self._write(one, on_durable):
+            return False
+        self.account.accept()
+        self._push(one)
+        if self._marks.is_high(len(memory), memory.bytes):
+            self._judge()
+        elif self._spill is not None and self._marks.is_near(len(memory), memory.bytes):
+            self._write_ahead_of_spilling(self._spill)
+        return True
+
+    def _write_ahead_of_spilling(self, spill: Spill) -> None:
+        """Memory is three quarters full: each request that comes takes some of the oldest along
+        into the journal, so that nobody has to wait for all of them when spilling begins."""
+        with suppress(JournalSlow):
+            for _ in range(_TAKEN_ALONG):
+                one = self.memory.first_unwritten
+                if one is None or not self._write_copy(spill, one):
+                    return
+
+    def _place_in_journal(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
+        if one.waiter is not None and self.backlog.waiting >= self._options.max_waiters:
+            if isinstance(self._options.when_full, Block):
+                return False
+            self.account.refused["too many futures"] += 1
+            raise BufferFull(
+                f"{self.backlog.waiting} futures wait for requests in the journal, the most that "
+                "are kept (max_waiters)"
+            )
+        if self._must_write_down and not self._write_down():
+            self._turn(BufferEvent.JOURNAL_FULL)
+            return False
+        if not self._write(one, on_durable):
+            return False
+        self.account.accept()
+        self.backlog.add(one)
+        self._wake_reader()
+        return True
+
+    def _write(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
+        """Append it to the journal; return ``False`` if that is full, as the state then says."""
+        if self._spill is None:
+            return True
+        try:
+            is_taken = self._spill.append(one, on_durable)
+        except RequestTooLarge:
+            self.account.refused["too large"] += 1
+            raise
+        if not is_taken:
+            self._turn(BufferEvent.JOURNAL_FULL)
+        return is_taken
+
+    def _no_room(self) -> str:
+        memory = self.memory
+        text = f"no room: {len(memory)} requests of {memory.bytes} bytes in memory"
+        if self._spill is not None:
+            text += f", {self.backlog.count} more in the journal, which takes no more"
+            text += self._spill.why_full
+        return f"{text}; the sink is too slow, or away"
+
+    def _drop_oldest(self) -> bool:
+        """Give up what is oldest; return whether there was anything to give up. With a journal by
+        whole segments, since only these give room on the disk."""
+        most = 1 if self._spill is None else _PIECE
+        for count in range(most):
+            oldest = self.memory.withdraw_oldest()
+            if oldest is None:
+                if self._spill is None:
+                    return False
+                self._drop_unread(self._spill, most - count)
+                break
+            if oldest.copy is JournalCopy.STORED and oldest.journal_id is not None:
+                self.backlog.acks.append(oldest.journal_id)
+            self._give_up(oldest, LossReason.OLDEST, None)
+        if self._spill is not None:
+            self._spill.ack(self.backlog.take_acks())
+        self._judge()
+        return True
+
+    def _drop_unread(self, spill: Spill, most: int) -> None:
+        """Give up the oldest in the journal. It is read under the lock: the last resort of whoever
+        waits for room."""
+        backlog = self.backlog
+        if backlog.is_read or not backlog.stored:
+            return
+        piece = spill.read(backlog.up_to, backlog.noted, most, _PIECE_BYTES)
+        for one in self._taken_out(piece, backlog.stored):
+            backlog.acks.append(one.journal_id or 0)
+            self._give_up(one, LossReason.OLDEST, None)
+
+    def refuse(self, why: str) -> None:
+        """Count a call that was refused before it came in."""
+        self.refuse_reentry()
+        with self._lock:
+            self.account.refused[why] += 1
+
+    # -- state, under the lock ---------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        """Note what the journal has stored, or could not."""
+        news = self._spill.news if self._spill is not None else None
+        while news:
+            written = news.popleft()
+            if self.backlog.note(written):
+                one = self.backlog.take_out(written.request)
+                self._give_up(one, LossReason.JOURNAL, written.error)
+            if written.id is None:
+                self._turn(BufferEvent.JOURNAL_FULL)
+
+    def _judge(self) -> None:
+        """Let the state follow the levels, and wake whoever that concerns."""
+        memory = self.memory
+        levels = Levels(len(memory), memory.bytes, self.backlog.count)
+        self._become(settled(self.state, levels, self._marks, has_journal=self._spill is not None))
+        self._wake_reader()
+        self._wake_first()
+        for waker in self._awaiting_end:
+            waker.wake()
+
+    def _look_for_room(self, size: int) -> None:
+        """Leave *blocked* if memory, or with a journal that, takes ``size`` bytes again."""
+        spill = self._spill
+        if self.state is not BufferState.BLOCKED:
+            return
+        if spill is None:
+            if self._marks.fits(len(self.memory), self.memory.bytes, size):
+                self._turn(BufferEvent.MEMORY_LOW)
+            return
+        self._collect()
+        if self.backlog.is_held_up:
+            self.backlog.write_retained(spill)
+        if not self.backlog.is_held_up and spill.has_room(size):
+            self._turn(BufferEvent.JOURNAL_ROOM)
+            self._judge()
+
+    def _turn(self, happened: BufferEvent) -> None:
+        self._become(step(self.state, happened, has_journal=self._spill is not None))
+
+    def _become(self, state: BufferState) -> None:
+        """The one place where the state changes."""
+        before = self.state
+        if state is before:
+            return
+        self.state = state
+        if state is BufferState.SPILLING:
+            self.spilled += before in (BufferState.DIRECT, BufferState.DRAINING)
+            self._must_write_down = True
+            with suppress(JournalSlow):  # whoever comes to the journal next goes on with it
+                if not self._write_down():
+                    self.state = BufferState.BLOCKED
+        elif state is BufferState.DIRECT:
+            self._must_write_down = False
+        listener = self._options.state_listener
+        if listener is not None and self.state is not before:
+            after = self.state
+            self._dispatcher.note(lambda: listener(before, after))
+        self._to_send.wake()
+
+    def _write_down(self) -> bool:
+        """Put all of memory into the journal too, in order: what comes after it goes there only,
+        and must stay behind it. Return ``False`` if the journal is full.
+
+        A request that cannot be written any more (too large, or changed by its owner so that the
+        codec refuses it) stays in memory alone, and is sent from there; it stops no other.
+
+        :raises JournalSlow: so much is on its way to the disk that this has to go on later.
+        """
+        until_s = now_s() + _HELD_S
+        while self._spill is not None and (one := self.memory.first_unwritten) is not None:
+            if not self._write_copy(self._spill, one):
+                return False
+            if now_s() >= until_s and not self.is_stopped:
+                raise JournalSlow("memory is on its way to the journal; the rest follows")
+        self._must_write_down = False
+        return True
+
+    def _write_copy(self, spill: Spill, one: BufferedRequest) -> bool:
+        try:
+            if (error := spill.prepare(one)) is not None:
+                one.copy = JournalCopy.NEVER
+                self._dispatcher.note(lambda: _warn_of_change(one, error))
+                return True
+            return spill.append(one, None)
+        except RequestTooLarge:
+            one.copy = JournalCopy.NEVER
+            return True
+        finally:
+            one.data = None  # else memory would hold everything twice
+
+    def _give_up(
+        self, one: BufferedRequest, reason: LossReason, error: BaseException | None
+    ) -> None:
+        """It is not pending any more, and those concerned will be told."""
+        one.place = RequestPlace.SETTLED
+        self.account.give_up(reason)
+        lost = Lost(one.request, one.key, reason, error)
+        self._loss_log.note(lost)
+        if reason is not LossReason.SKIPPED:
+            self._losses.append(lost)
+        listener = self._options.dropped_listener
+        if listener is not None:
+            self._dispatcher.note(lambda: listener(lost))
+        waiter = one.waiter
+        if waiter is not None:
+            told = RequestGivenUp(reason.value)
+            told.__cause__ = error
+            self._dispatcher.owe(lambda: resolve(waiter, error=told))
+
+    def _push(self, one: BufferedRequest) -> None:
+        """It comes into memory, behind all others."""
+        worker = self.memory.push(one)
+        if worker is None:
+            self._wake_sender()
+        else:
+            self._to_process[worker].wake()
+
+    # -- waking, under the lock --------------------------------------------------------------------
+
+    def _wake_sender(self) -> None:
+        memory = self.memory
+        is_enough = len(memory.ready) >= self._wanted or (
+            memory.ready_bytes >= self._options.batch_bytes
+        )
+        if self._wanted and is_enough:
+            self._to_send.wake()
+            self._wanted = 0  # not before: if Ctrl-C comes between the two, the next call wakes it
+
+    @property
+    def _may_read(self) -> bool:
+        """Whether memory has room for what is in the journal only."""
+        is_reading = self.state in (BufferState.DRAINING, BufferState.BLOCKED)
+        if not self.backlog.count or not is_reading:
+            return False
+        return not self._marks.is_high(len(self.memory), self.memory.bytes)
+
+    def _wake_reader(self) -> None:
+        if self._spill is not None and self._may_read:
+            self._to_read.wake()
+
+    def _wake_first(self) -> None:
+        """Also without the lock: on the journal's thread, which must not wait for it."""
+        with suppress(IndexError):
+            self._awaiting_room[0].wake()
+
+
+class Admission:
+    """One request on its way in, for any thread or task that sends.
+
+    :meth:`attempt` is called again, after the seconds it returns or a call of ``wake``, until it
+    returns ``None``; :meth:`leave` in any case at the end.
+    """
+
+    def __init__(
+        self,
+        buffer: RequestBuffer,
+        request: BufferedRequest,
+        timeout_s: float | None,
+        on_durable: OnDurable | None,
+        wake: Callable[[], object],
+    ) -> None:
+        self.wake = wake
+        self.is_placed = False
+        """Once it is decided: ``False`` if the policy has dropped it, which its account and
+        listeners know."""
+        self._buffer, self._request, self._on_durable = buffer, request, on_durable
+        self._policy = buffer._options.when_full
+        self._give_up_s = None if timeout_s is None else now_s() + timeout_s
+        self._crowded_until_s: float | None = None
+        self._dropping_until_s: float | None = None
+
+    def attempt(self) -> float | None:
+        """Try once; return ``None`` if it is decided, else how long to wait at most.
+
+        :raises BufferFull: no room, and the policy is to wait no longer, or not at all.
+        :raises ProducerClosed: closed, also meanwhile.
+        :raises WouldDeadlock: it interrupts its own thread in here.
+        """
+        buffer = self._buffer
+        buffer.refuse_reentry()
+        try:
+            with buffer._lock:
+                wait_s = self._attempted()
+        finally:
+            buffer._dispatcher.tell()
+        return wait_s
+
+    def leave(self) -> None:
+        """Wait no longer, decided or not."""
+        line = self._buffer._awaiting_room
+        if self in line:
+            with self._buffer._lock:
+                if self in line:
+                    line.remove(self)
+                    self._buffer._wake_first()
+
+    def _attempted(self) -> float | None:
+        buffer, line = self._buffer, self._buffer._awaiting_room
+        if (
+            line
+            and line[0] is not self
+            and isinstance(self._policy, Block)
+            and not buffer.is_closing
+        ):
+            return self._wait_in_line(None)
+        try:
+            self.is_placed = buffer._place(self._request, self._on_durable)
+        except JournalSlow as exc:
+            if (wait_s := self._crowded_s(exc)) is not None:
+                return wait_s
+        if self.is_placed:
+            return None
+        return self._without_room()
+
+    def _crowded_s(self, exc: JournalSlow) -> float | None:
+        """How long to wait for the disk; ``None``: long enough."""
+        buffer, now = self._buffer, now_s()
+        if self._crowded_until_s is None:
+            self._crowded_until_s = now + _CROWDED_S
+            if isinstance(self._policy, Block) and self._give_up_s is not None:
+                self._crowded_until_s = max(now, min(self._crowded_until_s, self._give_up_s))
+        if now < self._crowded_until_s:
+            return _CROWDED_LOOK_S
+        self._crowded_until_s = None
+        if buffer._spill is not None:
+            buffer._spill.last_error = exc
+        buffer._turn(BufferEvent.JOURNAL_FULL)
+        return None
+
+    def _without_room(self) -> float | None:
+        buffer = self._buffer
+        if isinstance(self._policy, Block):
+            # Looked at again now and then: room in a journal comes when a segment is deleted.
+            return self._wait_in_line(_LOOK_S)
+        if self._policy is WhenFull.RAISE:
+            raise self._full()
+        if self._policy is WhenFull.DROP_OLDEST:
+            now = now_s()
+            self._dropping_until_s = self._dropping_until_s or now + _DROPPING_S
+            if now < self._dropping_until_s and buffer._drop_oldest():
+                return 0.0 if buffer._spill is None else _DELETING_S
+        buffer.account.accept()
+        buffer._give_up(self._request, LossReason.NEWEST, None)
+        return None
+
+    def _wait_in_line(self, look_s: float | None) -> float:
+        left_s = float("inf") if self._give_up_s is None else self._give_up_s - now_s()
+        if left_s <= 0:
+            raise self._full()
+        if self not in self._buffer._awaiting_room:
+            self._buffer._awaiting_room.append(self)
+        return left_s if look_s is None else min(look_s, left_s)
+
+    def _full(self) -> BufferFull:
+        self._buffer.account.refused["no room"] += 1
+        return BufferFull(self._buffer._no_room())
+
+
+def _warn_of_change(one: BufferedRequest, error: BaseException) -> None:
+    log.warning(
+        "request changed after it was sent, and kept in memory only key=%r: %s", one.key, error
+    )

@@ -1,0 +1,334 @@
+"""The segments of a journal: the bytes that one begins with, and what is known of each in memory.
+
+The header, little-endian::
+
+    magic 8 | version u16 | bytes of this header u16 | 0 u32 | first id u64
+    | previous: first id u64, records u64, bytes u64
+    | created u64 (microseconds of the epoch) | crc32 of what stands before it u32
+
+What is said of the previous segment is said when that one is complete. So it need not be read to
+know how many records it holds, and one that was cut short later is known to be.
+
+Ids within a segment follow each other without a gap, so a record's position is its id less the
+first. Which records are done with (acknowledged, expired, lost) is a count from the front, and a
+bit for each behind: an eighth of a byte for a record, and that only where acknowledgements came out
+of order.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from leaderq.producing.journal.records import salt_of
+
+WAY_BYTES: Final = 1 << 20
+
+
+MAGIC: Final = b"lqjrnl\r\n"
+VERSION: Final = 1
+_FIELDS: Final = struct.Struct("<8sHHIQQQQQ")
+_CRC: Final = struct.Struct("<I")
+HEADER_BYTES: Final = _FIELDS.size + _CRC.size
+_NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{8})\.seg")
+BAD: Final = ".bad"
+
+
+@dataclass(frozen=True)
+class SegmentHeader:
+    """What the header says; ``previous_*`` are 0 if there was none."""
+
+    first_id: int
+    previous_first_id: int = 0
+    previous_records: int = 0
+    previous_bytes: int = 0
+    created_us: int = 0
+    version: int = VERSION
+
+    def encode(self) -> bytes:
+        """The header's bytes."""
+        fields = _FIELDS.pack(
+            MAGIC,
+            self.version,
+            HEADER_BYTES,
+            0,
+            self.first_id,
+            self.previous_first_id,
+            self.previous_records,
+            self.previous_bytes,
+            self.created_us,
+        )
+        return fields + _CRC.pack(zlib.crc32(fields))
+
+
+def decode(data: bytes) -> SegmentHeader | None:
+    """The header that ``data`` begins with; ``None`` if there is none, or it is spoilt."""
+    if len(data) < HEADER_BYTES or data[:8] != MAGIC:
+        return None
+    if zlib.crc32(data[: _FIELDS.size]) != _CRC.unpack_from(data, _FIELDS.size)[0]:
+        return None
+    _, version, _, _, first, previous, records, size, created = _FIELDS.unpack_from(data)
+    return SegmentHeader(first, previous, records, size, created, version)
+
+
+def segment_name(first_id: int, stamp: int) -> str:
+    """The file name of the segment that begins with this id; names sort as their ids do, up to the
+    last there can be.
+
+    The stamp is a number that a journal drew when it was new. It is in the name since what is in
+    the file may be spoilt.
+    """
+    return f"{first_id:020d}-{stamp:08x}.seg"
+
+
+def parse_name(name: str) -> tuple[int, int] | None:
+    """First id and stamp of a segment's file name; ``None`` for every other name, set-aside
+    segments among them."""
+    match = _NAME.fullmatch(name)
+    return (int(match[1]), int(match[2], 16)) if match else None
+
+
+def set_aside_id(name: str) -> int | None:
+    """The first id of a segment or tail that was set aside; ``None`` for every other name."""
+    return int(name[:20]) if name.endswith(BAD) and name[:20].isdigit() else None
+
+
+class AckBitmap:
+    """The marks of one segment. ``front``: all before this position are marked, and this one is
+    not."""
+
+    __slots__ = ("_ahead", "_bits", "front")
+
+    def __init__(self, front: int = 0) -> None:
+        self.front = front
+        self._bits = bytearray()
+        self._ahead = 0
+
+    @property
+    def count(self) -> int:
+        """How many are marked."""
+        return self.front + self._ahead
+
+    def __contains__(self, position: int) -> bool:
+        return position < self.front or self._is_set(position)
+
+    def add(self, position: int) -> bool:
+        """Mark one; gives whether it was not marked."""
+        if position == self.front:
+            self.front += 1
+            self._absorb()
+            return True
+        if position in self:
+            return False
+        byte = position >> 3
+        if byte >= len(self._bits):
+            self._bits.extend(bytes(max(byte + 1 - len(self._bits), len(self._bits))))
+        self._bits[byte] |= 1 << (position & 7)
+        self._ahead += 1
+        return True
+
+    def add_up_to(self, end: int) -> int:
+        """Mark all before ``end``; gives how many were not marked."""
+        before = self.count
+        if end > self.front:
+            if self._ahead:
+                self._ahead -= sum(map(self._is_set, range(self.front, end)))
+            self.front = end
+            self._absorb()
+        return self.count - before
+
+    def clip(self, end: int) -> None:
+        """Forget marks from ``end`` on."""
+        if self.front > end:
+            self.front = end
+        if self._ahead:
+            del self._bits[(end + 7) >> 3 :]
+            if end & 7 and end >> 3 < len(self._bits):
+                self._bits[end >> 3] &= (1 << (end & 7)) - 1
+            self._ahead = sum(map(self._is_set, range(self.front, end)))
+            self._absorb()
+
+    def _is_set(self, position: int) -> bool:
+        byte = position >> 3
+        return byte < len(self._bits) and bool(self._bits[byte] >> (position & 7) & 1)
+
+    def _absorb(self) -> None:
+        """Move the front over what was marked ahead of it."""
+        if self._ahead:
+            front = self.front
+            while self._is_set(front):
+                front += 1
+            self._ahead -= front - self.front
+            self.front = front
+        if not self._ahead and self._bits:
+            self._bits = bytearray()
+
+    def packed_bits(self) -> bytes:
+        """What stands ahead of the front, compressed; empty if nothing does."""
+        return zlib.compress(bytes(self._bits), 1) if self._ahead else b""
+
+    @classmethod
+    def unpack(cls, front: int, packed: bytes) -> AckBitmap:
+        """The marks of a front and :meth:`packed_bits`."""
+        marks = cls(front)
+        if packed:
+            marks._bits = bytearray(zlib.decompress(packed))
+            ones = sum(byte.bit_count() for byte in marks._bits)
+            marks._ahead = ones - sum(map(marks._is_set, range(front)))
+            marks._absorb()
+        return marks
+
+
+class Segment:
+    """A segment file. Guarded by the journal's gate."""
+
+    __slots__ = (
+        "damaged",
+        "first_id",
+        "marks",
+        "path",
+        "records",
+        "salt",
+        "sealed",
+        "size",
+        "waypoints",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        first_id: int,
+        stamp: int,
+        *,
+        records: int = 0,
+        size: int = HEADER_BYTES,
+        marks: AckBitmap | None = None,
+        sealed: bool = False,
+        damaged: bool = False,
+    ) -> None:
+        self.first_id = first_id
+        self.path = directory / segment_name(first_id, stamp)
+        self.records = records
+        self.size = size
+        self.marks = marks or AckBitmap()
+        self.sealed = sealed
+        self.damaged = damaged
+        self.salt = salt_of(first_id, stamp)
+        self.waypoints: list[tuple[int, int]] = []
+
+    @property
+    def last_id(self) -> int:
+        """The id of its last record; one less than its first if it has none."""
+        return self.first_id + self.records - 1
+
+    @property
+    def open_records(self) -> int:
+        """How many are not done with."""
+        return self.records - self.marks.count
+
+    def pass_by(self, record_id: int, offset: int) -> None:
+        """A reader found this record at this offset; one in a mebibyte is remembered."""
+        if not self.waypoints or (
+            record_id > self.waypoints[-1][0] and offset >= self.waypoints[-1][1] + WAY_BYTES
+        ):
+            self.waypoints.append((record_id, offset))
+
+    def waypoint(self, record_id: int) -> tuple[int, int]:
+        """The id and offset of a record before this one, to read on from."""
+        at = bisect_right(self.waypoints, (record_id, self.size)) - 1
+        return self.waypoints[at] if at >= 0 else (self.first_id, HEADER_BYTES)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing in it, nor to come into it, is of use any more."""
+        return self.sealed and self.marks.count >= self.records
+
+
+class SegmentIndex:
+    """Finds segments by id, and counts what they hold. Guarded by the journal's gate."""
+
+    def __init__(self, segments: list[Segment], next_id: int) -> None:
+        self.segments = segments
+        self.next_id = next_id
+        """The id that the next record gets."""
+        self.reserved = 0
+        """Up to which id the cursor has promised that ids may have been given out."""
+        self._firsts = [segment.first_id for segment in segments]
+        self.bytes_used = sum(segment.size for segment in segments)
+
+    @property
+    def depth(self) -> int:
+        """Records that are not done with."""
+        return sum(segment.open_records for segment in self.segments)
+
+    def add(self, segment: Segment) -> None:
+        """Put a new segment behind the others."""
+        self.segments.append(segment)
+        self._firsts.append(segment.first_id)
+        self.bytes_used += segment.size
+
+    def grow(self, segment: Segment, *, records: int, size: int) -> None:
+        """Records were committed to a segment."""
+        segment.records += records
+        segment.size += size
+        self.bytes_used += size
+
+    def holding(self, record_id: int) -> Segment | None:
+        """The segment that has this id."""
+        at = bisect_right(self._firsts, record_id) - 1
+        if at < 0 or record_id > self.segments[at].last_id:
+            return None
+        return self.segments[at]
+
+    def from_id(self, record_id: int) -> Segment | None:
+        """The first segment that has this id or a later one, and a record that is not done with."""
+        for segment in self.segments[max(0, bisect_right(self._firsts, record_id) - 1) :]:
+            if segment.last_id >= record_id and segment.open_records:
+                return segment
+        return None
+
+    def mark(self, segment: Segment, first_id: int, last_id: int) -> int:
+        """Records of one segment are done with; gives how many were not before."""
+        if first_id == last_id:
+            newly = int(segment.marks.add(first_id - segment.first_id))
+        elif first_id - segment.first_id <= segment.marks.front:
+            newly = segment.marks.add_up_to(last_id + 1 - segment.first_id)
+        else:
+            newly = sum(
+                segment.marks.add(number - segment.first_id)
+                for number in range(first_id, last_id + 1)
+            )
+        return newly
+
+    def mark_up_to(self, last_id: int) -> int:
+        """All up to this id are done with; gives how many were not before."""
+        newly = 0
+        for segment in self.segments:
+            if segment.first_id > last_id:
+                break
+            if segment.records:
+                newly += self.mark(segment, segment.first_id, min(last_id, segment.last_id))
+        return newly
+
+    def done(self) -> list[Segment]:
+        """The segments that may go."""
+        return [segment for segment in self.segments if segment.is_done]
+
+    def remove(self, segment: Segment) -> None:
+        """A segment is gone."""
+        at = self.segments.index(segment)
+        del self.segments[at], self._firsts[at]
+        self.bytes_used -= segment.size
+
+    @property
+    def oldest(self) -> tuple[Segment, int] | None:
+        """The first record that is not done with, by segment and id."""
+        for segment in self.segments:
+            if segment.open_records:
+                return segment, segment.first_id + segment.marks.front
+        return None

@@ -1,0 +1,122 @@
+"""Tells listeners and the log, one call at a time and in order, on whichever thread has news; never
+under the lock of the buffer.
+
+A listener that is slow, fails, or itself uses the producer stops nobody: while one is told, other
+threads leave their news and go on. News beyond a bound are counted as untold; the account stays
+exact without them. Nothing here waits for a lock, so a finalizer or a signal handler may leave
+news too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.producing.account import LossReason, Lost
+
+log = logging.getLogger(__name__)
+
+_KEPT = 10_000
+_QUIET_S = 10.0
+
+
+class ListenerDispatcher:
+    """See the module."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._news: deque[Callable[[], object]] = deque()
+        self._telling = threading.Lock()
+        self.untold = 0
+
+    def note(self, news: Callable[[], object]) -> None:
+        """Leave news; may be called under any lock."""
+        if len(self._news) >= _KEPT:
+            self.untold += 1
+            return
+        self._news.append(news)
+
+    def owe(self, news: Callable[[], object]) -> None:
+        """Leave news that must be told in any case; may be called under any lock."""
+        self._news.append(news)
+
+    def tell(self) -> None:
+        """Tell what there is, unless another thread is at it; called without any lock."""
+        while self._news and self._telling.acquire(blocking=False):
+            try:
+                while self._news:
+                    self._call(self._news.popleft())
+            finally:
+                self._telling.release()
+
+    def _call(self, news: Callable[[], object]) -> None:
+        try:
+            news()
+        except KeyboardInterrupt:  # of a caller in the main thread
+            raise
+        except BaseException:  # also SystemExit: it may be the sender's thread, which must go on
+            log.exception("producer %s: a listener failed", self._name)
+
+
+class LossLog:
+    """Logs each lost request once: the first of a reason at once with key and error, those that
+    follow within ten seconds together. ``note`` is called under the buffer's lock."""
+
+    def __init__(self, name: str, dispatcher: ListenerDispatcher) -> None:
+        self._name = name
+        self._dispatcher = dispatcher
+        self._untold: dict[LossReason, int] = {}
+        self._last: dict[LossReason, Lost] = {}
+        self._next_s: dict[LossReason, float] = {}
+        self._is_due = False
+
+    def note(self, lost: Lost) -> None:
+        """Have it logged, now or soon."""
+        if lost.reason is LossReason.SKIPPED:
+            return
+        self._untold[lost.reason] = self._untold.get(lost.reason, 0) + 1
+        self._last[lost.reason] = lost
+        if not self._is_due and now_s() >= self._next_s.get(lost.reason, 0.0):
+            self._is_due = True
+            self._dispatcher.owe(self._tell)
+
+    def finish(self) -> None:
+        """Log what is left, whatever the time."""
+        self._next_s.clear()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._is_due = False
+        now = now_s()
+        for reason, lost in list(self._last.items()):
+            if now < self._next_s.get(reason, 0.0) or not (count := self._untold.pop(reason, 0)):
+                continue
+            self._next_s[reason] = now + _QUIET_S
+            told = None if lost.error is None else f"{type(lost.error).__name__}: {lost.error}"
+            log.error(
+                "requests lost producer=%s reason=%r count=%d key=%r error=%s",
+                self._name,
+                reason.value,
+                count,
+                lost.key,
+                told,
+            )
+
+
+def resolve(waiter: Future[Any], value: Any = None, error: BaseException | None = None) -> None:
+    """Tell whoever waits, unless that was cancelled."""
+    try:
+        if waiter.set_running_or_notify_cancel():
+            if error is None:
+                waiter.set_result(value)
+            else:
+                waiter.set_exception(error)
+    except KeyboardInterrupt:  # of a caller in the main thread
+        raise
+    except BaseException:  # of a callback added to it; a future lets a SystemExit pass, say
+        log.exception("the callback of a request's future failed")

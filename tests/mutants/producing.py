@@ -1,0 +1,178 @@
+"""The mutants of ``leaderq.producing``: those that a record's survival hangs on."""
+
+from __future__ import annotations
+
+from mutants.mutant import Edit, mutant
+
+BUFFER = "leaderq/producing/buffer.py"
+CURSOR = "leaderq/producing/journal/cursor.py"
+DISK = "leaderq/producing/journal/disk.py"
+PRODUCER = "leaderq/producing/producer.py"
+QUEUE_SINK = "leaderq/producing/sinks/queue_sink.py"
+RECOVERY = "leaderq/producing/journal/recovery.py"
+SENDING = "leaderq/producing/sending.py"
+SINK = "leaderq/producing/sinks/sink.py"
+STORE = "leaderq/producing/journal/store.py"
+
+UNIT = "tests/unit/producing/test_"
+CUT = "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_"
+PROMISED = f"{CUT}costs_nothing_that_was_promised"
+
+MUTANTS = [
+    mutant(
+        "an error that nobody named is a verdict on the record",
+        f"{UNIT}errors_nobody_knows.py::test_a_postgresql_that_is_down_costs_no_record",
+        Edit(
+            SINK,
+            "        except Exception as exc:  # noqa: BLE001 - the user's callable: told, and tried again\n"
+            "            return first, exc\n",
+            "        except Exception as exc:\n"
+            "            refused.update(dict.fromkeys(range(first, first + len(records)), exc))\n",
+        ),
+    ),
+    mutant(
+        "what the queue itself raised refuses the item",
+        f"{UNIT}small_sinks.py::test_the_queues_own_errors_cost_nothing",
+        Edit(QUEUE_SINK, " and not isinstance(error, LeaderqError)", ""),
+    ),
+    mutant(
+        "a lost request is not logged",
+        f"{UNIT}closing_truthfully.py::test_every_lost_request_is_logged_once_in_few_lines",
+        Edit(BUFFER, "        self._loss_log.note(lost)\n", ""),
+    ),
+    mutant(
+        "a close that lost requests is true",
+        f"{UNIT}closing_truthfully.py::test_a_close_that_threw_everything_away_is_false_and_says_which_and_why",
+        Edit(
+            "leaderq/producing/account.py",
+            "        return not self.pending and not self.lost\n",
+            "        return not self.pending\n",
+        ),
+    ),
+    mutant(
+        "a block in which requests were lost ends in silence",
+        f"{UNIT}closing_truthfully.py::test_a_block_in_which_requests_were_lost_ends_with_that",
+        Edit(PRODUCER, "    if error is None and not settlement.is_as_chosen:\n", "    if False:\n"),
+    ),
+    mutant(
+        "a call may interrupt its own thread inside the buffer",
+        f"{UNIT}sending_from_anywhere.py::test_a_call_that_interrupts_its_own_thread_inside_is_refused_at_once",
+        Edit(BUFFER, "        if is_entered or (", "        if (is_entered and False) or ("),
+        may_hang=True,
+    ),
+    mutant(
+        "a thread that makes room waits for room",
+        f"{UNIT}sending_from_anywhere.py::test_a_logging_handler_may_send_the_producers_own_log",
+        Edit(PRODUCER, "            timeout_s = 0.0  # a thread that makes room", "            pass  # a thread"),
+        may_hang=True,
+    ),
+    mutant(
+        "whoever comes overtakes those who wait for room",
+        f"{UNIT}full_means_full.py::test_nobody_overtakes_whoever_waits",
+        Edit(
+            BUFFER,
+            "        if (\n            line\n            and line[0] is not self\n",
+            "        if (\n            False\n",
+        ),
+    ),
+    mutant(
+        "all of memory goes over to the journal at a blow",
+        f"{UNIT}full_means_full.py::test_going_over_to_the_journal_holds_nobody_up_for_all_of_memory",
+        Edit(BUFFER, "            self._write_ahead_of_spilling(self._spill)\n", "            pass\n"),
+    ),
+    mutant(
+        "a stuck key holds up all others",
+        f"{UNIT}stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order",
+        Edit(SENDING, "        self._has_keys = options.key is not None\n", "        self._has_keys = False\n"),
+    ),
+    mutant(
+        "a healthy request overtakes one of its key that is held back",
+        f"{UNIT}stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order",
+        Edit(SENDING, "            if one.key in self._held:\n", "            if False:\n"),
+    ),
+    mutant(
+        "appended records are not forced out",
+        PROMISED,
+        Edit(
+            STORE,
+            "            self._disk.sync(self._fd)\n",
+            "            pass\n",
+        ),
+    ),
+    mutant(
+        "the policy forces nothing out",
+        PROMISED,
+        Edit(
+            STORE,
+            "        try:\n            self._sync()\n        except OSError:\n            self._writer.cut(begin)\n",
+            "        try:\n            pass\n        except OSError:\n            self._writer.cut(begin)\n",
+        ),
+    ),
+    mutant(
+        "a flush forces nothing out",
+        PROMISED,
+        Edit(
+            STORE,
+            "        if self._unsynced:\n            self._sync()\n        failure,",
+            "        failure,",
+        ),
+    ),
+    mutant(
+        "a flush forgets the segments left behind",
+        PROMISED,
+        Edit(STORE, "            self._force(self._unforced[0])\n", ""),
+    ),
+    mutant(
+        "a segment is left behind with records that wait for a sync",
+        PROMISED,
+        Edit(
+            STORE,
+            "        if not isinstance(self._policy, NoSync):\n            self.sync()\n        elif",
+            "        if not isinstance(self._policy, NoSync):\n            pass\n        elif",
+        ),
+    ),
+    mutant(
+        "the name of a new segment is not forced out",
+        PROMISED,
+        Edit(STORE, "            self._disk.sync_directory(self._directory)\n", ""),
+    ),
+    mutant(
+        "the name of a new directory is not forced out",
+        PROMISED,
+        Edit(DISK, "        disk.sync_directory(one.parent)\n", ""),
+    ),
+    mutant(
+        "the cursor is not forced out",
+        PROMISED,
+        Edit(
+            CURSOR,
+            "        write_all(self._disk, fd, cursor.encode(), 0)\n        self._disk.sync(fd)\n",
+            "        write_all(self._disk, fd, cursor.encode(), 0)\n",
+        ),
+    ),
+    mutant(
+        "what a killed process had only written stays so",
+        PROMISED,
+        Edit(RECOVERY, "        self._force_out()\n", ""),
+    ),
+    mutant(
+        "the new name of a damaged segment is not forced out",
+        f"{CUT}deletes_no_damaged_segment",
+        Edit(CURSOR, "        self._disk.sync_directory(self._directory)\n", ""),
+    ),
+    mutant(
+        "the copy of a damaged tail is not forced out",
+        f"{CUT}deletes_no_damaged_tail",
+        Edit(RECOVERY, "            self.disk.sync(copy)\n", ""),
+    ),
+    mutant(
+        "the name of the copy of a damaged tail is not forced out",
+        f"{CUT}deletes_no_damaged_tail",
+        Edit(RECOVERY, "        self.disk.sync_directory(self.directory)  # before the original is cut off\n", ""),
+    ),
+    mutant(
+        "ids that may have been told are not promised",
+        PROMISED,
+        Edit(STORE, "        self._promise_ids(count)\n", ""),
+    ),
+]

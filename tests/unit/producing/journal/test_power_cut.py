@@ -1,0 +1,273 @@
+"""The power is cut after any operation on a file, and what was not forced out survives in any part.
+
+Nothing that was promised is lost then, comes twice under one id, or changes its order; nothing that
+was acknowledged by a flush comes back. The ordinary run tries some hundred cuts; with
+``LEADERQ_TEST_FAULTS=10000`` so many. Each call that forces something out has a mutant without it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_disk import crash
+from power_cut import Moment, PowerCutDisk, platter
+from scripted_sink import ScriptedSink, is_away, takes
+
+from leaderq.errors import JournalFull
+from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, Every, Journal
+from leaderq.producing.journal import Policy, cursor, recovery
+from leaderq.testing import eventually
+
+CUTS = max(240, int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0))
+POLICIES = [EVERY_ITEM, EVERY_ITEM, Every(3), NO_SYNC]
+SEGMENT = 4096
+
+
+@pytest.fixture
+def boots(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The boot ids of the host; the last one is that of now."""
+    ids = [secrets.token_bytes(16)]
+    for module in (cursor, recovery):
+        monkeypatch.setattr(module, "boot_id", lambda: ids[-1])
+    monkeypatch.setattr("leaderq.producing.journal.committer.CHORES_EVERY_S", 0.002)
+    return ids
+
+
+Facts = tuple[int, int, frozenset[int], frozenset[int]]
+
+
+class Life:
+    """A journal that is used for a while. ``told``: ids that were told, with their payloads;
+    ``safe``: how many of these a flush has forced out; ``done``: ids acknowledged; ``flushed``:
+    those that must stay so."""
+
+    def __init__(self, luck: random.Random, policy: Policy) -> None:
+        self.luck, self.policy = luck, policy
+        self.told: list[tuple[int, bytes]] = []
+        self.safe = 0
+        self.done: set[int] = set()
+        self.flushed: frozenset[int] = frozenset()
+        self.number = 0
+
+    def facts(self) -> Facts:
+        return len(self.told), self.safe, frozenset(self.done), self.flushed
+
+    def payload(self) -> bytes:
+        self.number += 1
+        size = self.luck.choice([0, 10, 10, 300, 1500])
+        return b"%d:" % self.number + self.luck.randbytes(size)
+
+    def note(self, number: int, payload: bytes) -> None:
+        self.told.append((number, payload))  # by two threads, so not in the order of the ids
+
+    def live(self, journal: Journal, steps: int) -> None:
+        for _ in range(steps):
+            self.luck.choice([self.append, self.append, self.append_many, self.append_soon, self.ack, self.flush])(journal)
+
+    def append(self, journal: Journal) -> None:
+        payload = self.payload()
+        self.note(journal.append(payload), payload)
+
+    def append_many(self, journal: Journal) -> None:
+        many = [self.payload() for _ in range(2)]
+        for number, payload in zip(journal.append_many(many), many, strict=True):
+            self.note(number, payload)
+
+    def append_soon(self, journal: Journal) -> None:
+        for _ in range(self.luck.randrange(4)):
+            payload = self.payload()
+            journal.append_soon(payload, lambda number, error, payload=payload: self.note(number, payload))
+
+    def ack(self, journal: Journal) -> None:
+        ids = [number for number, _ in self.told]
+        some = ids[: len(ids) * 2 // 3]  # so that whole segments go
+        if self.luck.random() < 0.5:
+            some = self.luck.sample(ids, min(len(ids), 5))
+        self.done.update(some)
+        journal.ack_many(some)
+
+    def flush(self, journal: Journal) -> None:
+        told, done = len(self.told), frozenset(self.done)
+        journal.flush()
+        self.safe = max(self.safe, told)
+        self.flushed = done
+
+    def check(self, journal: Journal, facts: Facts) -> None:
+        told, safe, done, flushed = facts
+        found = journal.read(max_items=1 << 30, max_bytes=1 << 40)
+        there = {record.id: record.payload for record in found}
+        assert list(there) == sorted(there)
+        assert len(there) == len(found)
+        promised = dict(self.told[:safe])
+        if isinstance(self.policy, Every):
+            by_id = sorted(self.told[:told])
+            promised |= dict(by_id[: max(0, len(by_id) - self.policy.items + 1)])
+        for number, payload in promised.items():
+            if number not in done:
+                assert there.get(number) == payload, f"record {number} is lost"
+        known = dict(self.told)
+        assert all(known.get(number, payload) == payload for number, payload in there.items())
+        assert not set(there) & flushed, "an acknowledgement is lost"
+        last = max((number for number, _ in self.told[:told]), default=0)
+        assert journal.next_id > last, "an id is given out twice"
+
+
+def opened(life: Life, place: Path, chance: float, segment_bytes: int = SEGMENT) -> Any:
+    disk = PowerCutDisk(place, life.luck, chance, life.facts)
+    journal = Journal(place / "above" / "journal", sync=life.policy, segment_bytes=segment_bytes, disk=disk)
+    return journal, disk
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[Any]:
+    """Makes a new folder at each call."""
+    made: list[Path] = []
+
+    def make() -> Path:
+        made.append(tmp_path / f"place{len(made)}")
+        made[-1].mkdir()
+        return made[-1]
+
+    yield make
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def chosen(luck: random.Random, moments: list[Moment], most: int) -> list[Moment]:
+    return luck.sample(moments, min(most, len(moments)))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_power_cut_costs_nothing_that_was_promised(boots: list[bytes], places: Any, seed: int) -> None:
+    luck, cuts = random.Random(seed), 0
+    while cuts < CUTS / 4:
+        life = Life(luck, luck.choice(POLICIES))
+        first = places()
+        journal, disk = opened(life, first, 0.2, luck.choice([SEGMENT, SEGMENT, 8 << 20]))
+        for _ in range(luck.choice([1, 2])):  # openings
+            life.live(journal, luck.randrange(4, 25))
+            luck.choice([Journal.close, crash])(journal)  # the process ends, the host does not
+            journal = Journal(first / "above" / "journal", sync=life.policy, disk=disk)
+            life.done -= {record.id for record in journal.read(max_items=1 << 30)}
+        journal.close()
+        for moment in chosen(luck, disk.moments, 12):
+            cuts += 1
+            place = places()
+            platter(moment, first, place, luck)
+            boots.append(secrets.token_bytes(16))
+            # A second cut, in the recovery from the first or soon after it.
+            again, second = opened(life, place, 0.5)
+            life.check(again, moment.facts)
+            again.close()
+            for later in chosen(luck, second.moments, 2):
+                cuts += 1
+                last = places()
+                platter(later, place, last, luck)
+                boots.append(secrets.token_bytes(16))
+                third, _ = opened(life, last, 0.0)
+                life.check(third, moment.facts)
+                third.close()
+                shutil.rmtree(last)
+            shutil.rmtree(place)
+        shutil.rmtree(first)
+        boots[:] = [secrets.token_bytes(16)]
+
+
+def test_a_power_cut_deletes_no_damaged_segment(boots: list[bytes], places: Any) -> None:
+    luck = random.Random(3)
+    for _ in range(8):
+        life, first = Life(luck, EVERY_ITEM), places()
+        journal, _ = opened(life, first, 0.0)
+        ids = [journal.append(b"x" * 1000) for _ in range(8)]
+        journal.close()
+        damaged = min((first / "above" / "journal").glob("*.seg"))
+        data = bytearray(damaged.read_bytes())
+        data[500] ^= 0xFF
+        damaged.write_bytes(data)
+        journal, disk = opened(life, first, 1.0)
+        journal.read(max_items=100)
+        journal.ack_many(ids)
+        journal.flush()
+        eventually(lambda journal=journal: journal.counters.set_aside)
+        journal.close()
+        for moment in chosen(luck, disk.moments, 20):
+            place = places()
+            platter(moment, first, place, luck)
+            boots.append(secrets.token_bytes(16))
+            again, _ = opened(life, place, 0.0)
+            again.close()
+            kept = [path.read_bytes() for path in again.directory.glob(f"{damaged.name}*")]
+            assert bytes(data) in kept
+
+
+def test_a_power_cut_deletes_no_damaged_tail(boots: list[bytes], places: Any) -> None:
+    """A last record that was whole once, and is not any more when a killed process is followed."""
+    luck = random.Random(4)
+    for _ in range(8):
+        life, first = Life(luck, EVERY_ITEM), places()
+        journal, _ = opened(life, first, 0.0)
+        for _ in range(3):
+            journal.append(b"kept as it is" * 20)
+        crash(journal)
+        segment = max((first / "above" / "journal").glob("*.seg"))
+        data = bytearray(segment.read_bytes())
+        tail = len(data) - 260
+        data[tail + 100] ^= 0xFF
+        segment.write_bytes(data)
+        journal, disk = opened(life, first, 1.0)
+        journal.append(b"next")
+        journal.close()
+        for moment in chosen(luck, disk.moments, 20):
+            place = places()
+            platter(moment, first, place, luck)
+            boots.append(secrets.token_bytes(16))
+            again, _ = opened(life, place, 0.0)
+            again.close()
+            kept = [path.read_bytes() for path in again.directory.glob("*.seg*")]
+            assert any(bytes(data[tail:]) in one for one in kept)
+
+
+@pytest.mark.timeout(3600)
+def test_a_power_cut_costs_no_request_that_a_producer_has_taken(boots: list[bytes], places: Any) -> None:
+    """Two producers, one after the other, on one journal; their sink takes and refuses by turns."""
+    cuts = 0
+    luck = random.Random(17)
+    while cuts < CUTS / 8:
+        sent: list[int] = []
+        sink = ScriptedSink()
+        first = places()
+        facts = lambda sent=sent, sink=sink: (len(sent), list(sink.confirmed))  # noqa: E731
+        disk = PowerCutDisk(first, luck, 0.15, facts)
+        for start in (0, 100):
+            sink.now(luck.choice([takes, is_away]))
+            journal = Journal(first / "j", sync=EVERY_ITEM, segment_bytes=SEGMENT, disk=disk)
+            one = BufferedProducer(sink, journal=journal, persistence=EVERY_ITEM, linger_s=0.0, max_items=5)
+            for number in range(start, start + 12):
+                try:
+                    one.send(number)
+                except JournalFull:
+                    continue
+                sent.append(number)
+            one.close(0.05)
+            journal.close()
+        for moment in chosen(luck, disk.moments, 10):
+            cuts += 1
+            place = places()
+            platter(moment, first, place, luck)
+            boots.append(secrets.token_bytes(16))
+            count, confirmed = moment.facts
+            after = ScriptedSink()
+            with BufferedProducer(after, journal=place / "j", persistence=EVERY_ITEM) as last:
+                assert last.flush(60).pending == 0
+            fresh = [number for number in after.confirmed if number not in confirmed]
+            assert set(sent[:count]) <= set(confirmed) | set(after.confirmed)
+            assert fresh == sorted(fresh)
+            shutil.rmtree(place)
+        shutil.rmtree(first)

@@ -1,0 +1,119 @@
+"""A key that cannot be sent holds up its own requests, and no others."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_sink import Make
+
+from leaderq.errors import SinkAway
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome, BufferState, WhenFull
+from leaderq.testing import eventually
+
+Record = tuple[str, int]
+
+
+class ByKey:
+    """Takes all but those of the keys in ``stuck``, which it returns to be given again."""
+
+    def __init__(self, *stuck: str) -> None:
+        self.stuck = set(stuck)
+        self.confirmed: dict[str, list[int]] = defaultdict(list)
+        self.largest = 0
+
+    def send(self, batch: Sequence[Record], timeout_s: float) -> BatchOutcome:
+        self.largest = max(self.largest, len(batch))
+        again = [at for at, (key, _) in enumerate(batch) if key in self.stuck]
+        for at, (key, number) in enumerate(batch):
+            if at not in again:
+                self.confirmed[key].append(number)
+        error = SinkAway("no leader for this one")
+        return BatchOutcome(again=again, error=error) if again else ALL_CONFIRMED
+
+    def close(self, timeout_s: float) -> None:
+        pass
+
+
+def key_of(record: Record) -> str:
+    return record[0]
+
+
+@pytest.mark.parametrize("batch_items", [1, 10, 1000])
+@pytest.mark.parametrize("has_journal", [False, True])
+def test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order(
+    producer: Make, batch_items: int, has_journal: bool, tmp_path: Path
+) -> None:
+    sink = ByKey("stuck")
+    journal = tmp_path if has_journal else None
+    one = producer(sink, key=key_of, batch_items=batch_items, max_items=5000, journal=journal)
+    for number in range(1000):
+        if number % 10 == 0:
+            one.send(("stuck", number))
+        one.send((f"healthy{number % 3}", number))
+    eventually(lambda: one.snapshot().balance.confirmed == 1000)
+    assert one.snapshot().balance.pending == 100
+    assert "no leader" in str(one.snapshot().sink_error)
+    sink.stuck.clear()
+    assert one.flush(60)
+    assert one.snapshot().sink_error is None
+    assert sink.confirmed["stuck"] == list(range(0, 1000, 10))
+    for key, numbers in sink.confirmed.items():
+        assert numbers == sorted(numbers), key
+    assert sink.largest <= batch_items
+
+
+def test_without_a_key_all_is_one_line(producer: Make) -> None:
+    sink = ByKey("stuck")
+    one = producer(sink, batch_items=10)
+    one.send(("stuck", 0))
+    for number in range(100):
+        one.send(("healthy", number))
+    eventually(lambda: one.snapshot().retries >= 5)
+    assert len(sink.confirmed["healthy"]) < 10
+    sink.stuck.clear()
+    assert one.flush(60)
+    assert sink.confirmed["healthy"] == list(range(100))
+
+
+def test_beyond_half_of_the_memory_a_stuck_key_holds_up_all(producer: Make, tmp_path: Path) -> None:
+    sink = ByKey("stuck")
+    one = producer(sink, key=key_of, batch_items=5, max_items=20, journal=tmp_path)
+    for number in range(40):
+        one.send(("stuck", number))
+    one.send(("healthy", 0))
+    eventually(lambda: one.snapshot().retries >= 5)
+    assert one.state is BufferState.SPILLING
+    assert sink.confirmed == {}
+    sink.stuck.clear()
+    assert one.flush(60)
+    assert sink.confirmed == {"stuck": list(range(40)), "healthy": [0]}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_keys_that_come_and_go_lose_nothing_and_keep_their_order(producer: Make, tmp_path: Path, seed: int) -> None:
+    luck = random.Random(seed)
+    keys = "abcdef"
+    sink = ByKey()
+    one = producer(
+        sink,
+        key=key_of,
+        batch_items=luck.choice([1, 3, 50]),
+        max_items=luck.choice([5, 50, 1000]),
+        journal=tmp_path,
+        when_full=WhenFull.RAISE,
+    )
+    sent: dict[str, list[Any]] = defaultdict(list)
+    for number in range(1500):
+        if luck.random() < 0.02:
+            sink.stuck = set(luck.sample(keys, luck.randrange(len(keys) + 1)))
+        key = luck.choice(keys)
+        one.send((key, number))
+        sent[key].append(number)
+    sink.stuck = set()
+    assert one.flush(60)
+    assert sink.confirmed == sent
