@@ -11,8 +11,9 @@ from leaderq.kafka.assembly import Assembly, Environment, assembled
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.consuming.consumer_check import StallLimits
-from leaderq.kafka.declaration import AT_MOST_ONCE, Declaration, check, declaration_of
+from leaderq.kafka.declaration import AT_MOST_ONCE, Declaration, check, declaration_of, method_problems
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
+from leaderq.kafka.handling.parts import require_finished
 from leaderq.kafka.record import Deserializer, Record
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
@@ -116,7 +117,9 @@ class KafkaLeaderCareer(LeaderCareer):
         """
         for record in records:
             try:
-                self.handle_record(record, term)
+                returned: object = self.handle_record(record, term)  # type: ignore[func-returns-value]
+                if returned is not None:
+                    require_finished(returned, "handle_record")
             except PoisonRecord:
                 raise
             except Exception as exc:
@@ -240,7 +243,7 @@ class KafkaLeaderCareer(LeaderCareer):
         be run.
         """
         declared = declaration_of(self, self.settings.career or career_name(self))
-        check(declared, self._problems())
+        check(declared, [*self._problems(), *method_problems(self)])
         return declared
 
     def _environment(self) -> Environment:

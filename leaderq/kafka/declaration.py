@@ -46,6 +46,7 @@ from leaderq.kafka.handling.context import BY_PARTITION, MERGED
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.rate_limit import rate_limiter_of
 from leaderq.kafka.record import Deserializer
+from leaderq.plain import require_plain_function
 
 CLIENTS = ("kafka-python", "confluent")
 
@@ -127,6 +128,29 @@ def deserializer_of(career: object, name: str) -> Deserializer | None:
     return cast("Deserializer | None", declared)
 
 
+METHODS = (
+    "prepare",
+    "inaugurate",
+    "execute",
+    "handle",
+    "handle_record",
+    "load_offsets",
+    "handOver",
+    "healthy",
+    "retire",
+)
+"""What of a career's code is called by others."""
+
+
+def method_problems(career: object) -> Iterator[str]:
+    """Those methods of a career that do nothing when called: coroutine and generator functions."""
+    for name in METHODS:
+        try:
+            require_plain_function(getattr(career, name), f"{name} of {type(career).__qualname__}")
+        except ConfigurationError as exc:
+            yield from exc.problems
+
+
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
     """Return if a career can be run as declared; raises :class:`~leaderq.errors.ConfigurationError`
     with all its problems, and ``others``.
@@ -173,7 +197,13 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
 
 def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
     where = declared.where
+    deserializers = {
+        f"{name} of {where}": found
+        for name in ("key_deserializer", "value_deserializer")
+        if (found := getattr(declared, name)) is not None
+    }
     checks: tuple[Any, ...] = (
+        *(partial(require_plain_function, found, what) for what, found in deserializers.items()),
         lambda: delivery_of(declared.delivery, declared.offsets, where),
         lambda: policy(declared.on_error, where),
         lambda: rate_limiter_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, where),

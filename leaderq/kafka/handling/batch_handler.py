@@ -66,6 +66,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from leaderq.errors import LeaderqError
 from leaderq.kafka.handling.context import HandlingContext
 from leaderq.kafka.handling.on_error import ProcessDied, RaiseError, RetryAfter
 from leaderq.kafka.handling.parts import BatchPart, PartFailure, PartMode, attempt, by_partition, ends_of
@@ -191,7 +192,11 @@ class BatchWork:
             return
         self._commit_first((part,))
         self._began = True
-        failure = attempt(self._context.decode, self._context.handle, part.records, self._term)
+        try:
+            failure = attempt(self._context.decode, self._context.handle, part.records, self._term)
+        except LeaderqError as exc:
+            self._context.tell_passed_on(part, exc)
+            raise
         if failure is None:
             self._passed(part, part.is_committed_alone)
         else:
@@ -252,6 +257,7 @@ class BatchWork:
         part, failure = failed[0]
         if isinstance(self._context.on_error.decision(part.failed_with(failure)), RaiseError):
             self._context.tell_undecided([*failed[1:], *self._pending()])
+            self._context.tell_raised(part, failure)
             raise failure.error
         return again
 
@@ -268,7 +274,7 @@ class BatchWork:
     def _decide(self, part: BatchPart, failure: PartFailure) -> None:
         decision = self._context.on_error.decision(part.failed)
         if isinstance(decision, RaiseError):
-            self._raise(failure)
+            self._raise(part, failure)
         self._commit_done()
         if isinstance(decision, RetryAfter):
             self._retry(part, failure, decision.after_s)
@@ -288,8 +294,9 @@ class BatchWork:
         if after_s > 0:
             self._term.wait(after_s)
 
-    def _raise(self, failure: PartFailure) -> None:
+    def _raise(self, part: BatchPart, failure: PartFailure) -> None:
         self._context.tell_undecided(self._pending())
+        self._context.tell_raised(part, failure)
         try:
             self._commit_done()
         except BaseException:
@@ -359,11 +366,12 @@ class BatchWork:
         tasks = [partial(attempt, self._context.decode, self._context.handle, part.records, self._term) for part in parts]
         outcomes: list[TaskOutcome[PartFailure | None]] = self._workers.run(tasks, may_begin) if self._workers else []
         failed = [(part, outcome.value) for part, outcome in zip(parts, outcomes, strict=True) if outcome.value is not None]
-        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        errors = [(part, each.error) for part, each in zip(parts, outcomes, strict=True) if each.error is not None]
         if errors:
             self._context.tell_undecided(failed)
-            self._context.tell_more(errors[1:])
-            raise errors[0]
+            for part, error in errors:
+                self._context.tell_passed_on(part, error)
+            raise errors[0][1]
         self._uncommitted += [
             part for part, outcome in zip(parts, outcomes, strict=True) if outcome.began and outcome.value is None
         ]

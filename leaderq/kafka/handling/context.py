@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from leaderq.errors import Deposed, KafkaFenced
+from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import OnError, SendToDeadLetters, SkipRecord, dead_letter_topic, place_of
@@ -93,6 +95,17 @@ class HandlingContext:
             if self.on_skipped is not None:
                 self.on_skipped(record, error, attempts)
 
+    def tell_raised(self, part: BatchPart, failure: PartFailure) -> None:
+        """The error of a part is about to be raised."""
+        at = failure.index
+        blamed = part.records if at is None or len(part.records) == 1 else part.records[at : at + 1]
+        self._warn("%s failed, and the error is raised: %s", _span(blamed), _said(failure.error))
+
+    def tell_passed_on(self, part: BatchPart, error: BaseException) -> None:
+        """An attempt at a part ended with an error that is not about records, and is raised."""
+        if not isinstance(error, Deposed | KafkaFenced | BatchLost):
+            self._warn("%s failed, not for what the records hold: %s", _span(part.records), _said(error))
+
     def tell_retried(self, part: BatchPart, error: Exception, after_s: float) -> None:
         """A part is tried again."""
         self._warn(
@@ -111,11 +124,6 @@ class HandlingContext:
                 _span(part.records),
                 _said(failure.error),
             )
-
-    def tell_more(self, errors: Iterable[BaseException]) -> None:
-        """Errors that are not about records, of which only the first is raised."""
-        for error in errors:
-            self._warn("another partition met %s", _said(error))
 
     def tell_uncommitted(self, error: Exception) -> None:
         """The error that was to be raised is not, as committing what was done before it failed in
