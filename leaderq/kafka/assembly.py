@@ -170,6 +170,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         ),
         on_skipped=reports.skipped,
         on_dead_lettered=reports.dead_lettered,
+        on_held_up=reports.held_up,
     )
     return Assembly(store, consumer, BatchHandler(context), dead_letters, marks)
 

@@ -31,12 +31,14 @@ class PartFailure:
     """An attempt at a part that failed.
 
     ``index`` is the place of the culprit in the part, ``None`` if it is not known; ``touched`` says
-    whether the user's handle ran: then all before the culprit is done.
+    whether the user's handle ran: then all before the culprit is done. ``is_outage``: nothing is
+    counted against the records.
     """
 
     error: Exception
     index: int | None
     touched: bool
+    is_outage: bool = False
 
 
 @dataclass(eq=False)
@@ -102,11 +104,17 @@ class BatchPart:
         """
         at = failure.index
         if at is None or len(self.records) == 1:
-            self.failed += 1
+            self.failed += not failure.is_outage
             self.failure = failure
             return None, self, None
         before = BatchPart(self.records[:at], at_once=True) if at else None
-        culprit = BatchPart(self.records[at : at + 1], at_once=True, before=self.attempts, failed=1, failure=failure)
+        culprit = BatchPart(
+            self.records[at : at + 1],
+            at_once=True,
+            before=self.attempts,
+            failed=0 if failure.is_outage else 1,
+            failure=failure,
+        )
         rest = BatchPart(self.records[at + 1 :], ends=self.ends) if at + 1 < len(self.records) else None
         return before, culprit, rest
 

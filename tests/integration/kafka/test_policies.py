@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -12,15 +13,18 @@ from driving import Driver, Recorder
 from kafka import KafkaConsumer
 
 from leaderq.clock import now_s
+from leaderq.election.layout import Layout
 from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.events import DrainProgress, RecordDeadLettered, RecordSkipped
-from leaderq.kafka import PoisonRecord, Record, dead_letter, retry, skip
+from leaderq.kafka import KafkaLeaderCareer, PoisonRecord, Record, dead_letter, retry, skip
 from leaderq.kafka.consuming import term_consumer
+from leaderq.kafka.consuming.report import decode
 from leaderq.kafka.dead_letters.format import read_dead_letter
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
+from leaderq.zookeeper import Session
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
@@ -125,6 +129,42 @@ def test_what_fails_for_a_while_is_tried_again(drive: Drive, feed: Feed) -> None
     values = feed(0, 50)
     leader = drive(Recovering, on_error=retry(3, backoff_s=0.01)).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 50)
+    assert sorted(leader.career.values(), key=int) == values
+
+
+def test_an_outage_of_what_the_records_need_buries_nothing_and_is_reported(
+    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
+) -> None:
+    class Needing(Recorder):
+        is_away = True
+
+        def handle_record(self, record: Record, term: Term) -> None:
+            if self.is_away:
+                with socket.socket() as nobody:  # bound, and not listening
+                    nobody.bind(("127.0.0.1", 0))
+                    socket.create_connection(nobody.getsockname()).close()
+            self.seen.append(record)
+
+        handle = KafkaLeaderCareer.handle
+
+    values = feed(0, 50)
+    on_error = retry(1, backoff_s=0.01, then=dead_letter(), max_backoff_s=0.2)
+    leader = drive(Needing, on_error=on_error).begin()
+    buried: list[RecordDeadLettered] = []
+    leader.career.events.subscribe(RecordDeadLettered, buried.append)
+    path = Layout(znode_root, four_partitions).progress
+
+    def reported() -> str | None:
+        return decode(session.get(path)[0], path=path).held_up
+
+    working = threading.Thread(target=leader.run_until, args=(lambda: len(leader.career.seen) >= 50,))
+    working.start()
+    try:
+        eventually(lambda: "ConnectionRefusedError" in (reported() or ""), message="the outage is reported")
+    finally:
+        leader.career.is_away = False
+        working.join(60)
+    assert buried == []
     assert sorted(leader.career.values(), key=int) == values
 
 
