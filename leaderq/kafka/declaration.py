@@ -92,6 +92,7 @@ class Declaration:
     delivery: str | None
     auto_offset_reset: str | None
     client: str
+    max_message_bytes: int
     max_records: int
     max_bytes: int | None
     max_wait_s: float
@@ -177,7 +178,7 @@ def _problems_of_reading(declared: Declaration) -> Iterator[str]:
 
 def _problems_of_batches(declared: Declaration) -> Iterator[str]:
     where = declared.where
-    for attribute in ("max_records", "workers"):
+    for attribute in ("max_records", "workers", "max_message_bytes"):
         if not _is_count(value := getattr(declared, attribute)):
             yield f"{attribute}={value!r} of {where} must be a whole number, at least 1"
     if declared.max_bytes is not None and not _is_count(declared.max_bytes):
