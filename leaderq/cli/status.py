@@ -54,7 +54,8 @@ def status(given: Given, partitions: bool, as_json: bool) -> None:
     """Show who leads: one career with --career, else all of them; and how far behind it is where it drains Kafka.
 
     LAG counts offsets that are not handled yet, RATE those handled a second, CATCH-UP is how long until LAG is 0 at the rate of
-    the last half minute. The leader reports them every 5 s; an older report, or one of an earlier term, is shown with its age.
+    the last half minute, or "held up" while what the records need is away. The leader reports them every 5 s; an older report,
+    or one of an earlier term, is shown with its age.
 
     \b
     Examples:
@@ -76,6 +77,7 @@ def status(given: Given, partitions: bool, as_json: bool) -> None:
         _write_partitions(found)
     elif found:
         _write_careers(found, now)
+        _write_hold_ups(found)
     else:
         click.echo(f"nobody has stood for any career below {settings.root} at {settings.zookeeper}", err=True)
 
@@ -107,6 +109,12 @@ def _write_careers(found: Sequence[tuple[View, Drained | None]], now: float) -> 
     )
 
 
+def _write_hold_ups(found: Sequence[tuple[View, Drained | None]]) -> None:
+    for view, drained in found:
+        if drained is not None and drained.fresh and drained.report.held_up is not None:
+            click.echo(f"{view.career} is held up, and goes on by itself: {drained.report.held_up}", err=True)
+
+
 def _leading(view: View, now: float) -> tuple[Any, ...]:
     return (
         view.career,
@@ -131,6 +139,8 @@ def _draining(drained: Drained | None) -> tuple[str | None, str | None, str | No
 
 
 def _catch_up(report: DrainReport) -> str:
+    if report.held_up is not None:
+        return "held up"
     # What is on its way at any moment is no backlog: a second's worth, or nothing.
     if report.lag <= (report.rate_per_s or 0.0):
         return "keeps up"

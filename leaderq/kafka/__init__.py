@@ -17,7 +17,7 @@ from leaderq.kafka.clients.consumer import (
     KafkaAway,
     MembershipLost,
 )
-from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
+from leaderq.kafka.handling.on_error import DependencyUnavailable, PoisonRecord, ProcessDied, dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.kafka.stores.offset_store import KafkaOffsets, OffsetStore
@@ -29,6 +29,7 @@ __all__ = [
     "ConsumerClient",
     "ConsumerSettings",
     "DatabaseOffsets",
+    "DependencyUnavailable",
     "KafkaAway",
     "KafkaLeaderCareer",
     "KafkaOffsets",

@@ -23,7 +23,7 @@ from leaderq.kafka.consuming.consumer_thread import ConsumerThread
 from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan
-from leaderq.kafka.dead_letters.topic import DeadLetterSender
+from leaderq.kafka.dead_letters.topic import LETTER_ROOM_BYTES, MAX_LETTER_BYTES, DeadLetterSender
 from leaderq.kafka.declaration import Declaration, delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import HandlingContext
@@ -34,7 +34,7 @@ from leaderq.kafka.record import Record, deserialized
 from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, LoadOffsets, OffsetStore
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from leaderq.kafka.topics import ensure_topic, remove_static_members, static_members
+from leaderq.kafka.topics import ensure_topic, largest_batches, remove_static_members, static_members
 from leaderq.term import Term
 from leaderq.zookeeper import Session
 
@@ -75,7 +75,7 @@ class Assembly:
         self.store = store
         self.consumer = consumer
         self.handler = handler
-        self._dead_letters = dead_letters
+        self.dead_letters = dead_letters
         self._marks = marks
         self._marked: str | None = None
 
@@ -97,7 +97,7 @@ class Assembly:
         """Close connections and threads."""
         self.consumer.close()
         self.handler.close()
-        self._dead_letters.close()
+        self.dead_letters.close()
         self.store.close()
 
 
@@ -117,8 +117,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
     layout = Layout(settings.root, declared.name)
     store = _store(declared, environment, layout)
     topic = _dead_letter_topic(on_error, declared.name)
-    if topic is not None:
-        _require_topic(settings, topic)
+    topic_bytes = None if topic is None else _require_topic(settings, declared, topic)
     reports = ProgressReports(
         environment.session,
         environment.events,
@@ -150,8 +149,14 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         )
     )
     consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
+    letter_bytes = _letter_bytes(declared)
     dead_letters = DeadLetterSender(
-        settings.kafka, settings.kafka_security, store.produce if isinstance(store, TransactionOffsets) else None
+        settings.kafka,
+        settings.kafka_security,
+        partial(store.produce, max_bytes=letter_bytes) if isinstance(store, TransactionOffsets) else None,
+        make_topic=lambda: topic and _require_topic(settings, declared, topic),
+        max_message_bytes=letter_bytes,
+        topic_bytes=topic_bytes,
     )
     marks = None
     if on_error.deaths:
@@ -175,6 +180,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         ),
         on_skipped=reports.skipped,
         on_dead_lettered=reports.dead_lettered,
+        on_held_up=reports.held_up,
     )
     return Assembly(store, consumer, BatchHandler(context), dead_letters, marks)
 
@@ -212,12 +218,36 @@ def _dead_letter_topic(on_error: OnError, name: str) -> str | None:
     return (on_error.terminal.topic or dead_letter_topic(name)) if isinstance(on_error.terminal, SendToDeadLetters) else None
 
 
-def _require_topic(settings: Settings, topic: str) -> None:
-    """A dead-letter topic is made when the career is, so that poison does not meet a missing one at
-    night.
+def _letter_bytes(declared: Declaration) -> int:
+    return max(MAX_LETTER_BYTES, declared.max_message_bytes)
+
+
+def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int | None:
+    """Make the dead-letter topic if it is missing, for letters about the largest records there may
+    be; returns its ``max.message.bytes``, if that is known.
+
+    It is made when the career is, so that poison does not meet a missing one at night.
     """
-    if ensure_topic(settings.kafka, topic, security=settings.kafka_security, timeout_s=settings.connect_timeout_s):
-        log.info("the dead-letter topic %r was created, with the cluster's default partitions and replication", topic)
+    address, security, timeout_s = settings.kafka, settings.kafka_security, settings.connect_timeout_s
+    sizes = largest_batches(address, [topic, *declared.topics], security=security, timeout_s=timeout_s)
+    largest = max((size for name, size in sizes.items() if name != topic), default=None)
+    wanted = None if largest is None else largest + LETTER_ROOM_BYTES
+    configs = {} if wanted is None else {"max.message.bytes": str(wanted)}
+    if ensure_topic(address, topic, configs=configs, security=security, timeout_s=timeout_s):
+        log.info("dead-letter topic created topic=%s max.message.bytes=%s", topic, wanted or "default")
+        return wanted
+    size = sizes.get(topic)
+    if size is not None and largest is not None and size < largest:
+        log.warning(
+            "dead-letter topic takes less than its source topic=%s max.message.bytes=%d; "
+            "a record that is larger and cannot be handled stops its partition; "
+            "kafka-configs --alter --topic %s --add-config max.message.bytes=%d",
+            topic,
+            size,
+            topic,
+            wanted,
+        )
+    return size
 
 
 def _consumer_class(client: str) -> ConsumerFactory:
@@ -255,7 +285,7 @@ def _store(declared: Declaration, environment: Environment, layout: Layout) -> O
     if declared.offsets == "external":
         return ExternalOffsets(environment.load_offsets, declared.where)
     if declared.offsets == "transaction":
-        return TransactionOffsets(partial(_producer, declared, environment))
+        return TransactionOffsets(partial(_producer, declared, environment), max_message_bytes=declared.max_message_bytes)
     return KafkaOffsets()
 
 
@@ -266,6 +296,7 @@ def _producer(declared: Declaration, environment: Environment) -> TransactionalP
         client_id=f"leaderq-{declared.name}-{environment.candidate}",
         security=environment.settings.kafka_security,
         open_timeout_s=environment.settings.connect_timeout_s,
+        max_message_bytes=_letter_bytes(declared),
     )
     if declared.client == "kafka-python":
         return KafkaPythonProducer(settings)

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from leaderq.career import LeaderCareer, career_name
-from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
+from leaderq.errors import ConfigurationError, Deposed, KafkaFenced, UnknownTopic
 from leaderq.kafka.assembly import Assembly, Environment, assembled
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings
-from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
 from leaderq.kafka.consuming.consumer_check import StallLimits
-from leaderq.kafka.declaration import AT_MOST_ONCE, Declaration, check, declaration_of
+from leaderq.kafka.declaration import AT_MOST_ONCE, Declaration, check, declaration_of, method_problems
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
+from leaderq.kafka.handling.parts import require_finished
 from leaderq.kafka.record import Deserializer, Record
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
@@ -41,12 +42,16 @@ class KafkaLeaderCareer(LeaderCareer):
         records to be read next are *gone* (deleted by retention; a topic made again). Not set
         (``None``): a new group begins at the earliest record, and anything gone stops the leader
         with an error: nothing is skipped silently.
+        ``max_message_bytes``: the largest message (key, value and headers) that :meth:`produce`
+        takes; a larger one is an error about its record. Raise it where topics take more. A dead
+        letter may have as many bytes, or 64 MB if that is more.
         ``client``: ``"kafka-python"``, or ``"confluent"``, which reads several times as fast (extra
         ``leaderq[confluent]``).
 
     How it is handed over:
         ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over
-        when one of the first two is reached, or so long after its first record was read. A batch is
+        when one of the first two is reached, or so long after its first record was read. One batch
+        is in hand and one ahead, so memory is bounded by some times ``max_bytes``. A batch is
         also what may be repeated by the next leader after a crash, and its commit is one round
         trip, so small batches read slower.
         ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call for the
@@ -85,10 +90,11 @@ class KafkaLeaderCareer(LeaderCareer):
     offsets: ClassVar[str] = "kafka"
     delivery: ClassVar[str | None] = None
     auto_offset_reset: ClassVar[str | None] = None
+    max_message_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
     client: ClassVar[str] = "kafka-python"
 
     max_records: ClassVar[int] = 1000
-    max_bytes: ClassVar[int | None] = None
+    max_bytes: ClassVar[int | None] = 50_000_000
     max_wait_s: ClassVar[float] = 0.0
     batches: ClassVar[str] = "merged"
     workers: ClassVar[int] = 1
@@ -116,7 +122,9 @@ class KafkaLeaderCareer(LeaderCareer):
         """
         for record in records:
             try:
-                self.handle_record(record, term)
+                returned: object = self.handle_record(record, term)  # type: ignore[func-returns-value]
+                if returned is not None:
+                    require_finished(returned, "handle_record")
             except PoisonRecord:
                 raise
             except Exception as exc:
@@ -203,6 +211,9 @@ class KafkaLeaderCareer(LeaderCareer):
             assembly.handler.work(batch, term)
         except BatchLost:
             assembly.store.undo()  # what of it is not committed is handed out again
+        except UnknownTopic:
+            assembly.dead_letters.make_topic()  # if that is the one that is missing, the next term finds it
+            raise
         except KafkaFenced as exc:
             if isinstance(term, OpenTerm):
                 term.wind_up(Reason.FENCED)
@@ -240,7 +251,7 @@ class KafkaLeaderCareer(LeaderCareer):
         be run.
         """
         declared = declaration_of(self, self.settings.career or career_name(self))
-        check(declared, self._problems())
+        check(declared, [*self._problems(), *method_problems(self)])
         return declared
 
     def _environment(self) -> Environment:

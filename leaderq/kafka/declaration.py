@@ -46,6 +46,7 @@ from leaderq.kafka.handling.context import BY_PARTITION, MERGED
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.rate_limit import rate_limiter_of
 from leaderq.kafka.record import Deserializer
+from leaderq.plain import require_plain_function
 
 CLIENTS = ("kafka-python", "confluent")
 
@@ -91,6 +92,7 @@ class Declaration:
     delivery: str | None
     auto_offset_reset: str | None
     client: str
+    max_message_bytes: int
     max_records: int
     max_bytes: int | None
     max_wait_s: float
@@ -127,6 +129,29 @@ def deserializer_of(career: object, name: str) -> Deserializer | None:
     return cast("Deserializer | None", declared)
 
 
+METHODS = (
+    "prepare",
+    "inaugurate",
+    "execute",
+    "handle",
+    "handle_record",
+    "load_offsets",
+    "handOver",
+    "healthy",
+    "retire",
+)
+"""What of a career's code is called by others."""
+
+
+def method_problems(career: object) -> Iterator[str]:
+    """Those methods of a career that do nothing when called: coroutine and generator functions."""
+    for name in METHODS:
+        try:
+            require_plain_function(getattr(career, name), f"{name} of {type(career).__qualname__}")
+        except ConfigurationError as exc:
+            yield from exc.problems
+
+
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
     """Return if a career can be run as declared; raises :class:`~leaderq.errors.ConfigurationError`
     with all its problems, and ``others``.
@@ -153,7 +178,7 @@ def _problems_of_reading(declared: Declaration) -> Iterator[str]:
 
 def _problems_of_batches(declared: Declaration) -> Iterator[str]:
     where = declared.where
-    for attribute in ("max_records", "workers"):
+    for attribute in ("max_records", "workers", "max_message_bytes"):
         if not _is_count(value := getattr(declared, attribute)):
             yield f"{attribute}={value!r} of {where} must be a whole number, at least 1"
     if declared.max_bytes is not None and not _is_count(declared.max_bytes):
@@ -173,7 +198,13 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
 
 def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
     where = declared.where
+    deserializers = {
+        f"{name} of {where}": found
+        for name in ("key_deserializer", "value_deserializer")
+        if (found := getattr(declared, name)) is not None
+    }
     checks: tuple[Any, ...] = (
+        *(partial(require_plain_function, found, what) for what, found in deserializers.items()),
         lambda: delivery_of(declared.delivery, declared.offsets, where),
         lambda: policy(declared.on_error, where),
         lambda: rate_limiter_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, where),

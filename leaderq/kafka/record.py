@@ -13,6 +13,7 @@ confluent-kafka that costs as much as all the rest of the career thread's work.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,6 +136,24 @@ class Record(tuple):  # type: ignore[type-arg]
 
     def __reduce__(self) -> Any:
         return Record, tuple(self.as_dict().values())
+
+
+class SizedRecords(Sequence[Record]):
+    """Records that know their size without being made."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes of all keys and values."""
+
+
+def size_of(rows: Sequence[Record]) -> int:
+    """Bytes of all keys and values of records as they were read. Costs 0.1 us a record."""
+    if isinstance(rows, SizedRecords):
+        return rows.size
+    return sum([len(row.value or b"") + len(row.key or b"") for row in rows])
 
 
 @dataclass(frozen=True, eq=False)

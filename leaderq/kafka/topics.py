@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as native
-from kafka.admin import MemberToRemove
+from kafka.admin import ConfigResource, MemberToRemove
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
@@ -40,25 +40,34 @@ def create_topics(
     address: str,
     topics: Mapping[str, int],
     *,
+    configs: Mapping[str, str] | None = None,
     replication: int = 1,
     security: KafkaSecurity | None = None,
     timeout_s: float = 30.0,
 ) -> None:
-    """Create topics with so many partitions each, and return when each partition has a leader;
-    existing topics are left alone.
+    """Create topics with so many partitions and these configs each, and return when each partition
+    has a leader; existing topics are left alone.
     """
+    options = {"replication_factor": replication, "configs": dict(configs or {})}
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("creating topics", address):
         for topic, partitions in topics.items():
             try:
-                admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": replication}})
+                admin.create_topics({topic: {"num_partitions": partitions, **options}})
             except native.TopicAlreadyExistsError:
                 continue
         admin.wait_for_topics(list(topics), timeout_ms=int(timeout_s * 1000))
 
 
-def ensure_topic(address: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0) -> bool:
-    """Create ``topic`` with the cluster's own defaults if it is not there; returns whether it was
-    created.
+def ensure_topic(
+    address: str,
+    topic: str,
+    *,
+    configs: Mapping[str, str] | None = None,
+    security: KafkaSecurity | None = None,
+    timeout_s: float = 10.0,
+) -> bool:
+    """Create ``topic`` with these configs, and else the cluster's own defaults, if it is not there;
+    returns whether it was created.
 
     Raises :class:`~leaderq.errors.UnknownTopic` if it is not there and may not be created.
     """
@@ -66,10 +75,25 @@ def ensure_topic(address: str, topic: str, *, security: KafkaSecurity | None = N
         if topic in consumer.topics():
             return False
     try:
-        create_topics(address, {topic: -1}, replication=-1, security=security, timeout_s=timeout_s)
+        create_topics(address, {topic: -1}, configs=configs, replication=-1, security=security, timeout_s=timeout_s)
     except (AccessRefused, KafkaError) as exc:
         raise UnknownTopic(f"no topic {topic!r} on Kafka {address!r}, and it cannot be created: {exc}; create it") from exc
     return True
+
+
+def largest_batches(
+    address: str, topics: Sequence[str], *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
+) -> dict[str, int]:
+    """The ``max.message.bytes`` of each topic, in bytes; topics that are missing, or of which this
+    user may not ask, are left out.
+    """
+    asked = [ConfigResource("TOPIC", topic, [_LARGEST]) for topic in topics]
+    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("asking for sizes", address):
+        told = admin.describe_configs(asked, config_filter="all")
+    return {name: int(row[_LARGEST]["value"]) for name, row in told.get("topic", {}).items() if _LARGEST in row}
+
+
+_LARGEST = "max.message.bytes"
 
 
 def end_offsets(

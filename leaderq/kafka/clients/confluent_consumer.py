@@ -524,6 +524,7 @@ def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[
         # A fetch that waits for quiet partitions holds up a busy one on the same broker (500 ms by
         # default).
         "fetch.wait.max.ms": 50,
+        "queued.max.messages.kbytes": 16_384,  # 64 MB by default, besides the batches in hand and ahead
         # How long fetching rests when enough is prefetched; at the default of 1 s a fast reader
         # runs dry in between.
         "fetch.queue.backoff.ms": 10,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from confluent_kafka import Message
 
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Partition, Record, SizedRecords
 
 _Fields = namedtuple("_Fields", ("offset", "key", "value", "message"))
 
@@ -47,7 +47,7 @@ class ConfluentRecord(Record):
             return self._message.headers() or ()
 
 
-class MessageRecords(Sequence[Record]):
+class MessageRecords(SizedRecords):
     """The records of one partition, in order. Iterating makes them again each time; equal, but not
     the same objects.
     """
@@ -64,6 +64,12 @@ class MessageRecords(Sequence[Record]):
         rows = self._messages
         fields = zip(map(Message.offset, rows), map(Message.key, rows), map(Message.value, rows), rows)  # noqa: B905
         return map(tuple.__new__, repeat(ConfluentRecord), fields)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all keys and values."""
+        rows = self._messages
+        return sum(map(len, rows)) + sum(map(len, filter(None, map(Message.key, rows))))
 
     @overload
     def __getitem__(self, index: int) -> Record: ...

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from leaderq.kafka.record import Batch, Chained, Partition, Record, batch_of
+from leaderq.kafka.record import Batch, Chained, Partition, Record, batch_of, size_of
 
 DEPTH = 1
 SPREAD_RECORDS = 10_000
@@ -55,12 +55,17 @@ class ReadAhead:
         self._filling: dict[Partition, list[Sequence[Record]]] = {}
         self._count = 0
         self._bytes = 0
+        self._record_bytes = 1.0
         self._since_s = 0.0
 
     @property
     def room(self) -> int:
         """How many records to poll for now; 0 while enough is ahead."""
-        return self._limits.max_records - self._count if len(self._full) < DEPTH else 0
+        if len(self._full) >= DEPTH:
+            return 0
+        room, limit = self._limits.max_records - self._count, self._limits.max_bytes
+        # No more than will fit, if they are as large as those before: what a poll returns is held.
+        return room if limit is None else min(room, max(1, int((limit - self._bytes) / self._record_bytes)))
 
     @property
     def is_empty(self) -> bool:
@@ -103,7 +108,10 @@ class ReadAhead:
         first.
         """
         limit = self._limits.max_bytes
-        if limit is None:
+        size = 0 if limit is None else size_of(rows)
+        self._record_bytes = max(1.0, size / max(1, len(rows)))
+        if limit is None or self._bytes + size <= limit:
+            self._bytes += size
             yield rows
             return
         begin = 0

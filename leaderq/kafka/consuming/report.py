@@ -67,7 +67,8 @@ class DrainReport:
     last half minute (``None`` after a first look); ``catch_up_s`` is when the lag will be 0 if both
     stay so: 0 when it is, ``None`` when that will not come or is not known. ``dead_letters`` is the
     topic for them, if the career has one; ``skipped`` and ``buried`` (put there) count since this
-    process started. ``topic_ids`` are the broker's ids of the topics.
+    process started. ``topic_ids`` are the broker's ids of the topics. ``held_up`` names the records
+    that are tried again and again, and their error; ``None``: there are none.
     """
 
     term: int = 0
@@ -81,6 +82,7 @@ class DrainReport:
     skipped: int = 0
     buried: int = 0
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    held_up: str | None = None
 
     @property
     def lag(self) -> int:
@@ -139,6 +141,8 @@ def _known(kind: type[Any], found: Any) -> dict[str, Any]:
 def _check_numbers(report: DrainReport) -> None:
     counts: list[Any] = [report.term, report.skipped, report.buried]
     counts += [number for each in report.partitions.values() for number in (each.position, each.end, each.lag)]
+    if report.held_up is not None and not isinstance(report.held_up, str):
+        raise TypeError("'held_up' is no sentence")
     if any(not isinstance(number, int) or isinstance(number, bool) for number in counts):
         raise TypeError("a count is no whole number")
     speeds: list[Any] = [report.rate_per_s, report.arriving_per_s, report.catch_up_s]
@@ -197,6 +201,7 @@ class LagEstimator:
         skipped: int = 0,
         buried: int = 0,
         topic_ids: Mapping[str, str] | None = None,
+        held_up: str | None = None,
     ) -> DrainReport:
         """What can be said after the last look; partitions of which only one of both offsets is
         known are left out.
@@ -216,6 +221,7 @@ class LagEstimator:
             skipped=skipped,
             buried=buried,
             topic_ids=dict(topic_ids or {}),
+            held_up=held_up,
         )
 
     def _rates(self) -> tuple[float | None, float | None]:
@@ -314,6 +320,7 @@ class ProgressReports:
         self._estimator = LagEstimator()
         self._term = 0
         self._skipped = self._dead_lettered = 0
+        self._held_up: str | None = None
 
     def former(self) -> DrainReport:
         """The last report of this career, without positions if they are another group's; an empty one
@@ -342,9 +349,14 @@ class ProgressReports:
             skipped=self._skipped,
             buried=self._dead_lettered,
             topic_ids=topic_ids,
+            held_up=self._held_up,
         )
         self._reporter.publish(term, report)
         self._events.publish(report.as_event(self._career, self._candidate))
+
+    def held_up(self, why: str | None) -> None:
+        """The work is held up, or (``None``) goes on."""
+        self._held_up = why
 
     def skipped(self, record: Record, error: Exception, attempts: int) -> None:
         """A record was passed over."""

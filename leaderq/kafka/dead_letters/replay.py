@@ -52,7 +52,7 @@ from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
 from leaderq.kafka.dead_letters.format import REPLAYED, DeadLetter, read_dead_letter
-from leaderq.kafka.dead_letters.topic import DeadLetterReader
+from leaderq.kafka.dead_letters.topic import MAX_LETTER_BYTES, DeadLetterReader
 from leaderq.kafka.record import Partition, Record
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,6 @@ _BATCH_BYTES = 8_000_000
 _BATCHES_PER_S = 4
 _TRANSACTION_S = 20.0
 _PATIENCE_S = 60.0
-_MAX_MESSAGE_BYTES = 64_000_000  # the broker knows what its topics take
 
 
 @dataclass(frozen=True)
@@ -275,7 +274,7 @@ class DeadLetterReplay:
                 security=security or KafkaSecurity(),
                 open_timeout_s=timeout_s,
                 transaction_timeout_s=_TRANSACTION_S,
-                max_message_bytes=_MAX_MESSAGE_BYTES,
+                max_message_bytes=MAX_LETTER_BYTES,
             )
         )
         self._partitions: dict[str, frozenset[int]] = {}
@@ -395,7 +394,7 @@ class DeadLetterReplay:
         headers = letter.headers + [(REPLAYED + name, str(value).encode()) for name, value in said.items()]
         record = letter.record
         message = Message(letter.origin.topic, record.value, record.key, headers, partition=self._target(letter))
-        return checked(message, _MAX_MESSAGE_BYTES)
+        return checked(message, MAX_LETTER_BYTES)
 
     def _target(self, letter: DeadLetter) -> int:
         topic, number = letter.origin

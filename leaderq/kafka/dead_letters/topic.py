@@ -28,7 +28,13 @@ from leaderq.term import Term
 
 log = logging.getLogger(__name__)
 
-_MAX_LETTER_BYTES = 64 * 1024 * 1024
+MAX_LETTER_BYTES = 64_000_000
+"""The largest dead letter that is tried, unless a career allows messages that are larger."""
+
+LETTER_ROOM_BYTES = 65_536
+"""How much larger than its record a dead letter may be."""
+
+_FRAME_BYTES = 1024
 _SEND_S = 10.0
 _PAUSE_S = 1.0
 _POLL_MS = 200
@@ -39,14 +45,25 @@ class DeadLetterSender:
     """Sends the dead letters of one career; for the career thread.
 
     ``produce``: where offsets are kept in a transaction, puts a message into that of the batch;
-    else each letter is sent by itself.
+    else each letter is sent by itself. ``make_topic`` creates the topic if it is missing.
+    ``max_message_bytes``: no larger letter is tried; ``topic_bytes``: the ``max.message.bytes`` of
+    the topic, if it is known.
     """
 
-    def __init__(self, address: str, security: KafkaSecurity, produce: Callable[[Message], None] | None) -> None:
-        # The broker decides what is too large for a dead letter: a topic may take more than is
-        # usual.
-        self._sender = IdempotentSender(address, security, max_message_bytes=_MAX_LETTER_BYTES)
+    def __init__(
+        self,
+        address: str,
+        security: KafkaSecurity,
+        produce: Callable[[Message], None] | None,
+        *,
+        make_topic: Callable[[], object],
+        max_message_bytes: int = MAX_LETTER_BYTES,
+        topic_bytes: int | None = None,
+    ) -> None:
+        self._sender = IdempotentSender(address, security, max_message_bytes=max_message_bytes)
         self._produce = produce
+        self._make_topic = make_topic
+        self._topic_bytes = max_message_bytes if topic_bytes is None else topic_bytes - _FRAME_BYTES
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
         """Send the letter; durable on return, or part of the transaction.
@@ -54,28 +71,44 @@ class DeadLetterSender:
         One that is too large with all its headers is sent without those that a replay can do
         without.
         """
+        whole = _message(topic, letter)
         try:
-            self._send(term, _message(topic, letter))
+            # In a transaction the broker's refusal would come too late: with the commit.
+            if whole.size <= self._topic_bytes:
+                self._send(term, whole)
+                return
+            why = f"it has {whole.size} bytes, and topic {topic!r} takes {self._topic_bytes}"
         except MessageTooLarge as exc:
-            log.warning("a dead letter is sent without the error's text: %s", exc)
-            self._send(term, _message(topic, shortened(letter)))
+            why = str(exc)
+        log.warning("a dead letter is sent without the error's text: %s", why)
+        self._send(term, _message(topic, shortened(letter)))
 
     def _send(self, term: Term, message: Message) -> None:
         """Send until Kafka has it: while Kafka is away the term goes on."""
         if self._produce is not None:
             self._produce(message)
             return
+        was_made = False
         while True:
             term.check()
             try:
                 self._sender.send([message], _SEND_S)
                 return
+            except UnknownTopic:
+                if was_made:
+                    raise
+                self.make_topic()
+                was_made = True
             except (KafkaAway, ServersUnreachable) as exc:
                 log.warning("a dead letter waits for Kafka: %s", exc)
                 if not term.wait(_PAUSE_S):
                     raise BatchLost(
                         "the term ends before a dead letter could be sent; its record is handed out again"
                     ) from exc
+
+    def make_topic(self) -> None:
+        """Make the topic again, if somebody has deleted it."""
+        self._make_topic()
 
     def close(self) -> None:
         """Close the connection, if there is one."""

@@ -25,6 +25,10 @@ What happens on each failure:
   culprit. A failure of a part costs a record none of its own attempts: an outage outlasts the
   attempts of a part, and would else dead-letter a whole batch at one attempt each. Dead letters
   tell all attempts, those in larger parts too.
+* **what the records need is away** (an outage, see :mod:`leaderq.kafka.handling.on_error`), or too
+  many in a row fail alike: what is done is committed, and the same part is tried again after a
+  back-off, as often as it takes; nothing is counted, cut, skipped or dead-lettered
+  (:mod:`leaderq.kafka.handling.hold_ups`).
 * **a value cannot be decoded**: as a named culprit, with nothing touched yet: the prefix is handled
   and committed, then it is judged.
 * **the decision is to raise**: what is known to be done is committed, then the user's own error is
@@ -66,8 +70,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from leaderq.clock import now_s
+from leaderq.errors import LeaderqError
 from leaderq.kafka.handling.context import HandlingContext
-from leaderq.kafka.handling.on_error import ProcessDied, RaiseError, RetryAfter
+from leaderq.kafka.handling.hold_ups import HoldUps
+from leaderq.kafka.handling.on_error import (
+    Decision,
+    HoldUp,
+    ProcessDied,
+    RaiseError,
+    RetryAfter,
+    SendToDeadLetters,
+    SkipRecord,
+)
 from leaderq.kafka.handling.parts import BatchPart, PartFailure, PartMode, attempt, by_partition, ends_of
 from leaderq.kafka.handling.workers import PartitionWorkers, TaskOutcome
 from leaderq.kafka.record import Batch, Partition, Record
@@ -90,6 +105,7 @@ class BatchHandler:
         if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
         self._context = context
+        self._hold_ups = HoldUps(context.on_error)
         many = context.workers > 1
         self._workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
 
@@ -100,7 +116,7 @@ class BatchHandler:
         Raises the user's own error where the policy says so; what ``commit`` and
         ``send_dead_letter`` raise; and errors that are not about records.
         """
-        return BatchWork(self._context, self._workers, batch, term).run()
+        return BatchWork(self._context, self._workers, self._hold_ups, batch, term).run()
 
     def close(self) -> None:
         """End the worker threads. May be called twice; a later :meth:`work` makes new ones."""
@@ -111,8 +127,16 @@ class BatchHandler:
 class BatchWork:
     """The work on one batch; used once."""
 
-    def __init__(self, context: HandlingContext, workers: PartitionWorkers | None, batch: Batch, term: Term) -> None:
+    def __init__(
+        self,
+        context: HandlingContext,
+        workers: PartitionWorkers | None,
+        hold_ups: HoldUps,
+        batch: Batch,
+        term: Term,
+    ) -> None:
         self._context = context
+        self._hold_ups = hold_ups
         self._workers = workers
         self._batch = batch
         self._term = term
@@ -191,11 +215,33 @@ class BatchWork:
             return
         self._commit_first((part,))
         self._began = True
-        failure = attempt(self._context.decode, self._context.handle, part.records, self._term)
+        try:
+            failure = attempt(self._context.decode, self._context.handle, part.records, self._term)
+        except LeaderqError as exc:
+            self._context.tell_passed_on(part, exc)
+            raise
         if failure is None:
+            self._handled()
             self._passed(part, part.is_committed_alone)
         else:
+            if failure.touched and failure.index:
+                self._handled()  # all before the culprit
+            failure = self._classified(failure)
             self._line.extendleft(reversed(self._undone([(part, failure)]) + self._cut(part, failure)))
+
+    def _handled(self) -> None:
+        if self._hold_ups.is_held_up and self._context.on_held_up is not None:
+            self._context.on_held_up(None)
+        self._hold_ups.handled()
+
+    def _classified(self, failure: PartFailure) -> PartFailure:
+        """The same, known to be an outage where the work can be held up for it."""
+        on_error = self._context.on_error
+        is_outage = on_error.holds_up and self._may_try_again() and on_error.is_outage(failure.error)
+        return replace(failure, is_outage=True) if is_outage else failure
+
+    def _may_try_again(self) -> bool:
+        return not self._context.commits_first or self._context.on_error.retries > 0
 
     def _first_of(self, part: BatchPart) -> BatchPart:
         """The part to try now: of those handed over one by one, the first record; the others go
@@ -250,8 +296,10 @@ class BatchWork:
         self._context.undo()
         again, self._uncommitted = [part.again() for part in self._uncommitted], []
         part, failure = failed[0]
-        if isinstance(self._context.on_error.decision(part.failed_with(failure)), RaiseError):
+        decision = self._context.on_error.decision(part.failed_with(failure))
+        if isinstance(decision, RaiseError) and not failure.is_outage:
             self._context.tell_undecided([*failed[1:], *self._pending()])
+            self._context.tell_raised(part, failure)
             raise failure.error
         return again
 
@@ -266,11 +314,13 @@ class BatchWork:
     # ---- judging ---------------------------------------------------------------------------------
 
     def _decide(self, part: BatchPart, failure: PartFailure) -> None:
-        decision = self._context.on_error.decision(part.failed)
+        decision = self._decision(part, failure)
         if isinstance(decision, RaiseError):
-            self._raise(failure)
+            self._raise(part, failure)
         self._commit_done()
-        if isinstance(decision, RetryAfter):
+        if isinstance(decision, HoldUp):
+            self._hold_up(part, failure, decision)
+        elif isinstance(decision, RetryAfter):
             self._retry(part, failure, decision.after_s)
         elif len(part.records) > 1 and not self._context.commits_first:
             self._context.tell_isolated(part, failure.error)
@@ -278,8 +328,26 @@ class BatchWork:
         else:
             for record in part.records:
                 self._context.pass_over(self._term, record, failure.error, part.attempts)
+                self._hold_ups.passed_over(record, failure.error)
             self._passed(part, is_committed_now=True)
             self._end_isolation(part)
+
+    def _decision(self, part: BatchPart, failure: PartFailure) -> Decision | HoldUp:
+        if failure.is_outage:
+            return self._hold_ups.decision(now_s())
+        decision = self._context.on_error.decision(part.failed)
+        is_last = isinstance(decision, SkipRecord | SendToDeadLetters) and len(part.records) == 1
+        if is_last and self._may_try_again() and self._hold_ups.are_too_many(part.records[0], failure.error):
+            self._context.tell_too_many(part, failure.error)
+            return self._hold_ups.decision(now_s())
+        return decision
+
+    def _hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
+        self._context.tell_held_up(part, failure.error, decision)
+        part.failure = None
+        self._line.appendleft(part)
+        if not self._term.wait(decision.after_s) and self._context.commits_first:
+            raise failure.error  # committed already, so it would be tried until the term is over
 
     def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
         self._context.tell_retried(part, failure.error, after_s)
@@ -288,8 +356,9 @@ class BatchWork:
         if after_s > 0:
             self._term.wait(after_s)
 
-    def _raise(self, failure: PartFailure) -> None:
+    def _raise(self, part: BatchPart, failure: PartFailure) -> None:
         self._context.tell_undecided(self._pending())
+        self._context.tell_raised(part, failure)
         try:
             self._commit_done()
         except BaseException:
@@ -358,15 +427,22 @@ class BatchWork:
         may_begin = _always if self._context.commits_first else self._may_begin  # what is committed must be begun
         tasks = [partial(attempt, self._context.decode, self._context.handle, part.records, self._term) for part in parts]
         outcomes: list[TaskOutcome[PartFailure | None]] = self._workers.run(tasks, may_begin) if self._workers else []
-        failed = [(part, outcome.value) for part, outcome in zip(parts, outcomes, strict=True) if outcome.value is not None]
-        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        failed = [
+            (part, self._classified(each.value))
+            for part, each in zip(parts, outcomes, strict=True)
+            if each.value is not None
+        ]
+        errors = [(part, each.error) for part, each in zip(parts, outcomes, strict=True) if each.error is not None]
         if errors:
             self._context.tell_undecided(failed)
-            self._context.tell_more(errors[1:])
-            raise errors[0]
+            for part, error in errors:
+                self._context.tell_passed_on(part, error)
+            raise errors[0][1]
         self._uncommitted += [
             part for part, outcome in zip(parts, outcomes, strict=True) if outcome.began and outcome.value is None
         ]
+        if len(failed) < sum(each.began for each in outcomes):
+            self._handled()
         left = self._undone(failed)
         for part, failure in failed:
             left += self._cut(part, failure)

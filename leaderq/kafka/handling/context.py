@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from leaderq.errors import Deposed, KafkaFenced
+from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.crash_marks import CrashMarks
-from leaderq.kafka.handling.on_error import OnError, SendToDeadLetters, SkipRecord, dead_letter_topic, place_of
+from leaderq.kafka.handling.on_error import HoldUp, OnError, SendToDeadLetters, SkipRecord, dead_letter_topic, place_of
 from leaderq.kafka.handling.parts import BatchPart, PartFailure
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Partition, Record
@@ -43,7 +45,8 @@ class HandlingContext:
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are told, before its offset is committed, of each raw record that is passed over: perhaps twice,
-    never not at all.
+    never not at all. ``on_held_up(why)`` is told a sentence while the work is held up, and ``None``
+    when it goes on.
     """
 
     career: str
@@ -61,6 +64,7 @@ class HandlingContext:
     rate_limit: RateLimiter | None = None
     on_skipped: Callable[[Record, Exception, int], None] | None = None
     on_dead_lettered: Callable[[Record, Exception, int, str], None] | None = None
+    on_held_up: Callable[[str | None], None] | None = None
 
     @property
     def is_by_partition(self) -> bool:
@@ -93,10 +97,40 @@ class HandlingContext:
             if self.on_skipped is not None:
                 self.on_skipped(record, error, attempts)
 
+    def tell_raised(self, part: BatchPart, failure: PartFailure) -> None:
+        """The error of a part is about to be raised."""
+        at = failure.index
+        blamed = part.records if at is None or len(part.records) == 1 else part.records[at : at + 1]
+        self._warn("%s failed, and the error is raised: %s", _span(blamed), _said(failure.error))
+
+    def tell_passed_on(self, part: BatchPart, error: BaseException) -> None:
+        """An attempt at a part ended with an error that is not about records, and is raised."""
+        if not isinstance(error, Deposed | KafkaFenced | BatchLost):
+            self._warn("%s failed, not for what the records hold: %s", _span(part.records), _said(error))
+
     def tell_retried(self, part: BatchPart, error: Exception, after_s: float) -> None:
         """A part is tried again."""
         self._warn(
             "%s failed (attempt %d); tried again in %.1f s: %s", _span(part.records), part.attempts, after_s, _said(error)
+        )
+
+    def tell_held_up(self, part: BatchPart, error: Exception, held: HoldUp) -> None:
+        """The work is held up; the same part is tried again."""
+        what, why = _span(part.records), _said(error)
+        self._warn(
+            "%s held up for %.1f s, tried again in %.1f s, nothing is passed over: %s", what, held.since_s, held.after_s, why
+        )
+        if self.on_held_up is not None:
+            self.on_held_up(f"{what}: {why}")
+
+    def tell_too_many(self, part: BatchPart, error: Exception) -> None:
+        """Too many records in a row would be passed over."""
+        self._warn(
+            "%s is not passed over, as most_in_a_row=%s records before it were, with %s each; "
+            "is it the records, or what they need?",
+            _span(part.records),
+            self.on_error.most_in_a_row,
+            type(error).__name__,
         )
 
     def tell_isolated(self, part: BatchPart, error: Exception) -> None:
@@ -111,11 +145,6 @@ class HandlingContext:
                 _span(part.records),
                 _said(failure.error),
             )
-
-    def tell_more(self, errors: Iterable[BaseException]) -> None:
-        """Errors that are not about records, of which only the first is raised."""
-        for error in errors:
-            self._warn("another partition met %s", _said(error))
 
     def tell_uncommitted(self, error: Exception) -> None:
         """The error that was to be raised is not, as committing what was done before it failed in

@@ -14,9 +14,24 @@ decided upon. Pure values.
 record, that record is treated as one that cannot be handled. ``"raise"`` never does that: a record
 that kills the process kills the next one too.
 
-Only errors about records are judged (:func:`is_about_records`). That leadership is lost, that Kafka
-or ZooKeeper is away or leaderq wrongly configured says nothing about the record in hand; such
-errors pass through whatever the policy is, or an outage would empty a topic into the log.
+Only errors about records are judged. That leadership is lost, that Kafka or ZooKeeper is away or
+leaderq wrongly configured says nothing about the record in hand; such errors pass through whatever
+the policy is (:func:`is_about_records`). Nor is a record to blame when what it needs is away
+(:meth:`OnError.is_outage`): with any policy but plain ``"raise"`` the work is then held up, within
+the same term, and nothing is passed over (:mod:`leaderq.kafka.handling.hold_ups`). Outages are
+
+* :class:`DependencyUnavailable`, for the user to raise;
+* what ``except_`` of ``retry``, ``skip`` or ``dead_letter`` names, a class or several;
+* everything that ``only`` does not name, if it is given;
+* if it is not: ``OSError`` (so also ``ConnectionError``, ``TimeoutError``, ``requests``' errors), and
+  classes that drivers call ``OperationalError`` or ``InterfaceError`` (DB-API 2), ``TimeoutError``,
+  ``ConnectionError``, ``NetworkError`` or ``TimeoutException``.
+
+The same goes for a record that would be one of more than ``most_in_a_row`` of different keys passed
+over with the same class of error, none having been handled between them: whatever is wrong, it is
+hardly each of them.
+
+With *at most once* and no ``retry`` nothing is tried again, so nothing is held up.
 """
 
 from __future__ import annotations
@@ -44,9 +59,19 @@ from leaderq.kafka.record import Partition, Record
 BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
 DEATHS = 3
+MOST_IN_A_ROW = 100
+_LEAST_PAUSE_S = 0.1
 _MOST_DOUBLINGS = 64  # far beyond any back-off, and far from what a float cannot hold
 _TOPIC = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$")
 _CHOICES = "use 'raise', skip(), retry(n) or dead_letter(), from leaderq.kafka"
+
+
+ErrorClasses = tuple[type[Exception], ...]
+Errors = type[Exception] | ErrorClasses
+_OUTAGES = frozenset(
+    {"OperationalError", "InterfaceError", "TimeoutError", "ConnectionError", "NetworkError", "TimeoutException"}
+)
+"""What drivers call their errors about a server that is away; the first two by PEP 249."""
 
 
 class PoisonRecord(LeaderqError):
@@ -65,6 +90,12 @@ class PoisonRecord(LeaderqError):
         super().__init__(
             f"the record at {place} cannot be handled: {why}" if why else f"the record at {place} cannot be handled"
         )
+
+
+class DependencyUnavailable(LeaderqError):
+    """Raised in ``handle`` or a deserializer: not the record is to blame, but what it needs is away
+    (a database, a service). The work is held up, and nothing is passed over.
+    """
 
 
 class ProcessDied(LeaderqError):
@@ -130,6 +161,14 @@ class RaiseError:
     """Raise the user's error; nothing passes over it."""
 
 
+@dataclass(frozen=True)
+class HoldUp:
+    """Try again, after so many seconds; the work has been held up for ``since_s``."""
+
+    after_s: float
+    since_s: float
+
+
 Terminal = SkipRecord | SendToDeadLetters | RaiseError
 Decision = RetryAfter | Terminal
 
@@ -139,7 +178,7 @@ class OnError:
     """A policy that was found to be sound.
 
     ``retries`` further attempts, then ``terminal``; ``deaths`` of the process on one record that
-    are as good as ``terminal`` (``None``: no number is).
+    are as good as ``terminal`` (``None``: no number is). ``holds_up``: an outage is waited for.
     """
 
     terminal: Terminal = RaiseError()
@@ -147,12 +186,31 @@ class OnError:
     backoff_s: float = BACKOFF_S
     max_backoff_s: float = MAX_BACKOFF_S
     deaths: int | None = None
+    holds_up: bool = False
+    only: ErrorClasses | None = None
+    except_: ErrorClasses = ()
+    most_in_a_row: int | None = None
+
+    def is_outage(self, error: Exception) -> bool:
+        """Whether ``error`` tells that what the record needs is away."""
+        if isinstance(error, (DependencyUnavailable, *self.except_)):
+            return True
+        if self.only is not None:
+            return not isinstance(error, self.only)
+        return isinstance(error, OSError) or any(each.__name__ in _OUTAGES for each in type(error).__mro__)
 
     def decision(self, attempts: int) -> Decision:
         """What to do after ``attempts`` attempts in vain (at least 1)."""
         if attempts > self.retries:
             return self.terminal
-        return RetryAfter(min(self.max_backoff_s, self.backoff_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS)))
+        return RetryAfter(self._backoff_s(self.backoff_s, attempts))
+
+    def pause_s(self, times: int) -> float:
+        """How long to wait when the work is held up for the ``times``-th time in a row."""
+        return self._backoff_s(max(self.backoff_s, _LEAST_PAUSE_S), times)
+
+    def _backoff_s(self, first_s: float, attempts: int) -> float:
+        return min(max(self.max_backoff_s, first_s), first_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS))
 
 
 def dead_letter_topic(career: str) -> str:
@@ -170,6 +228,9 @@ class SkipOption:
     """
 
     deaths: Any
+    only: Any
+    except_: Any
+    most_in_a_row: Any
 
 
 @dataclass(frozen=True)
@@ -178,6 +239,9 @@ class DeadLetterOption:
 
     topic: Any
     deaths: Any
+    only: Any
+    except_: Any
+    most_in_a_row: Any
 
 
 @dataclass(frozen=True)
@@ -188,11 +252,24 @@ class RetryOption:
     backoff_s: Any
     then: Any
     max_backoff_s: Any
+    only: Any
+    except_: Any
 
 
-def skip(deaths: int = DEATHS) -> SkipOption:
-    """Pass over a record that cannot be handled, with a warning in the log; nothing else keeps it."""
-    return SkipOption(deaths)
+def skip(
+    deaths: int = DEATHS,
+    *,
+    only: Errors | None = None,
+    except_: Errors = (),
+    most_in_a_row: int | None = MOST_IN_A_ROW,
+) -> SkipOption:
+    """Pass over a record that cannot be handled, with a warning in the log; nothing else keeps it.
+
+    ``only``, ``except_``: which errors are about the record, and which are not; the others hold the
+    work up. ``most_in_a_row``: after so many records with different keys that failed alike, none is
+    passed over before one was handled (``None``: no number is too large).
+    """
+    return SkipOption(deaths, only, except_, most_in_a_row)
 
 
 def retry(
@@ -200,21 +277,31 @@ def retry(
     backoff_s: float = BACKOFF_S,
     then: str | SkipOption | DeadLetterOption = "raise",
     max_backoff_s: float = MAX_BACKOFF_S,
+    *,
+    only: Errors | None = None,
+    except_: Errors = (),
 ) -> RetryOption:
     """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time,
     up to ``max_backoff_s``.
 
     Records behind the one that fails wait: order is kept. ``then`` is what follows when all are in
-    vain.
+    vain. ``only``, ``except_``: as for :func:`skip`; written here or in ``then``, not in both.
     """
-    return RetryOption(n, backoff_s, then, max_backoff_s)
+    return RetryOption(n, backoff_s, then, max_backoff_s, only, except_)
 
 
-def dead_letter(topic: str | None = None, deaths: int = DEATHS) -> DeadLetterOption:
+def dead_letter(
+    topic: str | None = None,
+    deaths: int = DEATHS,
+    *,
+    only: Errors | None = None,
+    except_: Errors = (),
+    most_in_a_row: int | None = MOST_IN_A_ROW,
+) -> DeadLetterOption:
     """Set a record that cannot be handled aside on ``topic``; default: the career's name and
-    ``-dead``.
+    ``-dead``. The others: as for :func:`skip`.
     """
-    return DeadLetterOption(topic, deaths)
+    return DeadLetterOption(topic, deaths, only, except_, most_in_a_row)
 
 
 def policy(value: object, where: str) -> OnError:
@@ -231,13 +318,25 @@ def policy(value: object, where: str) -> OnError:
 
 def _sound(value: object) -> OnError:
     if isinstance(value, RetryOption):
+        then = _sound(value.then)
         return replace(
-            _sound(value.then), retries=value.n, backoff_s=float(value.backoff_s), max_backoff_s=float(value.max_backoff_s)
+            then,
+            retries=value.n,
+            backoff_s=float(value.backoff_s),
+            max_backoff_s=float(value.max_backoff_s),
+            holds_up=True,
+            only=then.only if value.only is None else _classes(value.only),
+            except_=_classes(value.except_) or then.except_,
         )
-    if isinstance(value, DeadLetterOption):
-        return OnError(SendToDeadLetters(value.topic), deaths=value.deaths)
-    if isinstance(value, SkipOption):
-        return OnError(SkipRecord(), deaths=value.deaths)
+    if isinstance(value, SkipOption | DeadLetterOption):
+        return OnError(
+            SkipRecord() if isinstance(value, SkipOption) else SendToDeadLetters(value.topic),
+            deaths=value.deaths,
+            holds_up=True,
+            only=None if value.only is None else _classes(value.only),
+            except_=_classes(value.except_),
+            most_in_a_row=value.most_in_a_row,
+        )
     return _sound(skip()) if value == "skip" else OnError()
 
 
@@ -259,7 +358,26 @@ def _meant_call(value: object) -> str | None:
     return called.get(plain) if isinstance(plain, FunctionType) else None
 
 
+def _classes(errors: Errors) -> ErrorClasses:
+    return (errors,) if isinstance(errors, type) else tuple(errors)
+
+
+def _problems_of_classes(value: SkipOption | DeadLetterOption | RetryOption, name: str, place: str) -> Iterator[str]:
+    for attribute in ("only", "except_"):
+        given = getattr(value, attribute)
+        if given is None and attribute == "only":
+            continue
+        each = (given,) if not isinstance(given, tuple | list) else given
+        if not all(isinstance(one, type) and issubclass(one, Exception) for one in each):
+            yield f"{name}({attribute}={given!r}) in {place} must be a class of errors, or a tuple of such"
+
+
 def _problems_of_retry(value: RetryOption, place: str) -> Iterator[str]:
+    yield from _problems_of_classes(value, "retry", place)
+    if isinstance(value.then, SkipOption | DeadLetterOption) and any(
+        bool(getattr(value, each)) and bool(getattr(value.then, each)) for each in ("only", "except_")
+    ):
+        yield f"{place} has only= or except_= both in retry and in its 'then'; write it once"
     if not _is_count(value.n):
         yield f"retry(n={value.n!r}) in {place} must be a whole number of further attempts, at least 1"
     for name in ("backoff_s", "max_backoff_s"):
@@ -282,6 +400,9 @@ def _problems_of_retry(value: RetryOption, place: str) -> Iterator[str]:
 
 def _problems_of_ending(value: SkipOption | DeadLetterOption, place: str) -> Iterator[str]:
     name = "skip" if isinstance(value, SkipOption) else "dead_letter"
+    yield from _problems_of_classes(value, name, place)
+    if value.most_in_a_row is not None and not _is_count(value.most_in_a_row):
+        yield f"{name}(most_in_a_row={value.most_in_a_row!r}) in {place} must be a whole number, at least 1, or None"
     if not _is_count(value.deaths):
         yield f"{name}(deaths={value.deaths!r}) in {place} must be a whole number, at least 1"
     if (

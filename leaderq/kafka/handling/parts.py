@@ -6,12 +6,13 @@ An attempt may run on a worker thread; all else is pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.plain import NotAPlainFunction
 from leaderq.term import Term
 
 
@@ -30,12 +31,14 @@ class PartFailure:
     """An attempt at a part that failed.
 
     ``index`` is the place of the culprit in the part, ``None`` if it is not known; ``touched`` says
-    whether the user's handle ran: then all before the culprit is done.
+    whether the user's handle ran: then all before the culprit is done. ``is_outage``: nothing is
+    counted against the records.
     """
 
     error: Exception
     index: int | None
     touched: bool
+    is_outage: bool = False
 
 
 @dataclass(eq=False)
@@ -101,11 +104,17 @@ class BatchPart:
         """
         at = failure.index
         if at is None or len(self.records) == 1:
-            self.failed += 1
+            self.failed += not failure.is_outage
             self.failure = failure
             return None, self, None
         before = BatchPart(self.records[:at], at_once=True) if at else None
-        culprit = BatchPart(self.records[at : at + 1], at_once=True, before=self.attempts, failed=1, failure=failure)
+        culprit = BatchPart(
+            self.records[at : at + 1],
+            at_once=True,
+            before=self.attempts,
+            failed=0 if failure.is_outage else 1,
+            failure=failure,
+        )
         rest = BatchPart(self.records[at + 1 :], ends=self.ends) if at + 1 < len(self.records) else None
         return before, culprit, rest
 
@@ -175,7 +184,10 @@ def _decode(decode: Callable[[Record], Record], records: Sequence[Record], decod
     """Append to ``decoded`` as far as it goes; returns what stopped it."""
     try:
         for record in records:
-            decoded.append(decode(record))
+            found = decode(record)
+            require_finished(found.key, "key_deserializer")
+            require_finished(found.value, "value_deserializer")
+            decoded.append(found)
     except Exception as exc:  # noqa: BLE001  (the user's code; judged by the caller)
         return exc
     return None
@@ -183,10 +195,29 @@ def _decode(decode: Callable[[Record], Record], records: Sequence[Record], decod
 
 def _handle(handle: Callable[[Sequence[Record], Term], None], records: Sequence[Record], term: Term) -> Exception | None:
     try:
-        handle(records, term)
+        returned: object = handle(records, term)  # type: ignore[func-returns-value]
+        if returned is not None:
+            require_finished(returned, "handle")
     except Exception as exc:  # noqa: BLE001  (the user's code; judged by the caller)
         return exc
     return None
+
+
+def require_finished(returned: object, what: str) -> None:
+    """Refuse what ``what`` returned if it is work that nobody will do: an awaitable, a generator.
+
+    :raises NotAPlainFunction: it is one.
+    """
+    if isinstance(returned, _UNFINISHED):
+        if isinstance(returned, Coroutine | Generator):
+            returned.close()  # lest Python warns that it was never awaited
+        raise NotAPlainFunction(
+            f"{what} returned {returned!r}, whose work nobody would do; "
+            "do the work before returning, with asyncio.run or list(...)"
+        )
+
+
+_UNFINISHED = (Awaitable, Generator, AsyncGenerator)
 
 
 def _own_error(error: Exception) -> Exception:

@@ -271,8 +271,9 @@ class TransactionOffsets:
 
     # ---- for the user's code, on any thread ------------------------------------------------------
 
-    def produce(self, message: Message) -> None:
-        """Send ``message`` when the batch in hand is committed, and only then.
+    def produce(self, message: Message, max_bytes: int | None = None) -> None:
+        """Send ``message`` when the batch in hand is committed, and only then; it may have
+        ``max_bytes`` (default: ``max_message_bytes``).
 
         Takes no lock, so it may be broken off anywhere. Messages of one thread keep their order.
 
@@ -280,7 +281,7 @@ class TransactionOffsets:
         """
         if not self._is_taking:
             raise KafkaError("a message can be produced only within a term, while records are handled")
-        self._messages.append(checked(message, self._max_message_bytes))
+        self._messages.append(checked(message, max_bytes or self._max_message_bytes))
 
     # ---- for the consumer thread -----------------------------------------------------------------
 

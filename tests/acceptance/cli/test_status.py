@@ -88,11 +88,17 @@ def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(say: Say, 
         ({"rate_per_s": 9000.0, "catch_up_s": None}, ["120", "9000/s", "keeps up"]),
         ({"partitions": {"t-0": PartitionLag(7, 7, 0)}, "rate_per_s": 0.0, "catch_up_s": 0.0}, ["0", "0.0/s", "keeps up"]),
         ({"catch_up_s": 7265.0}, ["120", "40/s", "2 h 1 m"]),
+        ({"held_up": "t-9@5: OSError: away"}, ["120", "40/s", "held up"]),
     ],
 )
 def test_what_is_not_known_or_will_not_come_is_said(say: Say, status: Any, fields: dict[str, Any], cells: list[str]) -> None:
     say(**fields)
     assert drain_cells(status()) == cells
+
+
+def test_why_the_work_is_held_up_is_told_beside_the_table(say: Say, status: Any) -> None:
+    say(held_up="t-9@5: OSError: away")
+    assert "ad-billing is held up, and goes on by itself: t-9@5: OSError: away" in status().stderr
 
 
 @pytest.mark.parametrize("fields", [{"age_s": 40.0}, {"age_s": 40.0, "term": 0}])

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+import logging
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
 from driving import Driver, Recorder
-from kafka import KafkaConsumer
+from kafka import KafkaAdminClient, KafkaConsumer
 
 from leaderq.clock import now_s
-from leaderq.errors import ConfigurationError, KafkaError
+from leaderq.election.layout import Layout
+from leaderq.errors import ConfigurationError, KafkaError, UnknownTopic
 from leaderq.events import DrainProgress, RecordDeadLettered, RecordSkipped
-from leaderq.kafka import PoisonRecord, Record, dead_letter, retry, skip
+from leaderq.kafka import KafkaLeaderCareer, PoisonRecord, Record, dead_letter, retry, skip
+from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
+from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.consuming import term_consumer
+from leaderq.kafka.consuming.report import decode
 from leaderq.kafka.dead_letters.format import read_dead_letter
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
+from leaderq.zookeeper import Session
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
@@ -42,6 +49,31 @@ class Fussy(Recorder):
                 self.seen.extend(records[:at])
                 raise PoisonRecord(record) from error
         super().handle(records, term)
+
+
+class Refusing(Recorder):
+    """Cannot handle anything."""
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        super().handle(records, term)
+        raise ValueError("x" * 1000)
+
+
+def produce_large(address: str, topic: str, value: bytes) -> None:
+    sender = IdempotentSender(address, max_message_bytes=len(value))
+    try:
+        sender.send([Message(topic, value)], 30.0)
+    finally:
+        sender.close()
+
+
+def delete_topic(address: str, topic: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=address)
+    try:
+        admin.delete_topics([topic])
+        eventually(lambda: topic not in admin.list_topics())
+    finally:
+        admin.close()
 
 
 def read_all(address: str, topic: str, count: int) -> list[Record]:
@@ -128,6 +160,42 @@ def test_what_fails_for_a_while_is_tried_again(drive: Drive, feed: Feed) -> None
     assert sorted(leader.career.values(), key=int) == values
 
 
+def test_an_outage_of_what_the_records_need_buries_nothing_and_is_reported(
+    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
+) -> None:
+    class Needing(Recorder):
+        is_away = True
+
+        def handle_record(self, record: Record, term: Term) -> None:
+            if self.is_away:
+                with socket.socket() as nobody:  # bound, and not listening
+                    nobody.bind(("127.0.0.1", 0))
+                    socket.create_connection(nobody.getsockname()).close()
+            self.seen.append(record)
+
+        handle = KafkaLeaderCareer.handle
+
+    values = feed(0, 50)
+    on_error = retry(1, backoff_s=0.01, then=dead_letter(), max_backoff_s=0.2)
+    leader = drive(Needing, on_error=on_error).begin()
+    buried: list[RecordDeadLettered] = []
+    leader.career.events.subscribe(RecordDeadLettered, buried.append)
+    path = Layout(znode_root, four_partitions).progress
+
+    def reported() -> str | None:
+        return decode(session.get(path)[0], path=path).held_up
+
+    working = threading.Thread(target=leader.run_until, args=(lambda: len(leader.career.seen) >= 50,))
+    working.start()
+    try:
+        eventually(lambda: "ConnectionRefusedError" in (reported() or ""), message="the outage is reported")
+    finally:
+        leader.career.is_away = False
+        working.join(60)
+    assert buried == []
+    assert sorted(leader.career.values(), key=int) == values
+
+
 def test_what_cannot_be_decoded_is_set_aside_as_it_is(
     drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
 ) -> None:
@@ -146,11 +214,6 @@ def test_what_cannot_be_decoded_is_set_aside_as_it_is(
 def test_a_record_of_any_size_can_be_set_aside(
     drive: Drive, kafka_broker: Any, four_partitions: str, size: int | None
 ) -> None:
-    class Refusing(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            super().handle(records, term)
-            raise ValueError("x" * 1000)
-
     dead = f"{four_partitions}-dead"
     create_topics(kafka_broker.address, {dead: 1})
     if size is None:
@@ -162,6 +225,76 @@ def test_a_record_of_any_size_can_be_set_aside(
     eventually_done(leader, ends)
     (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 1))
     assert len(letter.record.value) == (size or 0)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+@pytest.mark.parametrize("offsets", ["kafka", "transaction"])
+def test_a_dead_letter_topic_takes_whatever_its_source_takes(
+    drive: Drive, kafka_broker: Any, topic_name: str, offsets: str, client: str
+) -> None:
+    large = f"{topic_name}-large"
+    limit = 3_000_000
+    create_topics(kafka_broker.address, {large: 1}, configs={"max.message.bytes": str(limit)})
+    produce_large(kafka_broker.address, large, b"x" * (limit - 1024))
+    dead = f"{topic_name}-dead"
+    leader = drive(Refusing, topics=large, offsets=offsets, client=client, on_error=dead_letter(dead)).begin()
+    eventually_done(leader, end_offsets(kafka_broker.address, large))
+    (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 1))
+    assert len(letter.record.value) == limit - 1024
+    assert letter.text.startswith("xxx")
+
+
+@pytest.mark.parametrize("offsets", ["kafka", "transaction"])
+def test_a_letter_too_large_for_a_topic_of_the_users_own_goes_without_the_errors_text(
+    drive: Drive, kafka_broker: Any, four_partitions: str, offsets: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead = f"{four_partitions}-dead"
+    create_topics(kafka_broker.address, {dead: 1}, configs={"max.message.bytes": "10000"})
+    produce(kafka_broker.address, four_partitions, [(None, b"x" * 8500)])
+    with caplog.at_level(logging.WARNING):
+        leader = drive(Refusing, offsets=offsets, on_error=dead_letter(dead)).begin()
+    assert "kafka-configs --alter" in caplog.text
+    eventually_done(leader, end_offsets(kafka_broker.address, four_partitions))
+    (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 1))
+    assert (len(letter.record.value), letter.text) == (8500, "")
+
+
+def test_what_is_produced_may_be_as_large_as_the_career_says(
+    drive: Drive, kafka_broker: Any, feed: Feed, topic_name: str
+) -> None:
+    class Growing(Recorder):
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            for _record in records:
+                self.produce(large, b"x" * 1_500_000)
+            super().handle(records, term)
+
+    large = f"{topic_name}-large"
+    create_topics(kafka_broker.address, {large: 1}, configs={"max.message.bytes": "2000000"})
+    feed(0, 1)
+    leader = drive(Growing, offsets="transaction", max_message_bytes=1_600_000).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 1)
+    assert len(read_all(kafka_broker.address, large, 1)[0].value) == 1_500_000
+    small = drive(Growing, offsets="transaction", name="small", group="small", on_error=skip()).begin()
+    eventually_done(small, end_offsets(kafka_broker.address, leader.career.topics))
+    assert len(read_all(kafka_broker.address, large, 1)) == 1
+
+
+@pytest.mark.parametrize("offsets", ["kafka", "transaction"])
+def test_a_dead_letter_topic_that_was_deleted_is_made_again(
+    drive: Drive, kafka_broker: Any, four_partitions: str, offsets: str
+) -> None:
+    dead = f"{four_partitions}-dead"
+    leader = drive(Refusing, offsets=offsets, on_error=dead_letter(dead)).begin()
+    delete_topic(kafka_broker.address, dead)
+    produce(kafka_broker.address, four_partitions, [(None, b"x")])
+    ends = end_offsets(kafka_broker.address, four_partitions)
+    if offsets == "transaction":  # what is missing is found out by the commit, which fails the term
+        with pytest.raises(UnknownTopic):
+            eventually_done(leader, ends)
+        leader.end()
+        leader.begin()
+    eventually_done(leader, ends)
+    assert len(read_all(kafka_broker.address, dead, 1)) == 1
 
 
 def test_a_handler_of_single_records_needs_no_loop(drive: Drive, feed: Feed) -> None:

@@ -133,6 +133,7 @@ def test_a_report_of_a_newer_version_is_read_without_what_is_not_known() -> None
         b'{"partitions": {"t-0": {"position": 1}}}',
         b'{"term": "four"}',
         b'{"term": true}',
+        b'{"held_up": 3}',
         b'{"at": null}',
         b'{"at": "noon"}',
         b'{"rate_per_s": "quick"}',

@@ -1,0 +1,146 @@
+"""Handlers that do nothing when called are refused when the career is checked, or fail their batch."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Any, ClassVar
+
+import pytest
+from fake_career import A, Bad, FakeCareer, a_batch, a_handler, a_term
+from test_declaration import Sums, dressed
+
+from leaderq.errors import ConfigurationError
+from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter, retry, skip
+from leaderq.kafka.declaration import METHODS
+from leaderq.kafka.record import deserialized
+from leaderq.plain import NotAPlainFunction
+from leaderq.term import Term
+
+
+async def coroutine(*_given: Any) -> None:
+    pass
+
+
+def generator(*_given: Any) -> Iterator[int]:
+    yield 1
+
+
+async def both(*_given: Any) -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("written", [coroutine, generator, both])
+def test_no_method_of_a_career_may_leave_its_work_undone_when_called(method: str, written: Callable[..., Any]) -> None:
+    kind = type("Wrong", (Sums,), {method: written})
+    with pytest.raises(ConfigurationError, match=f"{method} of Wrong is .*plain function"):
+        dressed(kind)._declared()
+
+
+@pytest.mark.parametrize("name", ["key_deserializer", "value_deserializer"])
+@pytest.mark.parametrize("written", [coroutine, generator, both, partial(coroutine, 1), staticmethod(coroutine)])
+def test_nor_may_a_deserialiser(name: str, written: Any) -> None:
+    kind = type("Wrong", (Sums,), {name: written})
+    with pytest.raises(ConfigurationError, match=f"{name} of Wrong is .*plain function"):
+        dressed(kind)._declared()
+
+
+def test_a_deserialiser_that_cannot_be_called_is_refused_too() -> None:
+    class Wrong(Sums):
+        value_deserializer: ClassVar[Any] = "json"
+
+    with pytest.raises(ConfigurationError, match=r"value_deserializer of .*Wrong is 'json', which cannot be called"):
+        dressed(Wrong)._declared()
+
+
+def test_what_is_plain_passes() -> None:
+    class Right(Sums):
+        value_deserializer: ClassVar[Any] = json.loads
+        key_deserializer: ClassVar[Any] = staticmethod(partial(int, base=16))
+
+    assert dressed(Right)._declared().value_deserializer is not None
+
+
+@pytest.mark.parametrize("on_error", ["raise", skip(), dead_letter(), retry(3, 0.0, then=skip())])
+@pytest.mark.parametrize("hidden", [coroutine, generator, both])
+def test_a_handler_that_returns_work_to_do_fails_the_batch_and_nothing_is_passed_over(
+    hidden: Callable[..., Any], on_error: Any
+) -> None:
+    career = FakeCareer()
+    career.handle = lambda _records, _term: hidden()  # type: ignore[method-assign]
+    with pytest.raises(NotAPlainFunction, match="handle returned"):
+        a_handler(career, on_error).work(a_batch(A=[0, 1]), a_term())
+    assert career.committed == {}
+    assert career.log == []
+
+
+def test_the_same_with_handle_record() -> None:
+    class Records(KafkaLeaderCareer):
+        topics: ClassVar[str] = "t"
+
+        def handle_record(self, record: Record, term: Term) -> None:
+            return generator()  # type: ignore[return-value]
+
+    career = FakeCareer()
+    career.handle = Records().handle  # type: ignore[method-assign,assignment]
+    with pytest.raises(NotAPlainFunction, match="handle_record returned"):
+        a_handler(career, skip()).work(a_batch(A=[0, 1]), a_term())
+    assert career.committed == {}
+
+
+def test_and_with_a_deserialiser() -> None:
+    career = FakeCareer(undecodable=frozenset({(A, 99)}))
+    career.decode = partial(deserialized, key=None, value=lambda raw: coroutine(raw))  # type: ignore[method-assign]
+    with pytest.raises(NotAPlainFunction, match="value_deserializer returned"):
+        a_handler(career, skip()).work(a_batch(A=[0]), a_term())
+    assert career.committed == {}
+
+
+def test_a_handler_may_return_anything_else() -> None:
+    career = FakeCareer()
+    career.handle = lambda rows, _term: len(rows)  # type: ignore[method-assign,assignment,return-value]
+    assert a_handler(career).work(a_batch(A=[0, 1]), a_term())
+    assert career.committed == {A: 2}
+
+
+def _lines(caplog: pytest.LogCaptureFixture) -> str:
+    return "\n".join(each.getMessage() for each in caplog.records)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("undoes", [False, True])
+@pytest.mark.parametrize(("names", "place"), [(True, r"t-0@1 failed"), (False, "t-0@0 to t-0@1 failed")])
+def test_the_log_names_what_failed_where_the_error_is_raised(
+    names: bool, place: str, undoes: bool, workers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    career = FakeCareer(fails={(A, 1): 1}, names=names, undoes=undoes)
+    with (
+        closing(a_handler(career, workers=workers, batches="partition")) as handler,
+        caplog.at_level(logging.WARNING),
+        pytest.raises(Bad, match="A1"),
+    ):
+        handler.work(a_batch(A=[0, 1], B=[5]), a_term())
+    assert place in _lines(caplog)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_it_also_names_what_was_handled_when_an_error_about_no_record_came(
+    workers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    career = FakeCareer()
+
+    def misconfigured(_records: Sequence[Record]) -> None:
+        raise ConfigurationError("no such table")
+
+    career.before_handle = misconfigured
+    with (
+        closing(a_handler(career, skip(), workers=workers)) as handler,
+        caplog.at_level(logging.WARNING),
+        pytest.raises(ConfigurationError),
+    ):
+        handler.work(a_batch(A=[0, 1], B=[5]), a_term())
+    assert "t-0@0 to t-0@1 failed" in _lines(caplog) or "from t-0@0 to t-1@5 failed" in _lines(caplog)
