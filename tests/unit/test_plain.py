@@ -52,7 +52,7 @@ class WithCall:
         None,
         "text",
     ],
-    ids=repr,
+    ids=range(9),
 )
 def test_what_runs_nothing_when_it_is_called_is_refused_with_its_name(value: Any) -> None:
     with pytest.raises(NotAPlainFunction, match=r"^process is"):
