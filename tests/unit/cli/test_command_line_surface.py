@@ -59,6 +59,7 @@ LEAVES = [
     "queue peek",
     "queue drain",
     "queue purge",
+    "queue rm",
     "queue dead",
     "queue requeue",
     "queue pause",
