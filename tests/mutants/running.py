@@ -68,7 +68,7 @@ STAGES_OF_A_TERM = [
     ),
     mutant(
         "an abandonment strikes what follows the unit",
-        f"{PURE_ABANDONMENT}an_abandonment_that_races_the_end_of_a_unit_never_strikes_what_follows",
+        f"{PURE_ABANDONMENT}an_abandonment_between_the_end_of_a_unit_and_its_leaving_does_not_strike_what_follows",
         Edit(
             STAGES,
             "except UnitAbandoned:  # struck between",

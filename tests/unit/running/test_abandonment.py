@@ -71,3 +71,29 @@ def test_an_abandonment_that_races_the_end_of_a_unit_never_strikes_what_follows(
         except UnitAbandoned as escaped:
             raise AssertionError("the code after the unit was struck") from escaped
         stopper.join()
+
+
+def test_an_abandonment_between_the_end_of_a_unit_and_its_leaving_does_not_strike_what_follows():
+    class AbandonedAtItsSecondEntry:
+        """The lock of a unit that is abandoned when it has returned and is about to leave."""
+
+        def __init__(self) -> None:
+            self.lock, self.entries = threading.Lock(), 0
+
+        def __enter__(self) -> None:
+            if threading.current_thread() is threading.main_thread():
+                self.entries += 1
+                if self.entries == 2:
+                    stopper = threading.Thread(target=unit.abandon)
+                    stopper.start()
+                    stopper.join()
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    unit, done = AbandonableUnit(), []
+    unit._lock = AbandonedAtItsSecondEntry()
+    assert not unit.run(lambda: done.append(1))
+    assert done == [1]
+    assert unit._lock.entries == 3
