@@ -111,8 +111,8 @@ MUTANTS = [
     ),
     mutant(
         "of three readings at different moments somebody is declined",
-        "tests/unit/coalescing/test_distributed_model.py::"
-        "test_in_no_order_of_steps_are_there_two_heads_two_waiters_or_somebody_declined_for_nobody",
+        "tests/unit/coalescing/test_distributed_slots.py::"
+        "test_nobody_is_declined_unless_somebody_waits_at_some_moment_of_the_looking",
         Edit(SLOTS, "    if first is not None and first.number == again.number:\n", "    if first is not None:\n"),
     ),
 ]

@@ -34,7 +34,8 @@ class Worker:
 
     def __init__(self, session: Session, root: str, name: str) -> None:
         self._session = session
-        self._coordinator = DistributedQueueCoordinator(session, root, timeout_s=60.0, cover=self._note_run)
+        self._coordinator = DistributedQueueCoordinator(session, root, timeout_s=60.0)
+        self._root = root
         self._name = name
         self._token: DistributedToken | None = None
 
@@ -73,6 +74,7 @@ class Worker:
 
     def crowd(self, seconds: str) -> str:
         chance = random.Random(self._name)
+        self._coordinator = DistributedQueueCoordinator(self._session, self._root, cover=self._note_run)
         until_s = time.monotonic() + float(seconds)
         declined = []
         while time.monotonic() < until_s:

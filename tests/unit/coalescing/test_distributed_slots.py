@@ -137,7 +137,7 @@ def test_a_slot_is_read_from_what_zookeeper_gave():
 
 def histories():
     """All short histories of two slots, in which others take and leave them."""
-    for steps in itertools.product(("take 0", "take 1", "leave 0", "leave 1"), repeat=4):
+    for steps in itertools.product(("take 0", "take 1", "leave 0", "leave 1"), repeat=5):
         slots: list[SlotHolder | None] = [None, None]
         states = [tuple(slots)]
         for number, step in enumerate(steps, 1):
