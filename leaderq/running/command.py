@@ -8,7 +8,7 @@ ends it otherwise is the guardian, and it ends this process and the command toge
 A term ends, and the command is running:
 
 * as planned: SIGTERM to the command and to what it has started, once; when the command has ended,
-  SIGTERM to what it has started since; SIGKILL after nine tenths of the hand-over budget;
+  SIGTERM to what it has started since; SIGKILL a second before the hand-over budget is over;
 * its lease ran out: the same, with SIGKILL T/6 after it (T: session time-out);
 * fenced, its session or its znode gone: SIGKILL at once, since another may lead already.
 
@@ -49,7 +49,9 @@ NOT_FOUND = 127
 SIGNALLED = 128
 _LOOK_S = 0.05
 _FIRST_STEP_S = 0.002
-_SHARE_OF_BUDGET = 0.9  # the rest is for the killing: the runner leaves when the budget is over
+_KILLING_S = 1.0
+"""The end of the hand-over budget, but no more than a quarter of it, is for the killing: when the
+budget is over, the runner leaves."""
 
 
 class OnExit(Enum):
@@ -99,7 +101,8 @@ class CommandCareer(LeaderCareer):
 
     def handOver(self, term: Term) -> None:  # noqa: N802
         """End the command and all that it has started, however the term ended."""
-        planned_s = now_s() + _SHARE_OF_BUDGET * self.settings.handover_budget_s
+        budget_s = self.settings.handover_budget_s
+        planned_s = now_s() + budget_s - min(_KILLING_S, budget_s / 4)
         told: set[Started] = set()
         step_s = _FIRST_STEP_S
         while (left := descendants_of(os.getpid())) and now_s() < self._kill_s(term, planned_s):

@@ -33,7 +33,7 @@ MUTANTS = [
     mutant(
         "a command has all of the hand-over budget, and its leader none",
         f"{LEAD}what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is",
-        Edit(COMMAND, "_SHARE_OF_BUDGET = 0.9", "_SHARE_OF_BUDGET = 2.0"),
+        Edit(COMMAND, "_KILLING_S = 1.0", "_KILLING_S = -5.0"),
     ),
     mutant(
         "a command is not asked to end",

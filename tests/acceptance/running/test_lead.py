@@ -160,7 +160,7 @@ def test_whoever_loses_its_lease_ends_its_deaf_command_and_stands_again(lead, jo
 
 
 def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(lead, journal):
-    a = lead("sh", "-c", LEAVING, str(journal), arguments=SOON)
+    a = lead("sh", "-c", LEAVING, str(journal), arguments=["--handover-budget-s", "2"])
     assert a.wait() == 0
     size = len(text(journal))
     # Were one alive, this would be its time to show it.
