@@ -13,6 +13,7 @@ ASSEMBLY = "leaderq/kafka/assembly.py"
 KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
 
 UNIT = "tests/unit/kafka/test_positions.py::test_"
+GATE = "tests/unit/kafka/test_join_gate.py::test_"
 CAREER = "tests/integration/kafka/test_kafka_career.py::test_"
 SHARED = "tests/integration/kafka/test_shared_group.py::test_"
 
@@ -80,14 +81,18 @@ MUTANTS = [
         Edit(ASSEMBLY, "        return not session.children(layout.candidates)\n", "        return True\n"),
     ),
     mutant(
-        "the gate lets a deposed leader join",
-        f"{CAREER}a_deposed_leader_never_fences_the_next_one",
+        "a gate that is shut lets a leader join",
+        f"{GATE}a_gate_that_is_shut_refuses_although_the_lease_lasts",
         Edit(CONSUMER_THREAD, "        if self.is_shut:\n            raise", "        if False:\n            raise"),
+    ),
+    mutant(
+        "the gate lets a leader join whose term is over",
+        f"{GATE}the_gate_refuses_when_the_term_is_over",
         Edit(CONSUMER_THREAD, "        self.term.check()\n\n\n@dataclass\nclass _Request", "\n\n@dataclass\nclass _Request"),
     ),
     mutant(
         "kafka-python is not asked before each join",
-        f"{CAREER}a_deposed_leader_never_fences_the_next_one",
+        f"{GATE}the_assignor_that_is_asked_before_each_join_asks_the_gate",
         Edit(
             KAFKA_PYTHON,
             "        self.allowed()\n        return super().metadata(topics)\n",
