@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from mutants import command, election, helpers, producing, queues, running, session
+from mutants import command, election, helpers, kafka, producing, queues, running, session
 
 MUTANTS = [
     *command.MUTANTS,
     *election.MUTANTS,
     *helpers.MUTANTS,
+    *kafka.MUTANTS,
     *producing.MUTANTS,
     *queues.MUTANTS,
     *running.MUTANTS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from leaderq.clock import now_s
+from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
@@ -28,6 +29,7 @@ class OffsetCommits:
         self.wanted: Offsets | None = None
         self.outcome: bool | None = None
         self._commit: CommitFuture | None = None
+        self._dropped: CommitFuture | None = None
         self._ends: Offsets = {}
         self._tell_at_s: float | None = None
         self._positions_commit: CommitFuture | None = None
@@ -36,7 +38,7 @@ class OffsetCommits:
     @property
     def is_busy(self) -> bool:
         """Whether anything is to be committed, or under way."""
-        return self.wanted is not None or self._commit is not None or self._positions_commit is not None
+        return any(each is not None for each in (self.wanted, self._commit, self._dropped, self._positions_commit))
 
     @property
     def own(self) -> tuple[Offsets, Offsets]:
@@ -54,7 +56,9 @@ class OffsetCommits:
 
     def start(self, consumer: ConsumerClient) -> None:
         """Begin to commit what is wanted, unless something else is under way."""
-        if self.wanted is not None and self._commit is None and self._positions_commit is None:
+        if self._dropped is not None and _is_over(self._dropped):
+            self._dropped = None
+        if self.wanted is not None and self._commit is self._dropped is self._positions_commit is None:
             self._ends = self.wanted
             self._tell_at_s = now_s() + TELL_AFTER_S
             self._commit = self._store.commit(consumer, self._term, self.wanted)
@@ -89,9 +93,12 @@ class OffsetCommits:
             self.wanted, self.outcome = None, True
 
     def drop(self) -> None:
-        """The batch is not in hand any more: what was wanted of it will not be committed."""
+        """The batch is not in hand any more: what was wanted of it will not be committed, unless it
+        is under way. Then nothing else is, until that is over: it could be stored after the newer.
+        """
         if self.wanted is not None:
-            self.wanted, self._commit, self.outcome = None, None, False
+            self._dropped, self._commit = self._commit or self._dropped, None
+            self.wanted, self.outcome = None, False
 
     def commit_positions(self, consumer: ConsumerClient, offsets: Offsets) -> None:
         """Begin to commit positions; :meth:`finish_positions` tells when that is done."""
@@ -121,4 +128,13 @@ class OffsetCommits:
         Never done while the consumer lives: what is under way could then be stored after something
         newer.
         """
-        self._commit = self._positions_commit = None
+        self._commit = self._dropped = self._positions_commit = None
+
+
+def _is_over(commit: CommitFuture) -> bool:
+    """Whether it has happened, or failed; waits up to 2 ms."""
+    try:
+        return commit.done(_LOOK_S)
+    except KafkaError as exc:
+        log.debug("a commit that nobody waits for has failed: %s", exc)
+        return True

@@ -1,0 +1,112 @@
+"""The mutants of ``leaderq.kafka``: positions, what is committed when, and the gate before a join."""
+
+from __future__ import annotations
+
+from mutants.mutant import Edit, mutant
+
+POSITIONS = "leaderq/kafka/consuming/positions.py"
+COMMITS = "leaderq/kafka/consuming/commits.py"
+READ_AHEAD = "leaderq/kafka/consuming/read_ahead.py"
+TERM_CONSUMER = "leaderq/kafka/consuming/term_consumer.py"
+CONSUMER_THREAD = "leaderq/kafka/consuming/consumer_thread.py"
+ASSEMBLY = "leaderq/kafka/assembly.py"
+KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
+
+UNIT = "tests/unit/kafka/test_positions.py::test_"
+GATE = "tests/unit/kafka/test_join_gate.py::test_"
+CAREER = "tests/integration/kafka/test_kafka_career.py::test_"
+SHARED = "tests/integration/kafka/test_shared_group.py::test_"
+
+MUTANTS = [
+    mutant(
+        "a partition that comes back is read from the beginning",
+        f"{UNIT}what_comes_back_begins_at_what_the_group_has_committed_meanwhile",
+        Edit(
+            POSITIONS,
+            "            if partition in again or partition not in self.committed:\n",
+            "            if partition in again:\n",
+        ),
+    ),
+    mutant(
+        "a batch is kept although one of its partitions was taken away",
+        f"{UNIT}a_batch_with_a_partition_that_was_taken_away_is_let_go_of",
+        Edit(
+            POSITIONS,
+            "not self.in_hand.ends.keys() <= set(held) - moved:",
+            "not self.in_hand.ends.keys().isdisjoint(moved):",
+        ),
+    ),
+    mutant(
+        "a batch that was committed is read again after it was let go of",
+        f"{UNIT}a_batch_let_go_of_although_it_was_committed_is_not_read_again",
+        Edit(POSITIONS, "            again.update(self.in_hand.ends)  # a part of it may be in the store after all\n", ""),
+    ),
+    mutant(
+        "offsets that somebody else has moved are not heeded",
+        f"{UNIT}offsets_moved_by_somebody_else_are_the_truth_and_the_batch_is_let_go_of",
+        Edit(POSITIONS, "        again = set(moved)\n", "        moved = frozenset()\n        again = set(moved)\n"),
+    ),
+    mutant(
+        "positions go back",
+        f"{UNIT}positions_past_markers_are_taken_over_but_never_backwards",
+        Edit(POSITIONS, "max(offset, self.handed[partition])", "offset"),
+    ),
+    mutant(
+        "a batch of partitions that are another's is committed",
+        f"{SHARED}a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_doubles_nothing[python]",
+        Edit(POSITIONS, "set(held) - moved:", "set(self.committed) - moved:"),
+    ),
+    mutant(
+        "what was under way for a batch that was let go of may be stored after the newer",
+        "tests/unit/kafka/test_commits.py::test_what_was_under_way_when_its_batch_was_let_go_of_is_over_before_the_next_begins",
+        Edit(COMMITS, "self._dropped, self._commit = self._commit or self._dropped, None", "self._commit = None"),
+    ),
+    mutant(
+        "offsets that are gone are taken for a new group's",
+        f"{SHARED}a_group_whose_offsets_are_gone_is_not_read_again_without_a_word[kafka-python]",
+        Edit(TERM_CONSUMER, "        if not reached or isinstance(", "        if reached or isinstance("),
+    ),
+    mutant(
+        "the group is never rid of a career's former name",
+        f"{SHARED}a_career_renamed_inside_its_group_reads_on_within_seconds[kafka-python]",
+        Edit(
+            ASSEMBLY,
+            "        return not session.children(layout.candidates)\n    except NoNode:\n        return True\n",
+            "        return False\n    except NoNode:\n        return False\n",
+        ),
+    ),
+    mutant(
+        "a member whose career has candidates is removed from the group",
+        f"{SHARED}a_member_whose_career_has_candidates_stays_in_the_group",
+        Edit(ASSEMBLY, "        return not session.children(layout.candidates)\n", "        return True\n"),
+    ),
+    mutant(
+        "a gate that is shut lets a leader join",
+        f"{GATE}a_gate_that_is_shut_refuses_although_the_lease_lasts",
+        Edit(CONSUMER_THREAD, "        if self.is_shut:\n            raise", "        if False:\n            raise"),
+    ),
+    mutant(
+        "the gate lets a leader join whose term is over",
+        f"{GATE}the_gate_refuses_when_the_term_is_over",
+        Edit(CONSUMER_THREAD, "        self.term.check()\n\n\n@dataclass\nclass _Request", "\n\n@dataclass\nclass _Request"),
+    ),
+    mutant(
+        "kafka-python is not asked before each join",
+        f"{GATE}the_assignor_that_is_asked_before_each_join_asks_the_gate",
+        Edit(
+            KAFKA_PYTHON,
+            "        self.allowed()\n        return super().metadata(topics)\n",
+            "        return super().metadata(topics)\n",
+        ),
+    ),
+    mutant(
+        "an idle leader is never told that it was fenced",
+        f"{CAREER}an_idle_leader_that_was_fenced_learns_it",
+        Edit(TERM_CONSUMER, "        if self._store.is_silent:\n", "        if False:\n"),
+    ),
+    mutant(
+        "a batch for workers is of one partition",
+        "tests/unit/kafka/test_read_ahead.py::test_a_batch_has_as_much_of_each_partition_although_records_come_in_long_runs",
+        Edit(READ_AHEAD, "        share = max(1, most // len(open_))\n", "        share = most\n"),
+    ),
+]
