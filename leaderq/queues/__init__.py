@@ -8,6 +8,7 @@ retried with a back-off and set aside in the end.
 
 from __future__ import annotations
 
+from leaderq.queues.async_queue import AsyncItem, AsyncQueue
 from leaderq.queues.builder import QueueBuilder
 from leaderq.queues.consumers import BlockingQueueConsumer, ErrorMode, QueueConsumer, RetryPolicy
 from leaderq.queues.consuming import Item
@@ -27,6 +28,8 @@ __all__ = [
     "BYTES",
     "JSON",
     "TEXT",
+    "AsyncItem",
+    "AsyncQueue",
     "BlockingQueueConsumer",
     "DistributedDelayQueue",
     "DistributedIdQueue",

@@ -40,10 +40,12 @@ def test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_other
         producer.put_many(values)
         with DistributedQueue(opened(), "/q", consumer=stuck, final_flush_s=60.0):
             assert stuck.entered.wait(60)
-            with DistributedQueue(opened(), "/q", consumer=seen):
-                seen.wait_for(1700, timeout_s=60)
-            assert sorted(stuck.seen.values + seen.values) == values
-            stuck.released.set()
+            try:
+                with DistributedQueue(opened(), "/q", consumer=seen):
+                    seen.wait_for(1700, timeout_s=30)
+                assert sorted(stuck.seen.values + seen.values) == values
+            finally:
+                stuck.released.set()
     assert len(stuck.seen.values) == 300
 
 

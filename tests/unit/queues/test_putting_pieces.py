@@ -20,7 +20,7 @@ from leaderq.testing import eventually
 
 
 def test_the_public_names_are_these():
-    wanted = """BYTES JSON TEXT BlockingQueueConsumer DistributedDelayQueue DistributedIdQueue DistributedPriorityQueue
+    wanted = """BYTES JSON TEXT AsyncItem AsyncQueue BlockingQueueConsumer DistributedDelayQueue DistributedIdQueue DistributedPriorityQueue
         DistributedQueue ErrorMode Item PutListener QueueAllocator QueueBuilder QueueConsumer QueueRecipe QueueSerializer QueueSharder
         QueueSharderPolicies RetryPolicy SimpleDistributedQueue"""
     assert sorted(wanted.split()) == sorted(queues.__all__)

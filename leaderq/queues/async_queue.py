@@ -1,0 +1,196 @@
+"""The queues for programs on asyncio.
+
+The work is done by the queue itself, on threads: a program waits here only, and its loop is never kept
+waiting. What happens when a task is cancelled while it waits:
+
+* **a take**: an item that has come meanwhile is given back, and no attempt is counted;
+* **a put**: it is not sent, or it is stored once; nobody is told which;
+* **an acknowledgement, a failure, a requeue**: it is carried out all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from leaderq.clock import now_s
+from leaderq.errors import ConfigurationError, QueueClosed
+from leaderq.queues.consuming import Item
+from leaderq.queues.recipes import QueueRecipe
+from leaderq.zookeeper import Operation
+
+if TYPE_CHECKING:
+    from leaderq.term import Term
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_SLICE_S = 0.2
+"""How soon a take that was cancelled is over on its thread."""
+
+
+class AsyncItem(Generic[T]):
+    """An :class:`~leaderq.queues.Item` for a program on asyncio; ``async with`` acknowledges it at a clean
+    end, and has it tried again after an error, a cancelled task included.
+    """
+
+    def __init__(self, item: Item[T], run: Callable[..., Any]) -> None:
+        self._item = item
+        self._run_job = run
+        self._is_settling = False
+        self.value = item.value
+        """What was put."""
+        self.name: str = item.name
+        """The name of its znode."""
+        self.attempt: int = item.attempt
+        """Which attempt this is, 1 being the first."""
+        self.enqueued: datetime = item.enqueued
+        """When it was first put."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was acknowledged or given back, or will be although the task was cancelled."""
+        return self._is_settling or self._item.is_settled
+
+    async def _run(self, job: Callable[[], Any]) -> Any:
+        self._is_settling = True
+
+        def settle() -> Any:
+            try:
+                return job()
+            finally:
+                self._is_settling = False
+
+        return await self._run_job(settle)
+
+    async def ack(self, ops: Iterable[Operation] = (), *, term: Term | None = None) -> list[Any] | None:
+        """As :meth:`Item.ack() <leaderq.queues.Item.ack>`."""
+        done: list[Any] | None = await self._run(lambda: self._item.ack(ops, term=term))
+        return done
+
+    async def requeue(self, delay_s: float = 0.0) -> None:
+        """As :meth:`Item.requeue() <leaderq.queues.Item.requeue>`."""
+        await self._run(lambda: self._item.requeue(delay_s))
+
+    async def fail(self, error: BaseException) -> None:
+        """As :meth:`Item.fail() <leaderq.queues.Item.fail>`."""
+        await self._run(lambda: self._item.fail(error))
+
+    async def __aenter__(self) -> AsyncItem[T]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self.is_settled:
+            return
+        if isinstance(error, asyncio.CancelledError):
+            self._item.give_back()
+        elif error is not None:
+            await self.fail(error)
+        else:
+            await self.ack()
+
+    def __repr__(self) -> str:
+        return f"Async{self._item!r}"
+
+
+class AsyncQueue(Generic[T]):
+    """Any of the four queues, not started, in the hands of a program on asyncio: ``async with
+    AsyncQueue(DistributedQueue(session, "/q")) as queue: await queue.put(b"item")``.
+
+    ``takers``: that many tasks may wait for an item at a time, each on a thread; further ones wait for
+    their turn. A queue with a consumer only puts. *Guarantees:* those of the queue; no item is lost or
+    doubled by a task that is cancelled. *Not guaranteed:* that a put that was cancelled was not stored.
+
+    :raises ConfigurationError: ``takers`` is less than 1.
+    """
+
+    def __init__(self, queue: QueueRecipe[T], *, takers: int = 8) -> None:
+        if takers < 1:
+            raise ConfigurationError(f"takers={takers!r}: give 1 or more")
+        self.queue = queue
+        """The queue that does the work: for what never waits, as ``pause`` or ``path``."""
+        self._takes = ThreadPoolExecutor(takers, "leaderq-queue-take")
+        self._writes = ThreadPoolExecutor(8, "leaderq-queue-write")
+        self._is_closed = False
+
+    async def __aenter__(self) -> AsyncQueue[T]:
+        await self._write(self.queue.start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """As :meth:`QueueRecipe.close`; may be called again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self._write(self.queue.close)
+        finally:
+            self._takes.shutdown(wait=False)
+            self._writes.shutdown(wait=False)
+
+    async def put(self, *item: Any, **options: Any) -> str | bool:
+        """As the queue's own ``put``: the item, its id, priority or due time, ``timeout_s``."""
+        put: Callable[..., str | bool] = self.queue.put  # type: ignore[attr-defined]
+        return await self._write(lambda: put(*item, **options))
+
+    async def put_many(self, *items: Any, **options: Any) -> int:
+        """As the queue's own ``put_many``."""
+        put_many: Callable[..., int] = self.queue.put_many  # type: ignore[attr-defined]
+        return await self._write(lambda: put_many(*items, **options))
+
+    async def cancel(self, name: str) -> bool:
+        """As :meth:`QueueRecipe.cancel`."""
+        return await self._write(lambda: self.queue.cancel(name))
+
+    async def take(self, timeout_s: float | None = None) -> AsyncItem[T] | None:
+        """As :meth:`QueueRecipe.take`."""
+        is_cancelled = threading.Event()
+        end_s = None if timeout_s is None else now_s() + timeout_s
+
+        def take() -> Item[T] | None:
+            while not is_cancelled.is_set():
+                left_s = _SLICE_S if end_s is None else min(_SLICE_S, max(0.0, end_s - now_s()))
+                item = self.queue.take(left_s)
+                if item is not None or (end_s is not None and now_s() >= end_s):
+                    return item
+            return None
+
+        future = self._takes.submit(take)
+        try:
+            item = await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            is_cancelled.set()
+            future.add_done_callback(_give_back)
+            raise
+        return None if item is None else AsyncItem(item, self._write)
+
+    async def __aiter__(self) -> AsyncIterator[AsyncItem[T]]:
+        """The items, until the queue is closed; settle each."""
+        while True:
+            try:
+                item = await self.take()
+            except QueueClosed:
+                return
+            if item is not None:
+                yield item
+
+    async def _write(self, job: Callable[[], R]) -> R:
+        return await asyncio.shield(asyncio.wrap_future(self._writes.submit(job)))
+
+
+def _give_back(taking: Future[Item[Any] | None]) -> None:
+    if taking.cancelled() or taking.exception() is not None:
+        return
+    item = taking.result()
+    if item is not None:
+        item.give_back()

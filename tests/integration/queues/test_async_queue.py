@@ -1,0 +1,139 @@
+"""The queues on asyncio: what a cancelled task waited for is neither lost nor doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leaderq.errors import ConfigurationError
+from leaderq.queues import (
+    AsyncQueue,
+    DistributedDelayQueue,
+    DistributedIdQueue,
+    DistributedPriorityQueue,
+    DistributedQueue,
+    RetryPolicy,
+)
+from leaderq.zookeeper import Create, Session
+
+Open = Callable[..., Session]
+LOCKS = pytest.mark.parametrize("lock_path", [None, "/locks"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (DistributedQueue, ()),
+        (DistributedIdQueue, ("id",)),
+        (DistributedPriorityQueue, (7,)),
+        (DistributedDelayQueue, ()),
+    ],
+)
+def test_every_kind_puts_and_takes(session: Session, kind: Any, more: tuple[Any, ...]) -> None:
+    async def run() -> None:
+        async with AsyncQueue(kind(session, "/q", lock_path="/locks")) as queue:
+            name = await queue.put(b"one", *more)
+            assert isinstance(name, str)
+            item = await queue.take()
+            assert (item.value, item.name, item.attempt) == (b"one", name, 1)
+            session.ensure_path("/done")
+            await item.ack([Create("/done/one")])
+            assert item.is_settled
+            assert await queue.take(0.05) is None
+            assert await queue.cancel(str(await queue.put(b"two", *more)))
+            assert queue.queue.depth() == 0
+
+    asyncio.run(run())
+    assert session.children("/done") == ["one"]
+
+
+def test_a_loop_sees_every_value_and_ends_when_the_queue_is_closed(session: Session) -> None:
+    seen: list[bytes] = []
+
+    async def work(queue: AsyncQueue[bytes]) -> None:
+        async for item in queue:
+            async with item:
+                seen.append(item.value)
+                if item.value == b"bad" and item.attempt < 2:
+                    raise ValueError("not yet")
+
+    async def run() -> None:
+        retry = RetryPolicy(backoff_s=0.0)
+        async with AsyncQueue(DistributedQueue(session, "/q", lock_path="/locks", retry=retry)) as queue:
+            await queue.put_many([b"one", b"bad", b"two"])
+            for _ in range(2):  # the first one ends with its error
+                working = asyncio.create_task(work(queue))
+                while not working.done() and queue.queue.depth():
+                    await asyncio.sleep(0.01)
+                if working.done():
+                    assert isinstance(working.exception(), ValueError)
+            await queue.close()
+            await asyncio.wait_for(working, 30)
+
+    asyncio.run(run())
+    assert sorted(seen) == [b"bad", b"bad", b"one", b"two"]
+
+
+@LOCKS
+def test_takes_and_work_that_are_cancelled_lose_and_double_nothing(session: Session, lock_path: str | None) -> None:
+    done: list[bytes] = []
+    values = [b"%d" % number for number in range(100)]
+    chance = random.Random(7)
+
+    async def one(queue: AsyncQueue[bytes]) -> None:
+        item = await queue.take()
+        assert item is not None
+        async with item:
+            await asyncio.sleep(chance.random() * 0.002)
+            assert item.attempt == 1
+            done.append(item.value)
+            await item.ack()  # carried out although the task may be cancelled
+
+    async def run() -> None:
+        async with AsyncQueue(DistributedQueue(session, "/q", lock_path=lock_path, final_flush_s=30.0)) as queue:
+            await queue.put_many(values)
+            while len(done) < len(values):
+                tasks = [asyncio.create_task(one(queue)) for _ in range(8)]
+                await asyncio.sleep(chance.random() * 0.02)
+                for task in chance.sample(tasks, 3):
+                    task.cancel()
+                ended, waiting = await asyncio.wait(tasks, timeout=2)
+                for task in waiting:
+                    task.cancel()
+                for task in ended:
+                    assert task.cancelled() or task.exception() is None
+
+    asyncio.run(asyncio.wait_for(run(), 90))
+    assert sorted(done, key=int) == values
+    assert session.children("/q") == []
+
+
+def test_puts_that_are_cancelled_are_stored_once_at_most(session: Session) -> None:
+    answered: list[bytes] = []
+
+    async def one(queue: AsyncQueue[bytes], value: bytes) -> None:
+        await queue.put(value)
+        answered.append(value)
+
+    async def run() -> None:
+        async with AsyncQueue(DistributedQueue(session, "/q", final_flush_s=30.0)) as queue:
+            for number in range(20):
+                tasks = [asyncio.create_task(one(queue, b"%d" % (10 * number + at))) for at in range(10)]
+                await asyncio.sleep(random.random() * 0.01)
+                tasks[3].cancel()
+                await asyncio.wait(tasks)
+
+    asyncio.run(run())
+    with DistributedQueue(session, "/q") as queue:
+        stored = [value for one in queue.browse() for value in (one.items or ())]
+    assert len(set(stored)) == len(stored)
+    assert set(answered) <= set(stored)
+
+
+def test_takers_that_are_not_a_number_of_tasks_are_refused(session: Session) -> None:
+    with pytest.raises(ConfigurationError, match="takers=0"):
+        AsyncQueue(DistributedQueue(session, "/q"), takers=0)
