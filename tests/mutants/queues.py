@@ -77,9 +77,9 @@ MUTANTS = [
         Edit(DEATHS, "return () if self._own is None else (SetData", "return () if True else (SetData"),
     ),
     mutant(
-        "suspects are claimed together with others",
+        "deaths are noted and not counted",
         f"{DIES}[40-3]",
-        Edit(ENGINE, "        if not deaths.has_suspects:\n            return names\n", "        return names\n"),
+        Edit(DEATHS, "        return len(sizes) if 1 in sizes else 0\n", "        return 0\n"),
     ),
     mutant(
         "the guard of a consumer outlives its session",
@@ -100,5 +100,10 @@ MUTANTS = [
         "a guard counts until its version runs over",
         f"{LONG_LIFE}a_guard_is_made_again_before_its_version_runs_over[None]",
         Edit(SEND_QUEUE, "        if not self.waiting or self.number >= RENEW_AT:\n", "        if not self.waiting:\n"),
+        Edit(
+            SEND_QUEUE,
+            "        return not (self.number < RENEW_AT or",
+            "        return False and not (self.number < RENEW_AT or",
+        ),
     ),
 ]

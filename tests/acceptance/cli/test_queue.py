@@ -267,6 +267,16 @@ def test_what_consumers_work_on_is_shown_and_left_alone(queue, path, session):
     assert "nobody has ever used the lock path" in queue("purge", path, "--yes", "--lock-path", f"{path}-lcks").err
 
 
+def test_a_queue_is_removed_with_everything_beside_it_and_only_by_force_while_it_holds_items(queue, path, session):
+    assert queue("put", path, "a").code == 0
+    done = queue("rm", path, "--yes")
+    assert (done.code != 0, "is in use: 1 items" in done.err) == (True, True)
+    assert "give --yes" in queue("rm", path).err
+    assert queue("rm", path, "--force", "--yes").code == 0
+    parent, _, name = path.rpartition("/")
+    assert [child for child in session.children(parent or "/") if child.startswith(name)] == []
+
+
 def test_corrupt_items_are_shown_and_leave_the_queue_only_as_json(queue, path, session):
     assert queue("put", path, "a").code == 0
     session.create(f"{path}/queue-", b"\xffodd", sequential=True)

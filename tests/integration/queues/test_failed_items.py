@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from consumption import LOCKS, PATH, Flaky, Seen, consuming, fill, is_empty
 
+from leaderq.queues import DistributedQueue
 from leaderq.queues.consumers import ErrorMode, RetryPolicy
 from leaderq.queues.serializers import JSON
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_of, priority_of
@@ -121,13 +123,59 @@ def test_foreign_children_are_left_alone(session: Session) -> None:
         eventually(lambda: session.children(PATH) == ["stranger"])
 
 
-def test_an_executor_that_refuses_work_loses_nothing(session: Session) -> None:
+class Reluctant(Executor):
+    """Refuses work so often, and then does it."""
+
+    def __init__(self, pool: ThreadPoolExecutor, refusals: int) -> None:
+        self._pool = pool
+        self.left = refusals
+
+    def submit(self, *work: Any, **more: Any) -> Future[Any]:
+        if self.left:
+            self.left -= 1
+            raise RuntimeError("no work now")
+        return self._pool.submit(*work, **more)
+
+
+@LOCKING
+def test_an_executor_that_refuses_work_loses_nothing_and_ends_nothing(session: Session, lock: bool) -> None:
     fill(session, [b"a", b"b"])
-    pool = ThreadPoolExecutor(1)
-    pool.shutdown()
     seen = Seen()
-    with consuming(session, seen, executor=pool):
-        eventually(lambda: session.exists(f"{PATH}-meta/members") is not None)
-    assert seen.values == []
+    with ThreadPoolExecutor(1) as pool:
+        reluctant = Reluctant(pool, 2)
+        with consuming(session, seen, lock=lock, executor=reluctant):
+            assert sorted(seen.wait_for(2)) == [b"a", b"b"]
+            assert reluctant.left == 0
+
+
+def test_an_unexpected_error_of_any_kind_does_not_end_the_consumer(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Seen()
+    failures = 2
+    children = session.children
+
+    def failing(path: str, *rest: Any, **more: Any) -> Any:
+        nonlocal failures
+        if path == PATH and failures:
+            failures -= 1
+            raise ZeroDivisionError("nobody thought of this")
+        return children(path, *rest, **more)
+
+    monkeypatch.setattr(session, "children", failing)
     with consuming(session, seen):
+        fill(session, [b"a", b"b"])
         assert seen.wait_for(2) == [b"a", b"b"]
+    assert failures == 0
+
+
+def test_sixty_thousand_items_are_listed_and_taken(session: Session) -> None:
+    """F14: a Java client cannot list so many: the answer is larger than it accepts."""
+    with DistributedQueue(session, PATH) as queue:
+        queue.put_many([b"item"] * 60_000)
+        assert queue.depth() == 60_000
+        with queue.take() as first:
+            assert first.name == "queue-0000000000"
+        assert sum(1 for _ in queue.browse(1000)) == 1000
+        queue.delete(force=True)
+    assert session.exists(PATH) is None
