@@ -56,8 +56,8 @@ class RetryPolicy:
     ``jitter`` (0 to 1), so that what failed together does not come back together.
 
     With a lock path the death of a consumer over an item counts as a failure. If the consumer held
-    several items it is not known over which it died: then each is tried alone, and the first death
-    counts only when a second has told.
+    several items it is not known over which it died: an item that was held at two deaths is then tried
+    alone, and deaths count as soon as one has told.
     """
 
     attempts: int | None = 10

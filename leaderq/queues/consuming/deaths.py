@@ -3,11 +3,12 @@
 Nothing is written at the item when it is begun, because that would cost a write each. Instead each
 consumer has a persistent record, ``<path>-meta/claims/<member>``, which every claim overwrites, in its
 own multi, with the names it holds then. A consumer that leaves takes its record away; one that dies
-leaves it behind. A record without a member is a death, and its names are *suspects*.
+leaves it behind. A record without a member is a death.
 
 If the record holds one name, the consumer died over that one. If it holds several, nobody knows which
-was begun: each is then claimed alone, with nothing else in hand, until it is settled, so that the next
-death tells. As soon as one has told, the deaths before it count as well.
+was begun. So an item that was held at two deaths is a *suspect*: it is claimed alone, with nothing else
+in hand, until it is settled, so that the next death tells. As soon as one has told, the deaths before
+it count as well.
 
 What happens on each failure: **a record cannot be read or deleted**: it is looked at again when a member
 comes or goes; **a record is taken away by hand**: those deaths are not counted; **a session ends and its
@@ -90,13 +91,17 @@ class DeathRecords:
         return bool(self._left)
 
     def is_suspect(self, name: str) -> bool:
-        """Whether consumers may have died over it."""
-        return any(name in held for held in self._left.values())
+        """Whether several consumers died while they held it, and it is not known whether over it."""
+        sizes = self._sizes(name)
+        return len(sizes) > 1 and 1 not in sizes
 
     def deaths_of(self, name: str) -> int:
         """How many consumers have died over it, as far as is certain."""
-        sizes = [len(held) for held in self._left.values() if name in held]
+        sizes = self._sizes(name)
         return len(sizes) if 1 in sizes else 0
+
+    def _sizes(self, name: str) -> list[int]:
+        return [len(held) for held in self._left.values() if name in held]
 
     def settled(self, names: Iterable[str]) -> None:
         """These are dealt with, and not suspects any more."""

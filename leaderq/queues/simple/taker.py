@@ -286,7 +286,8 @@ class Taker:
     def _read(self, names: list[str], deadline: float) -> None:
         with self._lock:
             life = self._life
-        answers = self._reader.read_now(names, self._patience_s(deadline))
+        patience_s = self._patience_s(deadline)  # for each of two answers: the sizes, and the items
+        answers = self._reader.read_now(names, None if patience_s is None else 2 * patience_s)
         names = names[: len(answers)]
         found = [_held(name, answer) for name, answer in zip(names, answers, strict=True)]
         with self._lock:
