@@ -245,13 +245,13 @@ class ClaimAttempt:
         self._most_values = most_values
         self._session = session
         self._membership = membership
-        self._names = list(names)
+        self.names = list(names)
         self._is_stopped = is_stopped
         self._found = ClaimResult()
         self._wanted: list[Claim] = []
         self._taking: Future[list[Any] | None] | None = None
         self._is_judged = threading.Event()
-        self._reading = reader.read(self._names)
+        self._reading = reader.read(self.names)
         self._reading.add_done_callback(self._judge)
 
     def finish(self) -> ClaimResult:
@@ -279,19 +279,19 @@ class ClaimAttempt:
             self._submit(answer)
         except Exception:
             log.exception("what was read could not be judged")
-            self._found, self._wanted = ClaimResult(again=list(self._names)), []
+            self._found, self._wanted = ClaimResult(again=list(self.names)), []
         finally:
             self._is_judged.set()
 
     def _submit(self, answer: Future[Any]) -> None:
         """Judge what was read, and send the claim."""
         if answer.cancelled() or answer.exception() is not None:
-            self._found.again += self._names
+            self._found.again += self.names
             return
         now, room = now_ms(), self._most_values
         results = answer.result()
-        self._found.again += self._names[len(results) :]
-        for name, result in zip(self._names, results, strict=False):
+        self._found.again += self.names[len(results) :]
+        for name, result in zip(self.names, results, strict=False):
             if isinstance(result, LeaderqError):
                 (self._found.gone if isinstance(result, NoNode) else self._found.again).append(name)
                 continue

@@ -57,6 +57,7 @@ AHEAD_BYTES = 4 << 20
 """Nothing more is claimed while items of that many bytes wait to be begun."""
 _PROBE_S = 0.05
 _HELP_S = 1.0
+_POSTPONED_S = 2.0
 _AFTER_ERROR_S = 0.5
 _AFTER_LOSS_S = 0.1
 
@@ -91,6 +92,8 @@ class Engine:
         self._session_id: int | None = None
         self._under_way: deque[ClaimAttempt] = deque()
         self._under_way_names = 0
+        self._held: set[str] = set()  # claimed by the present member, and not settled
+        self._postponed_s: float | None = None  # since when a suspect waits to be claimed alone
         self._probe_s = 0.0
         self._probes: set[str] = set()
         self._helps_until_s = 0.0
@@ -263,9 +266,11 @@ class Engine:
                 self._waiting.rest(created, settlement.rest_until_ms)
             elif settlement.outcome is ItemOutcome.GIVEN_BACK and settlement.claim.membership.is_locking:
                 self._waiting.give_back([name])
+                self._held.discard(name)
                 continue
             freed.append(name)
         self._waiting.drop(freed)
+        self._held.difference_update(freed)
         self._members.deaths.settled(freed)
 
     def _free_lock(self, settlement: Settlement, error: LeaderqError) -> bool:
@@ -306,6 +311,7 @@ class Engine:
         self._session_id = self._session.id
         self._membership = membership = self._members.enter()
         self._listing.invalidate()
+        self._held.clear()  # of a former member: those are others' now
         return membership
 
     def _forget(self, former: Membership) -> None:
@@ -326,8 +332,7 @@ class Engine:
 
     def _claim(self, membership: Membership) -> None:
         wanted = self._wanted()
-        deaths = self._members.deaths
-        if deaths.has_suspects and any(map(deaths.is_suspect, self._waiting.in_hand)):
+        if self._members.deaths.has_suspects and any(map(self._members.deaths.is_suspect, self._held)):
             wanted = 0  # it is alone until it is settled
         names = self._without_suspects(self._names(wanted)) if wanted > 0 else []
         if names:
@@ -339,7 +344,7 @@ class Engine:
                     names,
                     self.is_closing.is_set,
                     most_values=max(wanted, 1),
-                    record=self._members.deaths.note(self._waiting.in_hand),
+                    record=self._members.deaths.note(self._held.union(names, *(one.names for one in self._under_way))),
                 )
             )
             self._under_way_names += len(names)
@@ -349,16 +354,22 @@ class Engine:
             self._rest(wanted)
 
     def _without_suspects(self, names: list[str]) -> list[str]:
-        """Those of these to claim now: a suspect goes alone."""
+        """Those of these to claim now. A suspect goes alone: while anything else is held it is left out
+        and, when it has waited for a while, so is everything.
+        """
         deaths = self._members.deaths
-        if not deaths.has_suspects:
+        if not deaths.has_suspects or not any(map(deaths.is_suspect, names)):
             return names
-        at = next((at for at, name in enumerate(names) if deaths.is_suspect(name)), None)
-        if at is None:
-            return names
-        most = at or (1 if len(self._waiting.in_hand) == len(names) else 0)
-        self._waiting.give_back(names[most:])
-        return names[:most]
+        if not self._held and not self._under_way:
+            self._postponed_s = None
+            first = next(name for name in names if deaths.is_suspect(name))
+            chosen = [first]
+        else:
+            self._postponed_s = self._postponed_s or now_s()
+            is_patient = now_s() < self._postponed_s + _POSTPONED_S
+            chosen = [name for name in names if not deaths.is_suspect(name)] if is_patient else []
+        self._waiting.give_back([name for name in names if name not in chosen])
+        return chosen
 
     def _refresh(self, came: Any) -> None:
         """Let go on what was held back for a newcomer, once that is ready, or somebody else's."""
@@ -420,9 +431,11 @@ class Engine:
         for name, until in found.resting.items():
             self._waiting.rest(name, until)
         self._waiting.drop(found.gone)
+        self._members.deaths.settled(found.gone)
         self._waiting.give_back(found.again)
         if found.locked:
             self._listing.note_locked(found.locked)
+        self._held.update(claim.name for claim in found.claims)
         found.claims = [claim for claim in found.claims if not self._is_given_up(claim)]
         if found.claims:
             self._listing.apply_events()  # what came meanwhile may go before these
@@ -460,6 +473,8 @@ class Engine:
             if overdue is not None:
                 wait_s = min(wait_s, max(0.001, (overdue - now_ms()) / 1000))
         if self.ready.has_unbegun and not self.ready.takers:
+            wait_s = min(wait_s, STUCK_S)
+        if self._postponed_s is not None:
             wait_s = min(wait_s, STUCK_S)
         if wait_s > 0 and not self._finished and not self._listing.has_news:
             self._service.wait(wait_s)
