@@ -362,6 +362,8 @@ class BufferedProducer:
     def _admit(
         self, one: BufferedRequest, timeout_s: float | None, on_durable: OnDurable | None
     ) -> bool:
+        if self._buffer.take_at_once(one, on_durable):
+            return True
         waker = Waker()
         admission = self._admission(one, timeout_s, on_durable, waker.wake)
         try:

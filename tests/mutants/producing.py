@@ -76,6 +76,11 @@ MUTANTS = [
         ),
     ),
     mutant(
+        "whoever comes when there is room overtakes those who wait",
+        f"{UNIT}full_means_full.py::test_nobody_overtakes_whoever_waits",
+        Edit(BUFFER, "            if self._awaiting_room:\n                return False\n", ""),
+    ),
+    mutant(
         "all of memory goes over to the journal at a blow",
         f"{UNIT}full_means_full.py::test_going_over_to_the_journal_holds_nobody_up_for_all_of_memory",
         Edit(BUFFER, "            self._write_ahead_of_spilling(self._spill)\n", "            pass\n"),
