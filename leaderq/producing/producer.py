@@ -536,7 +536,7 @@ def _durable(told: list[BaseException | None]) -> bool:
 
 
 def _text(error: BaseException | None) -> str | None:
-    return None if error is None else str(error)
+    return None if error is None else str(error) or type(error).__name__
 
 
 _open: weakref.WeakSet[BufferedProducer] = weakref.WeakSet()
