@@ -53,7 +53,7 @@ def loses_nothing(
     ) as producer:
         for number in range(RECORDS):
             producer.send(number, on_durable=lambda error: None)
-        eventually(lambda: outage.attempts >= 3 and producer.snapshot().sink_error)
+        eventually(lambda: outage.attempts >= 3 and producer.snapshot().sink_error is not None)
         balance = producer.snapshot().balance
         assert (balance.failed, balance.dropped, balance.pending) == ({}, {}, RECORDS)
         assert "the sink takes nothing at the moment" in caplog.text

@@ -120,7 +120,7 @@ class RequestBuffer:
         :raises WouldDeadlock: it does: a finalizer or a signal handler came at this very moment.
         """
         is_entered = self._lock._is_owned()  # type: ignore[attr-defined]
-        if is_entered or (self._spill is not None and self._spill.is_entered):
+        if is_entered or (self._spill is not None and self._spill.is_entered()):
             raise WouldDeadlock(
                 "a finalizer or a signal handler that interrupted this thread inside the producer "
                 "was about to wait for it; nothing was accepted. Have another thread send"
@@ -419,6 +419,24 @@ class RequestBuffer:
         for waiter in waiters:
             resolve(waiter, error=kept)
         self._dispatcher.tell()
+
+    # -- coming in ---------------------------------------------------------------------------------
+
+    def take_at_once(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
+        """Take a request if there is room and nobody waits for it; else see :class:`Admission`.
+
+        :raises: as :meth:`Admission.attempt`, but not ``BufferFull``.
+        """
+        self.refuse_reentry()
+        with self._lock:
+            if self._awaiting_room:
+                return False
+            try:
+                is_taken = self._place(one, on_durable)
+            except JournalSlow:
+                return False
+        self._dispatcher.tell()
+        return is_taken
 
     # -- coming in, under the lock -----------------------------------------------------------------
 

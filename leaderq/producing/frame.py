@@ -86,7 +86,8 @@ def unpack_frame(frame: bytes) -> list[Packed]:
     """
     if len(frame) < _HEAD.size or frame[:4] != MAGIC:
         raise CorruptRecord(
-            f"a value of {len(frame)} bytes beginning {frame[:4]!r} is no frame of leaderq ({MAGIC!r})"
+            f"a value of {len(frame)} bytes beginning {frame[:4]!r} is not a frame of leaderq "
+            f"({MAGIC!r})"
         )
     _, checksum, count = _HEAD.unpack_from(frame)
     if zlib.crc32(memoryview(frame)[8:]) != checksum:

@@ -362,6 +362,8 @@ class BufferedProducer:
     def _admit(
         self, one: BufferedRequest, timeout_s: float | None, on_durable: OnDurable | None
     ) -> bool:
+        if self._buffer.take_at_once(one, on_durable):
+            return True
         waker = Waker()
         admission = self._admission(one, timeout_s, on_durable, waker.wake)
         try:
@@ -534,7 +536,7 @@ def _durable(told: list[BaseException | None]) -> bool:
 
 
 def _text(error: BaseException | None) -> str | None:
-    return None if error is None else str(error)
+    return None if error is None else str(error) or type(error).__name__
 
 
 _open: weakref.WeakSet[BufferedProducer] = weakref.WeakSet()

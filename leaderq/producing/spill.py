@@ -78,6 +78,7 @@ class Spill:
         self._journal = journal
         self._codec = codec
         self._key_of = key_of
+        self.is_entered = journal.is_entered
         self.is_write_ahead = is_write_ahead
         self.waits_for_disk = waits_for_disk
         self._is_owned = is_owned
@@ -103,11 +104,6 @@ class Spill:
     def why_full(self) -> str:
         """The journal's own words, in brackets."""
         return f" ({self.last_error})" if self.last_error is not None else ""
-
-    @property
-    def is_entered(self) -> bool:
-        """Whether this call interrupts its own thread inside the journal."""
-        return self._journal.is_entered
 
     @property
     def is_writer(self) -> bool:

@@ -125,7 +125,8 @@ def _found(disk: Disk, place: Path) -> DirectoryScan:
             continue  # a segment went while the directory was listed
         if found.is_new:
             raise ConfigurationError(
-                f"there is no journal in {str(place)!r}; a journal is a directory with *.seg files in it"
+                f"there is no journal in {str(place)!r}; a journal is a directory with *.seg files "
+                "in it"
             )
         return found
     raise ConfigurationError(

@@ -468,9 +468,9 @@ class Journal:
         """All found damaged so far, at opening and since."""
         return tuple(self._acks.damages)
 
-    @property
     def is_entered(self) -> bool:
-        """Whether this very thread is inside the journal, which it interrupts with this call."""
+        """Return whether this very thread is inside the journal, and interrupts itself with this
+        call."""
         return bool(self._gate._is_owned())  # type: ignore[attr-defined]
 
     @property
@@ -549,7 +549,7 @@ class Journal:
         )
 
     def _refuse_reentry(self) -> None:
-        if self.is_entered:
+        if self.is_entered():
             raise WouldDeadlock(
                 f"journal {str(self.directory)!r} was called by a finalizer or a signal handler "
                 "that interrupted this thread inside the journal; have another thread call it"

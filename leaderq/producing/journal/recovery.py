@@ -376,7 +376,7 @@ class DirectoryScan:
 
     @property
     def bad_slots(self) -> int:
-        """CursorState slots torn or spoilt. The second of a journal that never saved twice holds zeros,
+        """Cursor slots torn or damaged. The second of a journal that never saved twice holds zeros,
         which is not counted."""
         return sum(slot is None for slot in self.slots)
 

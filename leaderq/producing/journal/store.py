@@ -100,7 +100,8 @@ class BatchStore:
             )
         else:
             made = JournalFailed(
-                f"journal {str(self._directory)!r} could not be written: {error}; nothing was stored"
+                f"journal {str(self._directory)!r} could not be written: {error}; "
+                "nothing was stored"
             )
         made.__cause__ = error
         return made
@@ -193,8 +194,8 @@ class BatchStore:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise JournalFailed(
-                f"a sync of journal {str(self._directory)!r} failed after records had been accepted: {failure}; "
-                "they can be read, but may not outlast a power cut"
+                f"a sync of journal {str(self._directory)!r} failed after records had been "
+                f"accepted: {failure}; they can be read, but may not outlast a power cut"
             ) from failure
 
     def _force(self, path: Path) -> None:
@@ -215,7 +216,8 @@ class BatchStore:
         ):
             self._counters.refused_full += 1
             raise JournalFull(
-                f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not for the journal"
+                f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not for "
+                "the journal"
             )
 
     def _promise_ids(self, count: int) -> None:

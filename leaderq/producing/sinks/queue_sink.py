@@ -34,7 +34,7 @@ from leaderq.producing.sinks.sink import ALL_CONFIRMED, BatchOutcome, checked_re
 from leaderq.threads import Service
 
 MAX_ITEMS = 100
-"""Items of one call: a queue remembers so many failures with the item, so each can be told apart."""
+"""Items of one call: a queue remembers that many failures, so each item can be told apart."""
 
 
 class PutsMany(Protocol):
@@ -58,7 +58,7 @@ class QueueSink:
     names.
     *Not guaranteed:* that nothing is there twice, after an unknown outcome or a crash.
 
-    :raises ConfigurationError: there is neither a queue nor a ``put_many`` that is a plain function.
+    :raises ConfigurationError: there is neither a queue nor a ``put_many`` that will do.
     """
 
     def __init__(

@@ -39,15 +39,16 @@ def checked(outcome: object, count: int) -> BatchOutcome:
         return _fitting(outcome, count)
     except Exception as exc:
         raise SinkBroken(
-            f"an error in the sink: it answered to a batch of {count} with what cannot be its outcome, and is given all of it "
-            f"again: {exc}"
+            f"an error in the sink: it answered to a batch of {count} with what cannot be its "
+            f"outcome, and is given all of it again: {exc}"
         ) from exc
 
 
 def _fitting(outcome: Any, count: int) -> BatchOutcome:
     if not isinstance(outcome, BatchOutcome):
         raise TypeError(
-            f"it returned a {type(outcome).__name__}, not a BatchOutcome (for all confirmed: ALL_CONFIRMED)"
+            f"it returned a {type(outcome).__name__}, not a BatchOutcome (for all confirmed: "
+            "ALL_CONFIRMED)"
         )
     if not isinstance(outcome.refused, Mapping):
         raise TypeError(

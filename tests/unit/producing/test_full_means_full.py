@@ -67,18 +67,18 @@ def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(produc
 
 def test_nobody_overtakes_whoever_waits(producer: Make) -> None:
     sink = OneByOne()
-    one = producer(sink, max_items=1, batch_items=1, when_full=Block(None))
-    one.send(0)
-    first = threading.Thread(target=one.send, args=(1,), daemon=True)
+    one = producer(sink, max_bytes=100, batch_items=1, when_full=Block(None))
+    one.send(b"x" * 60)
+    first = threading.Thread(target=one.send, args=(b"y" * 50,), daemon=True)
     first.start()
     eventually(lambda: one._buffer._awaiting_room)
     with pytest.raises(BufferFull):
-        one.send(2, timeout_s=0.0)
+        one.send(b"z" * 30, timeout_s=0.0)  # there is room for it, and not for the one before it
     for _ in range(9):
         sink.may.release()
     first.join(30)
     assert one.flush(30)
-    assert sink.confirmed == [0, 1]
+    assert sink.confirmed == [b"x" * 60, b"y" * 50]
 
 
 def test_one_that_gives_up_waiting_lets_the_next_proceed(producer: Make) -> None:

@@ -89,9 +89,13 @@ class PowerCutDisk(Disk):
 
     def _step(self) -> None:
         if self._luck.random() < self._chance:
+            self.moments.append(self.now())
+
+    def now(self) -> Moment:
+        """Return this very moment."""
+        with self._lock:
             files = {number: file.copy() for number, file in self._files.items()}
-            names, renamed = dict(self._names), list(self._renamed)
-            self.moments.append(Moment(names, renamed, files, self._facts()))
+            return Moment(dict(self._names), list(self._renamed), files, self._facts())
 
     def make_directory(self, path: Path) -> None:
         with self._lock:
@@ -159,9 +163,11 @@ class PowerCutDisk(Disk):
             self._renamed = [one for one in self._renamed if one[0] != path]
 
 
-def platter(moment: Moment, root: Path, place: Path, luck: random.Random) -> None:
-    """Write down below ``place`` what a host may find below ``root`` after a cut at ``moment``."""
-    share = luck.choice([0.0, 0.0, 0.1, 0.5, 0.9, 1.0])
+def platter(moment: Moment, root: Path, place: Path, luck: random.Random, share: float | None = None) -> None:
+    """Write down below ``place`` what a host may find below ``root`` after a cut at ``moment``;
+    ``share`` of what was not forced out survives."""
+    if share is None:
+        share = luck.choice([0.0, 0.0, 0.1, 0.5, 0.9, 1.0])
 
     def keeps() -> bool:
         return luck.random() < share

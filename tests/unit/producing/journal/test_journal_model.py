@@ -172,6 +172,8 @@ class JournalMachine(RuleBasedStateMachine):
         self.open()
         self.take_back_damage(is_counted=False)  # nobody can count what is not there
         self.highest = self.journal.next_id - 1  # nor know which ids were given out after the cursor was saved
+        self.acked = {number for number in self.acked if number <= self.highest}
+        self.forgettable &= self.acked
 
     @rule(which=st.floats(0, 0.999), share=st.floats(0, 0.999), mask=st.integers(1, 255), clean=st.booleans())
     def any_byte_flipped(self, which: float, share: float, mask: int, clean: bool) -> None:

@@ -180,6 +180,32 @@ def test_a_power_cut_costs_nothing_that_was_promised(boots: list[bytes], places:
         boots[:] = [secrets.token_bytes(16)]
 
 
+@pytest.mark.parametrize("policy", [EVERY_ITEM, Every(3), NO_SYNC])
+@pytest.mark.parametrize("ends", ["flush", "kill"])
+def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(
+    boots: list[bytes], places: Any, policy: Policy, ends: str
+) -> None:
+    """Nothing that was not forced out survives; what was told as stored fills several segments."""
+    life, first = Life(random.Random(1), policy), places()
+    journal, disk = opened(life, first, 0.0)
+    for _ in range(10):
+        payload = life.payload().ljust(1000, b".")
+        life.note(journal.append(payload), payload)
+    if ends == "flush":
+        journal.flush()
+    else:
+        crash(journal)
+        journal = Journal(first / "above" / "journal", sync=policy, disk=disk)
+    life.safe = len(life.told)
+    moment, place = disk.now(), places()
+    journal.close()
+    platter(moment, first, place, life.luck, share=0.0)
+    boots.append(secrets.token_bytes(16))
+    again, _ = opened(life, place, 0.0)
+    life.check(again, moment.facts)
+    again.close()
+
+
 def test_a_power_cut_deletes_no_damaged_segment(boots: list[bytes], places: Any) -> None:
     luck = random.Random(3)
     for _ in range(8):
