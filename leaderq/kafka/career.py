@@ -94,7 +94,7 @@ class KafkaLeaderCareer(LeaderCareer):
     client: ClassVar[str] = "kafka-python"
 
     max_records: ClassVar[int] = 1000
-    max_bytes: ClassVar[int | None] = 50_000_000
+    max_bytes: ClassVar[int | None] = 32_000_000
     max_wait_s: ClassVar[float] = 0.0
     batches: ClassVar[str] = "merged"
     workers: ClassVar[int] = 1
