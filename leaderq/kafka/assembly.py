@@ -289,10 +289,17 @@ def _store(declared: Declaration, environment: Environment, layout: Layout) -> O
     return KafkaOffsets()
 
 
+def transactional_id(career: str, group: str, root: str) -> str:
+    """The name under which a career's producers fence each other; it holds for the whole cluster, so
+    deployments of one class with other groups or roots have other ones.
+    """
+    return f"leaderq-{career}:{group}:{root}"
+
+
 def _producer(declared: Declaration, environment: Environment) -> TransactionalProducer:
     settings = ProducerSettings(
         address=environment.settings.kafka,
-        transactional_id=f"leaderq-{declared.name}",
+        transactional_id=transactional_id(declared.name, declared.group, environment.settings.root),
         client_id=f"leaderq-{declared.name}-{environment.candidate}",
         security=environment.settings.kafka_security,
         open_timeout_s=environment.settings.connect_timeout_s,

@@ -279,6 +279,19 @@ def test_what_is_produced_may_be_as_large_as_the_career_says(
     assert len(read_all(kafka_broker.address, large, 1)) == 1
 
 
+def test_deployments_of_one_class_with_other_groups_do_not_fence_each_other(
+    drive: Drive, feed: Feed, four_partitions: str
+) -> None:
+    feed(0, 20)
+    first = drive(offsets="transaction").begin()
+    second = drive(offsets="transaction", group=f"{four_partitions}-staging").begin()
+    second.run_until(lambda: len(second.career.seen) >= 20)
+    first.run_until(lambda: len(first.career.seen) >= 20)
+    feed(20, 40)
+    for leader in (second, first):
+        leader.run_until(lambda leader=leader: len(leader.career.seen) >= 40)  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("offsets", ["kafka", "transaction"])
 def test_a_dead_letter_topic_that_was_deleted_is_made_again(
     drive: Drive, kafka_broker: Any, four_partitions: str, offsets: str
