@@ -199,3 +199,10 @@ def test_a_certificate_that_is_not_there_is_told_before_connecting() -> None:
 def test_the_transactional_id_tells_apart_careers_groups_and_roots() -> None:
     places = {(career, group, root) for career in ("a", "b") for group in ("a", "b") for root in ("/a", "/b")}
     assert len({transactional_id(*place) for place in places}) == len(places) == 8
+
+
+@pytest.mark.parametrize("budget", [0, -1.0, "1", True])
+def test_a_budget_of_handle_is_a_number_of_seconds(budget: Any) -> None:
+    kind = type("Wrong", (Sums,), {"handle_budget_s": budget})
+    with pytest.raises(ConfigurationError, match="handle_budget_s="):
+        dressed(kind)._declared()
