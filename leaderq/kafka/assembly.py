@@ -26,6 +26,7 @@ from leaderq.kafka.consuming.term_consumer import ConsumingPlan
 from leaderq.kafka.dead_letters.topic import LETTER_ROOM_BYTES, MAX_LETTER_BYTES, DeadLetterSender
 from leaderq.kafka.declaration import Declaration, delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
+from leaderq.kafka.handling.calls import HandleCalls
 from leaderq.kafka.handling.context import HandlingContext
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import OnError, SendToDeadLetters, dead_letter_topic, policy
@@ -71,7 +72,9 @@ class Assembly:
         handler: BatchHandler,
         dead_letters: DeadLetterSender,
         marks: CrashMarks | None,
+        calls: HandleCalls,
     ) -> None:
+        self.calls = calls
         self.store = store
         self.consumer = consumer
         self.handler = handler
@@ -162,9 +165,10 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
     if on_error.deaths:
         marks = CrashMarks(environment.session, layout.attempts, max_records=declared.max_records)
     key, value = declared.key_deserializer, declared.value_deserializer
+    calls = HandleCalls(environment.handle)
     context = HandlingContext(
         career=declared.name,
-        handle=environment.handle,
+        handle=calls,
         decode=None if key is None and value is None else partial(deserialized, key=key, value=value),
         commit=consumer.commit,
         undo=store.undo,
@@ -182,7 +186,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         on_dead_lettered=reports.dead_lettered,
         on_held_up=reports.held_up,
     )
-    return Assembly(store, consumer, BatchHandler(context), dead_letters, marks)
+    return Assembly(store, consumer, BatchHandler(context), dead_letters, marks, calls)
 
 
 def _free_group(declared: Declaration, environment: Environment) -> str:
@@ -289,10 +293,17 @@ def _store(declared: Declaration, environment: Environment, layout: Layout) -> O
     return KafkaOffsets()
 
 
+def transactional_id(career: str, group: str, root: str) -> str:
+    """The name under which a career's producers fence each other; it holds for the whole cluster, so
+    deployments of one class with other groups or roots have other ones.
+    """
+    return f"leaderq-{career}:{group}:{root}"
+
+
 def _producer(declared: Declaration, environment: Environment) -> TransactionalProducer:
     settings = ProducerSettings(
         address=environment.settings.kafka,
-        transactional_id=f"leaderq-{declared.name}",
+        transactional_id=transactional_id(declared.name, declared.group, environment.settings.root),
         client_id=f"leaderq-{declared.name}-{environment.candidate}",
         security=environment.settings.kafka_security,
         open_timeout_s=environment.settings.connect_timeout_s,

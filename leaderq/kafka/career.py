@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -19,6 +20,8 @@ from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
+
+log = logging.getLogger(__name__)
 
 IDLE_WAIT_S = 0.25
 FENCE_WAIT_S = 5.0
@@ -72,6 +75,10 @@ class KafkaLeaderCareer(LeaderCareer):
         :mod:`leaderq.kafka.handling.on_error`. What cannot be decoded takes the same road, and with
         the last two also a record over which the process dies again and again.
 
+        ``handle_budget_s``: one call of :meth:`handle` that takes longer ends the term: it hangs,
+        and nobody else would be told. ``None`` (default): there is no limit. An own :meth:`healthy`
+        must ask ``super().healthy()`` too.
+
     Order at the begin of a term: the former leader is fenced, offsets are loaded,
     :meth:`inaugurate`, first :meth:`handle`. At its end: the batch in hand is finished and
     committed, :meth:`handOver`, the consumer is closed without leaving the group.
@@ -94,7 +101,7 @@ class KafkaLeaderCareer(LeaderCareer):
     client: ClassVar[str] = "kafka-python"
 
     max_records: ClassVar[int] = 1000
-    max_bytes: ClassVar[int | None] = 50_000_000
+    max_bytes: ClassVar[int | None] = 32_000_000
     max_wait_s: ClassVar[float] = 0.0
     batches: ClassVar[str] = "merged"
     workers: ClassVar[int] = 1
@@ -106,6 +113,7 @@ class KafkaLeaderCareer(LeaderCareer):
     gc_threshold: ClassVar[int | None] = 50_000
 
     on_error: ClassVar[Any] = "raise"
+    handle_budget_s: ClassVar[float | None] = None
 
     # Of the class, so that a subclass with an __init__ of its own need not call ours.
     _assembly: Assembly | None = None
@@ -185,6 +193,16 @@ class KafkaLeaderCareer(LeaderCareer):
                 "use term.write(...), or leave delivery out"
             )
         store.add(operations)
+
+    def healthy(self) -> bool:
+        """Return whether to go on leading: not while a call of :meth:`handle` is over its budget."""
+        if self.handle_budget_s is None or self._assembly is None:
+            return True
+        name = self.settings.career or career_name(self)
+        overdue = self._assembly.calls.overdue(self.handle_budget_s)
+        for each in overdue:
+            log.error("handler over its budget career=%s handle_budget_s=%g: %s", name, self.handle_budget_s, each)
+        return not overdue
 
     # ---- what the runner calls -------------------------------------------------------------------
 

@@ -105,6 +105,7 @@ class Declaration:
     key_interval_s: float | None
     gc_threshold: int | None
     on_error: Any
+    handle_budget_s: float | None
     atomic: bool
 
 
@@ -190,6 +191,10 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
         )
     if not _is_duration(declared.max_wait_s):
         yield f"max_wait_s={declared.max_wait_s!r} of {where} must be a number of seconds, at least 0"
+    if declared.handle_budget_s is not None and not (
+        _is_duration(declared.handle_budget_s) and declared.handle_budget_s > 0
+    ):
+        yield f"handle_budget_s={declared.handle_budget_s!r} of {where} must be a number of seconds, or None for no limit"
     if declared.batches not in (MERGED, BY_PARTITION):
         yield f"batches={declared.batches!r} of {where} is not known; use {MERGED!r} or {BY_PARTITION!r}"
     if declared.atomic and _is_count(declared.workers) and declared.workers > 1:

@@ -52,6 +52,13 @@ def _switch(name: str, text: str) -> Callable[[F], F]:
     show_default=True,
     help="send N letters a second at most; 0 is as fast as Kafka takes them",
 )
+@click.option(
+    "--to",
+    metavar="TOPIC",
+    envvar="LEADERQ_DEAD_TO",
+    show_envvar=True,
+    help="send all records to TOPIC instead of the topics they came from",
+)
 @_switch("--same-partition", "send each record to the partition it was read from, whatever its key")
 @_switch("--from-start", "forget what was replayed before, and begin again")
 @_switch("--dry-run", "say what would be sent where, and change nothing")
@@ -64,6 +71,7 @@ def replay(
     origin: str | None,
     letters: frozenset[tuple[int, int]],
     rate: float,
+    to: str | None,
     same_partition: bool,
     from_start: bool,
     dry_run: bool,
@@ -76,6 +84,9 @@ def replay(
     has died. A record goes to the partition that Java's and Python's producers choose for its key; if other producers wrote the
     topic (librdkafka's), give --same-partition. The letters stay where they are.
 
+    Every group that reads those topics gets the records again, also those that could handle them. Where that must not be, send
+    them to a topic of their own with --to, and let the career read it too.
+
     What was replayed is kept as committed offsets of the group CAREER-dead-replay. A replay that was interrupted or killed
     is started again and goes on where it was; records and progress are one transaction, so no reader of committed records
     sees one twice. (One that reads uncommitted ones may see some letters again, at most those in hand.) Letters
@@ -86,6 +97,7 @@ def replay(
       leaderq dead replay --career ad-billing --dry-run
       leaderq dead replay --career ad-billing --error timeout --yes
       leaderq dead replay --career ad-billing --letter 0:41 --yes
+      leaderq dead replay --career ad-billing --to ad-billing-again --yes
     """
     settings = given.load().settings
     career = named_career(settings)
@@ -108,6 +120,7 @@ def replay(
         same_partition=same_partition,
         from_start=from_start,
         rate_per_s=rate,
+        to=to,
     )
     with work:
         try:

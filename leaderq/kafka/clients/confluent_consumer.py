@@ -521,6 +521,7 @@ def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[
         "socket.timeout.ms": int(settings.request_timeout_s * 1000),
         "topic.metadata.refresh.interval.ms": 30_000,
         "enable.partition.eof": True,
+        "check.crcs": True,  # else what a disk or the network has altered is handled as if it were right
         # A fetch that waits for quiet partitions holds up a busy one on the same broker (500 ms by
         # default).
         "fetch.wait.max.ms": 50,

@@ -45,6 +45,7 @@ from leaderq.errors import (
     KafkaFenced,
     LeaderqError,
     MessageTooLarge,
+    MissingPiece,
     OffsetOutOfRange,
     ServersUnreachable,
     UnknownTopic,
@@ -291,6 +292,8 @@ def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError
             f"{at}; the records between the committed offset and the topic's first one are gone. Nothing is skipped "
             "silently: set the group's offsets (kafka-consumer-groups --reset-offsets) once you have decided where to go on"
         )
+    if isinstance(exc, native.UnsupportedCodecError):
+        return MissingPiece(f"{at}; pip install 'kafka-python[lz4,snappy,zstd]', or use client='confluent'")
     if isinstance(exc, native.InvalidTopicError):
         return UnknownTopic(f"{at}; is the topic's name written right?")
     if isinstance(exc, _TOO_LARGE):

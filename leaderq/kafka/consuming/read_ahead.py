@@ -158,7 +158,7 @@ class SpreadReadAhead:
         """What a poll gave."""
         for where, rows in polled.items():
             if rows:
-                part = _Part(now_s, rows, 0 if self._limits.max_bytes is None else sum(row.size for row in rows))
+                part = _Part(now_s, rows, 0 if self._limits.max_bytes is None else size_of(rows))
                 self._waiting.setdefault(where, deque()).append(part)
                 self._counts[where] = self._counts.get(where, 0) + len(rows)
                 self._bytes += part.size
@@ -224,8 +224,9 @@ class _Part(NamedTuple):
 
     def cut(self, count: int, max_bytes: int | None, *, at_least: bool) -> tuple[_Part, _Part]:
         """The first ``count``, or as many of them as have ``max_bytes``; and the rest."""
-        size = 0
-        if max_bytes is not None:
+        size = 0 if max_bytes is None else size_of(self.rows[:count])
+        if max_bytes is not None and size > max_bytes:
+            size = 0
             for at, row in enumerate(self.rows[:count]):
                 if size + row.size > max_bytes and not (at_least and at == 0):
                     count = at

@@ -242,7 +242,8 @@ class DeadLetterReplay:
 
     ``rate_per_s`` is the most letters a second (0: no limit). With ``same_partition`` a record goes
     back to the partition it was read from; else to the one that Java's and Python's producers
-    choose for its key (a record without a key: where it was).
+    choose for its key (a record without a key: where it was). ``to``: another topic than the one a
+    record came from, so that no other reader of that one sees it again.
     """
 
     def __init__(
@@ -257,7 +258,9 @@ class DeadLetterReplay:
         same_partition: bool = False,
         from_start: bool = False,
         rate_per_s: float = 100.0,
+        to: str | None = None,
     ) -> None:
+        self._to = to
         self.counts = ReplayCounts()
         self._address = address
         self._group = replay_group(career)
@@ -393,15 +396,17 @@ class DeadLetterReplay:
         said = {"from": letter.place, "times": letter.times, "timestamp": letter.timestamp_ms}
         headers = letter.headers + [(REPLAYED + name, str(value).encode()) for name, value in said.items()]
         record = letter.record
-        message = Message(letter.origin.topic, record.value, record.key, headers, partition=self._target(letter))
-        return checked(message, MAX_LETTER_BYTES)
+        topic, number = self._to or letter.origin.topic, self._target(letter)
+        return checked(Message(topic, record.value, record.key, headers, partition=number), MAX_LETTER_BYTES)
 
     def _target(self, letter: DeadLetter) -> int:
-        topic, number = letter.origin
+        topic, number = self._to or letter.origin.topic, letter.origin.number
         if topic not in self._partitions:
             self._partitions[topic] = self._reader.partitions_of(topic)
         existing = sorted(self._partitions[topic])
         if not existing:
+            if self._to is not None:
+                raise UnknownTopic(f"no topic {topic!r} on Kafka {self._address!r}; create it, or give another one as --to")
             raise UnknownTopic(
                 f"the letter {letter.place} is about a record of topic {topic!r}, which is not on Kafka {self._address!r} any more; "
                 "create it, or leave its letters out with --origin"

@@ -1,4 +1,7 @@
-"""How much memory a career takes at the defaults when its records are large, in a process of its own."""
+"""How much memory a career takes at the defaults when its records are large, in a process of its own.
+
+glibc is told not to keep what was freed, or chance decides: the same run takes 20 % more or less.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from leaderq.kafka.topics import create_topics, produce
 
 RECORDS, RECORD_BYTES = 250, 900_000
 MOST_MB = 250
+RETURNED_AT_ONCE = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
 
 CAREER = """
 import resource, sys, time
@@ -62,7 +66,7 @@ def test_large_records_take_a_bounded_amount_of_memory(
         text=True,
         timeout=150,
         check=False,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, **RETURNED_AT_ONCE},
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < MOST_MB

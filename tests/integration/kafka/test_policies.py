@@ -279,6 +279,44 @@ def test_what_is_produced_may_be_as_large_as_the_career_says(
     assert len(read_all(kafka_broker.address, large, 1)) == 1
 
 
+def test_a_handler_that_hangs_makes_its_career_unhealthy_and_is_named(
+    drive: Drive, feed: Feed, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Hanging(Recorder):
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            goes_on.wait(60)
+            super().handle(records, term)
+
+    goes_on = threading.Event()
+    feed(0, 10)
+    leader = drive(Hanging, handle_budget_s=0.2).begin()
+    assert leader.career.healthy()
+    working = threading.Thread(target=leader.run_until, args=(lambda: len(leader.career.seen) >= 10,))
+    working.start()
+    try:
+        with caplog.at_level(logging.ERROR):
+            eventually(lambda: not leader.career.healthy())
+    finally:
+        goes_on.set()
+        working.join(60)
+    assert "handle_budget_s=0.2: handle has been called for" in caplog.text
+    assert f"from {leader.career.topics}-" in caplog.text
+    assert leader.career.healthy()
+
+
+def test_deployments_of_one_class_with_other_groups_do_not_fence_each_other(
+    drive: Drive, feed: Feed, four_partitions: str
+) -> None:
+    feed(0, 20)
+    first = drive(offsets="transaction").begin()
+    second = drive(offsets="transaction", group=f"{four_partitions}-staging").begin()
+    second.run_until(lambda: len(second.career.seen) >= 20)
+    first.run_until(lambda: len(first.career.seen) >= 20)
+    feed(20, 40)
+    for leader in (second, first):
+        leader.run_until(lambda leader=leader: len(leader.career.seen) >= 40)  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("offsets", ["kafka", "transaction"])
 def test_a_dead_letter_topic_that_was_deleted_is_made_again(
     drive: Drive, kafka_broker: Any, four_partitions: str, offsets: str

@@ -229,3 +229,17 @@ def test_a_topic_that_is_not_there_and_a_letter_that_is_not_there_are_said(dead)
         pytest.raises(KafkaError, match="no letter at offset 999"),
     ):
         reader.one(0, 999)
+
+
+def test_records_can_be_sent_to_a_topic_that_nobody_else_reads(dead: Dead) -> None:
+    again = f"{dead.career}-again"
+    create_topics(dead.address, {again: 2})
+    assert dead.replay(to=again).sent == COUNT
+    assert dead.arrived() == []
+    assert sorted(row.value for row in dead.arrived(again)) == sorted(b"v%d" % n for n in range(COUNT))
+    assert dead.replay().sent == 0
+
+
+def test_a_topic_to_send_to_that_does_not_exist_is_named(dead: Dead) -> None:
+    with pytest.raises(UnknownTopic, match=r"nowhere.*--to"):
+        dead.replay(to="nowhere")

@@ -13,7 +13,7 @@ from leaderq.config import KafkaSecurity, Settings
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
 from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
-from leaderq.kafka.assembly import consumer_settings
+from leaderq.kafka.assembly import consumer_settings, transactional_id
 from leaderq.kafka.clients.address import bootstrap_servers
 from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_connection import connection_options
@@ -194,3 +194,15 @@ def test_security_is_passed_through_and_secrets_stay_out_of_sight() -> None:
 def test_a_certificate_that_is_not_there_is_told_before_connecting() -> None:
     with pytest.raises(ConfigurationError, match=r"no-such\.pem"):
         connection_options("a:1", KafkaSecurity(protocol="SSL", ca="/no-such.pem"))
+
+
+def test_the_transactional_id_tells_apart_careers_groups_and_roots() -> None:
+    places = {(career, group, root) for career in ("a", "b") for group in ("a", "b") for root in ("/a", "/b")}
+    assert len({transactional_id(*place) for place in places}) == len(places) == 8
+
+
+@pytest.mark.parametrize("budget", [0, -1.0, "1", True])
+def test_a_budget_of_handle_is_a_number_of_seconds(budget: Any) -> None:
+    kind = type("Wrong", (Sums,), {"handle_budget_s": budget})
+    with pytest.raises(ConfigurationError, match="handle_budget_s="):
+        dressed(kind)._declared()
