@@ -29,6 +29,7 @@ MUTANTS = [
             "return min(planned_s, term.deadline + self.session.timeout_s / 6)",
             "return planned_s",
         ),
+        may_hang=True,
     ),
     mutant(
         "a command has all of the hand-over budget, and its leader none",
@@ -67,7 +68,7 @@ MUTANTS = [
     ),
     mutant(
         "whoever is to end with its command stands again",
-        EXIT_CODE,
+        f"{EXIT_CODE}[command0-0]",
         Edit(RUNNER, "not self._career._stands_again:", "False:"),
         may_hang=True,
     ),
