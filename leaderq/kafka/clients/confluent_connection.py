@@ -54,6 +54,7 @@ _AWAY = {
     "_ALL_BROKERS_DOWN",
     "_RESOLVE",
     "_WAIT_COORD",
+    "_DESTROY_BROKER",  # of a cluster one broker was forgotten, or has come back under its id
     "_WAIT_CACHE",
     "_IN_PROGRESS",
     "_PREV_IN_PROGRESS",
