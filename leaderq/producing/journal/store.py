@@ -69,7 +69,7 @@ class BatchStore:
         self._failure: OSError | None = None
 
     def store(self, batch: CommitBatch) -> None:
-        """BatchStore a batch: sets its ``first_id``, or its ``error``."""
+        """Store a batch: set its ``first_id``, or its ``error``."""
         try:
             if batch.payloads:
                 self._write(batch)
