@@ -92,6 +92,7 @@ def test_a_login_refused_at_a_reconnection_is_tried_until_it_is_accepted(
         server._jaas = JAAS
         server.restart()
         eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=90)
+        eventually(lambda: len(requests) == 4)  # the second listener is told after the first
         assert heard == [SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED]
         assert session.id not in (None, first)
         assert {type(request.exception(30)) for request in requests} == {NotConnected, type(None)}
