@@ -161,7 +161,8 @@ class Campaign:
             event = WorkPaused(self._career, self._id, term.number, why) if paused else None
             self._publish(event or WorkResumed(self._career, self._id, term.number))
 
-    def _end_term(self, reason: Reason) -> None:
+    def end_term(self, reason: Reason) -> None:
+        """End the term in hand, if there is one, and say so."""
         if self.tenure is not None:
             term = self.tenure.term
             term.wind_up(reason)
@@ -256,11 +257,11 @@ _ACTIONS: dict[Effect, Callable[[Campaign], Input | None]] = {
     Effect.RENEW: Campaign._renew,
     Effect.PAUSE: lambda campaign: campaign._set_silent(True),
     Effect.RESUME: lambda campaign: campaign._set_silent(False),
-    Effect.WIND_UP: lambda campaign: campaign._end_term(Reason.WITHDRAWN),
-    Effect.DEPOSE_SESSION: lambda campaign: campaign._end_term(Reason.SESSION),
-    Effect.DEPOSE_LEASE: lambda campaign: campaign._end_term(Reason.LEASE),
-    Effect.DEPOSE_FENCED: lambda campaign: campaign._end_term(Reason.FENCED),
-    Effect.DEPOSE_NODE_DELETED: lambda campaign: campaign._end_term(Reason.NODE_DELETED),
+    Effect.WIND_UP: lambda campaign: campaign.end_term(Reason.WITHDRAWN),
+    Effect.DEPOSE_SESSION: lambda campaign: campaign.end_term(Reason.SESSION),
+    Effect.DEPOSE_LEASE: lambda campaign: campaign.end_term(Reason.LEASE),
+    Effect.DEPOSE_FENCED: lambda campaign: campaign.end_term(Reason.FENCED),
+    Effect.DEPOSE_NODE_DELETED: lambda campaign: campaign.end_term(Reason.NODE_DELETED),
     Effect.DROP_CONNECTION: Campaign._drop_connection,
     Effect.RELEASE: Campaign._release,
     Effect.RETRY_SOON: Campaign._retry_soon,

@@ -28,7 +28,7 @@ from leaderq.election.decision import Input, Role
 from leaderq.election.layout import Layout
 from leaderq.election.observer import Operator
 from leaderq.errors import LeaderqError, RequestRefused
-from leaderq.events import EventBus, SessionChanged, Stage, TermEnding
+from leaderq.events import EventBus, SessionChanged, Stage
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import AnyClient, SessionState, as_session
 
@@ -239,10 +239,7 @@ class Candidate:
         except Exception as exc:
             log.exception("candidate broke down; its term ends: career=%s id=%s", self.career, self.id)
             tenure = self._campaign.tenure
-            if tenure is not None:
-                term = tenure.term
-                term.wind_up(Reason.FENCED)
-                self._events.publish(TermEnding(self.career, self.id, term.number, term.reason or Reason.FENCED))
+            self._campaign.end_term(Reason.FENCED)
             with self._changed:
                 self._broken = exc
                 self._changed.notify_all()

@@ -43,6 +43,14 @@ def children_of(pid: int) -> set[int]:
     return pids
 
 
+def stat_of(pid: int) -> list[str]:
+    """The fields of ``/proc/PID/stat`` from the state on; empty if there is none to be read."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
 def descendants_of(*roots: int) -> set[Started]:
     """The living processes below ``roots``, these not included."""
     return {one for _, one in _below(*roots) if one is not None}
@@ -141,9 +149,7 @@ def _has_children() -> bool:
 
 
 def _living(pid: int) -> Started | None:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
+    if not (fields := stat_of(pid)):
         return None
     # A process is shown as dead when its first thread is; others of it may go on.
     is_dead = fields[0] in ("Z", "X") and int(fields[17]) <= 1

@@ -42,7 +42,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +55,7 @@ from leaderq.running.descendants import (
     end_all,
     kill,
     kill_below,
+    stat_of,
 )
 from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
 
@@ -330,11 +330,7 @@ def _known_session(message: dict[str, Any]) -> KnownSession | None:
 
 def _is_stopped(pid: int) -> bool:
     """Whether a signal or a debugger has stopped the process; ``False`` where that is not told."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+    return stat_of(pid)[:1] in (["T"], ["t"])
 
 
 def watch_over(arguments: Sequence[str]) -> int:

@@ -278,7 +278,7 @@ class Requests:
     def _acl(self) -> Sequence[ACL]:
         return self._client.default_acl or ()
 
-    def _send_packed(self, request: wire.Packed, convert: Callable[[Any], T]) -> Future[T]:
+    def _send_packed(self, request: wire.PackedRequest, convert: Callable[[Any], T]) -> Future[T]:
         if request.count:
             return self._send_sized(request, self.max_request_bytes, convert, None)
         future: Future[T] = Future()

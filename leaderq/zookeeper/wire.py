@@ -138,7 +138,7 @@ class Failed:
         return self.code in (0, -2)
 
 
-class Packed:
+class PackedRequest:
     """A request of many parts, packed."""
 
     type: ClassVar[int]
@@ -202,7 +202,7 @@ def _read_failed(buffer: bytes, offset: int) -> tuple[Failed, int]:
     return Failed(_INT.unpack_from(buffer, offset)[0]), offset + 4
 
 
-class Multi(Packed):
+class Multi(PackedRequest):
     """All of these operations or none. Results: ``str`` (create), ``Stat`` (set) or ``None``."""
 
     __slots__ = ()
@@ -221,7 +221,7 @@ class Multi(Packed):
         super().__init__(parts, len(operations))
 
 
-class MultiRead(Packed):
+class MultiRead(PackedRequest):
     """Many reads in one request. Results: ``(bytes, Stat)`` or ``list[str]``."""
 
     __slots__ = ()
@@ -236,7 +236,7 @@ class MultiRead(Packed):
         super().__init__([_read(one, server_path) for one in reads], len(reads))
 
 
-class ReadNamed(Packed):
+class ReadNamed(PackedRequest):
     """The data of many children of one znode; lean, for those who read hundreds of thousands.
     Results: ``(data, ctime_ms, version)``."""
 

@@ -608,11 +608,7 @@ ENDING = [
     mutant(
         "a candidate that broke down believes in its term",
         f"{ENDS}a_candidate_that_broke_down_says_so_and_leaves_the_line[True]",
-        Edit(
-            CANDIDATE,
-            "                term.wind_up(Reason.FENCED)\n",
-            "",
-        ),
+        Edit(CANDIDATE, "self._campaign.end_term(Reason.FENCED)", "pass"),
     ),
     mutant(
         "a candidate that broke down leaves its znode in the line",
@@ -629,12 +625,12 @@ ENDING = [
         Edit(CANDIDATE, "quiet_s = lease_until_s + self.session.timeout_s / 3", "quiet_s = 0.0"),
     ),
     mutant(
-        "code that hangs after a break-down is not timed",
+        "the end of a term is not told, and code that hangs after a break-down is not timed",
         f"{RUNNERS}the_code_of_a_candidate_that_broke_down_has_a_quarter_of_the_time_out_too",
         Edit(
-            CANDIDATE,
-            "self._events.publish(TermEnding(self.career, self.id, term.number, term.reason or Reason.FENCED))",
-            "pass",
+            CAMPAIGN,
+            "            self._publish(TermEnding(self._career, self._id, term.number, term.reason or reason))\n",
+            "",
         ),
     ),
     mutant(

@@ -435,7 +435,7 @@ GUARDING = [
     mutant(
         "the guardian takes a stopped worker for one that runs",
         f"{CHANGES}a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with_the_reason",
-        Edit(GUARDIAN, 'in ("T", "t")', "in ()"),
+        Edit(GUARDIAN, 'in (["T"], ["t"])', "in ()"),
     ),
     mutant(
         "the guardian looks away from a worker that is overdue",

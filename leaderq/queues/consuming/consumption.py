@@ -21,7 +21,7 @@ from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, now_ms, requeue_operations
 from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.items import Item, TakenZnode
-from leaderq.queues.consuming.settling import ItemOutcome, Settlement
+from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
 from leaderq.queues.consuming.workers import ItemWorkers, WorkerContext, readable
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
@@ -171,7 +171,7 @@ class Consumption(Generic[T]):
 
     # -- what an item asks ----------------------------------------------------------------------------------------------
 
-    def settlement_of(self, taken: TakenZnode) -> Settlement:
+    def settlement_of(self, taken: TakenZnode) -> ItemSettlement:
         """See :class:`~leaderq.queues.consuming.items.SettlesItems`."""
         claim, left = taken.claim, taken.remaining
         if not left:
@@ -190,17 +190,17 @@ class Consumption(Generic[T]):
                 return settlement
             if claim.membership.is_locking:  # nobody stays with it: free it, with its note
                 operations = (*settlement.operations, *settling.given_back(claim).operations)
-                return Settlement(claim, operations, ItemOutcome.GIVEN_BACK)
+                return ItemSettlement(claim, operations, ItemOutcome.GIVEN_BACK)
             wait_s = max(0.0, (settlement.rest_until_ms - now_ms()) / 1000)
             operations = requeue_operations(claim, left, failures=claim.failures + 1, wait_s=wait_s)
-            return Settlement(claim, operations, ItemOutcome.REQUEUED, settlement.rest_until_ms)
+            return ItemSettlement(claim, operations, ItemOutcome.REQUEUED, settlement.rest_until_ms)
         if taken.delay_s is not None:
             until_ms = now_ms() + int(taken.delay_s * 1000)
             operations = requeue_operations(claim, left, failures=claim.failures + 1, wait_s=taken.delay_s)
-            return Settlement(claim, operations, ItemOutcome.REQUEUED, until_ms)
+            return ItemSettlement(claim, operations, ItemOutcome.REQUEUED, until_ms)
         return settling.interrupted(claim, left)
 
-    def settle(self, settlements: Sequence[Settlement]) -> None:
+    def settle(self, settlements: Sequence[ItemSettlement]) -> None:
         """See :class:`~leaderq.queues.consuming.items.SettlesItems`."""
         self._engine.settle(settlements)
 

@@ -37,7 +37,7 @@ from leaderq.queues.consuming.listing import SCAN_S, QueueListing
 from leaderq.queues.consuming.members import Members
 from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.consuming.prefetch import Prefetch
-from leaderq.queues.consuming.settling import ItemOutcome, Settlement, settle
+from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement, settle
 from leaderq.queues.pausing import PauseSwitch
 from leaderq.queues.reading import SizedReader
 from leaderq.queues.wire.names import QueueKind, sort_key
@@ -78,7 +78,7 @@ class Engine:
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._service = Service(f"leaderq-queue-{name}", self._run)
         wake = self._service.wake
-        self._finished: deque[tuple[Settlement, LeaderqError | None, Any]] = deque()
+        self._finished: deque[tuple[ItemSettlement, LeaderqError | None, Any]] = deque()
         self._done: deque[list[str]] = deque()
         self._waiting = PendingNames(kind)
         self._reader = SizedReader(session, paths.path)
@@ -149,7 +149,7 @@ class Engine:
 
     # -- for workers and takers -----------------------------------------------------------------------------------------
 
-    def settle(self, settlements: Sequence[Settlement]) -> None:
+    def settle(self, settlements: Sequence[ItemSettlement]) -> None:
         """Write what has become of items; never blocks."""
         done = [
             settlement.claim.name
@@ -175,7 +175,7 @@ class Engine:
         membership = claim.membership
         return not (membership.is_locking and (membership.writer.is_over or membership is not self._membership))
 
-    def _on_settled(self, settlement: Settlement, error: LeaderqError | None, results: Any) -> None:
+    def _on_settled(self, settlement: ItemSettlement, error: LeaderqError | None, results: Any) -> None:
         """On any thread: what was written, or not."""
         self._finished.append((settlement, error, results))
         if self.ready.takers or not self.ready or settlement.outcome is not ItemOutcome.ACKNOWLEDGED:
@@ -273,7 +273,7 @@ class Engine:
         self._held.difference_update(freed)
         self._members.deaths.settled(freed)
 
-    def _free_lock(self, settlement: Settlement, error: LeaderqError) -> bool:
+    def _free_lock(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
         """An item that was deleted behind our back, or may not be written: its lock must not stand
         for as long as our session.
         """
@@ -288,7 +288,7 @@ class Engine:
         self.settle([settling.given_back(claim)])
         return True
 
-    def _put_again(self, settlement: Settlement, error: LeaderqError) -> bool:
+    def _put_again(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
         """Its old name is taken, because the queue was made again: give it back under a new one."""
         claim = settlement.claim
         is_unplaced = settlement.outcome is ItemOutcome.GIVEN_BACK and not claim.membership.is_locking

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from leaderq.errors import BadVersion, ClaimLost, NoNode, QueueClosed, SessionExpired, ZooKeeperError
 from leaderq.queues.consuming.claims import Claim, keep_operations
-from leaderq.queues.consuming.settling import Settlement
+from leaderq.queues.consuming.settling import ItemSettlement
 from leaderq.zookeeper import Check, Operation
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ T = TypeVar("T")
 class SettlesItems(Protocol):
     """What an item needs of the queue it was taken from."""
 
-    def settlement_of(self, taken: TakenZnode) -> Settlement:
+    def settlement_of(self, taken: TakenZnode) -> ItemSettlement:
         """What is to be written of a znode, once no value of it is open."""
 
     def write(self, claim: Claim, operations: Sequence[Operation]) -> list[Any] | None:
         """Write these as one, and wait for the answer; ``None`` if it was lost."""
 
-    def settle(self, settlements: Sequence[Settlement]) -> None:
+    def settle(self, settlements: Sequence[ItemSettlement]) -> None:
         """Write these some time soon, or only note them if they hold no operations."""
 
 
@@ -211,9 +211,9 @@ class Item(Generic[T]):
             raise
         self._note(settlement)
 
-    def _note(self, settlement: Settlement) -> None:
+    def _note(self, settlement: ItemSettlement) -> None:
         """It is written: tell the queue what has become of the znode."""
-        self._queue.settle([Settlement(self._claim, (), settlement.outcome, settlement.rest_until_ms)])
+        self._queue.settle([ItemSettlement(self._claim, (), settlement.outcome, settlement.rest_until_ms)])
 
     def _refuse_twice(self) -> None:
         if self.is_settled:

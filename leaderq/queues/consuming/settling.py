@@ -33,7 +33,7 @@ from leaderq.zookeeper import Create, Operation
 
 log = logging.getLogger(__name__)
 
-OnSettled = Callable[["Settlement", LeaderqError | None, Sequence[Any] | None], None]
+OnSettled = Callable[["ItemSettlement", LeaderqError | None, Sequence[Any] | None], None]
 
 
 class ItemOutcome(Enum):
@@ -53,7 +53,7 @@ class ConsumerDied(LeaderqError):
 
 
 @dataclass(slots=True, eq=False)
-class Settlement:
+class ItemSettlement:
     """What is to be written of one item. ``rest_until_ms``: if it is created again, not to be
     touched until then.
     """
@@ -73,11 +73,11 @@ class Settlement:
         return None
 
 
-def settle(settlements: Sequence[Settlement], on_settled: OnSettled) -> None:
+def settle(settlements: Sequence[ItemSettlement], on_settled: OnSettled) -> None:
     """Write these through the writers of their memberships; ``on_settled(settlement, error,
     results)`` is called once for each.
     """
-    waiting: dict[int, list[Settlement]] = {}
+    waiting: dict[int, list[ItemSettlement]] = {}
     for settlement in settlements:
         if settlement.operations:
             waiting.setdefault(id(settlement.claim.membership), []).append(settlement)
@@ -88,9 +88,9 @@ def settle(settlements: Sequence[Settlement], on_settled: OnSettled) -> None:
             _send(together, on_settled)
 
 
-def _fitting(settlements: list[Settlement]) -> Iterator[list[Settlement]]:
+def _fitting(settlements: list[ItemSettlement]) -> Iterator[list[ItemSettlement]]:
     """As many at a time as fit in one multi of the usual size."""
-    together: list[Settlement] = []
+    together: list[ItemSettlement] = []
     count = size = 0
     for settlement in settlements:
         ops, data = len(settlement.operations), estimated_bytes(settlement.operations, 0)
@@ -104,13 +104,13 @@ def _fitting(settlements: list[Settlement]) -> Iterator[list[Settlement]]:
         yield together
 
 
-def _send(settlements: list[Settlement], on_settled: OnSettled) -> None:
+def _send(settlements: list[ItemSettlement], on_settled: OnSettled) -> None:
     writer = settlements[0].claim.membership.writer
     answer = writer.submit([op for settlement in settlements for op in settlement.operations])
     answer.add_done_callback(partial(_answered, settlements, on_settled))
 
 
-def _answered(settlements: list[Settlement], on_settled: OnSettled, answer: Future[list[Any] | None]) -> None:
+def _answered(settlements: list[ItemSettlement], on_settled: OnSettled, answer: Future[list[Any] | None]) -> None:
     error = ConnectionLost("given up") if answer.cancelled() else answer.exception()
     if error is None:
         results, at = answer.result(), 0
@@ -131,7 +131,7 @@ def _answered(settlements: list[Settlement], on_settled: OnSettled, answer: Futu
         _send(rest, on_settled)
 
 
-def _blamed(settlements: list[Settlement], error: LeaderqError) -> Settlement | None:
+def _blamed(settlements: list[ItemSettlement], error: LeaderqError) -> ItemSettlement | None:
     """The one that failed by itself; ``None`` if all did."""
     if isinstance(error, ConnectionLost | SessionExpired) or not isinstance(error, ZooKeeperError) or error.index is None:
         return None
@@ -144,24 +144,26 @@ def _blamed(settlements: list[Settlement], error: LeaderqError) -> Settlement | 
     return None
 
 
-def _tell(on_settled: OnSettled, settlement: Settlement, error: LeaderqError | None, results: Sequence[Any] | None) -> None:
+def _tell(
+    on_settled: OnSettled, settlement: ItemSettlement, error: LeaderqError | None, results: Sequence[Any] | None
+) -> None:
     try:
         on_settled(settlement, error, results)
     except Exception:
         log.exception("what became of %s could not be noted; the queue goes on", settlement.claim.name)
 
 
-def done(claim: Claim) -> Settlement:
+def done(claim: Claim) -> ItemSettlement:
     """It was worked on."""
-    return Settlement(claim, ack_operations(claim), ItemOutcome.ACKNOWLEDGED)
+    return ItemSettlement(claim, ack_operations(claim), ItemOutcome.ACKNOWLEDGED)
 
 
-def given_back(claim: Claim, *, in_place: bool = False) -> Settlement:
+def given_back(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
     """It was not begun. ``in_place``: without a lock path, under its old name, which may be taken."""
-    return Settlement(claim, release_operations(claim, in_place=in_place), ItemOutcome.GIVEN_BACK)
+    return ItemSettlement(claim, release_operations(claim, in_place=in_place), ItemOutcome.GIVEN_BACK)
 
 
-def interrupted(claim: Claim, left: Sequence[bytes]) -> Settlement:
+def interrupted(claim: Claim, left: Sequence[bytes]) -> ItemSettlement:
     """The user's code could not go on, through no fault of the item; ``left`` of its items are not
     done.
     """
@@ -170,29 +172,29 @@ def interrupted(claim: Claim, left: Sequence[bytes]) -> Settlement:
         return given_back(claim)
     if claim.membership.is_locking:
         left_there = keep_operations(claim, left, failures=claim.failures, wait_s=0.0)
-        return Settlement(claim, (*left_there, *release_operations(claim)), ItemOutcome.GIVEN_BACK)
+        return ItemSettlement(claim, (*left_there, *release_operations(claim)), ItemOutcome.GIVEN_BACK)
     claim.is_now(Payload(list(left), payload.note))
     return given_back(claim)
 
 
-def corrupt(claim: Claim, error: Exception) -> Settlement:
+def corrupt(claim: Claim, error: Exception) -> ItemSettlement:
     """Its bytes, or its values, cannot be understood."""
     items = claim.payload.items if claim.payload else ()
-    return Settlement(
+    return ItemSettlement(
         claim,
         dead_letter_operations(claim, items, reason="corrupt", error=error, failures=claim.failures),
         ItemOutcome.SET_ASIDE,
     )
 
 
-def corrupt_values(claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception) -> Settlement:
+def corrupt_values(claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception) -> ItemSettlement:
     """Some of its values cannot be understood; it stays ours with the others."""
     *_, dead = dead_letter_operations(claim, bad, reason="corrupt", error=error, failures=claim.failures)
     left_there = keep_operations(claim, good, failures=claim.failures, wait_s=0.0)
-    return Settlement(claim, (*left_there, dead), ItemOutcome.KEPT)
+    return ItemSettlement(claim, (*left_there, dead), ItemOutcome.KEPT)
 
 
-def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> Settlement | None:
+def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement | None:
     """Consumers died over it: what the policy makes of that; ``None``: it is tried again."""
     if not claim.deaths:
         return None
@@ -201,27 +203,29 @@ def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> Settlement | None
         return None
     error = ConsumerDied(f"{claim.deaths} consumers died while they worked on it")
     if decision is RetryDecision.DELETE:
-        return Settlement(claim, ack_operations(claim), ItemOutcome.DELETED)
+        return ItemSettlement(claim, ack_operations(claim), ItemOutcome.DELETED)
     items = claim.payload.items if claim.payload else ()
     operations = dead_letter_operations(claim, items, reason="died", error=error, failures=claim.failures)
-    return Settlement(claim, operations, ItemOutcome.SET_ASIDE)
+    return ItemSettlement(claim, operations, ItemOutcome.SET_ASIDE)
 
 
-def failed(claim: Claim, left: Sequence[bytes], error: BaseException, mode: ErrorMode, retry: RetryPolicy) -> Settlement:
+def failed(claim: Claim, left: Sequence[bytes], error: BaseException, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement:
     """The user's code raised; ``left`` of its items are not done. In KEEP mode, when it is tried
     again, it stays claimed.
     """
     failures = claim.failures + 1
     decision = retry.decision(mode, failures)
     if decision is RetryDecision.DELETE:
-        return Settlement(claim, ack_operations(claim), ItemOutcome.DELETED)
+        return ItemSettlement(claim, ack_operations(claim), ItemOutcome.DELETED)
     if decision is RetryDecision.SET_ASIDE:
         reason = "corrupt" if isinstance(error, CorruptItem) else "attempts"
-        return Settlement(
+        return ItemSettlement(
             claim, dead_letter_operations(claim, left, reason=reason, error=error, failures=failures), ItemOutcome.SET_ASIDE
         )
     wait_s = retry.wait_s(failures)
     until = now_ms() + int(wait_s * 1000)
     if mode is ErrorMode.KEEP:
-        return Settlement(claim, keep_operations(claim, left, failures=failures, wait_s=wait_s), ItemOutcome.KEPT, until)
-    return Settlement(claim, requeue_operations(claim, left, failures=failures, wait_s=wait_s), ItemOutcome.REQUEUED, until)
+        return ItemSettlement(claim, keep_operations(claim, left, failures=failures, wait_s=wait_s), ItemOutcome.KEPT, until)
+    return ItemSettlement(
+        claim, requeue_operations(claim, left, failures=failures, wait_s=wait_s), ItemOutcome.REQUEUED, until
+    )

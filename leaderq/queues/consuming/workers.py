@@ -24,7 +24,7 @@ from leaderq.queues.consumers import ConsumeOptions, ConsumerClosed
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, now_ms
 from leaderq.queues.consuming.prefetch import Prefetch
-from leaderq.queues.consuming.settling import ItemOutcome, Settlement
+from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
 from leaderq.queues.wire.payload import Payload
 
 log = logging.getLogger(__name__)
@@ -44,14 +44,14 @@ class WorkerContext:
     """
 
     ready: Prefetch
-    settle: Callable[[Sequence[Settlement]], None]
+    settle: Callable[[Sequence[ItemSettlement]], None]
     is_ours: Callable[[Claim], bool]
     is_closing: threading.Event
     strict_order: bool
     queue: str
 
 
-def readable(options: ConsumeOptions[T], claim: Claim, settle: Callable[[Sequence[Settlement]], object]) -> list[T]:
+def readable(options: ConsumeOptions[T], claim: Claim, settle: Callable[[Sequence[ItemSettlement]], object]) -> list[T]:
     """What was put. Of several values those that the serializer refuses are set aside, by themselves.
 
     :raises CorruptItem: the znode's frame cannot be read, or the serializer refuses all values.
@@ -154,14 +154,14 @@ class ItemWorkers(Generic[T]):
         self._settle(settlements)
         self._average_s += 0.2 * ((now_s() - began) / count - self._average_s)
 
-    def _settle(self, settlements: list[Settlement]) -> None:
+    def _settle(self, settlements: list[ItemSettlement]) -> None:
         for settlement in settlements:
             settlement.claim.is_settled = True
         self._context.settle(settlements)
 
     # -- one by one -----------------------------------------------------------------------------------------------------
 
-    def _work_on(self, claim: Claim) -> Settlement:
+    def _work_on(self, claim: Claim) -> ItemSettlement:
         try:
             values = readable(self.options, claim, self._context.settle)
         except CorruptItem as exc:
@@ -175,7 +175,7 @@ class ItemWorkers(Generic[T]):
             if not self._waited(settlement.rest_until_ms) or not self._context.is_ours(claim):
                 return settling.given_back(claim)
 
-    def _attempt(self, claim: Claim, values: list[T]) -> Settlement:
+    def _attempt(self, claim: Claim, values: list[T]) -> ItemSettlement:
         """Work on the values one by one, or on batches of one znode that holds more than a batch."""
         options = self.options
         on_value: Callable[[T], Any] | None = options.on_value
@@ -196,7 +196,7 @@ class ItemWorkers(Generic[T]):
             del values[:step], items[:step]
         return settling.done(claim)
 
-    def _failed(self, claim: Claim, left: list[bytes], error: BaseException) -> Settlement:
+    def _failed(self, claim: Claim, left: list[bytes], error: BaseException) -> ItemSettlement:
         settlement = settling.failed(claim, left, error, self.options.error_mode, self.options.retry)
         log.warning(
             "item failed queue=%s item=%s attempt=%d outcome=%s",
@@ -217,8 +217,8 @@ class ItemWorkers(Generic[T]):
 
     # -- together -------------------------------------------------------------------------------------------------------
 
-    def _work_together(self, claims: list[Claim], consume: Callable[[Sequence[T]], object]) -> list[Settlement]:
-        settlements: list[Settlement] = []
+    def _work_together(self, claims: list[Claim], consume: Callable[[Sequence[T]], object]) -> list[ItemSettlement]:
+        settlements: list[ItemSettlement] = []
         values: list[T] = []
         good: list[Claim] = []
         for claim in claims:
