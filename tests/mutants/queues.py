@@ -106,4 +106,9 @@ MUTANTS = [
             "        return False and not (self.number < RENEW_AT or",
         ),
     ),
+    mutant(
+        "what is given back is found again by its watch only",
+        f"{HERE}test_claim_ahead.py::test_what_is_given_back_is_found_again_if_its_return_is_heard_of_before_it_is_confirmed",
+        Edit(ENGINE, "self._waiting.give_back([settlement.created(results) or name])", "pass"),
+    ),
 ]

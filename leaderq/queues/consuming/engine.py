@@ -264,8 +264,10 @@ class Engine:
                 continue
             elif settlement.outcome is ItemOutcome.REQUEUED and (created := settlement.created(results)) is not None:
                 self._waiting.rest(created, settlement.rest_until_ms)
-            elif settlement.outcome is ItemOutcome.GIVEN_BACK and settlement.claim.membership.is_locking:
-                self._waiting.give_back([name])
+            elif settlement.outcome is ItemOutcome.GIVEN_BACK:
+                # A znode made again may have been heard of before this, when its name was still in hand.
+                self._waiting.drop([name])
+                self._waiting.give_back([settlement.created(results) or name])
                 self._held.discard(name)
                 continue
             freed.append(name)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from consumption import Seen, Stuck
+from consumption import PATH, Held, Seen, Stuck
 
 from leaderq.errors import ConfigurationError
-from leaderq.queues import DistributedQueue, QueueBuilder
+from leaderq.queues import JSON, DistributedPriorityQueue, DistributedQueue, QueueBuilder
+from leaderq.queues.consuming.engine import Engine
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -47,6 +50,26 @@ def test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_other
             finally:
                 stuck.released.set()
     assert len(stuck.seen.values) == 300
+
+
+def test_what_is_given_back_is_found_again_if_its_return_is_heard_of_before_it_is_confirmed(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confirm = Engine._on_settled
+
+    def confirm_late(*answer: Any) -> None:
+        threading.Timer(0.5, confirm, answer).start()
+
+    monkeypatch.setattr(Engine, "_on_settled", confirm_late)
+    gate = Held()
+    with DistributedPriorityQueue(session, PATH, serializer=JSON, consumer=gate) as queue:
+        queue.put(0, 0)
+        assert gate.entered.wait(60)
+        queue.put(1, 1)
+        eventually(lambda: session.children(PATH) == [], message="it is claimed ahead")
+        eventually(lambda: session.children(PATH) != [], message="it is given back")
+        gate.released.set()
+        assert gate.seen.wait_for(2, timeout_s=5) == [0, 1]
 
 
 def test_a_claim_ahead_that_is_not_a_number_of_values_is_refused(session: Session) -> None:
