@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 import click
 
 from leaderq.cli.options import Verb, debug_option, json_option
-from leaderq.cli.quiet import quiet
-from leaderq.cli.writing import write_json, write_table
+from leaderq.cli.output import quiet, write_json, write_table
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:

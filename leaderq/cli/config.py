@@ -1,12 +1,14 @@
-"""``leaderq config show``: every setting, its value and where it comes from."""
+"""``leaderq config show`` and ``leaderq version``: every setting, its value and where it comes from; what runs here."""
 
 from __future__ import annotations
 
+import platform
+
 import click
 
-from leaderq.cli.options import EVERYTHING, Given, Verb, json_option, takes_settings
+from leaderq.cli.options import EVERYTHING, Given, Verb, debug_option, json_option, takes_settings
+from leaderq.cli.output import write_json, write_table
 from leaderq.cli.verbs import Verbs
-from leaderq.cli.writing import write_json, write_table
 
 
 @click.group(cls=Verbs)
@@ -43,3 +45,24 @@ def _text(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else value
+
+
+@click.command(cls=Verb)
+@debug_option
+@json_option
+def version(as_json: bool) -> None:
+    """Show the versions of leaderq, Python and the client libraries.
+
+    \b
+    Example:
+      leaderq version --json
+    """
+    from importlib.metadata import version as installed  # slow, and --help shows no versions
+
+    found = {"leaderq": installed("leaderq"), "python": platform.python_version()}
+    found |= {name: installed(name) for name in ("kazoo", "kafka-python", "click")}
+    if as_json:
+        write_json(found)
+        return
+    for name, number in found.items():
+        click.echo(f"{name} {number}")

@@ -1,20 +1,160 @@
-"""``leaderq doctor``: what is missing, unreachable or not as it should be."""
+"""``leaderq doctor``: what is missing, unreachable or not as it should be.
+
+One function for each check; each yields findings, and none raises for what it finds.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
+import sys
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from statistics import median
+from typing import TYPE_CHECKING
 
 import click
 
-from leaderq.cli import checks
-from leaderq.cli.checks import Finding, Verdict
-from leaderq.cli.exit_codes import exit_code
+from leaderq.cli.entry import exit_code
 from leaderq.cli.options import CONNECTION, Given, Verb, json_option, takes_settings
-from leaderq.cli.quiet import quiet
-from leaderq.cli.writing import write_json
-from leaderq.config import Section
-from leaderq.errors import ConfigurationError
+from leaderq.cli.output import quiet, write_json
+from leaderq.clock import now_s
+from leaderq.config import Configuration, Section, Settings
+from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
+
+if TYPE_CHECKING:
+    from leaderq.zookeeper import Session
+
+_PROBES = 9
+
+
+class Verdict(str, Enum):
+    """How a check came out; the value is the word shown."""
+
+    OK = "ok"
+    ADVICE = "advice"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. ``error`` is what a failed check raised, if it raised: it decides the exit code."""
+
+    check: str
+    verdict: Verdict
+    detail: str
+    error: LeaderqError | None = None
+
+
+def _python() -> Iterator[Finding]:
+    """The interpreter, and the clock that leases are measured on."""
+    yield Finding("python", Verdict.OK, f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})")
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        yield Finding("lease clock", Verdict.OK, "CLOCK_BOOTTIME: goes on while this host is suspended")
+    else:
+        yield Finding("lease clock", Verdict.ADVICE, "CLOCK_MONOTONIC: do not suspend this host while it leads")
+
+
+def _packages() -> Iterator[Finding]:
+    """The client libraries, and the one that makes reading Kafka fast."""
+    for name in ("kazoo", "kafka-python"):
+        try:
+            yield Finding(name, Verdict.OK, version(name))
+        except PackageNotFoundError:
+            yield Finding(name, Verdict.FAILED, "is not installed; run: pip install leaderq")
+    if find_spec("crc32c") is not None:
+        yield Finding("crc32c", Verdict.OK, version("crc32c"))
+    else:
+        yield Finding(
+            "crc32c", Verdict.ADVICE, "is not installed, and Kafka is read many times slower; run: pip install crc32c"
+        )
+
+
+def _configuration(found: Configuration) -> Iterator[Finding]:
+    """Where settings come from."""
+    given = sorted({source for name in found.sources if (source := found.source(name))})
+    yield Finding("configuration", Verdict.OK, f"from {', '.join(given)}" if given else "defaults only")
+
+
+def _zookeeper(settings: Settings) -> Iterator[Finding]:
+    """Whether a session can be had, how quick it is, and whether careers can be kept in it."""
+    from leaderq.cli.connecting import open_session
+
+    try:
+        with open_session(settings) as session:
+            yield Finding(
+                "zookeeper", Verdict.OK, f"{settings.zookeeper} answers; a round trip takes {_round_trip_ms(session):.1f} ms"
+            )
+            yield _session_timeout(session, settings)
+            yield _root(session, settings.root)
+    except LeaderqError as error:
+        yield Finding("zookeeper", Verdict.FAILED, str(error), error)
+
+
+def _kafka(settings: Settings) -> Iterator[Finding]:
+    """Whether a broker answers."""
+    try:
+        from leaderq.kafka.topics import check_reachable
+
+        check_reachable(settings.kafka, settings.kafka_security, settings.connect_timeout_s)
+    except LeaderqError as error:
+        yield Finding("kafka", Verdict.FAILED, str(error), error)
+    else:
+        yield Finding("kafka", Verdict.OK, f"{settings.kafka} answers")
+
+
+def _java() -> Iterator[Finding]:
+    """Whether ``servers up`` and ``demo`` have a Java to run on; nothing else needs one."""
+    try:
+        from leaderq.testing.java import find_java
+
+        found = find_java()
+    except LeaderqError as error:
+        yield Finding("java", Verdict.ADVICE, str(error))
+    else:
+        yield Finding(
+            "java", Verdict.OK, f"{found.version} ({found.source}: {found.program}), for leaderq servers and leaderq demo"
+        )
+
+
+def _round_trip_ms(session: Session) -> float:
+    times = []
+    for _ in range(_PROBES):
+        began = now_s()
+        session.exists("/")
+        times.append(now_s() - began)
+    return median(times) * 1000
+
+
+def _session_timeout(session: Session, settings: Settings) -> Finding:
+    granted, wanted = session.timeout_s, settings.session_timeout_s
+    if abs(granted - wanted) < 0.001:
+        return Finding("session time-out", Verdict.OK, f"{granted:g} s, as asked for")
+    return Finding(
+        "session time-out",
+        Verdict.ADVICE,
+        f"{granted:g} s were granted, not {wanted:g} s; see minSessionTimeout and maxSessionTimeout of the servers",
+    )
+
+
+def _root(session: Session, root: str) -> Finding:
+    """Made and removed in one transaction, with a child, so that nothing is left behind."""
+    from leaderq.zookeeper import Create, Delete
+
+    parts = root.split("/")[1:]
+    paths = ["/" + "/".join(parts[: at + 1]) for at in range(len(parts))]
+    missing = [path for path in paths if session.exists(path) is None]
+    probes = [*missing, f"{root}/doctor-{os.urandom(4).hex()}"]
+    try:
+        session.multi([*(Create(path, b"") for path in probes), *(Delete(path) for path in reversed(probes))])
+    except LeaderqError as error:
+        return Finding("root", Verdict.FAILED, f"{root} cannot be written: {error}", error)
+    return Finding("root", Verdict.OK, f"{root} can be written" + (" (made when first used)" if missing else ""))
 
 
 @click.command(cls=Verb)
@@ -52,17 +192,17 @@ def doctor(given: Given, quick: bool, as_json: bool) -> int:
 
 
 def _findings(given: Given, quick: bool) -> Iterator[Finding]:
-    yield from checks.python()
-    yield from checks.packages()
+    yield from _python()
+    yield from _packages()
     if not quick:
-        yield from checks.java()
+        yield from _java()
     try:
         configuration = given.load()
     except ConfigurationError as error:
         for problem in error.problems:
             yield Finding("configuration", Verdict.FAILED, problem, error)
         return
-    yield from checks.configuration(configuration)
-    yield from checks.zookeeper(configuration.settings)
+    yield from _configuration(configuration)
+    yield from _zookeeper(configuration.settings)
     if not quick:
-        yield from checks.kafka(configuration.settings)
+        yield from _kafka(configuration.settings)

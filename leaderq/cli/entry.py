@@ -10,12 +10,23 @@ from itertools import takewhile
 
 import click
 
-from leaderq.cli.early_stop import StoppedEarly
-from leaderq.cli.exit_codes import exit_code
+from leaderq.cli.signals import StoppedEarly
 from leaderq.cli.verbs import leaderq
-from leaderq.errors import ConfigurationError, LeaderqError
+from leaderq.errors import (
+    AccessRefused,
+    CommandFailed,
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    MissingPiece,
+    ServersUnreachable,
+    SessionExpired,
+    UnknownTopic,
+)
 from leaderq.exits import ExitCode
 
+_UNREACHABLE = (ServersUnreachable, ConnectionLost, SessionExpired)
+_USAGE = (ConfigurationError, AccessRefused, MissingPiece, UnknownTopic)
 _COMPLETION = "_LEADERQ_COMPLETE"
 _OFF = frozenset({"", "0", "false", "no", "off"})
 
@@ -94,3 +105,12 @@ def wants_debug(arguments: Sequence[str]) -> bool:
     """Whether tracebacks were asked for; looked up here, for an error may come before any option is parsed."""
     own = list(takewhile(lambda each: each != "--", arguments))  # behind it: those of a command
     return "--debug" in own or os.environ.get("LEADERQ_DEBUG", "").lower() not in _OFF
+
+
+def exit_code(error: LeaderqError) -> int:
+    """The exit code of a command that ends with ``error``."""
+    if isinstance(error, CommandFailed):
+        return error.exit_code
+    if isinstance(error, _UNREACHABLE):
+        return ExitCode.UNREACHABLE
+    return ExitCode.USAGE if isinstance(error, _USAGE) else ExitCode.FAILED

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import click
 
-from leaderq.cli.career_lookup import named_career
-from leaderq.cli.connecting import zookeeper_security
-from leaderq.cli.early_stop import stop_early
+from leaderq.cli.connecting import named_career, zookeeper_security
 from leaderq.cli.options import Given, Verb, takes_settings
 from leaderq.cli.run import work
+from leaderq.cli.signals import stop_early
 from leaderq.config import Section, Settings
 from leaderq.errors import ConfigurationError
 from leaderq.observability.logging import configure

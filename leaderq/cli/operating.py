@@ -1,27 +1,90 @@
-"""What the verbs that change something share: a session, a career somebody has stood for, and an operator of it."""
+"""The verbs that change who leads, or how: ``step-down``, ``transfer``, ``pause``, ``resume``, ``raise-floor``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import click
 
-from leaderq.cli.career_lookup import known_career, named_career
-from leaderq.cli.connecting import open_session
-from leaderq.cli.options import Given
-from leaderq.cli.quiet import quiet
-
-if TYPE_CHECKING:
-    from leaderq.election import Operator
+from leaderq.cli.connecting import operator
+from leaderq.cli.options import CONNECTION, Given, Verb, takes_settings, timeout_option
+from leaderq.config import Section
 
 
-@contextmanager
-def operator(given: Given) -> Iterator[Operator]:
-    """An operator of the career that is named; refuses before connecting if none is."""
-    settings = given.load().settings
-    named_career(settings)
-    quiet()
-    from leaderq.election import Operator
+@click.command(cls=Verb)
+@takes_settings(Section.CAREER, *CONNECTION)
+@timeout_option
+def step_down(given: Given, timeout_s: float) -> None:
+    """Ask the leader to finish its unit of work and hand over; return when the next leader is inaugurated.
 
-    with open_session(settings) as session:
-        yield Operator(session, known_career(session, settings), root=settings.root)
+    \b
+    Example:
+      leaderq step-down --career ad-billing
+    """
+    with operator(given) as requests:
+        view = requests.step_down(timeout_s=timeout_s)
+    click.echo(f"{view.leader} leads {view.career}, term {view.term}", err=True)
+
+
+@click.command(cls=Verb)
+@click.option("--to", metavar="ID", required=True, envvar="LEADERQ_TO", show_envvar=True, help="candidate that shall lead")
+@takes_settings(Section.CAREER, *CONNECTION)
+@timeout_option
+def transfer(given: Given, to: str, timeout_s: float) -> None:
+    """Ask the leader to hand over to candidate ID; return when that one is inaugurated.
+
+    A candidate that leads already is left alone.
+
+    \b
+    Example:
+      leaderq transfer --career ad-billing --to b
+    """
+    with operator(given) as requests:
+        view = requests.transfer(to, timeout_s=timeout_s)
+    click.echo(f"{view.leader} leads {view.career}, term {view.term}", err=True)
+
+
+@click.command(cls=Verb)
+@takes_settings(Section.CAREER, *CONNECTION)
+def pause(given: Given) -> None:
+    """Let the leader begin no new unit of work, until leaderq resume; leadership stays where it is.
+
+    Leaders to come are paused as well.
+
+    \b
+    Example:
+      leaderq pause --career ad-billing
+    """
+    with operator(given) as requests:
+        view = requests.pause()
+    click.echo(f"{view.career} is paused; {view.leader or 'nobody'} leads", err=True)
+
+
+@click.command(cls=Verb)
+@takes_settings(Section.CAREER, *CONNECTION)
+def resume(given: Given) -> None:
+    """Let the leader take up its work again after leaderq pause.
+
+    \b
+    Example:
+      leaderq resume --career ad-billing
+    """
+    with operator(given) as requests:
+        view = requests.resume()
+    click.echo(f"{view.career} is not paused; {view.leader or 'nobody'} leads", err=True)
+
+
+@click.command(cls=Verb)
+@click.argument("number", type=click.IntRange(min=1))
+@takes_settings(Section.CAREER, *CONNECTION)
+def raise_floor(given: Given, number: int) -> None:
+    """Number the next term of a career at least NUMBER; the present one goes on.
+
+    For an ensemble that was rebuilt and has forgotten the terms before: resources refuse lower numbers than they have
+    seen. Also repairs a term record that cannot be read, which keeps everybody from leading.
+
+    \b
+    Example:
+      leaderq raise-floor 1200 --career ad-billing
+    """
+    with operator(given) as requests:
+        requests.raise_floor(number)
+    click.echo(f"the next term is numbered {number} or higher", err=True)

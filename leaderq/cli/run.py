@@ -18,8 +18,8 @@ import click
 from leaderq.career import ILeaderCareer, career_name, kebab_case
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import open_session, zookeeper_security
-from leaderq.cli.early_stop import stop_early
 from leaderq.cli.options import EVERYTHING, Given, Verb, takes_settings
+from leaderq.cli.signals import stop_early
 from leaderq.config import Settings
 from leaderq.errors import CareerFailed, ConfigurationError
 from leaderq.events import EventBus

@@ -8,10 +8,10 @@ import threading
 
 import click
 
-from leaderq.cli.early_stop import stop_early
 from leaderq.cli.options import Verb, debug_option, json_option
+from leaderq.cli.output import write_json
+from leaderq.cli.signals import stop_early
 from leaderq.cli.verbs import Verbs
-from leaderq.cli.writing import write_json
 
 
 @click.group(cls=Verbs)

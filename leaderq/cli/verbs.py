@@ -1,36 +1,15 @@
-"""Which verb lives in which file, loaded when it is used; options may stand before the verb as well as behind it."""
+"""Which verb lives in which file; options may stand before the verb as well as behind it."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from leaderq.cli.options import takes_value
-
-# The verb's module and its line in help: the list of verbs is shown without loading any.
-_VERBS = {
-    "run": ("run", "Stand for election, and lead when elected."),
-    "lead": ("lead", "Run a command while leading."),
-    "status": ("status", "Show who leads."),
-    "members": ("members", "List candidates in the order of their turns."),
-    "step-down": ("step_down", "Let the next candidate lead."),
-    "transfer": ("transfer", "Let a candidate of choice lead."),
-    "pause": ("pause", "Begin no new work, without a change of leader."),
-    "resume": ("resume", "End a pause."),
-    "raise-floor": ("raise_floor", "Number the next term at least so high."),
-    "dead": ("dead.group", "Look at records set aside as dead letters, and replay them."),
-    "queue": ("queue.group", "Look into ZooKeeper queues, fill, drain and repair them."),
-    "analyze": ("analyze", "Tell whether coalescing pays on a stream of requests."),
-    "journal": ("journal.group", "Look into journals of producers, check and repair them."),
-    "config": ("config", "Show settings and where they come from."),
-    "doctor": ("doctor", "Find out what is missing or unreachable."),
-    "servers": ("servers", "Run ZooKeeper and Kafka here, for trying things."),
-    "demo": ("demo.command", "Watch leadership change hands."),
-    "version": ("version", "Show versions."),
-}
 
 
 class Verbs(click.Group):
@@ -51,32 +30,33 @@ class Verbs(click.Group):
 
 
 class LazyVerbs(Verbs):
-    """The verbs of ``leaderq``, each in a module of its own with an attribute of its name."""
+    """Verbs that are loaded when they are used: help lists them without loading any.
+
+    ``verbs``: of each its module below ``package``, which has an attribute of its name, and its
+    line in help.
+    """
+
+    def __init__(self, *args: Any, package: str, verbs: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._package = package
+        self._verbs = verbs
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order of help; one whose file is not installed is left out."""
-        return [verb for verb, (module, _) in _VERBS.items() if _installed(module)]
+        """The verbs in the order of help."""
+        return list(self._verbs)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of verbs in help."""
         with formatter.section("Verbs"):
-            formatter.write_dl([(verb, _VERBS[verb][1]) for verb in self.list_commands(ctx)])
+            formatter.write_dl([(verb, line) for verb, (_, line) in self._verbs.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a verb."""
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in self._verbs:
             return None
-        module, _ = _VERBS[cmd_name]
-        loaded = importlib.import_module(f"leaderq.cli.{module}")
-        command: click.Command = getattr(loaded, cmd_name.replace("-", "_"))
+        module = importlib.import_module(f"{self._package}.{self._verbs[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
-
-
-def _installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(f"leaderq.cli.{module}") is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _behind_the_verb(args: list[str]) -> list[str]:
@@ -90,6 +70,27 @@ def _behind_the_verb(args: list[str]) -> list[str]:
 
 @click.group(
     cls=LazyVerbs,
+    package="leaderq.cli",
+    verbs={
+        "run": ("run", "Stand for election, and lead when elected."),
+        "lead": ("lead", "Run a command while leading."),
+        "status": ("status", "Show who leads."),
+        "members": ("status", "List candidates in the order of their turns."),
+        "step-down": ("operating", "Let the next candidate lead."),
+        "transfer": ("operating", "Let a candidate of choice lead."),
+        "pause": ("operating", "Begin no new work, without a change of leader."),
+        "resume": ("operating", "End a pause."),
+        "raise-floor": ("operating", "Number the next term at least so high."),
+        "dead": ("dead", "Look at records set aside as dead letters, and replay them."),
+        "queue": ("queue", "Look into ZooKeeper queues, fill, drain and repair them."),
+        "analyze": ("analyze", "Tell whether coalescing pays on a stream of requests."),
+        "journal": ("journal", "Look into journals of producers, check and repair them."),
+        "config": ("config", "Show settings and where they come from."),
+        "doctor": ("doctor", "Find out what is missing or unreachable."),
+        "servers": ("servers", "Run ZooKeeper and Kafka here, for trying things."),
+        "demo": ("demo", "Watch leadership change hands."),
+        "version": ("config", "Show versions."),
+    },
     invoke_without_command=True,
     subcommand_metavar="VERB ...",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leaderq.cli.career_lookup import named_career
-from leaderq.cli.dead.options import SECTIONS, as_places, error_option, letters_topic, origin_option, topic_option
+from leaderq.cli.connecting import named_career
+from leaderq.cli.dead.letters import SECTIONS, as_places, error_option, letters_topic, origin_option, topic_option
 from leaderq.cli.options import Given, Verb, json_option, takes_settings
-from leaderq.cli.quiet import quiet
-from leaderq.cli.writing import write_json, write_table
+from leaderq.cli.output import quiet, write_json, write_table
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:

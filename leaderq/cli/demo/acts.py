@@ -10,9 +10,8 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from leaderq.cli.demo.changes import Change
-from leaderq.cli.demo.contender import Contender
-from leaderq.cli.demo.stage import SESSION_TIMEOUT_S, DemoFailed, Stage
+from leaderq.cli.demo.report import Change
+from leaderq.cli.demo.stage import SESSION_TIMEOUT_S, Contender, DemoFailed, Stage
 from leaderq.election.observer import View
 from leaderq.events import Stage as TermStage
 from leaderq.term import Reason

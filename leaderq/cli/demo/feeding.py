@@ -1,17 +1,80 @@
-"""Feeds the demo's topic from a thread, at a pace."""
+"""What the demo feeds, how fast, and the thread that does."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from leaderq.cli.demo.ad_billing.feed import Feed, numbered
-from leaderq.cli.demo.pace import Pace
+from leaderq.cli.demo.ad_billing.traffic import generated, read
 from leaderq.clock import now_s
-from leaderq.errors import LeaderqError
+from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.topics import produce
 from leaderq.testing.waiting import patience
+
+SHARED = Path("../shared/data/access.log")  # beside a developer's checkout
+
+
+@dataclass(frozen=True)
+class Input:
+    """Where the lines come from, as a phrase, and the lines."""
+
+    origin: str
+    lines: Iterator[str]
+
+
+def choose(given: Path | None, records: int) -> Input:
+    """``records`` lines of ``given``, else of the shared log if it is there, else made up.
+
+    Raises :class:`~leaderq.errors.ConfigurationError` if the file cannot be read or is empty.
+    """
+    path = given or (SHARED if SHARED.is_file() else None)
+    if path is None:
+        return Input("lines made up with the skew of a real access log", generated(records))
+    try:
+        return Input(f"the lines of {path}", read(path, records))
+    except (OSError, ValueError) as exc:
+        raise ConfigurationError(
+            f"--input {str(path)!r} cannot be used: {exc}; name a file with lines of an access log"
+        ) from exc
+
+
+_KEPT_BACK = 0.1
+_CATCH_UP = 2.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """``records`` spread over ``planned_s`` seconds.
+
+    A tenth is kept back and fed thinly should the changes take longer than planned, so that each of them has records on both
+    sides; once they are over, what is left is fed at twice the rate.
+    """
+
+    records: int
+    planned_s: float
+
+    @property
+    def rate(self) -> float:
+        """Records a second, as planned."""
+        return self.records * (1 - _KEPT_BACK) / self.planned_s
+
+    def due(self, elapsed_s: float, released: tuple[float, int] | None) -> int:
+        """How many records should have been fed ``elapsed_s`` after the first.
+
+        ``released``: when the changes were over, and how many were fed by then.
+        """
+        if released is not None:
+            at_s, fed = released
+            return min(self.records, fed + 1 + int(_CATCH_UP * self.rate * (elapsed_s - at_s)))
+        steady = self.rate * min(elapsed_s, self.planned_s)
+        thin = self.rate * _KEPT_BACK * max(0.0, elapsed_s - self.planned_s)
+        # The last one waits: after it nothing would show who bills.
+        return max(1, min(self.records - 1, 1 + int(steady + thin)))
+
 
 _TICK_S = 0.02
 _ACKNOWLEDGED_WITHIN_S = 10.0

@@ -6,25 +6,30 @@ it is killed: the servers and the candidates each hold the end of a pipe of ours
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from types import FrameType
+from typing import Any, Final
 
 from leaderq import connect
 from leaderq.career import career_name
 from leaderq.cli.demo.ad_billing.audit import reading
 from leaderq.cli.demo.ad_billing.billing import LEDGER_VARIABLE, AdBilling
 from leaderq.cli.demo.ad_billing.feed import PARTITIONS
-from leaderq.cli.demo.contender import Contender
-from leaderq.cli.demo.feeding import Feeding
-from leaderq.cli.demo.folder import DemoFolder
-from leaderq.cli.demo.input_lines import Input
-from leaderq.cli.demo.interruption import Interruption
-from leaderq.cli.demo.pace import Pace
+from leaderq.cli.demo.feeding import Feeding, Input, Pace
 from leaderq.cli.demo.screen import Screen
 from leaderq.clock import now_s
 from leaderq.election import Observer, Operator
@@ -33,9 +38,205 @@ from leaderq.kafka.topics import create_topics, end_offsets
 from leaderq.testing.jars import class_path
 from leaderq.testing.pair import ServerPair
 from leaderq.testing.provision import runs_from_jars
+from leaderq.testing.scratch import ScratchFolder
 from leaderq.testing.server import Server
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class DemoFolder:
+    """A temporary folder; :meth:`close` removes it, or moves it to where no sweeper of abandoned folders will find it."""
+
+    def __init__(self) -> None:
+        self._scratch = ScratchFolder("demo")
+        self.path = self._scratch.path
+
+    @property
+    def ledger(self) -> Path:
+        """The SQLite ledger."""
+        return self.path / "ledger.sqlite3"
+
+    def take_in(self, logs: Iterable[Path]) -> None:
+        """Copy ``logs`` into the folder."""
+        for log in logs:
+            if log.exists():
+                shutil.copy(log, self.path / log.name)
+
+    def close(self, *, keep: bool) -> Path | None:
+        """Remove the folder; or keep it, if anything is in it, and give where it is now."""
+        kept = None
+        if keep and any(path.name != ".owner" for path in self.path.iterdir()):
+            kept = Path(tempfile.mkdtemp(prefix="leaderq-demo-"))
+            shutil.copytree(self.path, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".owner"))
+        self._scratch.remove()
+        return kept
+
+
+class Interruption:
+    """Turns the first signal into a ``KeyboardInterrupt``; further ones, and all after :meth:`shield`, are ignored.
+
+    Ignoring is safe, for what follows is bounded in time, and everything started ends with this process in any case.
+    """
+
+    def __init__(self) -> None:
+        self._shielded = False
+        self._holding = False
+        self._pending = False
+
+    def install(self) -> None:
+        """Take the signals. Main thread only."""
+        for number in _SIGNALS:
+            signal.signal(number, self._handle)
+
+    def shield(self) -> None:
+        """From now on everything is being cleared up."""
+        self._shielded = True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within the block an interruption waits for its end: what is being started there must become known first.
+
+        Otherwise it could strike between the making of a process or a folder and the note that it was made.
+        """
+        self._holding = True
+        try:
+            yield
+        finally:
+            self._holding = False
+        if self._pending:
+            self._interrupt()
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self._holding:
+            self._pending = True
+        else:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        if not self._shielded:
+            self._shielded = True
+            raise KeyboardInterrupt
+
+
+_LAUNCH: Final = (
+    "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; for _ in 1 2 3; do kill -TERM $$ || exit; sleep 0.5; done)"
+    ' >/dev/null 2>&1 & exec 3<&- </dev/null; exec "$@"'
+)
+
+
+@dataclass(frozen=True)
+class Said:
+    """One line of a candidate's log: an event and when it was (seconds since the epoch)."""
+
+    event: str
+    at: float
+    fields: Mapping[str, Any]
+
+
+def events_in(lines: str) -> list[Said]:
+    """The events in a JSON log; lines that are something else, or half written, are left out (pure)."""
+    found = []
+    for text in lines.splitlines():
+        try:
+            line = json.loads(text)
+            found.append(Said(line["event"], datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp(), line))
+        except (ValueError, KeyError, TypeError):
+            continue  # a traceback, a warning of Python, the last line in the making
+    return found
+
+
+class Contender:
+    """A candidate as a process: ``leaderq run`` as its user would start it, its JSON log in a file.
+
+    It does not outlive the demo, whatever ends the demo: a watcher in the candidate's process group
+    holds a pipe whose other end only the demo has, and asks the guardian to leave when that end
+    closes. Asked three times, a guardian kills its worker, so nothing stays behind even if the
+    worker is stopped or stuck.
+
+    ``id`` is its name, ``log_path`` where it logs; ``arguments`` go behind ``leaderq run``.
+    """
+
+    def __init__(self, id: str, *, folder: Path, arguments: list[str], environment: Mapping[str, str]) -> None:
+        self.id = id
+        self.log_path = folder / f"{id}.log"
+        self._folder = folder
+        self._command = [sys.executable, "-m", "leaderq", "run", *arguments, "--id", id]
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._leash = -1
+
+    def start(self) -> None:
+        """Start it, or start it anew after its end; the log goes on."""
+        reading, self._leash = os.pipe()
+        try:
+            with self.log_path.open("ab") as log:
+                self._process = subprocess.Popen(
+                    ["/bin/sh", "-c", _LAUNCH, "leaderq-contender", *self._command],
+                    stdin=reading, stdout=log, stderr=log, cwd=self._folder, env=self._environment, start_new_session=True,
+                )  # fmt: skip
+        finally:
+            os.close(reading)
+
+    @property
+    def exit_code(self) -> int | None:
+        """``None`` while it runs; negative is the signal that ended it."""
+        return self._process.poll() if self._process is not None else None
+
+    def said(self, event: str, **fields: Any) -> list[Said]:
+        """What it logged so far for ``event`` with these values."""
+        log = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        return [
+            line
+            for line in events_in(log)
+            if line.event == event and all(line.fields.get(key) == value for key, value in fields.items())
+        ]
+
+    def last_words(self) -> str:
+        """The last thing it logged, for an error message."""
+        lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
+        try:
+            return str(json.loads(lines[-1])["message"])
+        except (IndexError, ValueError, KeyError, TypeError):
+            return lines[-1] if lines else "nothing"
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for its end; gives whether it came, and if so forgets the process."""
+        if self._process is not None:
+            try:
+                self._process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                return False
+        self._let_go()
+        return True
+
+    def ask_to_leave(self) -> None:
+        """SIGTERM to the guardian, which passes it on; the third kills the worker."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Make sure that it is gone."""
+        if self._process is None or self.wait(0):
+            return
+        for _ in range(3):
+            self.ask_to_leave()
+            if self.wait(1.0):
+                return
+        # The guardian itself is stuck; its worker was killed by it or goes with the servers.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self.wait(5.0)
+
+    def _let_go(self) -> None:
+        if self._process is not None and self._leash >= 0:
+            # The watcher waits in the group that the candidate led; it has nothing left to watch.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            os.close(self._leash)
+            self._leash = -1
+
 
 CAREER = career_name(AdBilling)
 TOPIC = str(AdBilling.topics)

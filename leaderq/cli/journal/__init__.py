@@ -1,1 +1,21 @@
-"""``leaderq journal``: journals of producers, looked at and repaired from outside; one file for each verb."""
+"""``leaderq journal``: journals of producers, looked at and repaired from outside."""
+
+from __future__ import annotations
+
+import click
+
+from leaderq.cli.verbs import LazyVerbs
+
+
+@click.group(
+    cls=LazyVerbs,
+    package=__name__,
+    verbs={
+        "inspect": ("directory", "Show what is in a journal."),
+        "verify": ("directory", "Read every byte, and check every record."),
+        "replay": ("replay", "Write records to standard output."),
+        "truncate": ("directory", "Give up records, or files set aside."),
+    },
+)
+def journal() -> None:
+    """Look into journals of producers, check, read and repair them."""

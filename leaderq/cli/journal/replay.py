@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq.cli.journal.options import directory_argument, option, readable, switch
+from leaderq.cli.journal.directory import directory_argument, option, readable, switch
 from leaderq.cli.options import Verb, debug_option, json_option
 from leaderq.errors import ConfigurationError
 

@@ -1,1 +1,27 @@
-"""``leaderq queue``: looking into ZooKeeper queues of any of Curator's recipes, and working on them; one file for each verb."""
+"""``leaderq queue``: looking into ZooKeeper queues of any of Curator's recipes, and working on them."""
+
+from __future__ import annotations
+
+import click
+
+from leaderq.cli.verbs import LazyVerbs
+
+
+@click.group(
+    cls=LazyVerbs,
+    package=__name__,
+    verbs={
+        "ls": ("items", "Show queues, and how they are."),
+        "put": ("put", "Put items from arguments or standard input."),
+        "peek": ("items", "Show items, without taking them."),
+        "drain": ("drain", "Write items to standard output, and take them out."),
+        "purge": ("items", "Delete all items."),
+        "rm": ("items", "Delete queues with everything beside them."),
+        "dead": ("letters", "Show dead letters, or delete them."),
+        "requeue": ("letters", "Send dead letters back."),
+        "pause": ("items", "Let consumers begin no new item."),
+        "resume": ("items", "End a pause."),
+    },
+)
+def queue() -> None:
+    """Look into ZooKeeper queues of any of Curator's recipes, and work on them."""

@@ -11,7 +11,7 @@ import click
 
 from leaderq.cli.connecting import open_session
 from leaderq.cli.options import CONNECTION, Given
-from leaderq.cli.quiet import quiet
+from leaderq.cli.output import quiet
 from leaderq.errors import ConfigurationError, NoNode
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from leaderq.cli.options import Given, Verb, json_option, takes_settings
+from leaderq.cli.output import progress, write_json
 from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
 from leaderq.cli.queue.options import SECTIONS, keeping, kind_option, option, queue_argument, switch
-from leaderq.cli.queue.progress import progress
-from leaderq.cli.queue.stopping import Stopping
-from leaderq.cli.writing import write_json
+from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from leaderq.cli.writing import duration
+from leaderq.cli.output import duration
 
 if TYPE_CHECKING:
     from leaderq.queues.admin import Browsed, DeadItem, Overview

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from leaderq.cli import main
-from leaderq.cli.exit_codes import exit_code
+from leaderq.cli.entry import exit_code
 from leaderq.cli.options import takes_value
 from leaderq.cli.verbs import leaderq
 from leaderq.config import TABLE

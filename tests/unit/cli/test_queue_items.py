@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq.cli.output import write_long_table
+from leaderq.cli.queue.drain import ItemWriter, Outlet
 from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
-from leaderq.cli.queue.output import ItemWriter, Outlet
 from leaderq.cli.queue.showing import brief, item_json, item_row, json_value, local, queue_row
-from leaderq.cli.queue.stopping import Stopping
-from leaderq.cli.queue.streaming import write_long_table
+from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
 from leaderq.queues.admin import Browsed, Overview
 from leaderq.queues.admin.browsing import read

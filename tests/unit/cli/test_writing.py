@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.cli.writing import duration, since, write_table
+from leaderq.cli.output import duration, since, write_table
 
 
 @pytest.mark.parametrize(

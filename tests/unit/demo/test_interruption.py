@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leaderq.cli.demo.interruption import Interruption
+from leaderq.cli.demo.stage import Interruption
 
 
 @pytest.fixture

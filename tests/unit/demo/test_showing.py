@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from leaderq.cli.demo.contender import events_in
-from leaderq.cli.demo.monitor import status
-from leaderq.cli.demo.pace import Pace
+from leaderq.cli.demo.feeding import Pace
 from leaderq.cli.demo.screen import Screen
+from leaderq.cli.demo.show import status
+from leaderq.cli.demo.stage import events_in
 from leaderq.election.observer import View
 
 PACE = Pace(records=1000, planned_s=10.0)

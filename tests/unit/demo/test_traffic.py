@@ -11,7 +11,7 @@ from leaderq.cli.demo.ad_billing.clicks import Click, parse
 from leaderq.cli.demo.ad_billing.feed import numbered
 from leaderq.cli.demo.ad_billing.prices import charge
 from leaderq.cli.demo.ad_billing.traffic import client_of, generated, read
-from leaderq.cli.demo.input_lines import SHARED, choose
+from leaderq.cli.demo.feeding import SHARED, choose
 from leaderq.errors import ConfigurationError
 
 LINE = '83.149.9.216 - - [17/May/2015:10:05:03 +0000] "GET /a.png?x HTTP/1.1" 200 203023 "-" "Mozilla/5.0 (X; Y) \\"Z\\""'

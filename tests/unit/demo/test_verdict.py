@@ -12,8 +12,7 @@ import pytest
 
 from leaderq.cli.demo.ad_billing.audit import Entry, audit, entries_of
 from leaderq.cli.demo.ad_billing.ledger import Bill, Ledger
-from leaderq.cli.demo.changes import Change, Span, billing_gap_ms, spans
-from leaderq.cli.demo.report import Outcome, figures, table, verdict
+from leaderq.cli.demo.report import Change, Outcome, Span, billing_gap_ms, figures, spans, table, verdict
 
 GOOD = [Entry(1, 0, 0, 1, 100.0), Entry(2, 1, 0, 1, 100.5), Entry(3, 0, 1, 2, 100.75), Entry(4, 1, 1, 2, 101.0)]
 CHANGE = Change("kill -9", "a", "b", term=2, done_at=100.5, inaugurated_at=100.525)

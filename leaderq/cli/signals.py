@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM for verbs that have items in hand.
+"""Ctrl-C and SIGTERM: before there is anything to wind up, and in verbs that have items in hand.
 
-Python raises ``KeyboardInterrupt`` wherever it happens to be, also amid what must stay whole to be of any use afterwards. Here the first
-signal is only noted, and raised where the verb says that it may be: while it reads, writes, or waits. A second one is raised at once.
+Python raises ``KeyboardInterrupt`` wherever it happens to be, also amid what must stay whole to be of any
+use afterwards. In :class:`Stopping` the first signal is only noted, and raised where the verb says that it
+may be: while it reads, writes, or waits. A second one is raised at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,15 @@ from types import FrameType, TracebackType
 from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StoppedEarly(KeyboardInterrupt):
+    """Told to stop while still starting. Not an ``Exception``: a user's module must not swallow it while it is imported."""
+
+
+def stop_early(_number: int, _frame: FrameType | None) -> None:
+    """A signal handler for the time until the runner has its own."""
+    raise StoppedEarly
 
 
 class Stopping:

@@ -1,0 +1,314 @@
+"""``leaderq dead ls`` and ``dead show``; and what the verbs about dead letters share: options, and
+which topic the letters of a career are on.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from leaderq.cli.connecting import named_career, open_session
+from leaderq.cli.options import CONNECTION, Given, Verb, json_option, takes_settings
+from leaderq.cli.output import quiet, write_json, write_table
+from leaderq.config import Section, Settings
+from leaderq.errors import CorruptRecord, NoNode
+
+if TYPE_CHECKING:
+    from leaderq.kafka.dead_letters.format import DeadLetter
+    from leaderq.kafka.dead_letters.replay import DeadLetterFilter
+    from leaderq.kafka.dead_letters.topic import DeadLetterReader
+    from leaderq.kafka.record import Record
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SECTIONS = (Section.CAREER, Section.KAFKA, *CONNECTION)
+
+topic_option: Callable[[F], F] = click.option(
+    "--topic",
+    metavar="TOPIC",
+    envvar="LEADERQ_DEAD_TOPIC",
+    show_envvar=True,
+    help="where the letters are, if not where the career's leader said last, nor on CAREER-dead",
+)
+error_option: Callable[[F], F] = click.option(
+    "--error",
+    metavar="TEXT",
+    envvar="LEADERQ_DEAD_ERROR",
+    show_envvar=True,
+    help="only letters whose error's class or text contains TEXT, in capitals or not",
+)
+origin_option: Callable[[F], F] = click.option(
+    "--origin",
+    metavar="TOPIC",
+    envvar="LEADERQ_DEAD_ORIGIN",
+    show_envvar=True,
+    help="only letters about records of TOPIC",
+)
+
+
+def as_place(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
+    """``PARTITION:OFFSET`` as two numbers: a callback of an argument."""
+    partition, _, offset = value.partition(":")
+    if not (partition.isdecimal() and offset.isdecimal()):
+        raise click.BadParameter(f"{value!r} is no PARTITION:OFFSET, as 0:41; leaderq dead ls lists both", ctx, param)
+    return int(partition), int(offset)
+
+
+def as_places(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[tuple[int, int]]:
+    """The same of an option given several times."""
+    return frozenset(as_place(ctx, param, value) for value in values)
+
+
+def letters_topic(settings: Settings, topic: str | None) -> str:
+    """Where the letters of the career are: as told, else as its leader published last, else its name with ``-dead``.
+
+    Raises :class:`~leaderq.errors.ConfigurationError` where no career is named, and what reading from ZooKeeper raises.
+    """
+    career = named_career(settings)
+    if topic is not None:
+        return topic
+    from leaderq.election.layout import Layout
+    from leaderq.kafka.consuming.report import decode
+    from leaderq.kafka.handling.on_error import dead_letter_topic
+
+    path = Layout(settings.root, career).progress
+    with open_session(settings) as session:
+        try:
+            published = decode(session.get(path)[0], path=path).dead_letters
+        except NoNode:
+            published = None
+    return published or dead_letter_topic(career)
+
+
+_HEADINGS = ("PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "ERROR")
+_FOREIGN = "(not written by leaderq)"
+_WIDEST_ERROR = 100
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@topic_option
+@error_option
+@origin_option
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    envvar="LEADERQ_DEAD_LIMIT",
+    show_envvar=True,
+    help="show N letters at most, the oldest of each partition first",
+)
+@json_option
+def ls(given: Given, topic: str | None, error: str | None, origin: str | None, limit: int | None, as_json: bool) -> None:
+    """List the letters on the dead-letter topic as it is now, replayed ones too.
+
+    ORIGIN is topic-partition@offset of the record that could not be handled; a TIME is when it was given up.
+
+    \b
+    Examples:
+      leaderq dead ls --career ad-billing
+      leaderq dead ls --career ad-billing --error timeout --limit 20
+      leaderq dead ls --career ad-billing --json | jq -r .error | sort | uniq -c
+    """
+    settings = given.load().settings
+    named_career(settings)
+    quiet()
+    from leaderq.kafka.dead_letters.replay import DeadLetterFilter, replay_group
+    from leaderq.kafka.dead_letters.topic import DeadLetterReader
+
+    where = letters_topic(settings, topic)
+    box = DeadLetterReader(
+        settings.kafka,
+        where,
+        group=replay_group(named_career(settings)),
+        security=settings.kafka_security,
+        timeout_s=settings.connect_timeout_s,
+    )
+    with box:
+        found = _rows(box, DeadLetterFilter(error=error, origin=origin), limit)
+        shown = _write_json(found) if as_json else _write_table(found)
+    if not shown:
+        click.echo(f"no dead letters {'of that kind ' if error or origin else ''}on topic {where!r}", err=True)
+
+
+def _write_json(rows: Iterator[dict[str, Any]]) -> int:
+    """Write each as it comes; gives how many."""
+    count = 0
+    for count, row in enumerate(rows, 1):  # noqa: B007  (the last one is the answer)
+        write_json(row)
+    return count
+
+
+def _write_table(rows: Iterator[dict[str, Any]]) -> int:
+    found = sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+    if found:
+        write_table(_HEADINGS, [_cells(row) for row in found])
+    return len(found)
+
+
+def _rows(box: DeadLetterReader, selection: DeadLetterFilter, limit: int | None) -> Iterator[dict[str, Any]]:
+    shown = 0
+    for record in box.read():
+        row = _row(record, selection)
+        if row is not None:
+            yield row
+            shown += 1
+            if shown == limit:
+                return
+
+
+def _row(record: Record, selection: DeadLetterFilter) -> dict[str, Any] | None:
+    from leaderq.kafka.dead_letters.format import read_dead_letter
+
+    try:
+        letter = read_dead_letter(record)
+    except CorruptRecord:
+        return None if selection.error or selection.origin else _foreign(record)
+    return as_dict(letter) if letter in selection else None
+
+
+def as_dict(letter: DeadLetter) -> dict[str, Any]:
+    """A letter without key, value and headers, as JSON says it."""
+    return {
+        "partition": letter.record.partition,
+        "offset": letter.record.offset,
+        "at": iso(letter.at_ms),
+        "origin": {"topic": letter.origin.topic, "partition": letter.origin.number, "offset": letter.offset},
+        "origin_at": iso(letter.timestamp_ms),
+        "error": letter.error,
+        "text": letter.text,
+        "where": letter.where or None,
+        "attempts": letter.attempts,
+        "term": letter.term,
+        "career": letter.career,
+        "times": letter.times,
+        "size": letter.record.size,
+    }
+
+
+def iso(at_ms: int) -> str | None:
+    """An instant in milliseconds since the epoch as ISO 8601 in UTC; ``None`` if it is unknown."""
+    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(timespec="milliseconds") if at_ms >= 0 else None
+
+
+def _foreign(record: Record) -> dict[str, Any]:
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "at": iso(record.timestamp_ms),
+        "origin": None,
+        "error": None,
+        "size": record.size,
+    }
+
+
+def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
+    at = row["at"] and f"{datetime.fromisoformat(row['at']).astimezone():%Y-%m-%d %H:%M:%S}"
+    if row["origin"] is None:
+        return (row["partition"], row["offset"], at, None, None, _FOREIGN)
+    origin = "{topic}-{partition}@{offset}".format(**row["origin"])
+    error = " ".join(": ".join(part for part in (row["error"], row["text"]) if part).split())
+    shown = error if len(error) <= _WIDEST_ERROR else error[: _WIDEST_ERROR - 1] + "…"
+    return (row["partition"], row["offset"], at, origin, row["attempts"], shown)
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@topic_option
+@click.option(
+    "--raw",
+    is_flag=True,
+    envvar="LEADERQ_DEAD_RAW",
+    show_envvar=True,
+    help="write the bytes of the record's value to standard output, and nothing else",
+)
+@json_option
+@click.argument("place", callback=as_place, metavar="PARTITION:OFFSET")
+def show(given: Given, topic: str | None, raw: bool, as_json: bool, place: tuple[int, int]) -> None:
+    """Show one letter: what happened, and the record with key, value and all headers.
+
+    What is no text in UTF-8 is shown in hexadecimal; in JSON as base64, under a name that ends in _base64.
+
+    \b
+    Examples:
+      leaderq dead show --career ad-billing 0:41
+      leaderq dead show --career ad-billing 0:41 --raw > order.bin
+    """
+    settings = given.load().settings
+    named_career(settings)
+    quiet()
+    from leaderq.kafka.dead_letters.replay import replay_group
+    from leaderq.kafka.dead_letters.topic import DeadLetterReader
+
+    box = DeadLetterReader(
+        settings.kafka,
+        letters_topic(settings, topic),
+        group=replay_group(named_career(settings)),
+        security=settings.kafka_security,
+        timeout_s=settings.connect_timeout_s,
+    )
+    with box:
+        record = box.one(*place)
+    if raw:
+        click.echo(record.value or b"", nl=False)
+    elif as_json:
+        write_json(_json(record))
+    else:
+        _write(record)
+
+
+def _said(record: Record) -> dict[str, Any]:
+    from leaderq.kafka.dead_letters.format import read_dead_letter
+
+    try:
+        return as_dict(read_dead_letter(record))
+    except CorruptRecord as exc:
+        click.echo(str(exc), err=True)
+        return {"partition": record.partition, "offset": record.offset, "at": iso(record.timestamp_ms), "size": record.size}
+
+
+def _json(record: Record) -> dict[str, Any]:
+    headers = [{"name": name, **_as_json("value", value)} for name, value in record.headers]
+    return {**_said(record), **_as_json("key", record.key), **_as_json("value", record.value), "headers": headers}
+
+
+def _as_json(name: str, data: bytes | None) -> dict[str, str | None]:
+    text = _text(data)
+    if data is None or text is not None:
+        return {name: text}
+    return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def _text(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _write(record: Record) -> None:
+    said = _said(record)
+    if origin := said.get("origin"):
+        said["origin"] = "{topic}-{partition}@{offset}".format(**origin)
+    for name, value in said.items():
+        click.echo(f"{name:<10}{'-' if value is None else value}")
+    click.echo("headers")
+    for name, value in record.headers:
+        click.echo(f"  {name}: {_shown(value)}")
+    click.echo(f"key       {_shown(record.key)}")
+    click.echo("value")
+    click.echo(_shown(record.value))
+
+
+def _shown(data: bytes | None) -> str:
+    """Text if it is some that does no harm to a terminal, else hexadecimal."""
+    text = _text(data)
+    if data is None:
+        return "(none)"
+    if text is not None and all(letter.isprintable() or letter in "\n\t" for letter in text):
+        return text
+    return f"(hexadecimal) {data.hex(' ')}"

@@ -1,0 +1,228 @@
+"""``leaderq queue ls``, ``peek``, ``purge``, ``rm``, ``pause`` and ``resume``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from leaderq.cli.connecting import open_session
+from leaderq.cli.options import Given, Verb, json_option, takes_settings
+from leaderq.cli.output import progress, quiet, write_json, write_long_table, write_table
+from leaderq.cli.queue.options import (
+    SECTIONS,
+    keeping,
+    kind_option,
+    limit_option,
+    lock_path_option,
+    missing,
+    needs_yes,
+    queue_argument,
+    root_argument,
+    switch,
+    yes_option,
+)
+from leaderq.cli.queue.showing import QUEUE_HEADINGS, item_headings, item_json, item_row, queue_json, queue_row
+from leaderq.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leaderq.queues.admin import Overview, Purged
+    from leaderq.queues.wire.names import QueueKind
+    from leaderq.zookeeper import Session
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@root_argument
+@kind_option
+@lock_path_option
+@json_option
+def ls(given: Given, path: str, kind: QueueKind | None, lock_path: str | None, as_json: bool) -> None:
+    """Show the queue at PATH, or the queues directly below it, those of a sharder too.
+
+    DEPTH counts items, HELD those being worked on (with --lock-path); DEAD are dead letters, NEXT is the number of the next item,
+    CONSUMERS are those of leaderq; OLDEST is how long ago the oldest item was put there. Foreign znodes are those that no consumer
+    touches.
+
+    An empty queue that leaderq never consumed cannot be told from any other znode: it is shown if it is named, and not listed.
+
+    \b
+    Examples:
+      leaderq queue ls /                            the queues at the top
+      leaderq queue ls /orders --lock-path /orders-locks
+      leaderq queue ls /orders --json | jq .depth
+    """
+    settings = given.load().settings
+    quiet()
+    with open_session(settings) as session:
+        found = _overviews(session, path, kind, lock_path)
+        if as_json:
+            for seen in found:
+                write_json(queue_json(seen))
+        elif rows := [queue_row(seen, time.time() * 1000) for seen in found]:
+            write_table(QUEUE_HEADINGS, rows)
+            return
+        else:
+            click.echo(f"no queues below {path}", err=True)
+
+
+def _overviews(session: Session, path: str, kind: QueueKind | None, lock_path: str | None) -> Iterator[Overview]:
+    from leaderq.queues.admin import overview, queues_below
+    from leaderq.queues.wire.znodes import QueuePaths
+
+    own = overview(session, QueuePaths(path, lock_path), kind)
+    if own is None:
+        raise ConfigurationError(missing(session, path))
+    is_queue = own.depth or own.shards or own.dead or own.consumers or own.is_paused
+    if is_queue:
+        yield own
+    below = 0
+    if not own.depth:
+        for one in queues_below(session, path):
+            seen = overview(session, QueuePaths(one, lock_path), kind)
+            if seen is not None:
+                below += 1
+                yield seen
+    if not (is_queue or below or path == "/"):
+        yield own
+
+
+_DEFAULT = 20
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@queue_argument
+@kind_option
+@lock_path_option
+@limit_option("show N items at most, those that go next", _DEFAULT)
+@switch("--all", "everything", help="show all items, however many there are")
+@json_option
+def peek(
+    given: Given, path: str, kind: QueueKind | None, lock_path: str | None, limit: int, everything: bool, as_json: bool
+) -> None:
+    """Show the items at PATH in the order in which they go; nothing is taken or changed.
+
+    With --lock-path it is said which of them are held by a consumer. ATTEMPT is the one an item waits for: 1 if it has not failed.
+    Corrupt items are shown as such. In JSON, values that are no text in UTF-8 are {"base64": ...}.
+
+    \b
+    Examples:
+      leaderq queue peek /orders
+      leaderq queue peek /orders --all --json > orders.jsonl
+    """
+    with keeping(given, path, kind, lock_path) as (_, keeper):
+        seen = keeper.detect()
+        known = seen.kind
+        with_locks = lock_path is not None
+        items = keeper.browse(None if everything else limit, seen=seen)
+        if as_json:
+            for one in items:
+                write_json(item_json(one, known))
+        elif not write_long_table(
+            item_headings(known, with_locks=with_locks), (item_row(one, known, with_locks=with_locks) for one in items)
+        ):
+            click.echo(f"no items at {path}", err=True)
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@queue_argument
+@kind_option
+@lock_path_option
+@switch("--held-too", help="also delete what a consumer is working on; its acknowledgement will fail")
+@yes_option
+@json_option
+def purge(
+    given: Given, path: str, kind: QueueKind | None, lock_path: str | None, held_too: bool, yes: bool, as_json: bool
+) -> None:
+    """Delete all items that are at PATH now. Their data is gone; leaderq queue drain writes it out first.
+
+    If consumers of the queue have a lock path, give it: what they are working on then stays. Foreign znodes stay, and so do dead
+    letters and what is put meanwhile. Interrupted or killed, run it again: it goes on where it was.
+
+    \b
+    Examples:
+      leaderq queue purge /orders --lock-path /orders-locks --yes
+      leaderq queue purge /orders --lock-path /orders-locks --held-too --yes
+    """
+    needs_yes(yes, f"this deletes all items at {path}")
+    with keeping(given, path, kind, lock_path) as (_, keeper):
+        with progress(keeper.depth(), "deleting") as on_progress:
+            done = keeper.purge(held_too=held_too, on_progress=on_progress)
+        if as_json:
+            write_json({"deleted": done.deleted, "held": done.held, "gone": done.gone, "stuck": done.stuck})
+        click.echo(_sentence(done, path), err=True)
+
+
+def _sentence(done: Purged, path: str) -> str:
+    parts = [f"{done.deleted} deleted from {path}"]
+    if done.held:
+        parts.append(f"{done.held} left, for consumers are working on them (--held-too deletes them)")
+    if done.gone:
+        parts.append(f"{done.gone} taken by others meanwhile")
+    if done.stuck:
+        parts.append(f"{done.stuck} left, for they have children, which no item has")
+    return "; ".join(parts)
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@lock_path_option
+@switch("--force", help="also delete queues that hold items or dead letters, or have consumers")
+@yes_option
+@json_option
+def rm(given: Given, paths: tuple[str, ...], lock_path: str | None, force: bool, yes: bool, as_json: bool) -> None:
+    """Delete the queues at each PATH: the znode, the side data beside it, and an empty lock path.
+
+    A queue that holds items or dead letters, or has consumers, is refused, unless you --force it.
+
+    \b
+    Examples:
+      leaderq queue rm /orders --lock-path /orders-locks --yes
+      leaderq queue rm /replies/a /replies/b --force --yes
+    """
+    needs_yes(yes, f"this deletes {', '.join(paths)}")
+    deleted: dict[str, int] = {}
+    for path in paths:
+        with keeping(given, path, None, lock_path) as (_, admin):
+            deleted[path] = admin.delete(force=force)
+        click.echo(f"{path}: {deleted[path]} znodes deleted", err=True)
+    if as_json:
+        write_json({"deleted": deleted})
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@queue_argument
+def pause(given: Given, path: str) -> None:
+    """Let the consumers of the queue at PATH begin no new item, until leaderq queue resume.
+
+    What they have begun they finish. It holds for consumers that start later too. Java's consumers do not know of it. Producers go on.
+
+    \b
+    Example:
+      leaderq queue pause /orders
+    """
+    with keeping(given, path) as (_, keeper):
+        is_news = keeper.pause()
+        click.echo(f"{path} is paused" + ("" if is_news else " already"), err=True)
+
+
+@click.command(cls=Verb)
+@takes_settings(*SECTIONS)
+@queue_argument
+def resume(given: Given, path: str) -> None:
+    """Let the consumers of the queue at PATH go on.
+
+    \b
+    Example:
+      leaderq queue resume /orders
+    """
+    with keeping(given, path) as (_, keeper):
+        was_paused = keeper.resume()
+        click.echo(f"{path} goes on" if was_paused else f"{path} was not paused", err=True)
