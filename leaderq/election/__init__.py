@@ -1,6 +1,7 @@
 """The election: candidates stand in ZooKeeper, one wins a term; observers look on, operators ask."""
 
 from leaderq.election.candidate import Candidate
-from leaderq.election.observer import Observer, Operator, View
+from leaderq.election.layout import EndDetails, TermRecord
+from leaderq.election.observer import Member, Observer, Operator, View
 
-__all__ = ["Candidate", "Observer", "Operator", "View"]
+__all__ = ["Candidate", "EndDetails", "Member", "Observer", "Operator", "TermRecord", "View"]

@@ -14,7 +14,7 @@ from contextlib import suppress
 from leaderq.clock import now_s
 from leaderq.election.decision import Effect, Input, Role, step
 from leaderq.election.enlistment import Enlistment
-from leaderq.election.layout import Layout, Wishes, WishesDecoder
+from leaderq.election.layout import EndDetails, Layout, Wishes, WishesDecoder
 from leaderq.election.tenure import Tenure
 from leaderq.errors import SessionClosed
 from leaderq.events import Event, Stage, Standing, TermBegan, TermEnded, TermEnding, Withdrawn, WorkPaused, WorkResumed
@@ -67,6 +67,7 @@ class Campaign:
         self._retry_at_s: float | None = None
         self._backoff = Backoff(_RETRIES)
         self._announce_at_s: float | None = None
+        self._details = EndDetails()  # of the term in hand
 
     # ---- signals --------------------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class Campaign:
             signal = self._enlistment.leave()
         else:
             reason = tenure.term.reason or Reason.WITHDRAWN
-            signal = self._enlistment.give_back(tenure.record, reason)
+            signal = self._enlistment.give_back(tenure.record, reason, self._details)
         self._released = signal is Input.RELEASED
         return signal
 
@@ -239,9 +240,10 @@ class Campaign:
             self.tenure.close()
         return self._enlistment.leave() in (Input.RELEASED, Input.LOST)
 
-    def conclude(self, term: OpenTerm) -> None:
+    def conclude(self, term: OpenTerm, details: EndDetails | None = None) -> None:
         """Give ``term`` back: no code works on it any more."""
         if self.tenure is not None and self.tenure.term is term:
+            self._details = details or EndDetails()
             # Before the release is sent: once it is carried out, somebody else may lead.
             term.close()
             self._enlistment.take_new_mark()

@@ -25,7 +25,7 @@ from types import TracebackType
 from leaderq.clock import now_s
 from leaderq.election.campaign import Campaign, Request
 from leaderq.election.decision import Input, Role
-from leaderq.election.layout import Layout
+from leaderq.election.layout import EndDetails, Layout
 from leaderq.election.observer import Operator
 from leaderq.errors import LeaderqError, RequestRefused
 from leaderq.events import EventBus, SessionChanged, Stage
@@ -133,16 +133,23 @@ class Candidate:
         """Publish that ``term`` has entered ``stage``; observers see it, nothing depends on it."""
         self._inbox.put(lambda: self._campaign.announce(term, stage))
 
-    def conclude(self, term: OpenTerm, reason: Reason, *, timeout_s: float = 5.0) -> bool:
+    def conclude(
+        self,
+        term: OpenTerm,
+        reason: Reason,
+        *,
+        timeout_s: float = 5.0,
+        details: EndDetails | None = None,
+    ) -> bool:
         """Give ``term`` back: its code has returned. Returns whether the end was recorded within
         ``timeout_s`` (a clean end).
 
-        ``reason`` counts when the term was still on. The candidate then rests; :meth:`stand` puts
-        it at the end of the line.
+        ``reason`` counts when the term was still on; operators are shown ``details``. The candidate
+        then rests; :meth:`stand` puts it at the end of the line.
         """
         term.wind_up(reason)
         self._code_returned.set()
-        self._inbox.put(lambda: self._campaign.conclude(term))
+        self._inbox.put(lambda: self._campaign.conclude(term, details))
         self._wait(lambda: term.id in self._campaign.concluded, timeout_s)
         return self._campaign.concluded.get(term.id, False)
 

@@ -13,18 +13,21 @@ record is unreadable: an error in the log, no claim, another try.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.election.decision import Input
 from leaderq.election.layout import (
+    EndDetails,
     Layout,
     Position,
     TermRecord,
@@ -37,9 +40,10 @@ from leaderq.election.layout import (
     name_prefix,
     new_guid,
     next_number,
+    past_with,
     position_of,
 )
-from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, SessionClosed, SessionExpired
+from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NodeExists, NoNode, SessionClosed, SessionExpired
 from leaderq.events import Stage
 from leaderq.term import Reason
 from leaderq.zookeeper import (
@@ -105,6 +109,7 @@ class Enlistment:
         self._ids: dict[str, bytes] = {}  # of the others in the line, for the warning of doubles
         self._looks: dict[str, int] = {}
         self._look_due_s = 0.0
+        self._introduced: int | None = None  # the session that is known to say where it runs
         self.position: Position | None = None
         self.won: WonClaim | None = None
 
@@ -145,7 +150,9 @@ class Enlistment:
                 self._delete(surplus)
             if self.position.ahead is not None:
                 watched = self._watch(self.position.ahead)
-                self._look_for_doubles(names)  # behind the watch: nobody waits for it
+                # Behind the watch, where nobody waits for them:
+                self._say_where_this_runs()
+                self._look_for_doubles(names)
                 return self._succeeded(watched)
             passed_over = self._is_passed_over(names)
             return self._succeeded(Input.PASSED_OVER if passed_over else Input.FIRST)
@@ -201,10 +208,10 @@ class Enlistment:
             return self._failed("leaving", exc)
         return Input.RELEASED
 
-    def give_back(self, tenure: TermRecord, reason: Reason) -> Input:
+    def give_back(self, tenure: TermRecord, reason: Reason, details: EndDetails) -> Input:
         """Leave the line after our term ``tenure``, recording its end in the same multi."""
         name = str(tenure.id)
-        end = closed(tenure, ended=time.time(), reason=reason.value)
+        end = closed(tenure, ended=time.time(), reason=reason.value, details=details)
         # Fenced like every write of a leader, so the record may be written whatever its version.
         ops: list[Operation] = [
             Check(self._layout.candidate(name)),
@@ -288,6 +295,7 @@ class Enlistment:
             pid=os.getpid(),
             stage=Stage.INAUGURATION.value,
             began=time.time(),
+            past=past_with(self._newest),
         )
 
     def _watch(self, ahead: str) -> Input:
@@ -321,6 +329,23 @@ class Enlistment:
             self._session.delete(self._layout.candidate(name), timeout_s=self._patience_s)
         except NoNode:
             pass  # its session ended in between
+
+    def _say_where_this_runs(self) -> None:
+        """Once for each session, and without waiting: what fails is said after a later survey. A
+        leader's place is in the ``term`` record.
+        """
+        owner = self._owner
+        if owner is None or self._introduced == owner:
+            return
+
+        def said(reply: Future[Any]) -> None:
+            if reply.exception() is None or isinstance(reply.exception(), NodeExists):
+                self._introduced = owner  # another candidate of this process may have said it
+
+        place = json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode()
+        self._session.create_async(self._layout.processes, b"")  # sent first, and so carried out first
+        reply = self._session.create_async(self._layout.process(owner), place, ephemeral=True)
+        reply.add_done_callback(said)
 
     def _look_for_doubles(self, names: list[str]) -> None:
         """Warn once of another candidate under our id, when the third look finds it: one that has

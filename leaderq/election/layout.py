@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 # The server writes "%010d" of an int: past 2^31 creations that is a minus and nine or ten digits.
 _NAME = re.compile(r".*latch-(\d{10}|-\d{9,10})$")
 _COUNTER = 1 << 32
+# The record is read at each survey and written at each claim: it stays well below 4 KB.
+_KEPT_TERMS = 10
+_LONGEST_ERROR = 240
+_SHOWN_COOL_OFF_S = 0.5
 
 
 class Layout:
@@ -38,6 +42,7 @@ class Layout:
         self.shared = root.rstrip("/") or "/"
         self.base = f"{root.rstrip('/')}/{career}"
         self.candidates = f"{self.base}/candidates"  # the folder of the line
+        self.processes = f"{self.base}/processes"  # that wait in it: where each session runs
         self.term = f"{self.base}/term"  # the record of the newest term
         self.control = f"{self.base}/control"  # the operators' wishes
         self.progress = f"{self.base}/progress"  # of a leader that drains something
@@ -47,6 +52,10 @@ class Layout:
     def candidate(self, name: str) -> str:
         """The path of a candidate's znode."""
         return f"{self.candidates}/{name}"
+
+    def process(self, session: int) -> str:
+        """The path of the znode that says where the process of ``session`` runs."""
+        return f"{self.processes}/{session:x}"
 
 
 def new_guid() -> str:
@@ -104,7 +113,9 @@ class TermRecord:
 
     ``candidate`` is the id given by ``--id``; ``id`` the name of its znode, unique for ever.
     ``began`` and ``ended`` are seconds since the epoch, for people. ``ended`` is ``None`` although
-    the znode is gone: an unclean end.
+    the znode is gone: an unclean end. ``error`` is what the career raised; ``stands_again`` is when
+    the candidate, which cools off, joins the line again. ``past`` are the terms before, the newest
+    first, each without a ``past`` of its own.
     """
 
     number: int = 0
@@ -116,6 +127,9 @@ class TermRecord:
     began: float | None = None
     ended: float | None = None
     reason: str | None = None
+    error: str | None = None
+    stands_again: float | None = None
+    past: tuple[TermRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +155,16 @@ _REMEDIES = {
 
 def encode(record: TermRecord | Wishes) -> bytes:
     """The bytes that :func:`decode` reads."""
-    return json.dumps(asdict(record), separators=(",", ":")).encode()
+    values = asdict(record)
+    if isinstance(record, TermRecord):
+        values["past"] = [_without(None, asdict(each)) for each in record.past]
+        rare = ("error", "stands_again", "past")
+        values = {name: value for name, value in values.items() if value or name not in rare}
+    return json.dumps(values, separators=(",", ":")).encode()
+
+
+def _without(nothing: object, values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not nothing and value != ()}
 
 
 def decode(kind: type[R], data: bytes, *, path: str) -> R:
@@ -157,10 +180,23 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
         number = known.get("number", known.get("floor", 0))
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise ValueError(f"{number!r} is not a term number")  # noqa: TRY301
+        if "past" in known:
+            known["past"] = _past(known["past"], path)
         return kind(**known)
     except (ValueError, TypeError) as exc:
         problem = f"the znode {path} holds {data[:60]!r}, which is not a {kind.__name__} ({exc})"
         raise CorruptRecord(f"{problem}; {_REMEDIES[kind.__name__]}") from exc
+
+
+def _past(found: object, path: str) -> tuple[TermRecord, ...]:
+    """The records in ``found``. It is for people: what is spoilt is left out and stops nobody."""
+    past = []
+    for each in found if isinstance(found, list) else ():
+        try:
+            past.append(replace(decode(TermRecord, json.dumps(each).encode(), path=path), past=()))
+        except CorruptRecord:
+            continue
+    return tuple(past)
 
 
 class WishesDecoder:
@@ -186,6 +222,29 @@ def next_number(newest: TermRecord, wishes: Wishes) -> int:
     return max(newest.number + 1, wishes.floor)
 
 
-def closed(record: TermRecord, *, ended: float, reason: str) -> TermRecord:
+def past_with(newest: TermRecord) -> tuple[TermRecord, ...]:
+    """The ``past`` of the term after ``newest``."""
+    if newest.candidate is None:
+        return newest.past
+    return (replace(newest, past=()), *newest.past)[:_KEPT_TERMS]
+
+
+@dataclass(frozen=True, slots=True)
+class EndDetails:
+    """What operators are told beside the end of a term: the ``error`` that the career raised, and
+    for how long its candidate cools off.
+    """
+
+    error: str | None = None
+    cool_off_s: float = 0.0
+
+
+def closed(record: TermRecord, *, ended: float, reason: str, details: EndDetails | None = None) -> TermRecord:
     """The record of a term that ended cleanly."""
-    return replace(record, ended=ended, reason=reason)
+    error = stands_again = None
+    if details is not None and details.error:
+        text = " ".join(details.error.split())
+        error = text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 1] + "…"
+    if details is not None and details.cool_off_s >= _SHOWN_COOL_OFF_S:
+        stands_again = round(ended + details.cool_off_s, 3)
+    return replace(record, ended=ended, reason=reason, error=error, stands_again=stands_again)

@@ -10,17 +10,37 @@ anybody. A spoilt ``control`` record counts as empty, and the next wish writes i
 
 from __future__ import annotations
 
+import json
+import re
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder, decode, encode, in_line
-from leaderq.errors import BadVersion, ConfigurationError, CorruptRecord, NoNode, RequestRefused
+from leaderq.errors import BadVersion, ConfigurationError, CorruptRecord, LeaderqError, NoNode, NotEmpty, RequestRefused
 from leaderq.events import Stage
-from leaderq.zookeeper import AnyClient, GetData, Session, WatchEvent, as_session
+from leaderq.zookeeper import AnyClient, Delete, GetChildren, GetData, Session, WatchEvent, as_session
+from leaderq.zookeeper.paths import join
+
+_SESSION = re.compile(r"-?[0-9a-f]+")
+_FORGET_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A candidate, and where its process runs, if that is known (not of a Java latch).
+
+    ``stands_again``: it cools off until then (seconds since the epoch), unless it was stopped.
+    """
+
+    candidate: str
+    host: str | None = None
+    pid: int | None = None
+    stands_again: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +49,11 @@ class View:
 
     ``leader``, ``host``, ``pid`` (the worker's) and ``stage`` are ``None`` while nobody leads;
     ``term`` is the newest term's number, 0 before the first; ``began`` and ``ended`` are seconds
-    since the epoch; ``reason`` is why the newest term ended; ``candidates`` are ids in the order of
-    their turns, the leader's first.
+    since the epoch; ``reason`` is why the newest term ended, and ``error`` what its career raised;
+    ``candidates`` are ids in the order of their turns, the leader's first.
+
+    ``members`` are the same candidates with their places; ``cooling_off`` those that do not stand
+    now and will; ``history`` the newest term and some before it.
     """
 
     career: str
@@ -44,15 +67,45 @@ class View:
     reason: str | None
     paused: bool
     candidates: tuple[str, ...]
+    error: str | None = None
+    members: tuple[Member, ...] = ()
+    cooling_off: tuple[Member, ...] = ()
+    history: tuple[TermRecord, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {**asdict(self), "candidates": list(self.candidates)}
+        """Plain values, for JSON; without ``history``."""
+        values = asdict(self)
+        del values["history"]
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def view_of(career: str, record: TermRecord, wishes: Wishes, standing: list[tuple[str, str]]) -> View:
-    """The view that follows from these readings (pure); ``standing``: (znode name, id), in line."""
-    leads = record.ended is None and any(name == record.id for name, _ in standing)
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A znode in the line: its name, the candidate's id and the session that made it."""
+
+    name: str
+    candidate: str
+    session: int = 0
+
+
+Places = Mapping[int, tuple[str | None, int | None]]
+"""Host and pid of the processes of sessions."""
+
+
+def view_of(
+    career: str,
+    record: TermRecord,
+    wishes: Wishes,
+    standing: Sequence[Standing],
+    *,
+    places: Places | None = None,
+    now: float = 0.0,
+) -> View:
+    """The view that follows from these readings at ``now`` (pure); ``standing``: in line."""
+    leads = record.ended is None and any(one.name == record.id for one in standing)
+    places = places or {}
+    known = {record.id: (record.host, record.pid)} if leads else {}
+    nowhere = (None, None)
     return View(
         career=career,
         leader=record.candidate if leads else None,
@@ -64,8 +117,25 @@ def view_of(career: str, record: TermRecord, wishes: Wishes, standing: list[tupl
         ended=record.ended,
         reason=record.reason,
         paused=wishes.paused,
-        candidates=tuple(candidate for _, candidate in standing),
+        candidates=tuple(one.candidate for one in standing),
+        error=record.error,
+        members=tuple(Member(one.candidate, *(known.get(one.name) or places.get(one.session, nowhere))) for one in standing),
+        cooling_off=_cooling_off(record, {one.candidate for one in standing}, now),
+        history=() if record.candidate is None else (replace(record, past=()), *record.past),
     )
+
+
+def _cooling_off(record: TermRecord, standing: set[str], now: float) -> tuple[Member, ...]:
+    """Who ended a term lately and has not come back yet; who stands again first, first."""
+    found: dict[str, Member] = {}
+    for each in (record, *record.past):
+        if each.candidate is None or each.candidate in found:
+            continue  # what it did before that does not count any more
+        found[each.candidate] = Member(each.candidate, each.host, each.pid, each.stands_again)
+    waiting = [
+        one for one in found.values() if one.candidate not in standing and one.stands_again and one.stands_again > now
+    ]
+    return tuple(sorted(waiting, key=lambda one: one.stands_again or 0.0))
 
 
 class Observer:
@@ -81,9 +151,8 @@ class Observer:
 
     def view(self) -> View:
         """The career as it stands; one that nobody ever stood for has term 0 and no candidates."""
-        record = decode(TermRecord, self._data(self._layout.term), path=self._layout.term)
-        wishes = self._decoder.decoded(self._data(self._layout.control))
-        return view_of(self._career, record, wishes or Wishes(), self._standing())
+        record, wishes, standing, places = self._look()
+        return view_of(self._career, record, wishes, standing, places=places, now=time.time())
 
     def wait_until(self, fact: Callable[[View], bool], *, timeout_s: float) -> View:
         """The first view for which ``fact`` holds, or the last one seen within ``timeout_s``.
@@ -116,21 +185,57 @@ class Observer:
         except NoNode:
             return []
 
-    def _standing(self) -> list[tuple[str, str]]:
-        try:
-            names = in_line(self._session.children(self._layout.candidates))
-        except NoNode:
-            return []
-        found = self._session.multi_read([GetData(self._layout.candidate(name)) for name in names])
-        both = zip(names, found, strict=True)  # with an error for one that left in between
-        read = {name: one[0] for name, one in both if isinstance(one, tuple)}
-        return [(name, data.decode(errors="replace")) for name, data in read.items()]
+    def _look(self) -> tuple[TermRecord, Wishes, list[Standing], Places]:
+        """Two requests, whatever there is."""
+        layout = self._layout
+        term, control, names, sessions = self._session.multi_read(
+            [
+                GetData(layout.term),
+                GetData(layout.control),
+                GetChildren(layout.candidates),
+                GetChildren(layout.processes),
+            ]
+        )
+        record = decode(TermRecord, _data(term), path=layout.term)
+        wishes = self._decoder.decoded(_data(control))
+        line = in_line(_there(names) or ())
+        running = [name for name in _there(sessions) or () if _SESSION.fullmatch(name)]
+        paths = [layout.candidate(name) for name in line]
+        paths += [layout.process(int(name, 16)) for name in running]
+        found = self._session.multi_read([GetData(path) for path in paths]) if paths else []
+        read = [_there(each) for each in found]  # nothing of one that left in between
+        standing = [
+            Standing(name, each[0].decode(errors="replace"), each[1].ephemeral_owner)
+            for name, each in zip(line, read, strict=False)
+            if each is not None
+        ]
+        places = {
+            int(name, 16): _place(each[0]) for name, each in zip(running, read[len(line) :], strict=True) if each is not None
+        }
+        return record, wishes or Wishes(), standing, places
 
-    def _data(self, path: str) -> bytes:
-        try:
-            return self._session.get(path)[0]
-        except NoNode:
-            return b""
+
+def _there(read: Any) -> Any:
+    """What was read; ``None`` for a znode that is not there."""
+    if isinstance(read, NoNode):
+        return None
+    if isinstance(read, LeaderqError):
+        raise read
+    return read
+
+
+def _data(read: Any) -> bytes:
+    there = _there(read)
+    data: bytes = b"" if there is None else there[0]
+    return data
+
+
+def _place(data: bytes) -> tuple[str | None, int | None]:
+    try:
+        said = json.loads(data)
+        return str(said["host"]), int(said["pid"])
+    except (ValueError, TypeError, KeyError):
+        return None, None  # it is for people, and stops nobody
 
 
 class Operator(Observer):
@@ -199,6 +304,30 @@ class Operator(Observer):
                     self._session.set(path, encode(TermRecord(number=number - 1, id="unknown")), stat.version)
                 except (BadVersion, NoNode):
                     continue  # somebody else has repaired it meanwhile
+
+    def forget(self) -> int:
+        """Delete everything that is kept of the career; returns how many znodes that were.
+
+        Its offsets in ZooKeeper are lost, and its terms are numbered from 1 again.
+
+        :raises RequestRefused: a candidate stands, or a process that stood is alive.
+        """
+        for _ in range(_FORGET_TRIES):
+            _, _, standing, places = self._look()
+            who = [f"candidate {one.candidate!r}" for one in standing]
+            who += [f"process {pid} on {host}" for host, pid in places.values()]
+            if who:
+                raise RequestRefused(f"{self._career!r} is in use by {', '.join(who)}; stop them first")
+            paths = [self._layout.base]
+            for path in paths:  # which grows
+                paths += [join(path, child) for child in self._session.children(path)]
+            try:
+                # At once or not at all: who enlists meanwhile keeps everything.
+                self._session.multi([Delete(path) for path in reversed(paths)])
+            except (NoNode, NotEmpty):
+                continue
+            return len(paths)
+        raise RequestRefused(f"{self._career!r} changes all the time; somebody uses it")
 
     def wish_for(self, *, successor: str | None, term: int) -> None:
         """Ask that term number ``term`` ends, and ``successor`` leads after it; do not wait."""

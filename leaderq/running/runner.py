@@ -36,7 +36,7 @@ from types import FrameType
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name
 from leaderq.clock import now_s
 from leaderq.config import Settings
-from leaderq.election import Candidate
+from leaderq.election import Candidate, EndDetails
 from leaderq.errors import CareerFailed, LeaderqError
 from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage, TermEnding
 from leaderq.exits import ExitCode
@@ -94,6 +94,7 @@ class Runner:
         self._ended = False
         self._units = 0  # of former terms
         self._failure: LeaderqError | None = None
+        self._cool_off_policy = CoolOffPolicy(self.settings.cool_off_s, self.settings.max_failures, self.settings.yield_s)
 
     # ---- the supervisor's thread ----------------------------------------------------------------
 
@@ -226,19 +227,19 @@ class Runner:
             raise CareerFailed(self.career_name, stage, exc) from exc
 
     def _serve_terms(self) -> None:
-        policy = CoolOffPolicy(self.settings.cool_off_s, self.settings.max_failures, self.settings.yield_s)
         record = CoolOff()
         while not self._stopping.is_set():
             self._candidate.stand()
             term = self._candidate.await_term()
             if term is None:
                 continue
-            began_s = now_s()
-            reason = self._serve(term)
-            if isinstance(self._career, LeaderCareer) and not self._career._stands_again:
+            record = self._serve(term, record)
+            if not self._stands_again():
                 return
-            record = after_term(record, reason, now_s() - began_s, policy)
             self._cool_off(record)
+
+    def _stands_again(self) -> bool:
+        return not isinstance(self._career, LeaderCareer) or self._career._stands_again
 
     def _cool_off(self, record: CoolOff) -> None:
         if self._stopping.is_set():
@@ -247,7 +248,9 @@ class Runner:
             self.events.publish(CoolingOff(self.career_name, self.candidate_id, record.seconds, record.failures, record.why))
         self._stopping.wait(record.seconds)
 
-    def _serve(self, term: OpenTerm) -> Reason:
+    def _serve(self, term: OpenTerm, record: CoolOff) -> CoolOff:
+        """Serve ``term``; returns ``record`` with what came of it."""
+        began_s = now_s()
         started = None
         if self._guardian is not None:
             self._guardian.watch_term(term, self.settings.handover_budget_s)
@@ -287,10 +290,16 @@ class Runner:
         if self._guardian is not None:
             self._guardian.forget_term()
         timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
-        self._candidate.conclude(term, Reason.FAILED if failed else Reason.WITHDRAWN, timeout_s=timeout_s)
+        reason = Reason.FAILED if failed else term.reason or Reason.WITHDRAWN
+        after = after_term(record, reason, now_s() - began_s, self._cool_off_policy)
+        waits = self._stands_again() and not self._stopping.is_set()
+        details = EndDetails(stages.error, after.seconds if waits else 0.0)
+        self._candidate.conclude(term, reason, timeout_s=timeout_s, details=details)
         self._units = stages.units
         self._stages = self._term = None
-        return Reason.FAILED if failed else term.reason or Reason.WITHDRAWN
+        if not failed and term.reason is not None and term.reason is not reason:  # deposed by now
+            after = after_term(record, term.reason, now_s() - began_s, self._cool_off_policy)
+        return after
 
     def _tell_stage(self, term: OpenTerm, stage: Stage) -> None:
         if stage is Stage.HANDOVER and self._guardian is not None:

@@ -66,6 +66,8 @@ class StageRunner:
         self._step_down = step_down
         self._unit = AbandonableUnit()
         self._failed = False
+        self.error: str | None = None
+        """What the career raised first."""
         self.units = 0
         """How many units of work have returned; may be set before the first."""
         self._stage: Stage | None = None
@@ -139,6 +141,7 @@ class StageRunner:
             raise
         except BaseException as exc:  # noqa: BLE001  (published, and the term ends)
             self._failed = True
+            self.error = self.error or f"{type(exc).__name__}: {exc}".removesuffix(": ")
             self._events.publish(CareerError(self._term.career, self._term.candidate, self._term.number, stage.value, exc))
             self._term.wind_up(Reason.FAILED)  # at once, so that handOver is told why
             self._step_down()

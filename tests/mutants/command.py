@@ -69,7 +69,7 @@ MUTANTS = [
     mutant(
         "whoever is to end with its command stands again",
         f"{EXIT_CODE}[command0-0]",
-        Edit(RUNNER, "not self._career._stands_again:", "False:"),
+        Edit(RUNNER, "if not self._stands_again():", "if False:"),
         may_hang=True,
     ),
     mutant(

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
-from leaderq.election.layout import TermRecord, Wishes, closed, decode, encode, next_number
-from leaderq.election.observer import view_of
+from leaderq.election.layout import EndDetails, TermRecord, Wishes, closed, decode, encode, next_number, past_with
+from leaderq.election.observer import Member, Standing, view_of
 from leaderq.errors import CorruptRecord
 
 RECORD = TermRecord(number=3, candidate="a", id="_c_x-latch-0000000001", host="h", pid=7, stage="execution", began=1.5)
+A_STANDS = Standing(str(RECORD.id), "a", 1)
+B_STANDS = Standing("_c_y-latch-0000000002", "b", 2)
 
 
-@pytest.mark.parametrize("record", [RECORD, TermRecord(), Wishes(), Wishes(True, 4, "b", 9)])
+@pytest.mark.parametrize(
+    "record",
+    [RECORD, TermRecord(), replace(RECORD, error="E: x", past=(TermRecord(2, "b"),)), Wishes(), Wishes(True, 4, "b", 9)],
+)
 def test_what_is_written_is_read_again(record):
     assert decode(type(record), encode(record), path="/p") == record
 
@@ -41,13 +49,61 @@ def test_a_closed_record_says_when_and_why():
 
 
 def test_a_leader_is_who_the_record_names_and_still_stands():
-    standing = [(str(RECORD.id), "a"), ("_c_y-latch-0000000002", "b")]
+    standing = [A_STANDS, B_STANDS]
     view = view_of("c", RECORD, Wishes(), standing)
     assert (view.leader, view.pid, view.stage, view.candidates) == ("a", 7, "execution", ("a", "b"))
 
 
 def test_nobody_leads_when_the_named_znode_is_gone_or_the_term_has_ended():
-    gone = view_of("c", RECORD, Wishes(), [("_c_y-latch-0000000002", "b")])
+    gone = view_of("c", RECORD, Wishes(), [B_STANDS])
     assert (gone.leader, gone.pid, gone.term) == (None, None, 3)
-    over = view_of("c", closed(RECORD, ended=9.0, reason="transfer"), Wishes(), [(str(RECORD.id), "a")])
+    over = view_of("c", closed(RECORD, ended=9.0, reason="transfer"), Wishes(), [A_STANDS])
     assert (over.leader, over.reason, over.ended) == (None, "transfer", 9.0)
+
+
+def test_a_record_without_news_is_written_as_it_always_was():
+    """Older versions read and write these names."""
+    names = ["number", "candidate", "id", "host", "pid", "stage", "began", "ended", "reason"]
+    assert list(json.loads(encode(RECORD))) == names
+
+
+def test_the_past_keeps_the_newest_terms_and_stays_small():
+    record = RECORD
+    for number in range(4, 40):
+        details = EndDetails(f"ValueError: {'x' * 5000}", 30.0)
+        record = closed(record, ended=2.0, reason="failed", details=details)
+        record = replace(RECORD, number=number, past=past_with(record))
+    assert [each.number for each in record.past] == list(range(38, 28, -1))
+    assert all(each.past == () for each in record.past)
+    assert len(encode(record)) < 6000
+    assert decode(TermRecord, encode(record), path="/p") == record
+
+
+@pytest.mark.parametrize("past", [7, None, "x", {"number": 1}, ["x", {"number": -1}, {"number": "1"}]])
+def test_a_spoilt_past_stops_nobody(past):
+    data = json.dumps({**json.loads(encode(RECORD)), "past": past}).encode()
+    assert decode(TermRecord, data, path="/p") == RECORD
+
+
+def test_those_who_cool_off_are_shown_until_they_stand_again_or_their_time_is_over():
+    failed = closed(RECORD, ended=10.0, reason="failed", details=EndDetails("ValueError: bad", 30.0))
+    later = replace(RECORD, number=4, candidate="b", id=B_STANDS.name, host="h2", pid=8, past=past_with(failed))
+    later = closed(later, ended=12.0, reason="failed", details=EndDetails("ValueError: bad", 5.0))
+    view = view_of("c", later, Wishes(), [], now=13.0)
+    assert view.error == "ValueError: bad"
+    assert view.cooling_off == (Member("b", "h2", 8, 17.0), Member("a", "h", 7, 40.0))
+    assert [each.number for each in view.history] == [4, 3]
+    assert view_of("c", later, Wishes(), [A_STANDS], now=13.0).cooling_off == (Member("b", "h2", 8, 17.0),)
+    assert view_of("c", later, Wishes(), [], now=41.0).cooling_off == ()
+
+
+def test_a_later_term_of_a_candidate_ends_what_an_earlier_one_said_of_it():
+    failed = closed(RECORD, ended=10.0, reason="failed", details=EndDetails("E", 300.0))
+    again = closed(replace(RECORD, number=4, past=past_with(failed)), ended=11.0, reason="withdrawn")
+    assert view_of("c", again, Wishes(), [], now=12.0).cooling_off == ()
+
+
+def test_members_have_the_places_that_their_sessions_say():
+    latch = Standing("_c_z-latch-0000000003", "java", 9)
+    view = view_of("c", RECORD, Wishes(), [A_STANDS, B_STANDS, latch], places={2: ("h2", 8)})
+    assert view.members == (Member("a", "h", 7), Member("b", "h2", 8), Member("java"))
