@@ -15,5 +15,7 @@ class ExitCode(IntEnum):
     """ZooKeeper or Kafka did not answer in time."""
     HANDOVER_MISSED = 4
     """The hand-over took longer than its budget."""
+    NO_LEADER = 5
+    """Nobody leads the career that ``leaderq status`` was asked about."""
     FORCED = 130
     """A second signal, or Ctrl-C where there is nothing to hand over."""

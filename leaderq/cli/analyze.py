@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 import click
 
 from leaderq.cli.options import Verb, debug_option, json_option
-from leaderq.cli.output import quiet, write_json, write_table
+from leaderq.cli.output import harmless, quiet, write_json, write_table
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -197,8 +197,7 @@ def _row(one: Saving) -> tuple[Any, ...]:
 
 def _shown(key: str) -> str:
     """A key that does no harm to a terminal."""
-    text = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in key[:80])
-    return text if text else "(empty)"
+    return harmless(key[:80]) or "(empty)"
 
 
 def _as_json(lines: RequestLines, found: Analysis) -> dict[str, Any]:

@@ -86,10 +86,11 @@ def known_career(session: Session, settings: Settings) -> str:
 
 
 def views(session: Session, settings: Settings) -> list[View]:
-    """The view of the career that is set, else of every career there is."""
+    """The view of the career that is set, which must be known, else of every career there is."""
     from leaderq.election import Observer
 
-    careers = [settings.career] if settings.career else Observer.careers(session, root=settings.root)
+    named = [known_career(session, settings)] if settings.career else None
+    careers = named or Observer.careers(session, root=settings.root)
     return [Observer(session, career, root=settings.root).view() for career in careers]
 
 

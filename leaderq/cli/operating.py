@@ -1,12 +1,15 @@
-"""The verbs that change who leads, or how: ``step-down``, ``transfer``, ``pause``, ``resume``, ``raise-floor``."""
+"""The verbs that change who leads, or how: ``step-down``, ``transfer``, ``pause``, ``resume``,
+``raise-floor`` and ``forget``.
+"""
 
 from __future__ import annotations
 
 import click
 
-from leaderq.cli.connecting import operator
+from leaderq.cli.connecting import named_career, operator
 from leaderq.cli.options import CONNECTION, Given, Verb, takes_settings, timeout_option
 from leaderq.config import Section
+from leaderq.errors import ConfigurationError
 
 
 @click.command(cls=Verb)
@@ -25,7 +28,7 @@ def step_down(given: Given, timeout_s: float) -> None:
 
 
 @click.command(cls=Verb)
-@click.option("--to", metavar="ID", required=True, envvar="LEADERQ_TO", show_envvar=True, help="candidate that shall lead")
+@click.option("--to", metavar="ID", required=True, help="candidate that shall lead")
 @takes_settings(Section.CAREER, *CONNECTION)
 @timeout_option
 def transfer(given: Given, to: str, timeout_s: float) -> None:
@@ -54,8 +57,9 @@ def pause(given: Given) -> None:
       leaderq pause --career ad-billing
     """
     with operator(given) as requests:
+        was_paused = requests.view().paused
         view = requests.pause()
-    click.echo(f"{view.career} is paused; {view.leader or 'nobody'} leads", err=True)
+    click.echo(f"{view.career} is paused{' already' if was_paused else ''}; {view.leader or 'nobody'} leads", err=True)
 
 
 @click.command(cls=Verb)
@@ -68,8 +72,9 @@ def resume(given: Given) -> None:
       leaderq resume --career ad-billing
     """
     with operator(given) as requests:
+        was_paused = requests.view().paused
         view = requests.resume()
-    click.echo(f"{view.career} is not paused; {view.leader or 'nobody'} leads", err=True)
+    click.echo(f"{view.career} {'goes on' if was_paused else 'was not paused'}; {view.leader or 'nobody'} leads", err=True)
 
 
 @click.command(cls=Verb)
@@ -88,3 +93,29 @@ def raise_floor(given: Given, number: int) -> None:
     with operator(given) as requests:
         requests.raise_floor(number)
     click.echo(f"the next term is numbered {number} or higher", err=True)
+
+
+@click.command(cls=Verb)
+@takes_settings(Section.CAREER, *CONNECTION)
+@click.option("--yes", is_flag=True, help="really do it; needed")
+def forget(given: Given, yes: bool) -> None:
+    """Delete all that is kept of a career, so that leaderq status shows it no more.
+
+    Refused while a candidate stands, or a process that has stood is alive. Offsets kept in
+    ZooKeeper are lost. If the career is ever run again, its terms are numbered from 1: where
+    resources compare term numbers, follow it up with leaderq raise-floor.
+
+    \b
+    Example:
+      leaderq forget --career ad-billing --yes
+    """
+    settings = given.load().settings
+    career = named_career(settings)
+    if not yes:
+        raise ConfigurationError(
+            f"this deletes all that is kept of {career!r} below {settings.root}, with its offsets; "
+            "give --yes if that is what you want"
+        )
+    with operator(given) as requests:
+        count = requests.forget()
+    click.echo(f"{career} is forgotten; {count} znodes deleted", err=True)

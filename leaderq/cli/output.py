@@ -5,16 +5,44 @@ how much else is said: a progress bar for a person who watches, and no log but o
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from enum import Enum
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from leaderq.observability.logging import configure
+
+T = TypeVar("T")
+_SAMPLE = 100
+_GAP = "  "
+_REDRAW_S = 1.0
+
+
+class Shade(Enum):
+    """What a colour says; the value is its name."""
+
+    GOOD = "green"
+    WARNING = "yellow"
+    BAD = "red"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading. Where the terminal is too narrow, columns are left out: the highest ``spare``
+    first, and never those with 0.
+    """
+
+    heading: str
+    spare: int = 0
 
 
 def quiet() -> None:
@@ -22,20 +50,43 @@ def quiet() -> None:
     configure("text", "error")
 
 
-_NOTHING = "-"
-
-
 def write_json(value: Mapping[str, Any]) -> None:
     """One object on one line."""
     click.echo(json.dumps(value, default=str, ensure_ascii=False))
 
 
-def write_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Columns as wide as their widest cell; ``None`` is shown as a dash."""
-    cells = [list(headings), *([_NOTHING if cell is None else str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
-    for row in cells:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+def shaded(text: object, shade: Shade | None) -> str:
+    """``text`` in a colour, if standard output is a terminal and ``NO_COLOR`` is not set."""
+    wants = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return click.style(str(text), fg=shade.value) if wants and shade else str(text)
+
+
+def write_table(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) -> int:
+    """Write rows below headings; returns how many there were. Without a row nothing is written.
+
+    Columns are as wide as the widest cell of the first hundred rows; nothing is kept of the others.
+    ``None`` is shown as a dash.
+    """
+    source = iter(rows)
+    first = [[_text(cell) for cell in row] for row in islice(source, _SAMPLE)]
+    if not first:
+        return 0
+    known = [one if isinstance(one, Column) else Column(one) for one in columns]
+    headings = [one.heading for one in known]
+    widths = [max(_width(row[column]) for row in (headings, *first)) for column in range(len(known))]
+    shown = _that_fit(known, widths)
+    count = len(first)
+    for row in (headings, *first):
+        _write_row(row, widths, shown)
+    for each in source:
+        _write_row([_text(cell) for cell in each], widths, shown)
+        count += 1
+    return count
+
+
+def harmless(text: str) -> str:
+    """``text`` as it may be written to a terminal, whoever it comes from."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def since(began: float | None, now: float) -> str | None:
@@ -46,6 +97,11 @@ def since(began: float | None, now: float) -> str | None:
     return f"{local:%Y-%m-%d %H:%M:%S} ({duration(max(0.0, now - began))})"
 
 
+def clock_time(at: float) -> str:
+    """An instant (epoch seconds) of today as local time."""
+    return f"{datetime.fromtimestamp(at, timezone.utc).astimezone():%H:%M:%S}"
+
+
 def duration(seconds: float) -> str:
     """The two largest units: ``4 s``, ``3 m 20 s``, ``2 h 5 m``, ``6 d 1 h``."""
     whole = int(seconds)
@@ -54,38 +110,54 @@ def duration(seconds: float) -> str:
     return " ".join(f"{amount} {unit}" for amount, unit in units[first : first + 2])
 
 
-_SAMPLE = 100
-
-
-def write_long_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
-    """As ``write_table``, with widths that fit the first hundred rows, and nothing kept of the others; gives how many there were. Without
-    a row nothing is written."""
-    source: Iterator[Sequence[Any]] = iter(rows)
-    first = list(islice(source, _SAMPLE))
-    if not first:
-        return 0
-    write_table(headings, first)
-    widths = [max(len(_text(row[column])) for row in (headings, *first)) for column in range(len(headings))]
-    count = len(first)
-    for row in source:
-        click.echo("  ".join(_text(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        count += 1
-    return count
-
-
-def _text(cell: Any) -> str:
-    return "-" if cell is None else str(cell)
-
-
-def _unseen(count: int) -> None:
-    """Nobody watches."""
+def redrawn(look: Callable[[], T], show: Callable[[T], None]) -> T:
+    """Look and show every second, until Ctrl-C; returns what was seen last."""
+    seen = look()
+    try:
+        while True:
+            if sys.stdout.isatty():
+                click.clear()
+            show(seen)
+            sys.stdout.flush()
+            time.sleep(_REDRAW_S)
+            seen = look()
+    except KeyboardInterrupt:
+        return seen
 
 
 @contextmanager
 def progress(total: int | None, label: str, *, wanted: bool = True) -> Iterator[Callable[[int], None]]:
-    """Gives what is to be told how many more are done. The bar is drawn on standard error, and only if that is a terminal."""
+    """Yields what is to be told how many more are done. The bar is drawn on standard error, and
+    only if that is a terminal.
+    """
     if not (wanted and total and sys.stderr.isatty()):
-        yield _unseen
+        yield lambda _count: None
         return
     with click.progressbar(length=total, label=label, file=sys.stderr, show_pos=True, update_min_steps=200) as bar:
         yield bar.update
+
+
+def _that_fit(columns: Sequence[Column], widths: Sequence[int]) -> list[int]:
+    shown = list(range(len(columns)))
+    if not sys.stdout.isatty():
+        return shown
+    room = shutil.get_terminal_size().columns
+    while sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1) > room:
+        last = max(shown, key=lambda at: columns[at].spare)
+        if columns[last].spare == 0:
+            break
+        shown.remove(last)
+    return shown
+
+
+def _write_row(row: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -> None:
+    cells = [row[at] + " " * (widths[at] - _width(row[at])) for at in shown]
+    click.echo(_GAP.join(cells).rstrip())
+
+
+def _width(cell: str) -> int:
+    return len(click.unstyle(cell) if "\x1b" in cell else cell)
+
+
+def _text(cell: Any) -> str:
+    return "-" if cell is None else str(cell)

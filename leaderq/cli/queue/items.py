@@ -9,7 +9,7 @@ import click
 
 from leaderq.cli.connecting import open_session
 from leaderq.cli.options import Given, Verb, json_option, takes_settings
-from leaderq.cli.output import progress, quiet, write_json, write_long_table, write_table
+from leaderq.cli.output import progress, quiet, write_json, write_table
 from leaderq.cli.queue.options import (
     SECTIONS,
     keeping,
@@ -122,7 +122,7 @@ def peek(
         if as_json:
             for one in items:
                 write_json(item_json(one, known))
-        elif not write_long_table(
+        elif not write_table(
             item_headings(known, with_locks=with_locks), (item_row(one, known, with_locks=with_locks) for one in items)
         ):
             click.echo(f"no items at {path}", err=True)

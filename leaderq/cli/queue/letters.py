@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from leaderq.cli.options import Given, Verb, json_option, takes_settings
-from leaderq.cli.output import progress, write_json, write_long_table
+from leaderq.cli.output import progress, write_json, write_table
 from leaderq.cli.queue.options import SECTIONS, keeping, limit_option, needs_yes, option, queue_argument, switch, yes_option
 from leaderq.cli.queue.showing import LETTER_HEADINGS, letter_json, letter_row
 from leaderq.errors import ConfigurationError
@@ -83,7 +83,7 @@ def dead(
         elif as_json:
             for letter in letters:
                 write_json(letter_json(letter))
-        elif not write_long_table(LETTER_HEADINGS, map(letter_row, letters)):
+        elif not write_table(LETTER_HEADINGS, map(letter_row, letters)):
             click.echo(f"no dead letters {'of that kind ' if error else ''}of {path}", err=True)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from leaderq.cli.output import duration
+from leaderq.cli.output import duration, harmless
 
 if TYPE_CHECKING:
     from leaderq.queues.admin import Browsed, DeadItem, Overview
@@ -47,9 +47,7 @@ def brief(data: bytes) -> str:
         return _cut(f"(hexadecimal) {data[:_WIDEST].hex(' ')}")
     if len(data) > 4 * _WIDEST and not text:
         return _cut(f"(hexadecimal) {data[:_WIDEST].hex(' ')}")
-    return _cut(
-        "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text), len(text) < len(data) // 4
-    )
+    return _cut(harmless(text), len(text) < len(data) // 4)
 
 
 def item_cell(items: Sequence[bytes] | None, problem: str | None) -> str:

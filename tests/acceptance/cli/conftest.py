@@ -22,6 +22,10 @@ class AdBilling(LeaderCareer):
     def execute(self, term):
         term.wait(0.05)
 
+class Poison(AdBilling):
+    def execute(self, term):
+        raise ValueError("bad record\\x1b[31m")
+
 class Unprepared(AdBilling):
     def prepare(self):
         raise RuntimeError("no such database")
@@ -82,14 +86,14 @@ def stand(folder: Path, root: str, zookeeper_server) -> Iterator[Callable[[str],
     """Start a candidate of *ad-billing*, and wait until it stands; all are stopped at the end."""
     with ExitStack() as stack:
 
-        def start(name: str, target: str = "billing:AdBilling") -> CandidateProcess:
+        def start(name: str, target: str = "billing:AdBilling", *arguments: str) -> CandidateProcess:
             process = CandidateProcess(
                 target,
                 id=name,
                 zookeeper=zookeeper_server.address,
                 cwd=folder,
                 session_timeout_s=15.0,
-                arguments=["--root", root],
+                arguments=["--root", root, *arguments],
                 environment=clean_environment(),
             )
             stack.enter_context(process)

@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
+
+from leaderq import connect
+from leaderq.election.layout import Layout
+from leaderq.errors import NoNode
+from leaderq.testing.waiting import eventually
+
+
+def places(server, root):
+    """What waiting candidates say of where they run."""
+    path = Layout(root, "ad-billing").processes
+    with connect(server.address) as session:
+        try:
+            return [session.get(f"{path}/{name}")[0] for name in session.children(path)]
+        except NoNode:
+            return []
 
 
 def lines(done):
@@ -14,8 +30,9 @@ def lines(done):
 def test_status_and_members_show_who_leads_and_who_waits(shell, stand, root, zookeeper_server):
     first = stand("a")
     first.wait_for("stage_began", stage="execution")
-    stand("b")
+    second = stand("b")
     given = {"zookeeper": zookeeper_server.address, "root": root}
+    eventually(lambda: b'"host"' in b"".join(places(zookeeper_server, root)))
     (view,) = lines(shell("status", "--career", "ad-billing", "--json", **given))
     assert view["began"] > 0
     assert {key: view[key] for key in ("career", "leader", "pid", "term", "stage", "candidates", "paused")} == {
@@ -31,8 +48,11 @@ def test_status_and_members_show_who_leads_and_who_waits(shell, stand, root, zoo
     table = shell("--root", root, "status", zookeeper=zookeeper_server.address).stdout.splitlines()
     assert table[0].split() == ["CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "CANDIDATES"]
     assert table[1].split()[:4] == ["ad-billing", "a", "1", "execution"]
-    roles = {each["candidate"]: each["role"] for each in lines(shell("members", "--json", **given))}
-    assert roles == {"a": "leader", "b": "next"}
+    found = {each["candidate"]: each for each in lines(shell("members", "--json", **given))}
+    assert {name: each["role"] for name, each in found.items()} == {"a": "leader", "b": "next"}
+    assert found["a"]["pid"] == first.worker_pid
+    assert found["b"]["pid"] == second.worker_pid
+    assert found["b"]["host"] == view["host"] == socket.gethostname()
 
 
 def test_leadership_is_transferred_and_laid_down_and_each_returns_when_the_next_is_inaugurated(
@@ -58,7 +78,7 @@ def test_leadership_is_transferred_and_laid_down_and_each_returns_when_the_next_
 def test_a_request_for_a_career_nobody_knows_changes_nothing(shell, stand, root, zookeeper_server):
     given = {"zookeeper": zookeeper_server.address, "root": root}
     stand("a")
-    for arguments in (["pause"], ["resume"], ["step-down"], ["transfer", "--to", "a"]):
+    for arguments in (["pause"], ["resume"], ["step-down"], ["transfer", "--to", "a"], ["status"], ["members"], ["history"]):
         done = shell(*arguments, "--career", "ad-biling", **given)
         assert done.returncode == 2
         assert "did you mean 'ad-billing'?" in done.stderr
@@ -76,10 +96,11 @@ def test_work_is_paused_and_resumed_without_a_change_of_leader(shell, stand, roo
     given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
     leader = stand("a")
     leader.wait_for("stage_began", stage="execution")
+    assert shell("resume", **given).stderr == "ad-billing was not paused; a leads\n"
     assert shell("pause", **given).stderr == "ad-billing is paused; a leads\n"
     leader.wait_for("work_paused")
     assert "execution (paused)" in shell("status", **given).stdout
-    assert shell("resume", **given).returncode == 0
+    assert shell("resume", **given).stderr == "ad-billing goes on; a leads\n"
     leader.wait_for("work_resumed")
     (view,) = lines(shell("status", "--json", **given))
     assert (view["leader"], view["term"], view["paused"]) == ("a", 1, False)
@@ -90,8 +111,9 @@ def test_where_nobody_ever_stood_status_says_so(shell, root, zookeeper_server):
     done = shell("status", **given)
     assert (done.returncode, done.stdout) == (0, "")
     assert "nobody has stood for any career" in done.stderr
-    (view,) = lines(shell("status", "--career", "x", "--json", **given))
-    assert (view["term"], view["leader"], view["candidates"]) == (0, None, [])
+    done = shell("status", "--career", "x", "--json", **given)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nobody has ever stood for career 'x'" in done.stderr
 
 
 def test_each_change_of_stage_is_one_line_with_event_career_candidate_and_term(stand, folder):

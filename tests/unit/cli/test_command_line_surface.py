@@ -33,11 +33,13 @@ VERBS = [
     "lead",
     "status",
     "members",
+    "history",
     "step-down",
     "transfer",
     "pause",
     "resume",
     "raise-floor",
+    "forget",
     "dead",
     "queue",
     "analyze",
@@ -74,6 +76,7 @@ LEAVES = [
 READS = [
     "status",
     "members",
+    "history",
     "dead ls",
     "dead show",
     "queue ls",
@@ -277,6 +280,7 @@ def test_exit_codes_are_a_promise():
         "USAGE": 2,
         "UNREACHABLE": 3,
         "HANDOVER_MISSED": 4,
+        "NO_LEADER": 5,
         "FORCED": 130,
     }
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.cli.output import write_long_table
+from leaderq.cli.output import write_table
 from leaderq.cli.queue.drain import ItemWriter, Outlet
 from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
 from leaderq.cli.queue.showing import brief, item_json, item_row, json_value, local, queue_row
@@ -197,6 +197,6 @@ def test_a_long_table_is_as_wide_as_its_first_rows_and_written_as_it_comes(capsy
                 assert capsys.readouterr().out.count("\n") > 110
             yield n, "x" * (n // 100 * 9)
 
-    assert write_long_table(("N", "X"), rows()) == 150
-    assert write_long_table(("N",), []) == 0
+    assert write_table(("N", "X"), rows()) == 150
+    assert write_table(("N",), []) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "149  xxxxxxxxx"
