@@ -23,10 +23,15 @@ DIES = "tests/faults/queues/test_deaths_are_counted.py::test_an_item_over_which_
 MUTANTS = [
     mutant(
         "a multi of a queue is as large as a server accepts",
-        f"{HERE}test_kind_to_the_server.py::test_traffic_leaves_a_small_server_at_most_100_mb_more_than_single_creates_do"
-        "[put_many]",
+        f"{HERE}test_kind_to_the_server.py::test_traffic_leaves_a_server_at_most_100_mb_more_than_single_creates_do"
+        "[256-put_many]",
         Edit(GROUPS, "MULTI_BYTES = 64 * 1024\n", "MULTI_BYTES = 768 * 1024\n"),
         Edit(GROUPS, "MULTI_OPS = 256\n", "MULTI_OPS = 1000\n"),
+    ),
+    mutant(
+        "nothing pushes large items out of a server's last transactions",
+        f"{HERE}test_kind_to_the_server.py::test_large_items_that_stay_cost_a_server_no_more_than_single_creates_do[256-80]",
+        Edit(SEND_QUEUE, "self._small_due += batch.size // self._max_bytes", "self._small_due += 0"),
     ),
     mutant(
         "items are read without asking for their sizes",

@@ -12,6 +12,11 @@ comes back:
 * a *doubtful* one (sent without an answer) is kept whole in ``again`` until the writer has been
   read: applied, it is done; not applied, it is sent again unchanged, under its number, so that
   whichever copy reaches the servers first is the only one applied.
+
+A server keeps its last 500 transactions in memory, and of each value in a multi three copies. So a
+multi larger than ``max_bytes`` is followed by *small* ones, of the writer's own operation only, one
+for each further ``max_bytes``: they push large ones out, and 500 transactions of a writer are never
+more than 500 times ``max_bytes``.
 """
 
 from __future__ import annotations
@@ -56,22 +61,26 @@ class SendQueue:
         self._max_bytes = max_bytes
         self._window = window
         self._window_bytes = window_bytes
+        self._small_due = 0
 
     @property
     def may_send(self) -> bool:
         """Whether :meth:`next_batch` would give anything. If not, an answer is still to come, or
         somebody sets the line going.
         """
-        under_way = len(self.flight)
-        if self.is_halted or under_way >= self._window:
+        if self.is_halted:
             return False
-        if under_way and sum(batch.size for batch in self.flight) >= self._window_bytes:
-            return False
+        under_way = sum(bool(batch.groups) for batch in self.flight)
+        is_full = under_way >= self._window or (
+            under_way > 0 and sum(batch.size for batch in self.flight) >= self._window_bytes
+        )
         if self.again:
-            return True
-        if not self.waiting or self.number >= RENEW_AT:
+            return not is_full
+        if self.number >= RENEW_AT:
             return False
-        return not (under_way > 1 and self._is_meagre(under_way))
+        if self._small_due:
+            return True
+        return not is_full and bool(self.waiting) and not (under_way > 1 and self._is_meagre(under_way))
 
     @property
     def needs_renewal(self) -> bool:
@@ -85,10 +94,15 @@ class SendQueue:
         if self.again:
             batch = self.again.popleft()
         else:
-            groups = packed(self.waiting, self._max_ops, self._max_bytes)
-            if not groups:
-                return None
+            groups: list[OperationGroup] = []
+            if self._small_due:
+                self._small_due -= 1
+            else:
+                groups = packed(self.waiting, self._max_ops, self._max_bytes)
+                if not groups:
+                    return None
             batch = PackedMulti(self.number, groups)
+            self._small_due += batch.size // self._max_bytes
             self.number += 1
         batch.status = batch.error = None
         self.flight.append(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -10,13 +11,15 @@ from typing import Any
 import pytest
 
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
-from leaderq.queues.wire.payload import encode
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.testing.java import find_java
 from leaderq.zookeeper import Session, connect
 
 KEPT = 520
 """A few more transactions than a server keeps in memory."""
+LARGE = 1_000_000
+HEAPS = (256, 512, 1000) if "LEADERQ_TEST_SOAK" in os.environ else (256,)
+"""Megabytes of a server; ``make queue-soak`` tries them all."""
 
 
 def live_mb(server: ZooKeeperServer) -> float:
@@ -34,23 +37,23 @@ def live_mb(server: ZooKeeperServer) -> float:
 def single_creates(session: Session) -> None:
     session.ensure_path("/q")
     for begin in range(0, KEPT, 130):
-        made = [session.create_async("/q/queue-", bytes(1000), sequential=True) for _ in range(begin, begin + 130)]
+        made = [session.create_async("/q/queue-", bytes(8000), sequential=True) for _ in range(begin, begin + 130)]
         for one in [made.result() for made in made]:
             session.delete(one)
 
 
 def put_many(session: Session) -> None:
     with DistributedQueue(session, "/q") as queue:
-        for _ in range(4):
-            queue.put_many([bytes(1000)] * 10_000)
+        for _ in range(2):
+            queue.put_many([bytes(8000)] * 4400)
             queue.purge()
 
 
 def offer_many(session: Session) -> None:
     with SimpleDistributedQueue(session, "/q") as queue:
-        for _ in range(4):
-            queue.offer_many([bytes(1000)] * 10_000)
-            while queue.poll_many(1000):
+        for _ in range(2):
+            queue.offer_many([bytes(8000)] * 4400)
+            while queue.poll_many(500):
                 continue
 
 
@@ -60,28 +63,54 @@ def left_by(traffic: Callable[[Session], None], heap_mb: int) -> float:
         return live_mb(server)
 
 
-@pytest.mark.parametrize("traffic", [put_many, offer_many])
-def test_traffic_leaves_a_small_server_at_most_100_mb_more_than_single_creates_do(
-    traffic: Callable[[Session], None],
+@pytest.mark.parametrize("traffic", [put_many, offer_many][: len(HEAPS)])
+@pytest.mark.parametrize("heap_mb", HEAPS)
+def test_traffic_leaves_a_server_at_most_100_mb_more_than_single_creates_do(
+    traffic: Callable[[Session], None], heap_mb: int
 ) -> None:
-    assert left_by(traffic, 256) - left_by(single_creates, 256) < 100
+    assert left_by(traffic, heap_mb) - left_by(single_creates, heap_mb) < 100
+
+
+def creates_of(count: int) -> Callable[[Session], None]:
+    def create(session: Session) -> None:
+        session.ensure_path("/q")
+        for _ in range(count):
+            session.create("/q/queue-", bytes(LARGE), sequential=True)
+
+    return create
+
+
+def puts_of(count: int) -> Callable[[Session], None]:
+    def put(session: Session) -> None:
+        with DistributedQueue(session, "/q") as queue:
+            assert queue.put_many([bytes(LARGE)] * count) == count
+
+    return put
+
+
+@pytest.mark.parametrize(("heap_mb", "count"), [(256, 80), (512, 220), (1000, 480)][: len(HEAPS)])
+def test_large_items_that_stay_cost_a_server_no_more_than_single_creates_do(heap_mb: int, count: int) -> None:
+    """The counts are about what the server bears of single creates."""
+    assert left_by(puts_of(count), heap_mb) - left_by(creates_of(count), heap_mb) < 100
 
 
 @pytest.mark.parametrize("lock_path", [None, "/locks"])
-def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_server(lock_path: str | None) -> None:
-    small, large = 6000, 130
+@pytest.mark.parametrize(("heap_mb", "count"), [(256, 70), (512, 130), (1000, 260)][: len(HEAPS)])
+def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_server(
+    lock_path: str | None, heap_mb: int, count: int
+) -> None:
+    small = 6000
     done: list[int] = []
 
-    with ZooKeeperServer(heap_mb=512) as server, connect(server.address) as session:
+    with ZooKeeperServer(heap_mb=heap_mb) as server, connect(server.address) as session:
         with DistributedQueue(session, "/q") as queue:
             queue.put_many([b"small"] * small)
-        for _ in range(large):
-            session.create("/q/queue-", encode([bytes(900_000)]), sequential=True)
+            queue.put_many([bytes(LARGE)] * count)
         consumer = DistributedQueue(session, "/q", consumer=lambda value: done.append(len(value)), lock_path=lock_path)
         consumer.start()
-        eventually(lambda: len(done) == small + large or not server.alive, timeout_s=40)
+        eventually(lambda: len(done) == small + count or not server.alive, timeout_s=40)
         assert server.alive
-        assert sorted(done) == [5] * small + [900_000] * large
+        assert sorted(done) == [5] * small + [LARGE] * count
         consumer.close()
 
 

@@ -101,6 +101,19 @@ def test_small_batches_gather_while_two_are_under_way_and_large_groups_do_not_wa
     assert one.next_batch() is not None
 
 
+def test_a_large_multi_is_followed_by_small_ones_that_push_it_out_of_the_servers_memory():
+    one = SendQueue(max_ops=100, max_bytes=1000, window=2)
+    one.is_halted = False
+    one.waiting.extend([Heard("L", 35), Heard("M", 11), Heard("s")])
+    batches = [one.next_batch() for _ in range(6)]
+    assert [[group.name for group in batch.groups] for batch in batches if batch] == [["L"], [], [], [], ["M"], []]
+    assert [batch.number for batch in batches if batch] == list(range(6))
+    assert not one.may_send  # small ones take no place in the window, those with groups do
+    answer(batches[0])
+    one.take_applied()
+    assert [group.name for group in one.next_batch().groups] == ["s"]
+
+
 def test_a_batch_is_the_same_multi_each_time_and_begins_with_its_guard():
     batch = PackedMulti(7, [Heard("a"), Heard("b", 2)])
     assert batch.operations("/t") == batch.operations("/t")
