@@ -1,18 +1,24 @@
-"""The two sides of ``queues.py``: leaderq in this process, Java Curator in a JVM of its own. Every method gives seconds.
+"""The sides of ``queues.py``: leaderq and kazoo in this process, Java Curator in a JVM of its own.
 
-A consumption lasts from the start of the consumer until it has seen every item and, with ours, the queue's path is empty too; Curator's
-last acknowledgements are left out.
+Every method returns seconds. A consumption lasts from the start of the consumer until it has seen
+every item and the queue's path is empty; Curator's last acknowledgements are left out.
 """
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.recipe.queue import LockingQueue, Queue
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "interop" / "queues"))
@@ -21,14 +27,33 @@ from java_peer import JavaPeer  # noqa: E402  (found by the line above)
 
 from leaderq import Session, connect  # noqa: E402
 from leaderq.errors import ConnectionLost  # noqa: E402
-from leaderq.queues import DistributedQueue, SimpleDistributedQueue  # noqa: E402
+from leaderq.queues import (  # noqa: E402
+    DistributedDelayQueue,
+    DistributedIdQueue,
+    DistributedPriorityQueue,
+    DistributedQueue,
+    PutListener,
+    SimpleDistributedQueue,
+)
 
 LIMIT_S = 900.0
-LENT_MB = 600
+LENT_MB = 300
+FIELDS: dict[str, Any] = {
+    "plain": DistributedQueue,
+    "id": DistributedIdQueue,
+    "priority": DistributedPriorityQueue,
+    "delay": DistributedDelayQueue,
+}
+
+
+def values(count: int, size: int) -> list[bytes]:
+    """So many values of half to one and a half times ``size`` bytes."""
+    lengths = random.Random(1)
+    return [b"x" * (size // 2 + lengths.randint(0, size)) for _ in range(count)]
 
 
 class Ground:
-    """The server as both sides need it: fresh paths, filled and emptied outside the time measured."""
+    """The servers as all sides need them: fresh paths, filled and emptied outside the time measured."""
 
     def __init__(self, address: str, folder: Path) -> None:
         self.address = address
@@ -39,8 +64,9 @@ class Ground:
     def settle(self) -> None:
         """Have the host give this machine as much memory as the server's log will need.
 
-        A virtual machine gets its memory when it first touches it, and pays for that: 200 MB of a file took 0.1 s to write into memory
-        that it had, and 0.8 s into memory that it had not, which fell on either side by chance.
+        A virtual machine gets its memory when it first touches it, and pays for that: 200 MB of a
+        file took 0.1 s to write into memory that it had, and 0.8 s into memory that it had not,
+        which fell on either side by chance.
         """
         block = b"x" * 1_000_000
         with self._file.open("wb", buffering=0) as file:
@@ -53,25 +79,25 @@ class Ground:
         self._count += 1
         return f"/bench/{self._count}"
 
-    def filled(self, items: int, size: int) -> str:
-        """The path of a queue that holds so many items."""
+    def filled(self, items: int, size: int, *, kind: str = "plain", each: int = 1) -> str:
+        """The path of a queue that holds so many items, ``each`` of them in a znode."""
         path = self.path()
-        with DistributedQueue(self.session, path) as queue:
-            queue.put_many([b"x" * size] * items)
+        with FIELDS[kind](self.session, path, put_in_background=True) as queue:
+            put_all(queue, kind, values(items, size), each)
+            assert queue.flush_puts(LIMIT_S)
         return path
 
     def filled_simple(self, items: int, size: int) -> str:
         """The path of a simple queue that holds so many items."""
         path = self.path()
-        queue = SimpleDistributedQueue(self.session, path)
-        queue.offer_many([b"x" * size] * items)
-        queue.close()
+        with SimpleDistributedQueue(self.session, path) as queue:
+            queue.offer_many(values(items, size))
         return path
 
     def empty(self, path: str) -> None:
         """Delete what lies there."""
         with DistributedQueue(self.session, path) as queue:
-            queue.purge()
+            queue.delete(force=True)
 
     def await_empty(self, path: str) -> None:
         """Until nothing lies there."""
@@ -93,70 +119,94 @@ class Ground:
         self.session.close()
 
 
+def put_all(queue: Any, kind: str, items: Sequence[bytes], each: int = 1) -> None:
+    """One call a znode; ids, priorities and due times as Curator's side has them."""
+    one = queue.put if each == 1 else queue.put_multi
+    for number in range(len(items) // each):
+        value = items[number] if each == 1 else items[number * each : (number + 1) * each]
+        if kind == "delay":
+            one(value, due=0.001)
+        else:
+            one(value, *{"id": (f"id{number % 100}",), "priority": (number % 10,)}.get(kind, ()))
+
+
+class Seen:
+    """Counts what a consumer is given."""
+
+    def __init__(self, items: int) -> None:
+        self._left = items
+        self.all = threading.Event()
+
+    def one(self, _value: bytes) -> None:
+        self.many((b"",))
+
+    def many(self, batch: Sequence[bytes]) -> None:
+        self._left -= len(batch)
+        if self._left == 0:
+            self.all.set()
+
+
 class Ours:
     """leaderq."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
-        self._session = connect(ground.address)
+        self._sessions = [connect(ground.address) for _ in range(3)]
+        self._session = self._sessions[0]
 
-    def put_many(self, items: int, size: int) -> float:
+    def create(self, items: int, size: int) -> float:
+        """Bare creates, one after the other."""
+        path = self._ground.path()
+        self._session.ensure_path(path)
+        payloads = values(items, size)
+        began_s = time.monotonic()
+        for payload in payloads:
+            self._session.create(f"{path}/queue-", payload, sequential=True)
+        took_s = time.monotonic() - began_s
+        self._ground.empty(path)
+        return took_s
+
+    def put(
+        self, items: int, size: int, *, kind: str = "plain", each: int = 1, listener: bool = False, **options: Any
+    ) -> float:
+        """``each`` items a znode and call; by default every call waits until it is stored."""
+        return self._putting(partial(put_all, kind=kind, each=each), items, size, kind, listener, options)
+
+    def put_many(self, items: int, size: int, *, listener: bool = False) -> float:
         """One znode an item, as one call."""
-        return self._putting(lambda queue, values: queue.put_many(values), [b"x" * size] * items)
+        return self._putting(lambda queue, items: queue.put_many(items), items, size, "plain", listener, {})
 
-    def put_background(self, items: int, size: int) -> float:
-        """One znode an item, each by a call that does not wait."""
+    def _putting(
+        self, put: Callable[..., object], items: int, size: int, kind: str, listener: bool, options: dict[str, Any]
+    ) -> float:
+        path, payloads = self._ground.path(), values(items, size)
+        with FIELDS[kind](self._session, path, **options) as queue:
+            if listener:
+                queue.add_put_listener(PutListener())
+            began_s = time.monotonic()
+            put(queue, items=payloads)
+            if not queue.flush_puts(LIMIT_S):
+                raise TimeoutError(f"not all was put within {LIMIT_S:g} s")
+            took_s = time.monotonic() - began_s
+        self._ground.empty(path)
+        return took_s
 
-        def put_each(queue: Any, values: Sequence[bytes]) -> None:
-            for value in values:
-                queue.put(value)
-
-        return self._putting(put_each, [b"x" * size] * items, put_in_background=True)
-
-    def put_multi(self, items: int, size: int, *, each: int = 100) -> float:
-        """``each`` items a znode, each by a call that does not wait."""
-        several = [b"x" * size] * each
-
-        def put_each(queue: Any, znodes: Sequence[int]) -> None:
-            for _ in znodes:
-                queue.put_multi(several)
-
-        return self._putting(put_each, range(items // each), put_in_background=True)
-
-    def consume(self, path: str, items: int, *, locks: bool, batch: bool = False) -> float:
-        """By one consumer with one thread; ``batch``: given as many as there are, up to 100, at a time."""
-        seen, all_seen = 0, threading.Event()
-
-        def consume_one(value: bytes) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == items:
-                all_seen.set()
-
-        def consume_many(values: Sequence[bytes]) -> None:
-            nonlocal seen
-            seen += len(values)
-            if seen == items:
-                all_seen.set()
-
-        how: dict[str, Any] = {"consume_batch": consume_many} if batch else {"consumer": consume_one}
-        queue = DistributedQueue(self._session, path, lock_path=f"{path}-locks" if locks else None, **how)
+    def consume(self, path: str, items: int, *, locks: bool, kind: str = "plain", batch: bool = False) -> float:
+        """By one consumer with one thread; ``batch``: given as many as there are, up to 100."""
+        seen = Seen(items)
+        how: dict[str, Any] = {"consume_batch": seen.many} if batch else {"consumer": seen.one}
+        queue = FIELDS[kind](self._session, path, lock_path=f"{path}-locks" if locks else None, **how)
         began_s = time.monotonic()
         with queue:
-            if not all_seen.wait(LIMIT_S):
-                raise TimeoutError(f"{seen} of {items} items were seen within {LIMIT_S:g} s")
+            if not seen.all.wait(LIMIT_S):
+                raise TimeoutError(f"not all of {items} items were seen within {LIMIT_S:g} s")
             self._ground.await_empty(path)
             return time.monotonic() - began_s
 
     def consume_in_processes(self, path: str, count: int, *, locks: bool) -> float:
         """By as many consumers, each in a process of its own."""
-        command = [
-            sys.executable,
-            str(HERE / "queue_consumer.py"),
-            self._ground.address,
-            path,
-            f"{path}-locks" if locks else "",
-        ]
+        script = str(HERE / "queue_consumer.py")
+        command = [sys.executable, script, self._ground.address, path, f"{path}-locks" if locks else ""]
         consumers = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)
         ]
@@ -175,77 +225,147 @@ class Ours:
             for consumer in consumers:
                 consumer.communicate(timeout=60)
 
+    def flow(self, rate: int, count: int, *, consumers: int, locks: bool, slow_s: float = 0.0) -> list[float]:
+        """From each put to its begin; the first of several consumers may be slow."""
+        path = self._ground.path()
+        took: list[float] = []
+
+        def consume(value: bytes, pause_s: float) -> None:
+            took.append(time.monotonic() - float(value))
+            if pause_s:
+                time.sleep(pause_s)
+
+        lock_path = f"{path}-locks" if locks else None
+        with ExitStack() as stack:
+            for number, session in enumerate(self._sessions[1 : 1 + consumers]):
+                work = partial(consume, pause_s=slow_s if number == 0 else 0.0)
+                stack.enter_context(DistributedQueue(session, path, consumer=work, lock_path=lock_path))
+            producer = stack.enter_context(DistributedQueue(self._session, path, put_in_background=True))
+            began_s = time.monotonic()
+            for number in range(count):
+                time.sleep(max(0.0, began_s + number / rate - time.monotonic()))
+                producer.put(str(time.monotonic()).encode())
+            deadline = time.monotonic() + LIMIT_S
+            while len(took) < count and time.monotonic() < deadline:
+                time.sleep(0.01)
+        return took
+
     def offer(self, items: int, size: int) -> float:
         """A simple queue, one after the other."""
-        queue = SimpleDistributedQueue(self._session, self._ground.path())
-        began_s = time.monotonic()
-        for _ in range(items):
-            queue.offer(b"x" * size)
-        took_s = time.monotonic() - began_s
-        queue.close()
-        return took_s
+        payloads = values(items, size)
+        with SimpleDistributedQueue(self._session, self._ground.path()) as queue:
+            began_s = time.monotonic()
+            for payload in payloads:
+                queue.offer(payload)
+            return time.monotonic() - began_s
 
-    def poll(self, path: str, items: int) -> float:
-        """A simple queue, one after the other."""
-        return self._polling(path, items, lambda queue: [queue.poll()])
+    def poll(self, path: str, items: int, *, at_once: int = 1) -> float:
+        """A simple queue, one after the other, or up to ``at_once`` at a time."""
+        with SimpleDistributedQueue(self._session, path) as queue:
+            began_s = time.monotonic()
+            seen = 0
+            while seen < items:
+                got = queue.poll_many(at_once)
+                assert got, "the queue ended too early"
+                seen += len(got)
+            return time.monotonic() - began_s
 
-    def poll_many(self, path: str, items: int) -> float:
-        """A simple queue, up to 100 at a time."""
-        return self._polling(path, items, lambda queue: queue.poll_many(100))
+    def close(self) -> None:
+        """End the sessions."""
+        for session in self._sessions:
+            session.close()
+
+
+class Kazoo:
+    """kazoo's own recipes."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._client = KazooClient(ground.address)
+        self._client.start()
+
+    def put(self, items: int, size: int) -> float:
+        """``Queue.put``."""
+        queue = Queue(self._client, self._ground.path())
+        payloads = values(items, size)
+        return _timed(lambda: [queue.put(payload) for payload in payloads])
+
+    def put_all(self, items: int, size: int) -> float:
+        """``LockingQueue.put_all``, 100 at a time."""
+        queue = LockingQueue(self._client, self._ground.path())
+        payloads = values(items, size)
+        return _timed(lambda: [queue.put_all(payloads[at : at + 100]) for at in range(0, items, 100)])
+
+    def get(self, items: int, size: int) -> float:
+        """``Queue.get``, all of them."""
+        queue = Queue(self._client, self._ground.path())
+        self._fill(queue.path, items, size)
+        return _timed(lambda: [queue.get() for _ in range(items)])
+
+    def consume(self, items: int, size: int) -> float:
+        """``LockingQueue.get`` and ``consume``, all of them."""
+        queue = LockingQueue(self._client, self._ground.path())
+        self._fill(queue.path + "/entries", items, size)
+
+        def work() -> None:
+            for _ in range(items):
+                queue.get()
+                queue.consume()
+
+        return _timed(work)
+
+    def _fill(self, path: str, items: int, size: int) -> None:
+        self._client.ensure_path(path)
+        waiting = [self._client.create_async(f"{path}/entry-100-", one, sequence=True) for one in values(items, size)]
+        for one in waiting:
+            one.get()
 
     def close(self) -> None:
         """End the session."""
-        self._session.close()
+        self._client.stop()
+        self._client.close()
 
-    def _putting(self, put: Callable[[Any, Any], object], values: Any, **options: Any) -> float:
-        path = self._ground.path()
-        with DistributedQueue(self._session, path, **options) as queue:
-            began_s = time.monotonic()
-            put(queue, values)
-            if not queue.flush_puts(LIMIT_S):
-                raise TimeoutError(f"not all was put within {LIMIT_S:g} s")
-            took_s = time.monotonic() - began_s
-        self._ground.empty(path)
-        return took_s
 
-    def _polling(self, path: str, items: int, poll: Callable[[SimpleDistributedQueue], Sequence[bytes | None]]) -> float:
-        queue = SimpleDistributedQueue(self._session, path)
-        began_s = time.monotonic()
-        seen = 0
-        while seen < items:
-            got = poll(queue)
-            assert got, "the queue ended too early"
-            assert got[0] is not None, "the queue ended too early"
-            seen += len(got)
-        took_s = time.monotonic() - began_s
-        queue.close()
-        return took_s
+def _timed(work: Callable[[], object]) -> float:
+    began_s = time.monotonic()
+    work()
+    return time.monotonic() - began_s
 
 
 class Curator:
-    """Java Curator 5.9.0, its JIT warm after the first round, with as much memory as it likes."""
+    """Java Curator 5.9.0, its JIT warm after the first rounds, with a heap of 1 GB."""
 
     def __init__(self, ground: Ground, log: Path) -> None:
         self._ground = ground
-        self._peer = JavaPeer(
-            log, sources=[HERE / "curator"], main="Bench", jvm=("-Xshare:auto", "-XX:+UseParallelGC")
-        ).start()
+        options = ("-Xshare:auto", "-XX:+UseParallelGC")
+        self._peer = JavaPeer(log, sources=[HERE / "curator"], main="Bench", jvm=options).start()
         self._clients = [self._peer.connect(ground.address, timeout=30_000).handle for _ in range(4)]
 
-    def put_background(self, items: int, size: int) -> float:
-        """One znode an item."""
-        return self._putting("bench-put", items, size)
+    def put(
+        self, items: int, size: int, *, kind: str = "plain", each: int = 1, listener: bool = False, background: bool = True
+    ) -> float:
+        """``each`` items a znode, in the background unless it is said otherwise."""
+        path = self._ground.path()
+        options = [f"{name}={str(is_so).lower()}" for name, is_so in (("listener", listener), ("background", background))]
+        took_s = self._ask("bench-put", self._clients[0], kind, path, items // each, each, size, *options)
+        self._ground.empty(path)
+        return took_s
 
-    def put_multi(self, items: int, size: int, *, each: int = 100) -> float:
-        """``each`` items a znode, in the background."""
-        return self._putting("bench-put-multi", items // each, each, size)
-
-    def consume(self, path: str, items: int, *, locks: bool, threads: int, consumers: int = 1) -> float:
+    def consume(
+        self, path: str, items: int, *, locks: bool, threads: int = 1, consumers: int = 1, kind: str = "plain"
+    ) -> float:
         """By consumers with as many threads."""
         clients = ",".join(self._clients[:consumers])
-        took_s = self._ask("bench-consume", clients, path, f"{path}-locks" if locks else "", threads, items)
+        took_s = self._ask("bench-consume", clients, kind, path, f"{path}-locks" if locks else "", threads, items)
         self._ground.await_empty(path)
         return took_s
+
+    def flow(self, rate: int, count: int, *, consumers: int, locks: bool, slow_s: float = 0.0) -> list[float]:
+        """From each put to its begin; the first of several consumers may be slow."""
+        path, clients = self._ground.path(), ",".join(self._clients[1 : 1 + consumers])
+        lock_path, slow_ms = f"{path}-locks" if locks else "", int(slow_s * 1000)
+        told = self._answer("bench-flow", self._clients[0], clients, path, lock_path, rate, count, slow_ms)
+        return [int(nanos) / 1e9 for nanos in told.split(",")]
 
     def offer(self, items: int, size: int) -> float:
         """A simple queue, one after the other."""
@@ -259,11 +379,8 @@ class Curator:
         """End the JVM."""
         self._peer.stop()
 
-    def _putting(self, verb: str, *numbers: int) -> float:
-        path = self._ground.path()
-        took_s = self._ask(verb, self._clients[0], path, *numbers)
-        self._ground.empty(path)
-        return took_s
-
     def _ask(self, verb: str, *arguments: object) -> float:
-        return int(self._peer.do(verb, *arguments, timeout_s=LIMIT_S)[0]) / 1e9
+        return int(self._answer(verb, *arguments)) / 1e9
+
+    def _answer(self, verb: str, *arguments: object) -> str:
+        return self._peer.do(verb, *arguments, timeout_s=LIMIT_S)[0]

@@ -1,24 +1,32 @@
-"""leaderq's queues beside Java Curator 5.9.0: one run, one server, equal payloads, rounds in turn, medians.
+"""leaderq's queues beside Java Curator 5.9.0 and kazoo: one server, the same values, rounds in turn, medians.
 
-    python benchmarks/queues.py [--rounds 5] [--warm-up 4] [--sizes 5 100 1000] [--items 2000] [--backlog 1000000]
-                                [--only put consume ...]
+    python benchmarks/queues.py [--only ROW ...] [--rounds 3] [--warm-up 1] [--size 100]
+                                [--items 2000] [--more 20000] [--backlog 1000000]
 
-Needs a JDK. The first ``--warm-up`` rounds of each table are not counted: it takes that long until the JIT of Curator and that of the
-server have settled (the rates of either side double meanwhile). Rows are thousands of items a second. Curator puts in the background,
-and consumes with one thread (its default) and with 16 (its best); ours is one process with the defaults. Curator's rates of consuming
-fall with the backlog, for it lists all items again and again, so it is given ``--items``, and ours, whose rate must not depend on it, ten
-times as many; both sides put ten times as many. Within a round the rows come in any order, each after a file of 600 MB was written
-and deleted (see ``queue_sides.Ground.settle``): else one side pays for the memory that the other has used up.
+Needs a JDK. Each name below is measured by itself (``--only``); ratios are of medians of one run.
+Both sides get the same number of values, of half to one and a half times ``--size`` bytes, and the
+same listener or none. The server has ZooKeeper's ordinary 1000 MB and forces its writes to disk.
+Curator consumes with one thread (its default) and with 16 (its best); ours is one process with the
+defaults. Within a round the sides come in any order. Curator's JIT takes some rounds: for final
+figures ``--warm-up 3 --rounds 5``. Beside each row that consumes: how many values a crash of the
+consumer loses.
 
-=========  ===========================================================================================================
-put        one znode an item: ``put_many``, and ``put`` in the background, beside Curator's ``put`` in the background
-multi      100 items a znode, in the background, on both sides
-consume    without lock path; *batch* is ``consume_batch``
-lock       with lock path
-simple     SimpleDistributedQueue: offer, poll, one after the other; *many* is ``poll_many(100)``
-backlog    microseconds an item, start to end, of draining ``--backlog`` items, beside 20,000 and 1,000
-four       one process that consumes beside four, with and without lock path
-=========  ===========================================================================================================
+==============  ================================================================================
+put             one znode a value: ``put_many``, and ``put`` in the background
+put-listener    the same with a listener on both sides
+put-default     the default ``put()``, one after the other, beside bare creates
+multi           100 values a znode, in the background
+consume         without lock path, ``--items`` and (``consume-more``) ``--more`` values
+lock            with lock path, the same (``lock-more``)
+consume-multi   ``--more`` values in znodes of 100, without and with lock path
+kinds           id, priority and delay queues: put in the background, and consume
+latency         milliseconds from put to begin at 100 puts/s: one consumer, two, two unequal
+simple          SimpleDistributedQueue: offer, poll, ``poll_many(100)``; kazoo's ``Queue``
+kazoo           kazoo's ``Queue`` and ``LockingQueue`` beside ours
+ensemble        put, consume and lock on an ensemble of three
+backlog         microseconds an item at ``--backlog`` items, at 20,000 and at 1,000
+four            one consumer beside four, each a process
+==============  ================================================================================
 """
 
 from __future__ import annotations
@@ -27,7 +35,7 @@ import argparse
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,229 +43,366 @@ from pathlib import Path
 from typing import Any
 
 from figures import percentile, print_table, save
-from queue_sides import Curator, Ground, Ours
+from queue_sides import Curator, Ground, Kazoo, Ours
 
-from leaderq.testing import ZooKeeperServer
+from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer
 
-MORE = 10
-"""How many times as many items the quick measurements take."""
-SMALL, MIDDLE = 1_000, 20_000
-BARS: dict[str, tuple[str, str, str, float]] = {
-    # what: (ours, theirs, ...) as names of rows; the ratio of their rates must be at least the last
-    "put_many / background put": ("put", "put_many", "Curator, background put", 3.0),
-    "background put / background put": ("put", "put, background", "Curator, background put", 3.0),
-    "put_multi / putMulti": ("multi", "put_multi(100)", "Curator, putMulti(100)", 1.0),
-    "consume / one thread": ("consume", "consume", "Curator, 1 thread", 30.0),
-    "consume / 16 threads": ("consume", "consume", "Curator, 16 threads", 8.0),
-    "consume with lock / one thread": ("lock", "lock", "Curator, lock, 1 thread", 15.0),
-    "consume with lock / 16 threads": ("lock", "lock", "Curator, lock, 16 threads", 5.0),
-    "simple poll / poll": ("simple", "poll", "Curator, poll", 1.0),
-    "simple poll_many / poll": ("simple", "poll_many", "Curator, poll", 1.0),
-}
+HEAP_MB = 1000
+AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", f"-Xms{HEAP_MB}m", "-XX:+AlwaysPreTouch")
+"""All of the JIT, the collector that the JVM chooses itself, ZooKeeper's default heap, there from the start."""
+AHEAD = "101"
+"""Values that a killed consumer of ours without a lock path takes with it: ``claim_ahead``, and one in hand."""
+RATE, FLOW_S = 100, 4
+Job = Callable[[], float]
 
 
 @dataclass
-class Figures:
-    """Seconds per round by row, and the number of items that the row took."""
+class Row:
+    """One measurement: ``crash`` is what a crash of the consumer loses."""
 
-    items: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    name: str
+    items: int
+    job: Job
+    crash: str = ""
+    seconds: list[float] = field(default_factory=list)
 
-    def add(self, row: str, items: int, took_s: float) -> None:
-        """One round."""
-        self.items[row] = items
-        self.seconds.setdefault(row, []).append(took_s)
-
-    def per_s(self, row: str) -> float:
+    @property
+    def per_s(self) -> float:
         """The median rate."""
-        return self.items[row] / percentile(self.seconds[row], 0.5)
+        return self.items / percentile(self.seconds, 0.5)
 
-    def table(self) -> dict[str, dict[str, Any]]:
+    def line(self) -> dict[str, Any]:
         """Thousands a second, and how far the rounds differ."""
+        rates = [round(self.items / took_s / 1000, 2) for took_s in self.seconds]
+        line = {"items": self.items, "k/s": round(self.per_s / 1000, 2), "slowest": min(rates), "quickest": max(rates)}
+        return line | ({"crash loses": self.crash} if self.crash else {})
+
+
+@dataclass
+class Table:
+    """Rows that are measured in turn. A bar: what, ours, theirs, and the least ratio of their rates."""
+
+    title: str
+    rows: list[Row]
+    bars: list[tuple[str, str, str, float]] = field(default_factory=list)
+
+    def ratios(self) -> dict[str, dict[str, Any]]:
+        """The bars, and where nothing is promised, how each of ours stands beside the best of theirs."""
+        rates = {row.name: row.per_s for row in self.rows}
         return {
-            row: {
-                "items": items,
-                "k/s": round(self.per_s(row) / 1000, 2),
-                "slowest": round(items / max(self.seconds[row]) / 1000, 2),
-                "quickest": round(items / min(self.seconds[row]) / 1000, 2),
-            }
-            for row, items in self.items.items()
+            f"{self.title}: {what}": verdict(rates[ours] / rates[theirs], least) for what, ours, theirs, least in self.bars
         }
 
 
-Job = tuple[str, int, Callable[[], float]]
+def verdict(value: float, bar: float, *, at_most: bool = False) -> dict[str, Any]:
+    """A ratio beside what it has to be; a bar of 0 is none."""
+    if not bar:
+        return {"ratio": round(value, 2), "bar": "none", "met": "we lose" if value < 1 else ""}
+    is_met = value <= bar if at_most else value >= bar
+    return {"ratio": round(value, 2), "bar": f"{'<=' if at_most else '>='} {bar:g}", "met": "yes" if is_met else "NO"}
 
 
-def jobs(kind: str, ground: Ground, ours: Ours, curator: Curator, items: int, size: int) -> list[Job]:
-    """What one round of a kind measures: name of the row, items, and the measurement."""
-    more = items * MORE
+class Bench:
+    """What can be measured on one server, or ensemble; each method returns tables."""
 
-    def drained(how: Callable[..., float], count: int, **options: Any) -> float:
-        return how(ground.filled(count, size), count, **options)
+    def __init__(self, stack: ExitStack, server: Any, arguments: argparse.Namespace) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self.arguments = arguments
+        self.size: int = arguments.size
+        self.items: int = arguments.items
+        self.ground = stack.enter_context(closing(Ground(server.address, folder)))
+        self.ours = stack.enter_context(closing(Ours(self.ground)))
+        self.curator = stack.enter_context(closing(Curator(self.ground, folder / "curator.log")))
+        self.kazoo = stack.enter_context(closing(Kazoo(self.ground)))
 
-    def polled(how: Callable[[str, int], float], count: int) -> float:
-        return how(ground.filled_simple(count, size), count)
+    def put(self, *, listener: bool = False) -> Table:
+        count, size = self.arguments.more, self.size
+        least = 2.5 if listener else 3.0
+        theirs = "Curator, background put"
+        return Table(
+            f"put{', with listeners' if listener else ''}, {size} B",
+            [
+                Row(theirs, count, partial(self.curator.put, count, size, listener=listener)),
+                Row("put_many", count, partial(self.ours.put_many, count, size, listener=listener)),
+                Row("background put", count, partial(self.ours.put, count, size, listener=listener, put_in_background=True)),
+            ],
+            [("put_many", "put_many", theirs, least), ("background put", "background put", theirs, least)],
+        )
 
-    if kind == "put":
-        return [
-            ("Curator, background put", more, partial(curator.put_background, more, size)),
-            ("put, background", more, partial(ours.put_background, more, size)),
-            ("put_many", more, partial(ours.put_many, more, size)),
+    def put_default(self) -> Table:
+        count, size = self.items, self.size
+        return Table(
+            f"default put, {size} B",
+            [
+                Row("bare create", count, partial(self.ours.create, count, size)),
+                Row("put", count, partial(self.ours.put, count, size)),
+                Row("Curator, foreground put", count, partial(self.curator.put, count, size, background=False)),
+            ],
+            [
+                ("put / bare create", "put", "bare create", 0.85),
+                ("put / Curator's", "put", "Curator, foreground put", 0.0),
+            ],
+        )
+
+    def multi(self) -> Table:
+        count, size = self.arguments.more, self.size
+        return Table(
+            f"multi, {size} B",
+            [
+                Row("Curator, putMulti(100)", count, partial(self.curator.put, count, size, each=100)),
+                Row("put_multi(100)", count, partial(self.ours.put, count, size, each=100, put_in_background=True)),
+            ],
+            [("put_multi", "put_multi(100)", "Curator, putMulti(100)", 0.0)],
+        )
+
+    def consume(self, count: int, *, locks: bool, bars: tuple[float, float], kind: str = "plain", each: int = 1) -> Table:
+        def filled(consume: Callable[..., float], **options: Any) -> Job:
+            def job() -> float:
+                path = self.ground.filled(count, self.size, kind=kind, each=each)
+                self.ground.settle()
+                return consume(path, count, locks=locks, kind=kind, **options)
+
+            return job
+
+        threads = ((1, bars[0]), (16, bars[1]))
+        batch = [Row("consume_batch", count, filled(self.ours.consume, batch=True), "0" if locks else "200")]
+        of = f" of {each} a znode" if each > 1 else ""
+        return Table(
+            f"consume {count:,}{of}, {kind}{', lock path' if locks else ''}, {self.size} B",
+            [
+                *(
+                    Row(
+                        f"Curator, {n} threads",
+                        count,
+                        filled(self.curator.consume, threads=n),
+                        "0" if locks else str(n * each),
+                    )
+                    for n, _ in threads
+                ),
+                Row("consume", count, filled(self.ours.consume), "0" if locks else str(max(int(AHEAD), 2 * each))),
+                *(batch if kind == "plain" else []),
+            ],
+            [(f"consume / Curator, {n} threads", "consume", f"Curator, {n} threads", least) for n, least in threads],
+        )
+
+    def kinds(self) -> list[Table]:
+        tables = []
+        for kind in ("id", "priority", "delay"):
+            put = [
+                Row("Curator, background put", self.items, partial(self.curator.put, self.items, self.size, kind=kind)),
+                Row(
+                    "background put",
+                    self.items,
+                    partial(self.ours.put, self.items, self.size, kind=kind, put_in_background=True),
+                ),
+            ]
+            tables.append(
+                Table(
+                    f"put, {kind}, {self.size} B",
+                    put,
+                    [("background put", "background put", "Curator, background put", 0.0)],
+                )
+            )
+            tables.append(self.consume(self.items, locks=False, bars=(0.0, 0.0), kind=kind))
+        return tables
+
+    def simple(self) -> Table:
+        def polled(poll: Callable[..., float], **options: Any) -> Job:
+            return lambda: poll(self.ground.filled_simple(self.items, self.size), self.items, **options)
+
+        count, size = self.items, self.size
+        return Table(
+            f"simple queue, {size} B",
+            [
+                Row("Curator, offer", count, partial(self.curator.offer, count, size)),
+                Row("offer", count, partial(self.ours.offer, count, size)),
+                Row("Curator, poll", count, polled(self.curator.poll), "1"),
+                Row("poll", count, polled(self.ours.poll), "1"),
+                Row("poll_many(100)", count, polled(self.ours.poll, at_once=100), "100"),
+            ],
+            [
+                ("offer", "offer", "Curator, offer", 0.0),
+                ("poll", "poll", "Curator, poll", 1.0),
+                ("poll_many", "poll_many(100)", "Curator, poll", 1.0),
+            ],
+        )
+
+    def kazoos(self) -> Table:
+        def drained(locks: bool) -> float:
+            return self.ours.consume(self.ground.filled(count, size), count, locks=locks)
+
+        count, size = self.items, self.size
+        return Table(
+            f"kazoo, {size} B",
+            [
+                Row("kazoo Queue.put", count, partial(self.kazoo.put, count, size)),
+                Row("put", count, partial(self.ours.put, count, size)),
+                Row("kazoo LockingQueue.put_all(100)", count, partial(self.kazoo.put_all, count, size)),
+                Row("put_many", count, partial(self.ours.put_many, count, size)),
+                Row("kazoo Queue.get", count, partial(self.kazoo.get, count, size), "1"),
+                Row("consume", count, partial(drained, False), AHEAD),
+                Row("kazoo LockingQueue.get, consume", count, partial(self.kazoo.consume, count, size), "0"),
+                Row("consume, lock path", count, partial(drained, True), "0"),
+            ],
+            [
+                ("put", "put", "kazoo Queue.put", 0.0),
+                ("put_many / put_all", "put_many", "kazoo LockingQueue.put_all(100)", 0.0),
+                ("consume / get", "consume", "kazoo Queue.get", 0.0),
+                ("consume with lock / LockingQueue", "consume, lock path", "kazoo LockingQueue.get, consume", 0.0),
+            ],
+        )
+
+    def latency(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+        """One flow of each after one that is not counted."""
+        lines: dict[str, dict[str, Any]] = {}
+        ratios: dict[str, dict[str, Any]] = {}
+        settings = [
+            ("one consumer", 1, False, 0.0),
+            ("two consumers", 2, False, 0.0),
+            ("two consumers, lock path", 2, True, 0.0),
+            ("slow beside free", 2, False, 0.1),
+            ("slow beside free, lock path", 2, True, 0.1),
         ]
-    if kind == "multi":
-        return [
-            ("Curator, putMulti(100)", more * MORE, partial(curator.put_multi, more * MORE, size)),
-            ("put_multi(100)", more * MORE, partial(ours.put_multi, more * MORE, size)),
-        ]
-    if kind in ("consume", "lock"):
-        locks = kind == "lock"
-        mark = ", lock" if locks else ""
-        return [
-            (f"Curator{mark}, 1 thread", items, partial(drained, curator.consume, items, locks=locks, threads=1)),
-            (f"Curator{mark}, 16 threads", items, partial(drained, curator.consume, items, locks=locks, threads=16)),
-            (kind, more, partial(drained, ours.consume, more, locks=locks)),
-            (f"{kind}, batch", more, partial(drained, ours.consume, more, locks=locks, batch=True)),
-        ]
-    return [
-        ("Curator, offer", items, partial(curator.offer, items, size)),
-        ("offer", items, partial(ours.offer, items, size)),
-        ("Curator, poll", items, partial(polled, curator.poll, items)),
-        ("poll", items, partial(polled, ours.poll, items)),
-        ("poll_many", more, partial(polled, ours.poll_many, more)),
-    ]
+        for name, consumers, locks, slow_s in settings:
+            p99 = {}
+            for side, flow in (("Curator", self.curator.flow), ("ours", self.ours.flow)):
+                for count in (RATE, RATE * FLOW_S):
+                    took = flow(RATE, count, consumers=consumers, locks=locks, slow_s=slow_s)
+                p50_ms, p99[side] = (1000 * percentile(took, share) for share in (0.5, 0.99))
+                line = {"n": len(took), "p50 ms": round(p50_ms, 1), "p99 ms": round(p99[side], 1)}
+                lines[f"{name}, {side}"] = line | {"max ms": round(1000 * max(took), 1)}
+            ratios[f"put to begin, {name}: p99 / Curator's"] = verdict(p99["ours"] / p99["Curator"], 1.0, at_most=True)
+        return lines, ratios
+
+    def backlog(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+        """The deepest once, because it takes its time."""
+        deep, lines, ratios = self.arguments.backlog, {}, {}
+        for mark, locks in (("", False), (", lock path", True)):
+            cost = {}
+            for items, rounds in ((1000, self.arguments.rounds), (20_000, self.arguments.rounds), (deep, 1)):
+                took = []
+                for _ in range(rounds + (items < deep)):
+                    path = self.ground.filled(items, 5)
+                    took.append(self.ours.consume(path, items, locks=locks) / items * 1e6)
+                cost[items] = percentile(took[-rounds:], 0.5)
+                lines[f"{items:,}{mark}"] = {"us an item": round(cost[items], 1)}
+            for items in (1000, 20_000):
+                ratio = cost[deep] / cost[items]
+                ratios[f"cost per item at {deep:,} / {items:,}{mark}"] = verdict(ratio, 1.25, at_most=True)
+        return lines, ratios
+
+    def four(self) -> list[Table]:
+        count, tables = self.arguments.more, []
+        for mark, locks in (("", False), (", lock path", True)):
+
+            def ours(consumers: int, locks: bool = locks) -> float:
+                return self.ours.consume_in_processes(self.ground.filled(count, 100), consumers, locks=locks)
+
+            def theirs(consumers: int, locks: bool = locks) -> float:
+                path = self.ground.filled(self.items, 100)
+                return self.curator.consume(path, self.items, locks=locks, consumers=consumers)
+
+            rows = [Row(f"{n} of ours", count, partial(ours, n)) for n in (1, 4)]
+            rows += [Row(f"{n} of Curator's", self.items, partial(theirs, n)) for n in (1, 4)]
+            bars = [("four / one", "4 of ours", "1 of ours", 1.0)]
+            tables.append(Table(f"consumers{mark}, 100 B", rows, bars))
+        return tables
+
+    def measure(self, tables: list[Table]) -> None:
+        """All rows of each, in any order, ``--rounds`` times after ``--warm-up`` rounds that are not counted."""
+        for table in tables:
+            for number in range(1 - self.arguments.warm_up, self.arguments.rounds + 1):
+                for row in random.sample(table.rows, len(table.rows)):
+                    self.ground.settle()
+                    took_s = row.job()
+                    progress(f"{table.title}, round {number}: {row.name} {row.items / took_s / 1000:.1f} k/s")
+                    if number > 0:
+                        row.seconds.append(took_s)
 
 
-def measure(title: str, rounds: int, warm_up: int, work: Sequence[Job], settle: Callable[[], None]) -> Figures:
-    """All jobs, in any order, ``rounds`` times after ``warm_up`` rounds that are not counted; before each of them ``settle()``."""
-    figures = Figures({row: items for row, items, _ in work})
-    for number in range(1 - warm_up, rounds + 1):
-        for row, items, job in random.sample(work, len(work)):
-            settle()
-            took_s = job()
-            progress(f"{title}, round {number}/{rounds}: {row} {items / took_s / 1000:.1f} k/s")
-            if number > 0:
-                figures.add(row, items, took_s)
-    return figures
+KINDS: dict[str, Callable[[Bench], Any]] = {
+    "put": lambda bench: [bench.put()],
+    "put-listener": lambda bench: [bench.put(listener=True)],
+    "put-default": lambda bench: [bench.put_default()],
+    "multi": lambda bench: [bench.multi()],
+    "consume": lambda bench: [bench.consume(bench.items, locks=False, bars=(15, 5))],
+    "consume-more": lambda bench: [bench.consume(bench.arguments.more, locks=False, bars=(30, 8))],
+    "lock": lambda bench: [bench.consume(bench.items, locks=True, bars=(15, 5))],
+    "lock-more": lambda bench: [bench.consume(bench.arguments.more, locks=True, bars=(15, 5))],
+    "consume-multi": lambda bench: [
+        bench.consume(bench.arguments.more, locks=locks, bars=(0, 0), each=100) for locks in (False, True)
+    ],
+    "kinds": Bench.kinds,
+    "latency": Bench.latency,
+    "simple": lambda bench: [bench.simple()],
+    "kazoo": lambda bench: [bench.kazoos()],
+    "ensemble": lambda bench: [
+        bench.put(),
+        bench.put_default(),
+        *(bench.consume(bench.items, locks=locks, bars=(0, 0)) for locks in (False, True)),
+    ],
+    "backlog": Bench.backlog,
+    "four": Bench.four,
+}
 
 
 def progress(text: str) -> None:
     if sys.stderr.isatty():
-        print(f"\r{text:<90}", end="", file=sys.stderr, flush=True)
+        print(f"\r{text:<110}", end="", file=sys.stderr, flush=True)
 
 
-def ratios(figures: Figures, size: int) -> dict[str, dict[str, Any]]:
-    """The ratios of this size, with their bars."""
-    found = {}
-    for name, (_, ours, theirs, bar) in BARS.items():
-        if ours in figures.items and theirs in figures.items:
-            found[f"{size} B: {name}"] = verdict(figures.per_s(ours) / figures.per_s(theirs), bar, at_least=True)
-    return found
-
-
-def verdict(value: float, bar: float, *, at_least: bool) -> dict[str, Any]:
-    """A ratio beside what it has to be."""
-    is_met = value >= bar if at_least else value <= bar
-    return {"ratio": round(value, 2), "bar": f"{'>=' if at_least else '<='} {bar:g}", "met": "yes" if is_met else "NO"}
-
-
-def backlog(ground: Ground, ours: Ours, count: int, rounds: int) -> tuple[Figures, dict[str, dict[str, Any]]]:
-    """Draining so many: the deepest once, for it takes its time, the others a round at a time."""
-
-    def drained(items: int, locks: bool) -> float:
-        return ours.consume(ground.filled(items, 5), items, locks=locks)
-
-    figures, found = Figures(), {}
-    for mark, locks in (("", False), (", lock", True)):
-        rows = {items: f"drain {items:,}{mark}" for items in (SMALL, MIDDLE, count)}
-        drained(MIDDLE, locks)
-        for number in range(1, rounds + 1):
-            for items in (SMALL, MIDDLE):
-                progress(f"backlog, round {number}/{rounds}: {rows[items]}")
-                figures.add(rows[items], items, drained(items, locks))
-        progress(f"backlog: {rows[count]}")
-        figures.add(rows[count], count, drained(count, locks))
-        for items in (SMALL, MIDDLE):
-            ratio = figures.per_s(rows[items]) / figures.per_s(rows[count])
-            found[f"cost per item at {count:,} / {items:,}{mark}"] = verdict(ratio, 1.25, at_least=False)
-    return figures, found
-
-
-def four(
-    ground: Ground, ours: Ours, curator: Curator, items: int, rounds: int, warm_up: int
-) -> tuple[Figures, dict[str, dict[str, Any]]]:
-    """One consumer beside four, 100 B."""
-    work: list[Job] = []
-    more = items * MORE * 2  # or four would hardly have begun when all is done
-    for mark, locks in (("", False), (", lock", True)):
-        for count in (1, 4):
-
-            def together(count: int = count, locks: bool = locks) -> float:
-                return ours.consume_in_processes(ground.filled(more, 100), count, locks=locks)
-
-            def theirs(count: int = count, locks: bool = locks) -> float:
-                return curator.consume(ground.filled(items, 100), items, locks=locks, threads=1, consumers=count)
-
-            work += [(f"{count} of ours{mark}", more, together), (f"{count} of Curator's{mark}", items, theirs)]
-    figures = measure("four", rounds, warm_up, work, ground.settle)
-    found = {}
-    for mark in ("", ", lock"):
-        ratio = figures.per_s(f"4 of ours{mark}") / figures.per_s(f"1 of ours{mark}")
-        found[f"four consumers / one{mark}"] = verdict(ratio, 1.0, at_least=True)
-    return figures, found
-
-
-HEAP_MB = 4096
-AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", f"-Xms{HEAP_MB}m", "-XX:+AlwaysPreTouch")
-"""All of the JIT, the collector that the JVM chooses itself, writes forced to disk, room for a million znodes, there from the start."""
-KINDS = ("put", "multi", "consume", "lock", "simple", "backlog", "four")
-
-
-def run(arguments: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    server = stack.enter_context(ZooKeeperServer(heap_mb=HEAP_MB, jvm_options=AS_IN_PRODUCTION))
-    ground = stack.enter_context(closing(Ground(server.address, folder)))
-    ours = stack.enter_context(closing(Ours(ground)))
-    curator = stack.enter_context(closing(Curator(ground, folder / "curator.log")))
-    tables: dict[str, Any] = {}
-    bars: dict[str, dict[str, Any]] = {}
-
-    def keep(title: str, figures: Figures, found: dict[str, dict[str, Any]]) -> None:
-        progress("")
-        tables[title] = figures.table()
-        bars.update(found)
-        print_table(title, tables[title])
-
-    for kind in [kind for kind in KINDS if kind in arguments.only]:
-        if kind == "backlog":
-            keep("a deep queue, 5 B", *backlog(ground, ours, arguments.backlog, arguments.rounds))
-        elif kind == "four":
-            keep(
-                "four consumers, 100 B",
-                *four(ground, ours, curator, arguments.items, arguments.rounds, arguments.warm_up),
-            )
-        else:
-            for size in arguments.sizes:
-                title = f"{kind}, {size} B"
-                work = jobs(kind, ground, ours, curator, arguments.items, size)
-                figures = measure(title, arguments.rounds, arguments.warm_up, work, ground.settle)
-                keep(title, figures, ratios(figures, size))
-    return tables, bars
+def run(name: str, bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Measure, print and return the tables of one name, and their ratios."""
+    found = KINDS[name](bench)
+    if isinstance(found, tuple):
+        tables, ratios = {name: found[0]}, found[1]
+    else:
+        bench.measure(found)
+        tables = {table.title: {row.name: row.line() for row in table.rows} for table in found}
+        ratios = {what: value for table in found for what, value in table.ratios().items()}
+    progress("")
+    for title, lines in tables.items():
+        print_table(title, lines)
+    sys.stdout.flush()
+    if name == "ensemble":
+        return {f"ensemble: {title}": lines for title, lines in tables.items()}, {
+            f"ensemble: {what}": ratio | {"bar": "none", "met": "we lose" if ratio["ratio"] < 1 else ""}
+            for what, ratio in ratios.items()
+        }
+    return tables, ratios
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--warm-up", type=int, default=4, help="rounds of each table that are not counted")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[5, 100, 1000], help="bytes of an item")
-    parser.add_argument("--items", type=int, default=2000, help="for Curator to consume; the quick measurements take more")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up", type=int, default=1, help="rounds of each table that are not counted")
+    parser.add_argument("--size", type=int, default=100, help="bytes of a value, on average")
+    parser.add_argument("--items", type=int, default=2000)
+    parser.add_argument("--more", type=int, default=20_000)
     parser.add_argument("--backlog", type=int, default=1_000_000)
-    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS))
     arguments = parser.parse_args()
-    with ExitStack() as stack:
-        tables, bars = run(arguments, stack)
+    tables: dict[str, Any] = {}
+    bars: dict[str, dict[str, Any]] = {}
+    servers: list[tuple[list[str], Callable[[], Any]]] = [
+        (
+            [name for name in arguments.only if name != "ensemble"],
+            lambda: ZooKeeperServer(heap_mb=HEAP_MB, jvm_options=AS_IN_PRODUCTION),
+        ),
+        ([name for name in arguments.only if name == "ensemble"], ZooKeeperEnsemble),
+    ]
+    for names, server in servers:
+        with ExitStack() as stack:
+            bench = Bench(stack, stack.enter_context(server()), arguments) if names else None
+            for name in names:
+                assert bench is not None
+                found, ratios = run(name, bench)
+                tables |= found
+                bars |= ratios
     print_table("ratios of medians", bars)
-    path = save("queues", {"arguments": vars(arguments), "k_per_s": tables, "ratios": bars})
-    print("saved:", path)
+    if lost := {what: ratio for what, ratio in bars.items() if ratio["met"] in ("NO", "we lose")}:
+        print_table("where we lose, or miss a bar", lost)
+    print("saved:", save("queues", {"arguments": vars(arguments), "tables": tables, "ratios": bars}))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from leaderq.queues.recipes import (
 )
 from leaderq.queues.serializers import BYTES, JSON, TEXT, QueueSerializer
 from leaderq.queues.sharding import QueueAllocator, QueueSharder, QueueSharderPolicies
-from leaderq.queues.simple import SimpleDistributedQueue
+from leaderq.queues.simple_queue import SimpleDistributedQueue
 
 __all__ = [
     "BYTES",

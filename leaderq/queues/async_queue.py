@@ -22,6 +22,7 @@ from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues.consuming import Item
 from leaderq.queues.recipes import QueueRecipe
+from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.zookeeper import Operation
 
 if TYPE_CHECKING:
@@ -101,8 +102,9 @@ class AsyncItem(Generic[T]):
 
 
 class AsyncQueue(Generic[T]):
-    """Any of the four queues, not started, in the hands of a program on asyncio: ``async with
-    AsyncQueue(DistributedQueue(session, "/q")) as queue: await queue.put(b"item")``.
+    """Any of the queues, not started, in the hands of a program on asyncio: ``async with
+    AsyncQueue(DistributedQueue(session, "/q")) as queue: await queue.put(b"item")``. A simple queue
+    offers what is put, and what is taken of it can be given back, or be put at the end again.
 
     ``takers``: that many tasks may wait for an item at a time, each on a thread; further ones wait for
     their turn. A queue with a consumer only puts. *Guarantees:* those of the queue; no item is lost or
@@ -111,9 +113,13 @@ class AsyncQueue(Generic[T]):
     :raises ConfigurationError: ``takers`` is less than 1.
     """
 
-    def __init__(self, queue: QueueRecipe[T], *, takers: int = 8) -> None:
+    def __init__(self, queue: QueueRecipe[T] | SimpleDistributedQueue, *, takers: int = 8) -> None:
         if takers < 1:
             raise ConfigurationError(f"takers={takers!r}: give 1 or more")
+        is_simple = isinstance(queue, SimpleDistributedQueue)
+        self._put: Callable[..., str | bool | None] = getattr(queue, "offer" if is_simple else "put")
+        self._put_many: Callable[..., int | None] = getattr(queue, "offer_many" if is_simple else "put_many")
+        self._take: Callable[[float], Item[T] | None] = getattr(queue, "take_item" if is_simple else "take")
         self.queue = queue
         """The queue that does the work: for what never waits, as ``pause`` or ``path``."""
         self._takes = ThreadPoolExecutor(takers, "leaderq-queue-take")
@@ -138,19 +144,25 @@ class AsyncQueue(Generic[T]):
             self._takes.shutdown(wait=False)
             self._writes.shutdown(wait=False)
 
-    async def put(self, *item: Any, **options: Any) -> str | bool:
-        """As the queue's own ``put``: the item, its id, priority or due time, ``timeout_s``."""
-        put: Callable[..., str | bool] = self.queue.put  # type: ignore[attr-defined]
-        return await self._write(lambda: put(*item, **options))
+    async def put(self, *item: Any, **options: Any) -> str | bool | None:
+        """As the queue's own ``put`` or ``offer``: the item, its id, priority or due time,
+        ``timeout_s``.
+        """
+        return await self._write(lambda: self._put(*item, **options))
 
-    async def put_many(self, *items: Any, **options: Any) -> int:
-        """As the queue's own ``put_many``."""
-        put_many: Callable[..., int] = self.queue.put_many  # type: ignore[attr-defined]
-        return await self._write(lambda: put_many(*items, **options))
+    async def put_many(self, *items: Any, **options: Any) -> int | None:
+        """As the queue's own ``put_many`` or ``offer_many``."""
+        return await self._write(lambda: self._put_many(*items, **options))
 
     async def cancel(self, name: str) -> bool:
-        """As :meth:`QueueRecipe.cancel`."""
-        return await self._write(lambda: self.queue.cancel(name))
+        """As :meth:`QueueRecipe.cancel`; a simple queue cannot.
+
+        :raises ConfigurationError: it is a simple queue.
+        """
+        queue = self.queue
+        if isinstance(queue, SimpleDistributedQueue):
+            raise ConfigurationError("a simple queue does not tell the names of its items; they cannot be cancelled")
+        return await self._write(lambda: queue.cancel(name))
 
     async def take(self, timeout_s: float | None = None) -> AsyncItem[T] | None:
         """As :meth:`QueueRecipe.take`."""
@@ -160,7 +172,7 @@ class AsyncQueue(Generic[T]):
         def take() -> Item[T] | None:
             while not is_cancelled.is_set():
                 left_s = _SLICE_S if end_s is None else min(_SLICE_S, max(0.0, end_s - now_s()))
-                item = self.queue.take(left_s)
+                item = self._take(left_s)
                 if item is not None or (end_s is not None and now_s() >= end_s):
                     return item
             return None

@@ -35,7 +35,7 @@ from typing import Any
 
 from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, NodeExists, NoNode, ZooKeeperError
 from leaderq.queues.reading import SizedReader
-from leaderq.queues.wire.names import prefix_of
+from leaderq.queues.wire.names import QueueKind, is_item, prefix_of
 from leaderq.queues.wire.payload import Note, Payload, decode, encode, is_compressed, may_have_note
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.queues.writing import SequencedWriter
@@ -85,8 +85,15 @@ class Claim:
         self._payload: Payload | None = None
 
     @property
+    def is_raw(self) -> bool:
+        """Whether it is an item of a simple queue, which is one value without a frame or a note."""
+        return is_item(QueueKind.SIMPLE, self.name)
+
+    @property
     def payload(self) -> Payload | None:
         """What the data says; ``None`` if it cannot be understood, and then ``error`` says why."""
+        if self._payload is None and self.is_raw:
+            self._payload = Payload((self.data,))
         if self._payload is None and self.error is None:
             try:
                 self._payload = decode(self.data)
@@ -107,7 +114,7 @@ class Claim:
     @property
     def not_before_ms(self) -> int:
         """When it may be tried again; 0 if at any time."""
-        return (self.note.not_before_ms or 0) if may_have_note(self.data) else 0
+        return (self.note.not_before_ms or 0) if may_have_note(self.data) and not self.is_raw else 0
 
     @property
     def note(self) -> Note:
@@ -155,7 +162,7 @@ def release_operations(claim: Claim, *, in_place: bool = False) -> tuple[Operati
     if claim.membership.is_locking:
         return (Delete(claim.membership.paths.lock(claim.name)),)
     note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
-    if in_place:
+    if in_place or claim.is_raw:
         return (Create(claim.membership.paths.item(claim.name), claim.data),)
     return (_again(claim, claim.payload.items if claim.payload else (), note),)
 
@@ -196,7 +203,7 @@ def dead_letter_operations(
 
 
 def _again(claim: Claim, items: Sequence[bytes], note: Note) -> Create:
-    data = encode(items, note, compress=is_compressed(claim.data))
+    data = claim.data if claim.is_raw else encode(items, note, compress=is_compressed(claim.data))
     return Create(claim.membership.paths.item(prefix_of(claim.name)), data, sequential=True)
 
 

@@ -19,7 +19,7 @@ from leaderq.errors import (
 from leaderq.queues.consumers import ConsumeOptions, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, now_ms, requeue_operations
-from leaderq.queues.consuming.engine import Engine
+from leaderq.queues.consuming.engine import START_S, Engine
 from leaderq.queues.consuming.items import Item, TakenZnode
 from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
 from leaderq.queues.consuming.workers import ItemWorkers, WorkerContext, readable
@@ -53,7 +53,7 @@ class Consumption(Generic[T]):
         self._options = options
         self._is_pushed = options.consumer is not None or options.consume_batch is not None
         name = name or paths.path.strip("/").replace("/", "-")
-        self._engine = engine = Engine(session, paths, kind, name, options, options.workers if self._is_pushed else 0)
+        self.engine = engine = Engine(session, paths, kind, name, options, options.workers if self._is_pushed else 0)
         strict = kind in (QueueKind.PRIORITY, QueueKind.DELAY)
         context = WorkerContext(engine.ready, engine.settle, engine.is_ours, engine.is_closing, strict, paths.path)
         self._work = ItemWorkers(name, options, context) if self._is_pushed else None
@@ -65,8 +65,8 @@ class Consumption(Generic[T]):
 
     # -- its life -------------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to consume; does nothing if that was done.
+    def start(self, patience_s: float = START_S) -> None:
+        """Begin to consume; does nothing if that was done. Waits ``patience_s`` for a connection.
 
         :raises QueueClosed: it was closed.
         :raises ZooKeeperError: the servers refuse, or are not there.
@@ -76,7 +76,7 @@ class Consumption(Generic[T]):
                 raise QueueClosed(f"queue {self._paths.path} was closed; make a new one")
             if self._is_started:
                 return
-            self._engine.start()
+            self.engine.start(patience_s)
             self._is_started = True
         if self._work is not None:
             self._work.start()
@@ -95,27 +95,27 @@ class Consumption(Generic[T]):
             self._is_closed = True
         while (item := self._next_taken()) is not None:
             item.give_back()
-        return self._engine.close(timeout_s, self._work.join if self._work is not None else lambda _: True)
+        return self.engine.close(timeout_s, self._work.join if self._work is not None else lambda _: True)
 
     # -- pausing --------------------------------------------------------------------------------------------------------
 
     @property
     def is_paused(self) -> bool:
         """Whether nothing new is begun, by :meth:`pause` or by an operator."""
-        return self._engine.pause_switch.is_paused
+        return self.engine.pause_switch.is_paused
 
     def pause(self) -> None:
         """Begin nothing new until :meth:`resume`."""
-        self._engine.pause_switch.set(True)
+        self.engine.pause_switch.set(True)
 
     def resume(self) -> None:
         """Undo :meth:`pause`; an operator's pause stands."""
-        self._engine.pause_switch.set(False)
+        self.engine.pause_switch.set(False)
 
     def set_error_mode(self, mode: ErrorMode) -> None:
         """From the next failure on."""
         self._options = replace(self._options, error_mode=mode)
-        self._engine.options = self._options
+        self.engine.options = self._options
         if self._work is not None:
             self._work.options = self._options
 
@@ -136,7 +136,7 @@ class Consumption(Generic[T]):
             left_s = _SHARED_S if end is None else min(_SHARED_S, end - now_s())
             item = self._next_taken()
             if item is None:
-                for claim in self._engine.ready.take(1, max(0.0, left_s)):
+                for claim in self.engine.ready.take(1, max(0.0, left_s)):
                     self._take_apart(claim)
                 item = self._next_taken()
             if item is not None:
@@ -150,21 +150,21 @@ class Consumption(Generic[T]):
                 item, claim = self._taken.popleft()
             except IndexError:
                 return None
-            if self._engine.is_ours(claim):
+            if self.engine.is_ours(claim):
                 return item
 
     def _take_apart(self, claim: Claim) -> None:
         """Make an item of each value."""
-        if not self._engine.is_ours(claim):
+        if not self.engine.is_ours(claim):
             return
         try:
-            values = readable(self._options, claim, self._engine.settle)
+            values = readable(self._options, claim, self.engine.settle)
         except CorruptItem as exc:
             log.warning("item set aside, it cannot be read queue=%s item=%s error=%s", self._paths.path, claim.name, exc)
-            self._engine.settle([settling.corrupt(claim, exc)])
+            self.engine.settle([settling.corrupt(claim, exc)])
             return
         if not values:
-            self._engine.settle([settling.done(claim)])
+            self.engine.settle([settling.done(claim)])
             return
         taken = TakenZnode(claim, claim.payload.items if claim.payload else ())
         self._taken.extend((Item(value, at, taken, self), claim) for at, value in enumerate(values))
@@ -202,7 +202,7 @@ class Consumption(Generic[T]):
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
         """See :class:`~leaderq.queues.consuming.items.SettlesItems`."""
-        self._engine.settle(settlements)
+        self.engine.settle(settlements)
 
     def write(self, claim: Claim, operations: Sequence[Operation]) -> list[Any] | None:
         """See :class:`~leaderq.queues.consuming.items.SettlesItems`."""

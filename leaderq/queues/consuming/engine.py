@@ -76,6 +76,8 @@ class Engine:
         self._workers = workers
         self.options = options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
+        self._is_simple = kind is QueueKind.SIMPLE
+        self._asks = 0  # to be answered by what is looked at from now on
         self._service = Service(f"leaderq-queue-{name}", self._run)
         wake = self._service.wake
         self._finished: deque[tuple[ItemSettlement, LeaderqError | None, Any]] = deque()
@@ -103,13 +105,13 @@ class Engine:
 
     # -- its life -------------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self, patience_s: float = START_S) -> None:
         """Begin; returns when this consumer stands among the others. Raises what prevents that; a
-        connection that breaks only does so after :data:`START_S`.
+        connection that breaks only does so after ``patience_s``.
         """
         self._session.add_listener(self._on_state)
         try:
-            retry_until_connected(self._session, self._make_and_enter, START_S)
+            retry_until_connected(self._session, self._make_and_enter, patience_s)
         except BaseException:
             self._session.remove_listener(self._on_state)
             raise
@@ -140,7 +142,10 @@ class Engine:
         if not is_clean:  # a worker is still at it: what it has in hand is its own until it is done
             Service("leaderq-queue-close", lambda _: self._leave_later(membership, join_workers)).start()
             return False
-        return self._members.leave(membership, max(0.5, end - now_s()))
+        is_clean = self._members.leave(membership, max(0.5, end - now_s()))
+        is_clean = is_clean and not any(error for _, error, _ in self._finished)
+        self._note_finished()
+        return is_clean
 
     def _leave_later(self, membership: Membership, join_workers: Callable[[float], bool]) -> None:
         while not join_workers(60.0):
@@ -218,8 +223,10 @@ class Engine:
             self._service.wait(SCAN_S)
             return
         membership = self._standing()
-        self._members.refresh(membership)
+        if self._is_shared_out or membership.is_locking:
+            self._members.refresh(membership)
         self.pause_switch.refresh()
+        self._asks = self.ready.asks
         came = self.ready.came  # before the news is heeded: what comes later is not among it
         self._listing.apply_events()
         if self.pause_switch.is_paused:
@@ -294,7 +301,7 @@ class Engine:
         """Its old name is taken, because the queue was made again: give it back under a new one."""
         claim = settlement.claim
         is_unplaced = settlement.outcome is ItemOutcome.GIVEN_BACK and not claim.membership.is_locking
-        if is_unplaced and isinstance(error, NodeExists):
+        if is_unplaced and not claim.is_raw and isinstance(error, NodeExists):
             self.settle([settling.given_back(claim)])
             return True
         return False
@@ -388,7 +395,10 @@ class Engine:
         if self.ready.bytes > AHEAD_BYTES:
             return 0
         is_locked = self._paths.lock_path is not None
-        target = takers + (self.ready.appetite() if self._workers or is_locked else 0)
+        if self._is_simple:
+            target = self.ready.wanted + self.options.claim_ahead
+        else:
+            target = takers + (self.ready.appetite() if self._workers or is_locked else 0)
         room = target - ready - self._under_way_names
         most = min(self._reader.most, MAX_LOCKS if is_locked else MAX_BATCH)
         # Small claims cost as much as large ones: with plenty ready, wait until a good many can be claimed at once.
@@ -405,10 +415,13 @@ class Engine:
             return names + self._probe(now)
         if self._under_way:
             return names
-        if self._listing.is_stale:
+        if self._listing.is_stale or self._asks > self.ready.answered:
             self._listing.look()
             names = self._waiting.take(wanted, now_ms(), share)
-        return names + self._waiting.take_overdue(wanted - len(names), now_ms())
+        names += self._waiting.take_overdue(wanted - len(names), now_ms())
+        if not names:
+            self.ready.answer(self._asks)
+        return names
 
     def _probe(self, now: int) -> list[str]:
         """While our own share does not come to an end: try now and then whether what is overdue of
@@ -422,9 +435,7 @@ class Engine:
         return probe
 
     def _claimed(self, found: ClaimResult) -> None:
-        self._under_way_names = max(
-            0, self._under_way_names - sum(map(len, (found.claims, found.resting, found.gone, found.locked, found.again)))
-        )
+        count = sum(map(len, (found.claims, found.resting, found.gone, found.locked, found.again)))
         if self._probes:
             if any(claim.name in self._probes for claim in found.claims):
                 self._helps_until_s = now_s() + _HELP_S  # it lay there: its owner is stuck, slow, or paused
@@ -442,6 +453,12 @@ class Engine:
         if found.claims:
             self._listing.apply_events()  # what came meanwhile may go before these
             self.ready.put(found.claims, before=self._waiting.first_key(now_ms()))
+        self._under_way_names = max(0, self._under_way_names - count)
+
+    @property
+    def is_claiming(self) -> bool:
+        """Whether more may be ready in a moment."""
+        return self._under_way_names > 0
 
     def _is_given_up(self, claim: Claim) -> bool:
         """Whether too many consumers have died over it."""
@@ -455,7 +472,7 @@ class Engine:
         return True
 
     def _give_back_if_stuck(self, membership: Membership) -> None:
-        if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S:
+        if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S and not self._is_simple:
             claims = self.ready.drain()
             log.info("queue %s: the consumer is slow; %d items claimed ahead go back", self._paths.path, len(claims))
             self._give_back(claims, in_place=True)

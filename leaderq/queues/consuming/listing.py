@@ -137,7 +137,10 @@ class QueueListing:
             try:
                 return session.children(paths.path, watch)
             except NoNode:
-                session.ensure_path(paths.path)
+                if self._kind is not QueueKind.SIMPLE:
+                    session.ensure_path(paths.path)
+                elif session.exists(paths.path, self._changed) is None:  # it comes with the next offer
+                    return []
 
     def _locked(self) -> set[str]:
         if self._paths.lock_path is None:

@@ -26,7 +26,7 @@ class Prefetch:
     its caller.
 
     ``key``: the order of names. ``may_begin``: whether anything may be handed out now; asked under
-    the lock, so it must not block. ``wanted``: called when more is wanted. ``slack``: how many may
+    the lock, so it must not block. ``notify_wanted``: called when more is wanted. ``slack``: how many may
     still be handed out after something more urgent has come.
     """
 
@@ -34,14 +34,14 @@ class Prefetch:
         self,
         key: Callable[[str], Any],
         may_begin: Callable[[], bool],
-        wanted: Callable[[], object],
+        notify_wanted: Callable[[], object],
         *,
         slack: int = 0,
         most_ahead: int = 100,
     ) -> None:
         self._key = key
         self._is_allowed = may_begin
-        self._wanted = wanted
+        self._notify_wanted = notify_wanted
         self._slack = slack
         self._most_ahead = most_ahead
         self._since_refresh = 0
@@ -50,6 +50,10 @@ class Prefetch:
         self._heap: list[tuple[Any, str, Claim]] = []
         self._runs: dict[int, deque[Claim]] = {}
         self._takers = 0
+        self.wanted = 0
+        """How many values those who wait for an item would take now."""
+        self.asks = self.answered = 0
+        """How many have asked whether there is any item, and how many of them know."""
         self.bytes = self.values = 0
         """Of those that are ready."""
         self._is_closed = False
@@ -72,10 +76,10 @@ class Prefetch:
         return self._takers
 
     @property
-    def first_key(self) -> Any:
-        """The order of the first one; ``None`` if there is none."""
+    def first(self) -> Claim | None:
+        """The first one, which stays."""
         with self._changed:
-            return self._heap[0][0] if self._heap else None
+            return self._heap[0][2] if self._heap else None
 
     def put(self, claims: Iterable[Claim], *, before: Any = None) -> None:
         """These are ours now. ``before``: the order of what waits to be claimed, if
@@ -90,19 +94,46 @@ class Prefetch:
                 self._note(before)
             self._changed.notify_all()
 
-    def take(self, most: int, timeout_s: float | None, *, is_batch: bool = False) -> list[Claim]:
-        """The next ones, at most that many; none when ``timeout_s`` is over, or when it is closed and
-        used up. ``is_batch``: at most that many values, or one znode; what has failed before is alone,
-        because it may be what fails the others.
+    def ask(self) -> int:
+        """Ask whether there is any item; :attr:`answered` is not below this number once it is known
+        that, later than now, there was none.
+        """
+        with self._changed:
+            self.asks += 1
+            return self.asks
+
+    def answer(self, asks: int) -> None:
+        """So many have asked before the queue was found empty."""
+        with self._changed:
+            if asks > self.answered:
+                self.answered = asks
+                self._changed.notify_all()
+
+    def take(
+        self, most: int, timeout_s: float | None, *, is_batch: bool = False, wants: int = 1, ask: int | None = None
+    ) -> list[Claim]:
+        """The next ones, at most that many; none when ``timeout_s`` is over, when it is closed and
+        used up, or when the answer to ``ask`` has come. ``is_batch``: at most that many values, or
+        one znode; what has failed before is alone, because it may be what fails the others.
+        ``wants``: as many are claimed for this caller.
         """
         with self._changed:
             self._takers += 1
+            self.wanted += wants
             if not self._heap:
-                self._wanted()
+                self._notify_wanted()
             try:
-                self._changed.wait_for(lambda: self._is_closed or (bool(self._heap) and self._may_begin()), timeout_s)
+                self._changed.wait_for(
+                    lambda: (
+                        self._is_closed
+                        or (bool(self._heap) and self._may_begin())
+                        or (ask is not None and self.answered >= ask)
+                    ),
+                    timeout_s,
+                )
             finally:
                 self._takers -= 1
+                self.wanted -= wants
             found: list[Claim] = []
             values = 0
             while self._heap and len(found) < most and self._may_begin():
@@ -118,7 +149,7 @@ class Prefetch:
             self._since_refresh += len(found)
             self._taken_s = now_s()
             if len(self._heap) <= self._target // 2:
-                self._wanted()
+                self._notify_wanted()
             return found
 
     def has_come(self, name: str) -> None:

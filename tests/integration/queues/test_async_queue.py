@@ -17,6 +17,7 @@ from leaderq.queues import (
     DistributedPriorityQueue,
     DistributedQueue,
     RetryPolicy,
+    SimpleDistributedQueue,
 )
 from leaderq.zookeeper import Create, Session
 
@@ -49,6 +50,30 @@ def test_every_kind_puts_and_takes(session: Session, kind: Any, more: tuple[Any,
 
     asyncio.run(run())
     assert session.children("/done") == ["one"]
+
+
+def test_a_simple_queue_offers_and_takes_and_loses_nothing_by_a_cancelled_take(session: Session) -> None:
+    async def run() -> None:
+        async with AsyncQueue(SimpleDistributedQueue(session, "/q")) as queue:
+            waiting = asyncio.create_task(queue.take())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await queue.put(b"one")  # whoever gets it: the task that was cancelled gives it back
+            async with await queue.take(60) as item:
+                assert item.value == b"one"
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        async with AsyncQueue(SimpleDistributedQueue(session, "/q")) as queue:
+            await queue.put_many([b"one", b"two", b"three"])
+            first, second = await queue.take(60), await queue.take(60)
+            first._item.give_back()
+            await second.requeue()
+            with pytest.raises(ConfigurationError):
+                await queue.cancel(second.name)
+        with SimpleDistributedQueue(session, "/q") as left:
+            assert left.poll_many(5) == [b"one", b"three", b"two"]
+
+    asyncio.run(run())
 
 
 def test_a_loop_sees_every_value_and_ends_when_the_queue_is_closed(session: Session) -> None:

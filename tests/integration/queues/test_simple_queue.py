@@ -21,7 +21,7 @@ from leaderq.errors import (
     SessionClosed,
     TooLarge,
 )
-from leaderq.queues.simple import SimpleDistributedQueue
+from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leaderq.errors import ConnectionLost, NotConnected
-from leaderq.queues.simple import SimpleDistributedQueue
+from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session, SessionState, end_session
 

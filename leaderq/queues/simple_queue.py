@@ -1,34 +1,29 @@
 r"""Curator's ``SimpleDistributedQueue`` on the same znodes: ``qn-``\ n, raw bytes, no frame; offer
 at one end, take at the other.
 
-Who is authoritative: the znodes. Offers and claims each go through a
-:class:`~leaderq.queues.writing.SequencedWriter` of this object's own, so each is applied exactly
-once, whatever happens to its answer.
-
-Curator lists the whole queue for every item. Here the list is used up first, and items are read
-ahead (:mod:`leaderq.queues.simple.buffer`), so an item costs one write;
-:meth:`SimpleDistributedQueue.poll_many` shares that write among many, and so do the threads of one
-object. Claims are not ahead of those who ask, unless ``claim_ahead`` says so. On each failure:
+Who is authoritative: the znodes. Offers go through a
+:class:`~leaderq.queues.writing.SequencedWriter` of this object's own, and items are taken by the
+engine that all queues share (:mod:`leaderq.queues.consuming.engine`), begun at the first take. So
+each offer and each claim is applied exactly once, whatever happens to its answer. On each failure:
 
 * **answer to a claim or an offer lost, connection lost, session expired**: the writer finds out,
   and the same call goes on;
-* **the caller's time is up while a claim is under way**: a claim that was not sent is withdrawn; an
-  item whose claim is found to have succeeded later goes to the next who asks, and back to its old
-  place if nobody does before :meth:`SimpleDistributedQueue.close` (takers that have listed the
-  queue meanwhile find it there when their list is used up);
-* **somebody else had it**: the next one is tried, and what was read ahead is read again;
+* **the caller's time is up while a claim is under way**: an item whose claim is found to have
+  succeeded later goes to the next who asks, and back to its old place if nobody does before
+  :meth:`SimpleDistributedQueue.close`;
+* **somebody else had it**: the next one is tried;
 * **queue path deleted, or reaped as a container** (CURATOR-308), at any moment: an offer makes it
-  again; everything known is forgotten, for numbers then begin again, and an old name may come to
-  stand for another item. Whoever waits goes on waiting;
+  again. Whoever waits goes on waiting;
 * **foreign children**: left alone;
 * **the process is killed**: what it has claimed and not yet seen is lost, as with Curator: one
   call's worth per thread, and what was claimed ahead. Its writers stay behind, below
-  ``<path>-meta/writers``.
+  ``<path>-meta/tallies``, until they are swept.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
@@ -37,19 +32,35 @@ from threading import TIMEOUT_MAX
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.errors import ConfigurationError, ConnectionLost, NoNode, NotConnected, QueueEmpty, TooLarge
-from leaderq.queues.simple.buffer import ReadItem
-from leaderq.queues.simple.taker import ChangeSignal, LazyWriter, Taker
-from leaderq.queues.wire.names import SIMPLE_PREFIX
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    NoNode,
+    NotConnected,
+    QueueClosed,
+    QueueEmpty,
+    SessionClosed,
+    SessionExpired,
+    TooLarge,
+)
+from leaderq.queues.connected import await_connection, explaining_refusals
+from leaderq.queues.consumers import ConsumeOptions
+from leaderq.queues.consuming import Consumption, Item
+from leaderq.queues.consuming.claims import Claim
+from leaderq.queues.consuming.settling import done
+from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.queues.writing import SequencedWriter
-from leaderq.zookeeper import AnyClient, Create, as_session
-from leaderq.zookeeper.paths import join, validated_path
+from leaderq.zookeeper import AnyClient, Create, SessionState, as_session
+from leaderq.zookeeper.paths import validated_path
 
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 5.0
 _ANSWER_S = 10.0
+_GRACE_S = 1.0
+"""What a request that was begun in time is given beyond the caller's time."""
+_SLICE_S = 0.5
 _OFFER_BYTES = 256  # of a request, beside the path and the data
 
 
@@ -68,9 +79,8 @@ class SimpleDistributedQueue:
     item is given to one caller only, of all processes and languages. A lone taker gets items in the
     order they were offered. ``None`` or :class:`~leaderq.errors.QueueEmpty` mean that the server
     asked knew of no item. *Not guaranteed:* an item taken is gone, whatever becomes of its taker
-    (take items that must not be lost with a lock path: ``DistributedQueue``). Several takers in
-    each other's way do not keep the order among themselves: one may get an item before another up
-    to :data:`~leaderq.queues.simple.buffer.WIDEST` places in front of it.
+    (take items that must not be lost with a lock path: ``DistributedQueue``). Several takers do not
+    keep the order among themselves.
 
     All methods but ``close`` raise :class:`~leaderq.errors.QueueClosed` after ``close``,
     ``SessionClosed`` after the session's end by its owner, and
@@ -78,20 +88,17 @@ class SimpleDistributedQueue:
     """
 
     def __init__(self, client: AnyClient, path: str, *, claim_ahead: int = 0, meta_path: str | None = None) -> None:
-        if claim_ahead < 0:
-            raise ConfigurationError(f"claim_ahead={claim_ahead!r}: give 0 or more items")
+        options: ConsumeOptions[bytes] = ConsumeOptions(claim_ahead=claim_ahead)
         self._session = as_session(client)
         self._is_lent = self._session is client
         self.path = validated_path(path)
         if path == "/":
             raise ConfigurationError("a queue needs a path of its own; '/' is no place for one")
         self._paths = QueuePaths(path, meta_path=None if meta_path is None else validated_path(meta_path))
-        tallies, mark = self._paths.tallies, uuid.uuid4()
-        self._signal = ChangeSignal(self._session, path)
-        self._offers = SequencedWriter(self._session, f"{tallies}/offers-{mark}")
-        self._opened = LazyWriter(self._offers, self._signal, self._paths)
-        claims = SequencedWriter(self._session, f"{tallies}/claims-{mark}")
-        self._taker = Taker(self._session, path, claims, self._signal, self._paths, claim_ahead=claim_ahead)
+        self._offers = SequencedWriter(self._session, f"{self._paths.tallies}/offers-{uuid.uuid4()}")
+        self._consumption = Consumption(self._session, self._paths, QueueKind.SIMPLE, options)
+        self._opening = threading.Lock()
+        self._is_open = self._is_closed = False
 
     def __enter__(self) -> SimpleDistributedQueue:
         return self
@@ -126,12 +133,11 @@ class SimpleDistributedQueue:
         An error is that of the first item that it befell: those before it are stored, those behind
         it may be.
         """
-        self._signal.guard()
-        prefix = join(self.path, SIMPLE_PREFIX)
+        self._guard()
+        prefix = self._paths.item(SIMPLE_PREFIX)
         operations = [(self._sized(Create(prefix, _as_bytes(item), sequential=True)),) for item in items]
         deadline = _deadline(timeout_s)
-        self._opened.open(deadline)
-        self._signal.wait_for_connection(deadline)
+        self._open(deadline)
         futures = self._offers.submit_all(operations)
         try:
             for at in range(len(futures)):
@@ -159,15 +165,22 @@ class SimpleDistributedQueue:
         if max_items < 1:
             raise ConfigurationError(f"max_items={max_items!r}: give 1 or more")
         if timeout_s is None:
-            return self._taker.take(max_items, now_s(), grace_s=_ANSWER_S)
-        return self._taker.take(max_items, _deadline(timeout_s))
+            return self._take(max_items, now_s(), grace_s=_ANSWER_S)
+        return self._take(max_items, _deadline(timeout_s))
 
     def take(self, timeout_s: float | None = None) -> bytes | None:
         """Take the item at the head, and wait for one if there is none: ``timeout_s`` at most, then
         ``None`` (``None``: for ever).
         """
-        taken = self._taker.take(1, _deadline(timeout_s))
+        taken = self._take(1, _deadline(timeout_s))
         return taken[0] if taken else None
+
+    def take_item(self, timeout_s: float | None = None) -> Item[bytes] | None:
+        """As :meth:`take`, but whoever takes it can still give it back to its place, with
+        ``give_back()``, or to the end, with ``requeue()``. ``ack()`` has nothing left to do.
+        """
+        self._begin(_deadline(timeout_s))
+        return self._consumption.take(timeout_s)
 
     def remove(self) -> bytes:
         """Take the item at the head.
@@ -183,8 +196,20 @@ class SimpleDistributedQueue:
         """The item at the head, which stays there; ``None`` if there is none. The next moment
         somebody else may have taken it.
         """
-        self._signal.guard()
-        return self._taker.peek()
+        self._guard()
+        claimed = self._consumption.engine.ready.first
+        if claimed is not None:
+            return claimed.data
+        try:
+            names = self._session.children(self.path)
+        except NoNode:
+            return None
+        for name in sorted((name for name in names if is_item(QueueKind.SIMPLE, name)), key=sequence_of):
+            try:
+                return self._session.get(self._paths.item(name))[0]
+            except NoNode:
+                continue
+        return None
 
     def element(self) -> bytes:
         """As :meth:`peek`.
@@ -203,20 +228,95 @@ class SimpleDistributedQueue:
         Callers that wait in other threads get :class:`~leaderq.errors.QueueClosed`, or their item
         if its claim was under way.
         """
-        if not self._signal.close():
-            return True
+        with self._opening:
+            if self._is_closed:
+                return True
+            self._is_closed = True
         deadline = now_s() + timeout_s
-        is_clean, left = self._taker.close(timeout_s)
-        returned = self._give_back(left)
+        is_clean = self._consumption.close(timeout_s)
         is_clean = self._offers.close(max(0.1, deadline - now_s())) and is_clean
         if not self._is_lent:
             self._session.close()
-        lost = [held.name for held, future in zip(left, returned, strict=True) if not _is_done_well(future)]
-        if lost:
-            log.error("items %s of %s were claimed for nobody and could not be put back", ", ".join(lost), self.path)
-        return is_clean and not lost
+        return is_clean
 
     # -- inside ---------------------------------------------------------------------------------------------------------
+
+    def _guard(self) -> None:
+        if self._is_closed:
+            raise QueueClosed(f"queue {self.path} was closed")
+        if self._session.state is SessionState.CLOSED:
+            raise SessionClosed("the session was closed by its owner", path=self.path)
+
+    def _open(self, deadline: float) -> None:
+        """Return when the writer of offers is open, and the session connected, as far as is known:
+        what is sent without a connection is in doubt for no good reason.
+        """
+        problem: Exception | None = None
+        while True:
+            self._guard()
+            try:
+                with self._opening, explaining_refusals(self._paths):
+                    if not self._is_open and not self._is_closed:
+                        self._offers.open()
+                        self._is_open = True
+                if self._session.state is SessionState.CONNECTED:
+                    return
+            except (ConnectionLost, SessionExpired, NoNode) as exc:  # NoNode: its parent was taken away that very moment
+                problem = exc
+            if now_s() >= deadline:
+                why = f"there was no connection in the time given; nothing was sent to {self.path}"
+                raise NotConnected(why, path=self.path) from problem
+            await_connection(self._session, min(deadline, now_s() + _SLICE_S))
+
+    def _begin(self, deadline: float) -> None:
+        """Begin to take, if that was not done.
+
+        :raises ConnectionLost: there was no connection by ``deadline``.
+        """
+        while True:
+            self._guard()
+            try:
+                with explaining_refusals(self._paths):
+                    return self._consumption.start(max(0.0, min(deadline - now_s(), _SLICE_S)))
+            except (ConnectionLost, SessionExpired, NoNode):
+                if now_s() >= deadline:
+                    raise
+
+    def _take(self, wanted: int, deadline: float, grace_s: float = _GRACE_S) -> list[bytes]:
+        """Up to ``wanted`` items, as soon as there is one; none if it is known that there was none.
+
+        :raises ConnectionLost: nothing is known by ``deadline``, and ``grace_s`` more while the
+            connection stands.
+        """
+        self._begin(deadline)
+        engine = self._consumption.engine
+        ready = engine.ready
+        ask: int | None = ready.ask()
+        got: list[Claim] = []
+        is_late = False
+        try:
+            while not got or (len(got) < wanted and engine.is_claiming and not ready.is_closed):
+                if not got:
+                    self._guard()
+                if ask is not None and ready.answered >= ask:
+                    ask = None
+                left_s = deadline - now_s()
+                if left_s <= 0 and ask is None:
+                    break
+                is_connected = self._session.state is SessionState.CONNECTED
+                if left_s <= 0 and (left_s + grace_s <= 0 or not is_connected):
+                    is_late = not got
+                    break
+                patience_s = min(_SLICE_S, left_s if left_s > 0 else left_s + grace_s)
+                more = wanted - len(got)
+                got += ready.take(more, patience_s, wants=more, ask=ask)
+        except BaseException:  # an interruption must not take items with it
+            ready.put(got)
+            raise
+        if is_late:
+            raise ConnectionLost(f"no answer in time; what is claimed of {self.path} goes to the next who asks")
+        engine.settle([done(claim) for claim in got])
+        return [claim.data for claim in got]
 
     def _is_stored(self, future: Future[Any], deadline: float) -> bool:
         """``False``: it was not, for the queue's path was taken away each time that it was made for
@@ -227,15 +327,9 @@ class SimpleDistributedQueue:
         except NoNode:
             if now_s() >= deadline:
                 raise
-            self._signal.guard()
+            self._guard()
             return False
         return True
-
-    def _give_back(self, left: Sequence[ReadItem]) -> list[Future[Any]]:
-        """Where they were: the name is free, and the place goes by the name."""
-        if left:
-            self._opened.try_to_open()
-        return list(self._offers.submit_all([(Create(join(self.path, held.name), held.data),) for held in left]))
 
     def _sized(self, create: Create) -> Create:
         size, limit = len(create.data) + 4 * len(create.path) + _OFFER_BYTES, self._offers.limit
@@ -254,10 +348,6 @@ class SimpleDistributedQueue:
         return NotConnected(
             f"what is left of the offer to {self.path} was not sent in the time given, nor will be", path=self.path
         )
-
-
-def _is_done_well(future: Future[Any]) -> bool:
-    return future.done() and not future.cancelled() and future.exception() is None
 
 
 def _as_bytes(item: bytes) -> bytes:
