@@ -1,17 +1,20 @@
-"""QueueCoordinator: the hand-over from head to tail, the uncontended way, and what a million idle keys leave; one run, sides in turn.
+"""QueueCoordinator beside the shortest forms of the same rule; one run, sides in turn, medians.
 
-    python benchmarks/coalescing.py [--rounds 7] [--handovers 300] [--pairs 20000] [--keys 1000000] [--only handover ...]
+    python benchmarks/coalescing.py [--rounds 9] [--pairs 20000] [--handovers 300] [--keys 1000000]
+                                    [--only idle ...]
 
-=============  =============================================================================================================
-handover       from the call that ends the head's work until the waiting thread runs, in microseconds: median and 99th percentile.
-               Beside it a coordinator that polls every 10 ms, as the one of 2016 did, and a plain lock for each key, which
-               lets everybody wait
-uncontended    enqueue and dequeue of one key on one thread, pairs a second: the best of many short runs and the median. Beside
-               it the same two, and a dictionary of locks that grows for ever
-idle keys      memory a million keys leave when each was worked on once, in bytes a key
-=============  =============================================================================================================
+=========  ========================================================================================
+idle       enqueue and dequeue of a key that nobody else wants, on one thread: pairs a second.
+           Beside it the same rule over one Condition, polling, a lock for each key that is never
+           forgotten, and a lock and a dict, where nobody waits
+shared     ``run`` of a function that does nothing, beside singleflight: calls a second
+handover   from the call that ends the head's work until the waiting thread runs, in microseconds
+tasks      idle and handover for tasks of one loop, beside asyncio's Condition and Lock
+memory     what a million keys leave when each was worked on once, in bytes a key
+=========  ========================================================================================
 
-The bars: a hand-over under 1 ms in the median, 500,000 pairs a second.
+The bars: 200,000 pairs a second for an idle key, a hand-over under 1 ms; both in the median. On a
+busy machine look at the ratios ("x ours").
 """
 
 from __future__ import annotations
@@ -27,86 +30,128 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-from figures import percentile, print_table, save
+from coalescing_sides import (
+    Conditioned,
+    ConditionedTasks,
+    LockAndDict,
+    Ours,
+    OurTasks,
+    PlainLocks,
+    Polling,
+    SingleFlight,
+    TaskLocks,
+)
+from figures import percentile, print_lost, print_table, save
 
-from leaderq.coalescing import AsyncQueueCoordinator, KeepIdle, QueueCoordinator
+from leaderq.coalescing import KeepIdle, QueueCoordinator
 
+Rows = dict[str, dict[str, Any]]
 OURS = "QueueCoordinator"
-POLLING = "polling, 10 ms"
-PLAIN = "lock for each key"
+CONDITION, POLLING = "one Condition", "polling, 10 ms"
+LOCKS, LOCK_AND_DICT = "lock for each key", "lock and dict, none waits"
+RATE, MEDIAN_US, P99_US, RATIO = "k/s", "median us", "p99 us", "x ours"
+WAITING: dict[str, Callable[[], Any]] = {
+    OURS: Ours,
+    CONDITION: Conditioned,
+    POLLING: Polling,
+    LOCKS: PlainLocks,
+}
+TASKS: dict[str, Callable[[], Any]] = {
+    OURS: OurTasks,
+    "asyncio.Condition": ConditionedTasks,
+    "asyncio.Lock for each key": TaskLocks,
+}
 
 
-class Ours:
-    """The coordinator, with tokens."""
-
-    def __init__(self) -> None:
-        self._coordinator: QueueCoordinator[Any] = QueueCoordinator()
-        self.enter = self._coordinator.enqueue
-        self.leave = self._coordinator.dequeue
-
-    def is_awaited(self, key: object) -> bool:
-        return self._coordinator.stats().waiting == 1
-
-
-class Polling:
-    """One runs, one waits, by looking every 10 ms whether its turn has come; keys are never forgotten, threads are the owners."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lines: dict[Any, list[int]] = {}
-
-    def enter(self, key: Any) -> Any:
-        me = threading.get_ident()
-        with self._lock:
-            line = self._lines.setdefault(key, [])
-            if len(line) == 2:
-                return None
-            line.append(me)
-        while line[0] != me:
-            time.sleep(0.01)
-        return key
-
-    def leave(self, key: Any) -> None:
-        with self._lock:
-            self._lines[key].pop(0)
-
-    def is_awaited(self, key: Any) -> bool:
-        return len(self._lines[key]) == 2
+def in_turn(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[Any]]:
+    """What each side measured, round by round; every other round backwards, the first not counted."""
+    taken: dict[str, list[Any]] = {name: [] for name in runs}
+    names = list(runs)
+    for number in range(rounds + 1):
+        for name in names[:: -1 if number % 2 else 1]:
+            gc.collect()
+            figure = runs[name]()
+            taken[name].extend([figure] if number else [])
+    return taken
 
 
-class PlainLocks:
-    """A lock for each key: all wait, none is declined, none is forgotten."""
-
-    def __init__(self) -> None:
-        self._locks: dict[Any, threading.Lock] = {}
-        self._waiting = 0
-
-    def enter(self, key: Any) -> Any:
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks.setdefault(key, threading.Lock())
-        if not lock.acquire(blocking=False):
-            self._waiting += 1
-            lock.acquire()
-            self._waiting -= 1
-        return lock
-
-    def leave(self, lock: Any) -> None:
-        lock.release()
-
-    def is_awaited(self, key: Any) -> bool:
-        return self._waiting == 1
+def rate_rows(taken: dict[str, list[float]]) -> Rows:
+    ours = statistics.median(taken[OURS])
+    return {
+        name: {
+            RATE: round(statistics.median(rates) / 1e3),
+            "least": round(min(rates) / 1e3),
+            "most": round(max(rates) / 1e3),
+            RATIO: round(statistics.median(rates) / ours, 2),
+        }
+        for name, rates in taken.items()
+    }
 
 
-SIDES: dict[str, Callable[[], Any]] = {OURS: Ours, POLLING: Polling, PLAIN: PlainLocks}
+def time_rows(taken: dict[str, list[list[float]]]) -> Rows:
+    medians = {name: [percentile(micros, 0.5) for micros in rounds] for name, rounds in taken.items()}
+    ours = statistics.median(medians[OURS])
+    return {
+        name: {
+            MEDIAN_US: round(statistics.median(medians[name]), 1),
+            P99_US: round(statistics.median([percentile(micros, 0.99) for micros in rounds]), 1),
+            RATIO: round(statistics.median(medians[name]) / ours, 2),
+        }
+        for name, rounds in taken.items()
+    }
+
+
+# -- rows --------------------------------------------------------------------------------------------
+
+
+def pairs_a_second(enter: Callable[[str], Any], leave: Callable[[Any], object], count: int) -> float:
+    began_s = time.perf_counter()
+    for _ in range(count):
+        leave(enter("key"))
+    return count / (time.perf_counter() - began_s)
+
+
+def scopes_a_second(coordinator: QueueCoordinator[str], count: int) -> float:
+    began_s = time.perf_counter()
+    for _ in range(count):
+        with coordinator.hold("key"):
+            pass
+    return count / (time.perf_counter() - began_s)
+
+
+def measure_idle(given: argparse.Namespace) -> Rows:
+    kept: QueueCoordinator[str] = QueueCoordinator(idle=KeepIdle(cap=64))
+    timed: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=60)
+    scoped: QueueCoordinator[str] = QueueCoordinator()
+    sides = {name: make() for name, make in {**WAITING, LOCK_AND_DICT: LockAndDict}.items()}
+    runs: dict[str, Callable[[], float]] = {
+        name: lambda side=side: pairs_a_second(side.enter, side.leave, given.pairs) for name, side in sides.items()
+    }
+    runs[f"{OURS}, idle kept"] = lambda: pairs_a_second(kept.enqueue, kept.dequeue, given.pairs)
+    runs[f"{OURS}, safe time-out"] = lambda: pairs_a_second(timed.enqueue, timed.dequeue, given.pairs)
+    runs[f"{OURS}, with hold"] = lambda: scopes_a_second(scoped, given.pairs)
+    return rate_rows(in_turn(runs, given.rounds))
+
+
+def measure_shared(given: argparse.Namespace) -> Rows:
+    def calls_a_second(do: Callable[[str, Callable[[], None]], object]) -> float:
+        began_s = time.perf_counter()
+        for _ in range(given.pairs):
+            do("key", lambda: None)
+        return given.pairs / (time.perf_counter() - began_s)
+
+    ours, flight = Ours(), SingleFlight()
+    runs = {OURS: lambda: calls_a_second(ours.do), "singleflight": lambda: calls_a_second(flight.do)}
+    return rate_rows(in_turn(runs, given.rounds))
 
 
 def handovers(side: Any, count: int) -> list[float]:
-    """Microseconds from each end of a head's work to the begin of the tail's. The head does nothing afterwards, as a thread does that
-    has done its work: with a GIL, one that computed on would keep the interpreter for up to 5 ms more."""
+    """Microseconds from each end of a head's work to the begin of the tail's. The head does nothing
+    afterwards, as a thread does that has done its work: with a GIL, one that computed on would keep
+    the interpreter for up to 5 ms more.
+    """
     began_s = 0.0
-    begun = threading.Semaphore(0)
-    go = threading.Semaphore(0)
+    begun, go = threading.Semaphore(0), threading.Semaphore(0)
 
     def tail() -> None:
         nonlocal began_s
@@ -134,143 +179,116 @@ def handovers(side: Any, count: int) -> list[float]:
     return micros
 
 
-async def handovers_of_tasks(count: int) -> list[float]:
-    """The same between two tasks of one loop."""
-    coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
-    micros = []
+def measure_handover(given: argparse.Namespace) -> Rows:
+    count = max(1, given.handovers // given.rounds)
+    runs = {name: lambda make=make: handovers(make(), count) for name, make in WAITING.items()}
+    return time_rows(in_turn(runs, given.rounds))
 
-    async def tail() -> float:
-        token = await coordinator.enqueue("key")
+
+def task_pairs_a_second(make: Callable[[], Any], count: int) -> float:
+    async def main() -> float:
+        side = make()
         began_s = time.perf_counter()
-        coordinator.dequeue(token)
-        return began_s
+        for _ in range(count):
+            side.leave(await side.enter("key"))
+        return count / (time.perf_counter() - began_s)
 
-    for _ in range(count):
-        token = await coordinator.enqueue("key")
-        task = asyncio.create_task(tail())
-        await asyncio.sleep(0)
-        ended_s = time.perf_counter()
-        coordinator.dequeue(token)
-        micros.append((await task - ended_s) * 1e6)
-    return micros
+    return asyncio.run(main())
 
 
-def measure_handover(rounds: int, count: int) -> dict[str, dict[str, Any]]:
-    taken: dict[str, list[float]] = {name: [] for name in SIDES}
-    tasks = f"{OURS}, tasks"
-    taken[tasks] = []
-    for _ in range(rounds):
-        for name, make in SIDES.items():
-            taken[name] += handovers(make(), max(1, count // rounds))
-        taken[tasks] += asyncio.run(handovers_of_tasks(max(1, count // rounds)))
-    ours = percentile(taken[OURS], 0.5)
-    return {
-        name: {
-            "n": len(micros),
-            "median us": round(percentile(micros, 0.5), 1),
-            "p99 us": round(percentile(micros, 0.99), 1),
-            "x ours": round(percentile(micros, 0.5) / ours, 1),
-        }
-        for name, micros in taken.items()
-    }
+def task_handovers(make: Callable[[], Any], count: int) -> list[float]:
+    async def main() -> list[float]:
+        side, micros = make(), []
+
+        async def tail() -> float:
+            turn = await side.enter("key")
+            began_s = time.perf_counter()
+            side.leave(turn)
+            return began_s
+
+        for _ in range(count):
+            turn = await side.enter("key")
+            task = asyncio.create_task(tail())
+            await asyncio.sleep(0)
+            ended_s = time.perf_counter()
+            side.leave(turn)
+            micros.append((await task - ended_s) * 1e6)
+        return micros
+
+    return asyncio.run(main())
 
 
-def pairs_a_second(enter: Callable[[str], Any], leave: Callable[[Any], object], count: int) -> float:
-    began_s = time.perf_counter()
-    for _ in range(count):
-        leave(enter("key"))
-    return count / (time.perf_counter() - began_s)
+def measure_tasks(given: argparse.Namespace) -> Rows:
+    count = max(1, given.handovers // given.rounds)
+    pairs = in_turn(
+        {name: lambda make=make: task_pairs_a_second(make, given.pairs) for name, make in TASKS.items()}, given.rounds
+    )
+    micros = in_turn({name: lambda make=make: task_handovers(make, count) for name, make in TASKS.items()}, given.rounds)
+    times = time_rows(micros)
+    return {name: row | {MEDIAN_US: times[name][MEDIAN_US]} for name, row in rate_rows(pairs).items()}
 
 
-def scopes_a_second(coordinator: QueueCoordinator[str], count: int) -> float:
-    began_s = time.perf_counter()
-    for _ in range(count):
-        with coordinator.hold("key"):
-            pass
-    return count / (time.perf_counter() - began_s)
-
-
-def measure_uncontended(rounds: int, count: int) -> dict[str, dict[str, Any]]:
-    """Short runs, many of them: the best says what the code costs, the median what the machine was doing besides."""
-    kept: QueueCoordinator[str] = QueueCoordinator(idle=KeepIdle(cap=64))
-    timed: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=60)
-    scoped: QueueCoordinator[str] = QueueCoordinator()
-    sides = {name: make() for name, make in SIDES.items()}
-    runs: dict[str, Callable[[int], float]] = {
-        name: lambda n, side=side: pairs_a_second(side.enter, side.leave, n) for name, side in sides.items()
-    }
-    runs[f"{OURS}, idle kept"] = lambda n: pairs_a_second(kept.enqueue, kept.dequeue, n)
-    runs[f"{OURS}, safe time-out"] = lambda n: pairs_a_second(timed.enqueue, timed.dequeue, n)
-    runs[f"{OURS}, with hold"] = lambda n: scopes_a_second(scoped, n)
-    short = 2_000
-    taken: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(max(1, rounds * count // short)):
-        for name, run in runs.items():
-            taken[name].append(run(short))
-    ours = max(taken[OURS])
-    return {
-        name: {
-            "best k/s": round(max(rates) / 1e3),
-            "median k/s": round(statistics.median(rates) / 1e3),
-            "x ours": round(max(rates) / ours, 2),
-        }
-        for name, rates in taken.items()
-    }
-
-
-def measure_idle_keys(count: int) -> dict[str, dict[str, Any]]:
-    """Keys are made as they are used, as those of a stream are, so what is left is what the coordinator keeps."""
-    coordinators = {name: make() for name, make in SIDES.items()}
+def measure_memory(given: argparse.Namespace) -> Rows:
+    """Keys are made as they are used, as those of a stream are: what is left is what is kept."""
+    sides = {name: make() for name, make in WAITING.items() if name != POLLING}
     kept = QueueCoordinator[str](idle=KeepIdle(cap=10_000))
-    work = {name: (side.enter, side.leave) for name, side in coordinators.items()}
+    work = {name: (side.enter, side.leave) for name, side in sides.items()}
     work[f"{OURS}, 10,000 idle kept"] = (kept.enqueue, kept.dequeue)
     rows = {}
     for name, (enter, leave) in work.items():
         gc.collect()
         tracemalloc.start()
-        for number in range(count):
+        for number in range(given.keys):
             leave(enter(f"key-{number}"))
         gc.collect()
         held, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        rows[name] = {
-            "keys": count,
-            "left KiB": round(held / 1024),
-            "bytes/key": round(held / count, 1),
-            "peak KiB": peak // 1024,
-        }
+        rows[name] = {"bytes/key": round(held / given.keys, 1), "left KiB": held // 1024, "peak KiB": peak // 1024}
+    return rows
+
+
+PARTS: dict[str, tuple[Callable[[argparse.Namespace], Rows], str]] = {
+    "idle": (measure_idle, RATE),
+    "shared": (measure_shared, RATE),
+    "handover": (measure_handover, MEDIAN_US),
+    "tasks": (measure_tasks, RATE),
+    "memory": (measure_memory, "bytes/key"),
+}
+
+
+def bars(tables: dict[str, Rows]) -> Rows:
+    rows: Rows = {}
+    if "idle" in tables:
+        rate = tables["idle"][OURS][RATE]
+        rows["idle: 200 k/s"] = {"median": rate, "met": "yes" if rate >= 200 else "NO"}
+    if "handover" in tables:
+        micros = tables["handover"][OURS][MEDIAN_US]
+        rows["handover: under 1,000 us"] = {"median": micros, "met": "yes" if micros < 1_000 else "NO"}
     return rows
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--handovers", type=int, default=300, help="of each side, over all rounds")
     parser.add_argument("--pairs", type=int, default=20_000, help="of each side and round")
     parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--only", nargs="+", choices=["handover", "uncontended", "idle"])
+    parser.add_argument("--only", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
     given = parser.parse_args()
-    if given.rounds < 1 or given.handovers < 1 or given.pairs < 1 or given.keys < 1:
+    if min(given.rounds, given.handovers, given.pairs, given.keys) < 1:
         parser.error("numbers must be 1 or more")
-    parts: dict[str, tuple[str, Callable[[], dict[str, dict[str, Any]]]]] = {
-        "handover": ("hand-over from head to tail", lambda: measure_handover(given.rounds, given.handovers)),
-        "uncontended": ("uncontended, one thread", lambda: measure_uncontended(given.rounds, given.pairs)),
-        "idle": ("idle keys", lambda: measure_idle_keys(given.keys)),
-    }
-    figures: dict[str, Any] = {"parameters": vars(given)}
-    for part, (title, measure) in parts.items():
-        if given.only is None or part in given.only:
-            figures[part] = measure()
-            print_table(title, figures[part])
-    figures["held"] = held = {
-        "hand-over under 1 ms": "handover" not in figures or figures["handover"][OURS]["median us"] < 1_000,
-        "500 k/s uncontended": "uncontended" not in figures or figures["uncontended"][OURS]["best k/s"] >= 500,
-    }
-    print(f"\n{save('coalescing', figures)}")
-    for bar, is_held in held.items():
-        if not is_held:
-            print(f"not held: {bar}", file=sys.stderr)
-    return 0 if all(held.values()) else 1
+    tables = {}
+    for part in given.only:
+        measure, column = PARTS[part]
+        tables[part] = measure(given)
+        print_table(part, tables[part])
+        if part != "memory":
+            print_lost(tables[part], OURS, column, more_is_better=column == RATE)
+    held = bars(tables)
+    if held:
+        print_table("bars", held)
+    print(f"\n{save('coalescing', {'parameters': vars(given), 'tables': tables, 'bars': held})}")
+    return 0 if all(bar["met"] == "yes" for bar in held.values()) else 1
 
 
 if __name__ == "__main__":

@@ -38,6 +38,15 @@ def print_table(title: str, rows: dict[str, dict[str, Any]]) -> None:
         print(f"{name:<{width}}", *(f"{row.get(column, ''):>12}" for column in columns))
 
 
+def print_lost(rows: dict[str, dict[str, Any]], ours: str, column: str, *, more_is_better: bool) -> None:
+    """Name the sides that do better than ours, and how much: what others are better at is said first."""
+    mine = rows[ours][column]
+    for name, row in rows.items():
+        factor = row[column] / mine if more_is_better else mine / row[column]
+        if factor > 1 and not name.startswith(ours):
+            print(f"  we lose: {name} is {factor:.2f}x as good ({column} {row[column]:,} beside {mine:,})")
+
+
 def save(name: str, figures: dict[str, Any]) -> Path:
     """Write the figures with the circumstances they were measured in."""
     folder = Path(__file__).parent / "results"

@@ -1,167 +1,76 @@
-"""SingularUpdateQueue beside ThreadPoolExecutor(1), queue.Queue, janus, culsans: one run, equal handlers, medians.
+"""SingularUpdateQueue beside ThreadPoolExecutor(1), queue.Queue, janus, culsans: one run, equal
+handlers, all sides in turn, medians.
 
-    pip install 'leaderq[bench]'        # janus and culsans; without them their rows are missing, and it says so
-    python benchmarks/singular.py [--rounds 7] [--requests 20000] [--capacity 1000] [--only post bounded wait ...]
+    pip install 'leaderq[bench]'        # janus and culsans; without them their rows are missing
+    python benchmarks/singular.py [--rounds 7] [--requests 20000] [--capacity 1000] [--only post ...]
 
-The handler is a function that does nothing, so what is measured is the handing over. All rates are from the first request
-until the last is *applied*, not until it is put. A first round, which warms up, is not counted. The quick sides take
-``--requests`` times 25, for they would be through before a clock shows it; a rate does not depend on it.
+The handler is a function that does nothing, so what is measured is the handing over. All rates are
+from the first request until the last is *applied*, not until it is put; all bounds are exact. A
+first round, which warms up, is not counted; every other round goes through the sides backwards. The
+quick sides take ``--requests`` times 25, or they would be through before a clock shows it.
 
-=========  =================================================================================================================
+=========  ========================================================================================
 post       one producer, no bound, no answer
 four       the same from four threads
 bounded    one producer, ``--capacity`` requests may wait
 bounded4   the same from four threads
 wait       one caller that waits for each outcome: rate, median and 99th percentile
-wait4      the same from four threads; a plain lock beside, which is what to use when the handler takes microseconds
+wait4      the same from four threads; a plain lock beside, which is what to use when the handler
+           takes microseconds
 pipelined  futures of all requests first, then their outcomes
-asyncio    one task that awaits each outcome: ``call`` beside ``run_in_executor``
-=========  =================================================================================================================
+tasks      one task puts, ``--capacity`` requests may wait; the loop goes on when the queue is full
+asyncio    one task that awaits each outcome
+room       a thread waits in front of a full queue: microseconds from the end of the request in hand
+           until it goes on
+aroom      the same for a task
+=========  ========================================================================================
+
+The bars: post 3,000,000/s, bounded 1,000,000/s, wait not slower than ThreadPoolExecutor(1) in the
+median of the rounds, room and aroom under 1 ms in the median.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
+import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
 import singular_sides as sides
-from figures import percentile, print_table, save
+from figures import percentile, print_lost, print_table, save
 
-from leaderq.singular import SingularUpdateQueue
-
-MORE = 25
+Rounds = dict[str, list[float]]
 OURS = "SingularUpdateQueue"
-MAKERS: dict[str, tuple[sides.Maker, bool]] = {
-    # side: (how it is made, whether it is quick)
-    OURS: (sides.ours, True),
-    f"{OURS}, batches": (sides.ours_batches, True),
-    "SimpleQueue + thread": (sides.simple_queue, True),
-    "SimpleQueue + Semaphore": (sides.semaphore, False),
-    "queue.Queue + thread": (sides.std_queue, False),
-    "ThreadPoolExecutor(1)": (sides.executor, False),
-    "janus + thread": (sides.janus_queue, False),
-    "culsans + thread": (sides.culsans_queue, False),
-    "plain lock": (sides.plain_lock, True),
+BATCHES, EXECUTOR = f"{OURS}, batches", "ThreadPoolExecutor(1)"
+SIMPLE, SEMAPHORE, STANDARD = "SimpleQueue + thread", "SimpleQueue + Semaphore", "queue.Queue + thread"
+JANUS, CULSANS, LOCK = "janus + thread", "culsans + thread", "plain lock"
+MAKERS: dict[str, sides.Maker] = {
+    OURS: sides.ours,
+    BATCHES: sides.ours_batches,
+    SIMPLE: sides.simple_queue,
+    SEMAPHORE: sides.semaphore,
+    STANDARD: sides.std_queue,
+    EXECUTOR: sides.executor,
+    JANUS: sides.janus_queue,
+    CULSANS: sides.culsans_queue,
+    LOCK: sides.plain_lock,
 }
-FREE = (
-    OURS,
-    f"{OURS}, batches",
-    "SimpleQueue + thread",
-    "queue.Queue + thread",
-    "ThreadPoolExecutor(1)",
-    "janus + thread",
-    "culsans + thread",
-)
-BOUND = (OURS, f"{OURS}, batches", "SimpleQueue + Semaphore", "queue.Queue + thread", "janus + thread", "culsans + thread")
-ANSWERS = (
-    OURS,
-    "SimpleQueue + thread",
-    "queue.Queue + thread",
-    "ThreadPoolExecutor(1)",
-    "janus + thread",
-    "culsans + thread",
-    "plain lock",
-)
-KINDS: dict[str, tuple[str, ...]] = {
-    "post": FREE,
-    "four": FREE,
-    "bounded": BOUND,
-    "bounded4": BOUND,
-    "wait": ANSWERS,
-    "wait4": ANSWERS,
-    "pipelined": ANSWERS[:-1],
-    "asyncio": (OURS, "ThreadPoolExecutor(1)"),
-}
-BARS = {"post": 3_000_000.0, "bounded": 1_000_000.0, "wait": 31_000.0}
-P99_BAR_US = 100.0
+QUICK = {OURS: 25, BATCHES: 25, SIMPLE: 25, LOCK: 25}
+FREE = (OURS, BATCHES, SIMPLE, STANDARD, EXECUTOR, JANUS, CULSANS)
+BOUND = (OURS, BATCHES, SEMAPHORE, STANDARD, JANUS, CULSANS)
+ANSWERS = (OURS, SIMPLE, STANDARD, EXECUTOR, JANUS, CULSANS, LOCK)
+TASKS = (OURS, JANUS, CULSANS)
+RATE, MEDIAN_US, P99_US = "k/s", "median us", "p99 us"
 
 
 def nothing(request: Any) -> None:
     """The handler of all sides."""
-
-
-def posted(side: sides.Side, count: int, producers: int) -> float:
-    """Seconds until all of ``count`` requests are applied."""
-    each = count // producers
-
-    def produce() -> None:
-        post = side.post
-        for number in range(each):
-            post(number)
-
-    began = time.perf_counter()
-    if producers == 1:
-        produce()
-    else:
-        in_threads(producers, produce)
-    side.done()
-    return time.perf_counter() - began
-
-
-def waited(side: sides.Side, count: int, callers: int) -> tuple[float, list[float]]:
-    """Seconds for all, and microseconds for each."""
-    each, took_us = count // callers, []
-    assert side.wait is not None
-
-    def call() -> None:
-        wait, clock, mine = side.wait, time.perf_counter, []
-        assert wait is not None
-        for number in range(each):
-            before = clock()
-            wait(number)
-            mine.append((clock() - before) * 1e6)
-        took_us.extend(mine)
-
-    began = time.perf_counter()
-    if callers == 1:
-        call()
-    else:
-        in_threads(callers, call)
-    took_s = time.perf_counter() - began
-    side.done()
-    return took_s, took_us
-
-
-def pipelined(side: sides.Side, count: int) -> float:
-    """Seconds until the last of ``count`` outcomes is there."""
-    submit = side.submit
-    assert submit is not None
-    began = time.perf_counter()
-    for future in [submit(number) for number in range(count)]:
-        future.result()
-    took_s = time.perf_counter() - began
-    side.done()
-    return took_s
-
-
-def awaited(name: str, count: int) -> tuple[float, list[float]]:
-    """Seconds for all, and microseconds for each, of one task that awaits one outcome after the other."""
-    took_us: list[float] = []
-
-    async def use(call: Callable[[int], Any]) -> float:
-        began = time.perf_counter()
-        for number in range(count):
-            before = time.perf_counter()
-            await call(number)
-            took_us.append((time.perf_counter() - before) * 1e6)
-        return time.perf_counter() - began
-
-    if name == OURS:
-        with SingularUpdateQueue(nothing) as queue:
-            return asyncio.run(use(queue.call)), took_us
-    with ThreadPoolExecutor(1) as pool:
-
-        def call(number: int) -> Any:
-            return asyncio.get_running_loop().run_in_executor(pool, nothing, number)
-
-        return asyncio.run(use(call)), took_us
 
 
 def in_threads(count: int, work: Callable[[], None]) -> None:
@@ -172,80 +81,210 @@ def in_threads(count: int, work: Callable[[], None]) -> None:
         thread.join()
 
 
-def once(kind: str, name: str, arguments: argparse.Namespace) -> tuple[float, list[float]]:
-    """One measurement: requests a second, and microseconds for each where somebody waits."""
-    maker, is_quick = MAKERS[name]
-    with sides.collected():
-        if kind == "asyncio":
-            took_s, took_us = awaited(name, arguments.requests // 2)
-            return arguments.requests // 2 / took_s, took_us
-        is_bounded = kind.startswith("bounded")
-        side = maker(nothing, arguments.capacity if is_bounded else None)
-        if kind.startswith("wait"):
-            took_s, took_us = waited(side, arguments.requests, 4 if kind.endswith("4") else 1)
-            return arguments.requests / took_s, took_us
-        if kind == "pipelined":
-            return arguments.requests / pipelined(side, arguments.requests), []
-        count = arguments.requests * (MORE if is_quick else 1)
-        return count / posted(side, count, 4 if kind in ("four", "bounded4") else 1), []
+# -- one measurement: seconds for each request, or microseconds of each ------------------------------
 
 
-def measure(kind: str, names: list[str], arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """All sides in turn, round by round."""
-    rates: dict[str, list[float]] = {name: [] for name in names}
-    took_us: dict[str, list[list[float]]] = {name: [] for name in names}
-    for number in range(arguments.rounds + 1):
-        for name in names:
-            rate, took = once(kind, name, arguments)
-            if sys.stderr.isatty():
-                print(
-                    f"\r{kind}, round {number}/{arguments.rounds}: {name} {rate / 1000:,.1f} k/s".ljust(90),
-                    end="",
-                    file=sys.stderr,
-                )
-            if number:
-                rates[name].append(rate)
-                took_us[name].append(took)
-    rows = {}
-    for name in names:
-        rows[name] = {
-            "k/s": round(percentile(rates[name], 0.5) / 1000, 1),
-            "slowest": round(min(rates[name]) / 1000, 1),
-            "quickest": round(max(rates[name]) / 1000, 1),
-            "ours/it": round(percentile(rates[OURS], 0.5) / percentile(rates[name], 0.5), 2),
-        }
-        if took_us[name][0]:
-            for share, column in ((0.5, "p50 us"), (0.99, "p99 us")):
-                by_round = [percentile(took, share) for took in took_us[name]]
-                rows[name][column] = round(percentile(by_round, 0.5), 1)
-                rows[name][f"least {column}"] = round(min(by_round), 1)
-    return rows
+def posting(maker: sides.Maker, count: int, capacity: int | None, producers: int) -> float:
+    """Requests a second until all are applied."""
+    side, each = maker(nothing, capacity), count // producers
+
+    def produce() -> None:
+        post = side.post
+        for number in range(each):
+            post(number)
+
+    began_s = time.perf_counter()
+    in_threads(producers, produce) if producers > 1 else produce()
+    side.done()
+    return each * producers / (time.perf_counter() - began_s)
 
 
-def verdicts(tables: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """The bars, by the median of the rounds and by the best of them, for a busy machine slows some."""
-    found = {}
-    for kind, bar in BARS.items():
-        if kind in tables:
-            row = tables[kind][OURS]
-            found[f"{kind}, requests/s"] = _verdict(
-                row["k/s"] * 1000, row["quickest"] * 1000, f">= {bar:,.0f}", lambda value, bar=bar: value >= bar
-            )
-    if "wait" in tables:
-        row = tables["wait"][OURS]
-        found["wait, p99 us"] = _verdict(
-            row["p99 us"], row["least p99 us"], f"<= {P99_BAR_US:g}", lambda value: value <= P99_BAR_US
-        )
+def waiting(maker: sides.Maker, count: int, callers: int) -> list[float]:
+    """Microseconds of each request."""
+    side, took_us = maker(nothing, None), []
+
+    def call() -> None:
+        wait, clock, mine = side.wait, time.perf_counter, []
+        assert wait is not None
+        for number in range(count // callers):
+            before_s = clock()
+            wait(number)
+            mine.append((clock() - before_s) * 1e6)
+        took_us.extend(mine)
+
+    in_threads(callers, call) if callers > 1 else call()
+    side.done()
+    return took_us
+
+
+def pipelining(maker: sides.Maker, count: int) -> float:
+    """Outcomes a second."""
+    side = maker(nothing, None)
+    assert side.submit is not None
+    began_s = time.perf_counter()
+    for future in [side.submit(number) for number in range(count)]:
+        future.result()
+    took_s = time.perf_counter() - began_s
+    side.done()
+    return count / took_s
+
+
+def task_posting(maker: sides.Maker, count: int, capacity: int) -> float:
+    """Requests a second until all are applied, put by one task."""
+    side = maker(nothing, capacity)
+
+    async def produce() -> None:
+        apost = side.apost
+        assert apost is not None
+        for number in range(count):
+            await apost(number)
+
+    began_s = time.perf_counter()
+    asyncio.run(produce())
+    side.done()
+    return count / (time.perf_counter() - began_s)
+
+
+def task_waiting(maker: sides.Maker, count: int) -> list[float]:
+    """Microseconds of each request of one task that awaits one outcome after the other."""
+    side, took_us = maker(nothing, None), []
+
+    async def call() -> None:
+        acall, clock = side.acall, time.perf_counter
+        assert acall is not None
+        for number in range(count):
+            before_s = clock()
+            await acall(number)
+            took_us.append((clock() - before_s) * 1e6)
+
+    asyncio.run(call())
+    side.done()
+    return took_us
+
+
+def finding_room(maker: sides.Maker, count: int, *, by_task: bool) -> list[float]:
+    """Microseconds from the end of the request in hand until a producer that had found the queue
+    full goes on. The handler ends when told to, and waits again in the next request.
+    """
+    may_end, ended_s, went_on_s = threading.Semaphore(0), [], []
+
+    def handle(request: Any) -> None:
+        may_end.acquire()
+        ended_s.append(time.perf_counter())
+
+    side = maker(handle, 2)
+
+    def produce() -> None:
+        for number in range(count + 3):  # one in hand, two that wait, and then those measured
+            side.post(number)
+            went_on_s.append(time.perf_counter())
+
+    async def produce_by_task() -> None:
+        assert side.apost is not None
+        for number in range(count + 3):
+            await side.apost(number)
+            went_on_s.append(time.perf_counter())
+
+    work = (lambda: asyncio.run(produce_by_task())) if by_task else produce
+    thread = threading.Thread(target=work)
+    thread.start()
+    for number in range(count):
+        while len(went_on_s) < 3 + number:
+            time.sleep(0.000_1)
+        time.sleep(0.001)  # until it sleeps
+        may_end.release()
+    thread.join()
+    may_end.release(3)
+    side.done()
+    return [(on_s - end_s) * 1e6 for end_s, on_s in zip(ended_s, went_on_s[3:], strict=False)]
+
+
+# -- rows --------------------------------------------------------------------------------------------
+
+
+class Kind:
+    """A row's sides, and one measurement of one of them: a rate, or microseconds."""
+
+    def __init__(self, names: tuple[str, ...], once: Callable[[str, argparse.Namespace], Any]) -> None:
+        self.names = names
+        self.once = once
+
+
+def many(name: str, given: argparse.Namespace) -> int:
+    return given.requests * QUICK.get(name, 1)
+
+
+KINDS = {
+    "post": Kind(FREE, lambda name, given: posting(MAKERS[name], many(name, given), None, 1)),
+    "four": Kind(FREE, lambda name, given: posting(MAKERS[name], many(name, given), None, 4)),
+    "bounded": Kind(BOUND, lambda name, given: posting(MAKERS[name], many(name, given), given.capacity, 1)),
+    "bounded4": Kind(BOUND, lambda name, given: posting(MAKERS[name], many(name, given), given.capacity, 4)),
+    "wait": Kind(ANSWERS, lambda name, given: waiting(MAKERS[name], given.requests, 1)),
+    "wait4": Kind(ANSWERS, lambda name, given: waiting(MAKERS[name], given.requests, 4)),
+    "pipelined": Kind(ANSWERS[:-1], lambda name, given: pipelining(MAKERS[name], given.requests)),
+    "tasks": Kind(TASKS, lambda name, given: task_posting(MAKERS[name], given.requests, given.capacity)),
+    "asyncio": Kind((*TASKS, EXECUTOR), lambda name, given: task_waiting(MAKERS[name], given.requests // 2)),
+    "room": Kind(
+        tuple(name for name in BOUND if name != BATCHES),
+        lambda name, given: finding_room(MAKERS[name], given.blocked, by_task=False),
+    ),
+    "aroom": Kind(TASKS, lambda name, given: finding_room(MAKERS[name], given.blocked, by_task=True)),
+}
+
+
+def measure(kind: str, names: list[str], given: argparse.Namespace) -> dict[str, Rounds]:
+    """For each side and column, a figure of each round."""
+    found: dict[str, Rounds] = {name: {} for name in names}
+    for number in range(given.rounds + 1):
+        for name in names[:: -1 if number % 2 else 1]:
+            gc.collect()  # the garbage of the side before must not be collected at this one's cost
+            figure = KINDS[kind].once(name, given)
+            columns = {RATE: figure / 1000} if isinstance(figure, float) else spread(figure)
+            if kind in ("room", "aroom"):
+                del columns[RATE]
+            for column, value in columns.items():
+                found[name].setdefault(column, []).extend([value] if number else [])
     return found
 
 
-def _verdict(median: float, best: float, bar: str, is_met: Callable[[float], bool]) -> dict[str, Any]:
+def spread(took_us: list[float]) -> dict[str, float]:
     return {
-        "median": f"{median:,.0f}",
-        "best round": f"{best:,.0f}",
-        "bar": bar,
-        "met": "yes" if is_met(median) else "best only" if is_met(best) else "NO",
+        RATE: 1e3 * len(took_us) / sum(took_us),
+        MEDIAN_US: percentile(took_us, 0.5),
+        P99_US: percentile(took_us, 0.99),
     }
+
+
+def table(found: dict[str, Rounds]) -> dict[str, dict[str, Any]]:
+    """The medians of the rounds, and of the first column the extremes."""
+    rows: dict[str, dict[str, Any]] = {}
+    for name, rounds in found.items():
+        first = next(iter(rounds))
+        rows[name] = {column: round(statistics.median(values), 1) for column, values in rounds.items()}
+        rows[name] |= {"least": round(min(rounds[first]), 1), "most": round(max(rounds[first]), 1)}
+    return rows
+
+
+def verdicts(all_found: dict[str, dict[str, Rounds]]) -> dict[str, dict[str, Any]]:
+    """The bars, by the median of the rounds."""
+    rows: dict[str, dict[str, Any]] = {}
+
+    def judge(bar: str, value: float, *, is_met: bool) -> None:
+        rows[bar] = {"median": f"{value:,.2f}", "met": "yes" if is_met else "NO"}
+
+    for kind, least in (("post", 3_000), ("bounded", 1_000)):
+        if kind in all_found:
+            value = statistics.median(all_found[kind][OURS][RATE])
+            judge(f"{kind}: {least:,} k/s", value, is_met=value >= least)
+    if "wait" in all_found:
+        rounds = zip(all_found["wait"][OURS][MEDIAN_US], all_found["wait"][EXECUTOR][MEDIAN_US], strict=True)
+        value = statistics.median(mine / theirs for mine, theirs in rounds)
+        judge(f"wait: {MEDIAN_US} at most those of {EXECUTOR}", value, is_met=value <= 1)
+    for kind in ("room", "aroom"):
+        if kind in all_found:
+            value = statistics.median(all_found[kind][OURS][MEDIAN_US])
+            judge(f"{kind}: under 1,000 us", value, is_met=value < 1_000)
+    return rows
 
 
 def missing() -> set[str]:
@@ -253,27 +292,31 @@ def missing() -> set[str]:
     return {f"{package} + thread" for package in ("janus", "culsans") if find_spec(package) is None}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--capacity", type=int, default=1000)
+    parser.add_argument("--blocked", type=int, default=200, help="producers that wait for room, of each side and round")
     parser.add_argument("--only", nargs="+", choices=tuple(KINDS), default=tuple(KINDS))
-    arguments = parser.parse_args()
-    absent = missing()
-    if absent:
+    given = parser.parse_args()
+    if min(given.rounds, given.requests, given.capacity, given.blocked) < 1:
+        parser.error("numbers must be 1 or more")
+    if absent := missing():
         print(f"not installed, so not measured: {', '.join(sorted(absent))} (pip install 'leaderq[bench]')")
-    tables = {}
-    for kind in arguments.only:
-        tables[kind] = measure(kind, [name for name in KINDS[kind] if name not in absent], arguments)
-        if sys.stderr.isatty():
-            print("\r".ljust(92), end="\r", file=sys.stderr)
+    found, tables = {}, {}
+    for kind in given.only:
+        found[kind] = measure(kind, [name for name in KINDS[kind].names if name not in absent], given)
+        tables[kind] = table(found[kind])
         print_table(kind, tables[kind])
-    found = verdicts(tables)
-    if found:
-        print_table("bars", found)
-    print("\n", save("singular", {"parameters": vars(arguments), "tables": tables, "bars": found}))
+        column = next(iter(tables[kind][OURS]))
+        print_lost(tables[kind], OURS, column, more_is_better=column == RATE)
+    bars = verdicts(found)
+    if bars:
+        print_table("bars", bars)
+    print(f"\n{save('singular', {'parameters': vars(given), 'tables': tables, 'bars': bars})}")
+    return 0 if all(bar["met"] == "yes" for bar in bars.values()) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,16 +1,18 @@
-"""The sides of ``singular.py``: what hands requests from some threads to one, which applies them with the same handler.
+"""The sides of ``singular.py``: what hands requests from some threads, or tasks, to one thread, which
+applies them with the same handler.
 
-Each side offers what it can of: ``post`` (no answer), ``wait`` (the same, and wait for the outcome), ``submit`` (a
-future of the outcome) and ``done`` (all is applied, and the thread has ended).
+Each side offers what it can of: ``post`` (no answer), ``wait`` (the same, and wait for the outcome),
+``submit`` (a future of the outcome), ``apost`` and ``acall`` (``post`` and ``wait`` for a task) and
+``done`` (all is applied, and the thread has ended).
 """
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,8 @@ class Side:
     done: Callable[[], Any]
     wait: Callable[[Any], Any] | None = None
     submit: Callable[[Any], Future[Any]] | None = None
+    apost: Callable[[Any], Awaitable[Any]] | None = None
+    acall: Callable[[Any], Awaitable[Any]] | None = None
 
 
 Maker = Callable[[Handler, "int | None"], Side]
@@ -38,11 +42,18 @@ def ours(handler: Handler, capacity: int | None) -> Side:
     line: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(handler, capacity=capacity)
     line.start()
     submit = line.submit
-    return Side(line.post, line.close, lambda request: submit(request).result(), submit)
+    return Side(
+        line.post,
+        line.close,
+        lambda request: submit(request).result(),
+        submit,
+        line.apost,
+        line.call,
+    )
 
 
 def ours_batches(handler: Handler, capacity: int | None) -> Side:
-    """SingularUpdateQueue whose handler takes batches of up to 1,000, and applies each request of them likewise."""
+    """SingularUpdateQueue whose handler takes up to 1,000 at once, and applies each likewise."""
 
     def by_batch(batch: list[Any]) -> None:
         for request in batch:
@@ -50,7 +61,7 @@ def ours_batches(handler: Handler, capacity: int | None) -> Side:
 
     line: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(by_batch, capacity=capacity, max_batch=1000)
     line.start()
-    return Side(line.post, line.close, lambda request: line.submit(request).result(), line.submit)
+    return Side(line.post, line.close)
 
 
 def executor(handler: Handler, capacity: int | None) -> Side:
@@ -63,27 +74,31 @@ def executor(handler: Handler, capacity: int | None) -> Side:
         lambda: pool.shutdown(wait=True),
         lambda request: submit(handler, request).result(),
         lambda request: submit(handler, request),
+        acall=lambda request: asyncio.get_running_loop().run_in_executor(pool, handler, request),
     )
 
 
 def _with_thread(
-    get: Callable[[], Any], put: Callable[[Any], Any], handler: Handler, then: Callable[[], Any] = lambda: None
+    get: Callable[[], Any],
+    put: Callable[[Any], Any],
+    handler: Handler,
+    aput: Callable[[Any], Awaitable[Any]] | None = None,
 ) -> Side:
-    """A queue of others with a thread that applies what it gets. Who waits makes a Future, as users of such queues do."""
+    """A queue of others with a thread that applies what it gets. Who waits makes a Future, a task
+    one of its loop, as users of such queues do.
+    """
 
     def work() -> None:
-        while True:
-            item = get()
-            if item is _END:
-                return
-            if type(item) is tuple:
-                request, future = item
-                try:
-                    future.set_result(handler(request))
-                except Exception as error:
-                    future.set_exception(error)
-            else:
+        while (item := get()) is not _END:
+            if type(item) is not tuple:
                 handler(item)
+                continue
+            request, future = item
+            outcome = handler(request)
+            if isinstance(future, Future):
+                future.set_result(outcome)
+            else:
+                future.get_loop().call_soon_threadsafe(future.set_result, outcome)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
@@ -96,9 +111,15 @@ def _with_thread(
     def done() -> None:
         put(_END)
         thread.join()
-        then()
 
-    return Side(put, done, lambda request: submit(request).result(), submit)
+    async def acall(request: Any) -> Any:
+        assert aput is not None
+        future = asyncio.get_running_loop().create_future()
+        await aput((request, future))
+        return await future
+
+    wait = lambda request: submit(request).result()  # noqa: E731
+    return Side(put, done, wait, submit, aput, acall)
 
 
 def std_queue(handler: Handler, capacity: int | None) -> Side:
@@ -108,7 +129,7 @@ def std_queue(handler: Handler, capacity: int | None) -> Side:
 
 
 def simple_queue(handler: Handler, capacity: int | None) -> Side:
-    """queue.SimpleQueue and a thread: no bound, no deadline, no account, nothing on errors. What is left to gain."""
+    """queue.SimpleQueue and a thread: no bound, no deadline, no account. What is left to gain."""
     line: queue.SimpleQueue[Any] = queue.SimpleQueue()
     return _with_thread(line.get, line.put, handler)
 
@@ -131,19 +152,19 @@ def semaphore(handler: Handler, capacity: int | None) -> Side:
 
 
 def janus_queue(handler: Handler, capacity: int | None) -> Side:
-    """janus, both ends synchronous."""
+    """janus: tasks put, a thread gets."""
     import janus
 
     line: Any = janus.Queue(capacity or 0)
-    return _with_thread(line.sync_q.get, line.sync_q.put, handler, line.close)
+    return _with_thread(line.sync_q.get, line.sync_q.put, handler, line.async_q.put)
 
 
 def culsans_queue(handler: Handler, capacity: int | None) -> Side:
-    """culsans, both ends synchronous."""
+    """culsans: tasks put, a thread gets."""
     import culsans
 
     line: Any = culsans.Queue(capacity or 0)
-    return _with_thread(line.sync_q.get, line.sync_q.put, handler, line.close)
+    return _with_thread(line.sync_q.get, line.sync_q.put, handler, line.async_q.put)
 
 
 def plain_lock(handler: Handler, capacity: int | None) -> Side:
@@ -155,12 +176,3 @@ def plain_lock(handler: Handler, capacity: int | None) -> Side:
             return handler(request)
 
     return Side(apply, lambda: None, apply)
-
-
-@contextmanager
-def collected() -> Iterator[None]:
-    """The garbage of the side before must not be collected at the cost of this one."""
-    import gc
-
-    gc.collect()
-    yield

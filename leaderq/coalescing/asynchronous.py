@@ -174,6 +174,8 @@ class AsyncQueueCoordinator(Generic[Key]):
                 self.coordinator.leave(token, has_run=False)
 
         try:
+            if self.coordinator.start(token):
+                return
             self.coordinator.ask(token, wake)
             while token.stage.is_pending:
                 left_s = deadline.remaining_s

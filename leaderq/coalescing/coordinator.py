@@ -155,7 +155,7 @@ class QueueCoordinator(Generic[Key]):
         :raises CoordinatorClosed: nothing runs any more.
         """
         token = Token(key, value, get_ident() if owner is THIS_THREAD else owner)
-        self._enqueue(token, timeout_s)
+        self._ask_and_wait(token, self.deadline(timeout_s))
         return token
 
     def dequeue(self, token: Token[Key] | Key) -> bool:
@@ -232,7 +232,7 @@ class QueueCoordinator(Generic[Key]):
                 while True:
                     token = Token(whose, None, get_ident())
                     token.repeat = partial(self._repeat, work)
-                    self._enqueue(token, AS_SET)
+                    self._ask_and_wait(token, self.deadline(AS_SET))
                     if token.refusal is not None:
                         return declined
                     if (result := self._run_as(token, work)) is not None:
@@ -270,6 +270,10 @@ class QueueCoordinator(Generic[Key]):
                 return returned
 
     # -- for other ways of waiting (see leaderq.coalescing.asynchronous) ------------------------
+
+    def start(self, token: Token[Key]) -> bool:
+        """Let the request run if nobody works on its key; return whether it does."""
+        return self._stripe(token.key).start(token)
 
     def ask(self, token: Token[Key], wake: Wake | None) -> None:
         """Ask with this token; if it has to wait, ``wake(token)`` is called when it is pending no
@@ -380,19 +384,13 @@ class QueueCoordinator(Generic[Key]):
     def _stripe(self, key: Key) -> Stripe[Key]:
         return self._stripes[hash(key) & self._mask]
 
-    def _enqueue(self, token: Token[Key], timeout_s: float | None) -> None:
-        stripe = self._stripe(token.key)
-        try:
-            if not stripe.start(token):
-                self._ask_and_wait(token, self.deadline(timeout_s))
-        except BaseException:
-            stripe.leave(token, has_run=False)
-            raise
-
     def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
         """Ask with this token, and let this thread wait for the outcome."""
-        waker = Waker()
+        stripe = self._stripe(token.key)
         try:
+            if stripe.start(token):
+                return
+            waker = Waker()
             self.ask(token, lambda _: waker.wake())
             while token.stage.is_pending:
                 left_s = deadline.remaining_s
@@ -402,7 +400,7 @@ class QueueCoordinator(Generic[Key]):
                 waker.wait(_LOOK_S if left_s is None else min(left_s, _LOOK_S))
             check_wait(token, deadline)
         except BaseException:
-            self._stripe(token.key).leave(token, has_run=False)
+            stripe.leave(token, has_run=False)
             raise
 
     def _run_as(self, token: Token[Key], function: Callable[[], Any]) -> RunResult | None:

@@ -48,7 +48,7 @@ class TokenStage(Enum):
         return self in _PENDING
 
 
-_PENDING = frozenset({TokenStage.ASKING, TokenStage.WAITING, TokenStage.FOLLOWING})
+_PENDING = (TokenStage.ASKING, TokenStage.WAITING, TokenStage.FOLLOWING)
 _ASKING, _RUNNING = TokenStage.ASKING, TokenStage.RUNNING
 
 

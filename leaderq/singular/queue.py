@@ -168,6 +168,13 @@ class SingularUpdateQueue(Generic[R, S]):
         elif self._mailbox.has_ended:
             self._writer.sweep(_LATE)
 
+    async def apost(self, request: R, deadline_s: float | None = None, timeout_s: float | None = AS_SET) -> None:
+        """As :meth:`post`, in an asyncio loop, which goes on meanwhile, also if the queue is full.
+
+        A request that got in just before its task was cancelled is applied all the same.
+        """
+        await self._aput(TrackedRequest(request, None, self._expiry_s(deadline_s)), timeout_s)
+
     async def call(self, request: R, deadline_s: float | None = None, timeout_s: float | None = AS_SET) -> S:
         """Have ``request`` applied and wait for its outcome, in an asyncio loop, which goes on
         meanwhile, also if the queue is full.
@@ -176,13 +183,11 @@ class SingularUpdateQueue(Generic[R, S]):
         what the handler raises.
         """
         entry, future = self._submitted(request, deadline_s)
-        if not self._has_put(entry):
-            self._writer.start()
-            try:
-                await self._mailbox.put_async(entry, self._wait_s(timeout_s))
-            except BaseException:
-                future.cancel()  # it may have been let in just before
-                raise
+        try:
+            await self._aput(entry, timeout_s)
+        except BaseException:
+            future.cancel()  # it may have been let in just before
+            raise
         return await future
 
     def post_back(self, as_request: Callable[[T], R]) -> Callable[[T], None]:
@@ -312,6 +317,11 @@ class SingularUpdateQueue(Generic[R, S]):
         if not self._has_put(item):
             self._writer.start()
             self._mailbox.put(item, self._wait_s(timeout_s))
+
+    async def _aput(self, item: Any, timeout_s: float | None) -> None:
+        if not self._has_put(item):
+            self._writer.start()
+            await self._mailbox.put_async(item, self._wait_s(timeout_s))
 
     def _receiver(self, as_request: Callable[[Any], Any] | None) -> Callable[[Any, TrackedRequest | None], None]:
         """Return what takes outcomes from the queue before this one in a chain."""

@@ -34,10 +34,6 @@ class Home:
         """Whether the calling thread applies the requests."""
         return self.thread == threading.get_ident()
 
-    def is_barred(self) -> bool:
-        """Whether a wait of the calling thread would never end; see :meth:`check_wait`."""
-        return self.thread == threading.get_ident() or self.pid not in (0, os.getpid())
-
     def check_wait(self) -> None:
         """Refuse a wait of the calling thread that would never end.
 
@@ -119,8 +115,9 @@ class RequestFuture(Future[S]):
 
     def _waited(self, timeout: float | None) -> float | None:
         """Wait until the deadline, if that comes first; return what is left of ``timeout``."""
-        if self.home.is_barred() and not self.done():
-            self.home.check_wait()
+        home = self.home
+        if (home.thread == threading.get_ident() or home.pid != os.getpid()) and not self.done():
+            home.check_wait()
         if self._expiry_s is None or self.running() or self.done():
             return timeout
         began_s = now_s()
@@ -153,7 +150,8 @@ class TrackedRequest:
         if self.is_begun:
             return True
         if self.future is not None:
-            return not self.future.expire_if_due() and self.future.begin()
+            is_late = self.expiry_s is not None and self.future.expire_if_due()
+            return not is_late and self.future.begin()
         return self.expiry_s is None or now_s() < self.expiry_s
 
     @property

@@ -23,7 +23,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat, starmap
 from queue import Empty
 from typing import Any
@@ -175,14 +175,16 @@ class Writer:
         except BaseException as error:  # noqa: BLE001 - no handler raised it; waiters must hear
             self._give_up((item,), error)
 
-    def _chunk(self) -> Iterator[Any]:
+    def _chunk(self) -> Iterable[Any]:
         """Wait for a request; return it, and those that wait behind it, taken out one by one.
 
         Nobody else takes requests out, unless the mailbox is closed; then ``STOP`` ends the wait.
         """
         first = self._first()
-        behind = min(self.mailbox.qsize(), _LOOK_EVERY)
-        return chain((first,), starmap(self.mailbox.take, repeat((), behind)))
+        behind = self.mailbox.qsize()
+        if not behind:
+            return (first,)
+        return chain((first,), starmap(self.mailbox.take, repeat((), min(behind, _LOOK_EVERY))))
 
     def _first(self) -> Any:
         mailbox = self.mailbox

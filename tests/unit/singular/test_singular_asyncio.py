@@ -83,6 +83,28 @@ def test_the_loop_goes_on_while_a_call_waits_for_room() -> None:
     assert sorted(held.applied) == list(range(6))
 
 
+def test_the_loop_goes_on_while_a_post_waits_for_room_and_nobody_waits_for_its_outcome() -> None:
+    held = Held()
+
+    async def use(queue: SingularUpdateQueue[int, int]) -> None:
+        await queue.apost(0)
+        await until(held.begun.is_set)
+        await queue.apost(1)
+        assert held.applied == []
+        task = asyncio.create_task(queue.apost(2))
+        await until(lambda: queue.stats().waiting == 1)
+        with pytest.raises(QueueFull):
+            await queue.apost(9, timeout_s=0.001)
+        held.go.set()
+        await task
+        await queue.apost(3, deadline_s=0)
+
+    with SingularUpdateQueue(held, capacity=1, on_error=(told := Told())) as queue:
+        asyncio.run(use(queue))
+    assert held.applied == [0, 1, 2]
+    assert told.kinds == [(3, DeadlineExceeded)]
+
+
 def test_a_task_cancelled_while_it_waits_for_room_leaves_nothing_behind() -> None:
     held = Held()
 
