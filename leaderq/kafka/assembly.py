@@ -27,7 +27,7 @@ from leaderq.kafka.dead_letters.topic import LETTER_ROOM_BYTES, MAX_LETTER_BYTES
 from leaderq.kafka.declaration import Declaration, delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.calls import HandleCalls
-from leaderq.kafka.handling.context import HandlingContext
+from leaderq.kafka.handling.context import DrainFigures, HandlingContext
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import OnError, SendToDeadLetters, dead_letter_topic, policy
 from leaderq.kafka.handling.rate_limit import rate_limiter_of
@@ -36,6 +36,7 @@ from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, Loa
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.kafka.topics import ensure_topic, largest_batches, remove_static_members, static_members
+from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.term import Term
 from leaderq.zookeeper import Session
 
@@ -73,8 +74,10 @@ class Assembly:
         dead_letters: DeadLetterSender,
         marks: CrashMarks | None,
         calls: HandleCalls,
+        figures: DrainFigures,
     ) -> None:
         self.calls = calls
+        self.figures = figures
         self.store = store
         self.consumer = consumer
         self.handler = handler
@@ -185,8 +188,16 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         on_skipped=reports.skipped,
         on_dead_lettered=reports.dead_lettered,
         on_held_up=reports.held_up,
+        figures=_figures(declared.name) if former is None else former.figures,
     )
-    return Assembly(store, consumer, BatchHandler(context), dead_letters, marks, calls)
+    return Assembly(store, consumer, BatchHandler(context), dead_letters, marks, calls, context.figures)
+
+
+def _figures(career: str) -> DrainFigures:
+    """Counted from 0, and shown as metrics from now on."""
+    figures = DrainFigures()
+    offer_figures(FigureSource.DRAIN, career, figures, vars)
+    return figures
 
 
 def _free_group(declared: Declaration, environment: Environment) -> str:

@@ -164,6 +164,7 @@ class BatchWork:
                 else:
                     self._step(part)
         self._commit_done(all_done=True)
+        self._context.figures.batches += 1
         return True
 
     # ---- what is handed over ---------------------------------------------------------------------
@@ -221,15 +222,16 @@ class BatchWork:
             self._context.tell_passed_on(part, exc)
             raise
         if failure is None:
-            self._handled()
+            self._handled(len(part.records))
             self._passed(part, part.is_committed_alone)
         else:
             if failure.touched and failure.index:
-                self._handled()  # all before the culprit
+                self._handled(failure.index)  # all before the culprit
             failure = self._classified(failure)
             self._line.extendleft(reversed(self._undone([(part, failure)]) + self._cut(part, failure)))
 
-    def _handled(self) -> None:
+    def _handled(self, records: int) -> None:
+        self._context.figures.records += records
         if self._hold_ups.is_held_up and self._context.on_held_up is not None:
             self._context.on_held_up(None)
         self._hold_ups.handled()
@@ -391,7 +393,10 @@ class BatchWork:
     def _commit(self, ends: Mapping[Partition, int]) -> None:
         new = {where: end for where, end in ends.items() if end > self._committed.get(where, -1)}
         if new:
+            figures, began_s = self._context.figures, now_s()
             self._context.commit(self._term, new)
+            figures.commits += 1
+            figures.commit_s += now_s() - began_s
             self._committed.update(new)
 
     # ---- stopping --------------------------------------------------------------------------------
@@ -438,11 +443,10 @@ class BatchWork:
             for part, error in errors:
                 self._context.tell_passed_on(part, error)
             raise errors[0][1]
-        self._uncommitted += [
-            part for part, outcome in zip(parts, outcomes, strict=True) if outcome.began and outcome.value is None
-        ]
-        if len(failed) < sum(each.began for each in outcomes):
-            self._handled()
+        done = [part for part, outcome in zip(parts, outcomes, strict=True) if outcome.began and outcome.value is None]
+        self._uncommitted += done
+        if done:
+            self._handled(sum(len(part.records) for part in done))
         left = self._undone(failed)
         for part, failure in failed:
             left += self._cut(part, failure)

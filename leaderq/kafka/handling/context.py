@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from leaderq.errors import Deposed, KafkaFenced
 from leaderq.kafka.clients.consumer import BatchLost
@@ -21,6 +21,16 @@ log = logging.getLogger(__name__)
 
 MERGED = "merged"
 BY_PARTITION = "partition"
+
+
+@dataclass
+class DrainFigures:
+    """What a career has handled and committed since its process began; repeated records count again."""
+
+    records: int = 0
+    batches: int = 0
+    commits: int = 0
+    commit_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,7 @@ class HandlingContext:
     on_skipped: Callable[[Record, Exception, int], None] | None = None
     on_dead_lettered: Callable[[Record, Exception, int, str], None] | None = None
     on_held_up: Callable[[str | None], None] | None = None
+    figures: DrainFigures = field(default_factory=DrainFigures)
 
     @property
     def is_by_partition(self) -> bool:
