@@ -10,6 +10,8 @@ READ_AHEAD = "leaderq/kafka/consuming/read_ahead.py"
 TERM_CONSUMER = "leaderq/kafka/consuming/term_consumer.py"
 CONSUMER_THREAD = "leaderq/kafka/consuming/consumer_thread.py"
 ASSEMBLY = "leaderq/kafka/assembly.py"
+CONNECTION = "leaderq/kafka/clients/kafka_python_connection.py"
+CONFLUENT_PRODUCER = "leaderq/kafka/clients/confluent_producer.py"
 KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
 
 UNIT = "tests/unit/kafka/test_positions.py::test_"
@@ -108,5 +110,18 @@ MUTANTS = [
         "a batch for workers is of one partition",
         "tests/unit/kafka/test_read_ahead.py::test_a_batch_has_as_much_of_each_partition_although_records_come_in_long_runs",
         Edit(READ_AHEAD, "        share = max(1, most // len(open_))\n", "        share = most\n"),
+    ),
+    mutant(
+        "time-outs of kafka-python keep what was fetched",
+        "tests/integration/kafka/test_memory_of_a_career.py::"
+        "test_large_records_take_a_bounded_amount_of_memory[kafka-python]",
+        Edit(CONNECTION, "raise exc.with_traceback(None)", "raise exc"),
+    ),
+    mutant(
+        "a call of librdkafka that never returns is waited for",
+        "tests/integration/kafka/test_three_brokers.py::"
+        "test_a_coordinator_that_librdkafka_has_forgotten_is_not_waited_for_without_end",
+        Edit(CONFLUENT_PRODUCER, "work.done, timeout_s + _LATE_S)", "work.done, 600.0)"),
+        may_hang=True,
     ),
 ]

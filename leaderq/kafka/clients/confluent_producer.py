@@ -13,24 +13,32 @@ Facts of librdkafka 2 that this file leans on (its documentation of transactions
   next epoch with the old one, and is refused.
 * A broker configured to create topics when they are used creates an unknown one; there is no
   setting against it in a producer.
+* ``send_offsets_to_transaction`` may never return, whatever its time-out: a broker that is missing
+  in a metadata response is forgotten, but stays cached as the group's coordinator, whose return is
+  waited for (issues 5511 and 5456). So what waits for a coordinator is called on a thread of its
+  own, and given up with its producer if it is late. What is given up may go on behind our back;
+  it cannot commit, as only ``commit_transaction`` does, and once the next producer is fenced in
+  not even that.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients.confluent_connection import ErrorCallback, connection_options, require, translated
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets, SerialExecutor
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 
 log = logging.getLogger(__name__)
 
 _ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
 _CLOSE_S = 1.0
+_LATE_S = 5.0
 
 
 def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
@@ -62,6 +70,7 @@ class ConfluentProducer:
         self._failed: list[tuple[str, Any]] = []
         self._offsets_sent = self._commit_asked = False
         self._on_delivery: Any = None  # one object for all messages of a transaction
+        self._calls = SerialExecutor("leaderq-confluent-transaction")
 
     def open(self) -> None:
         """Connect, without fencing anybody."""
@@ -80,8 +89,10 @@ class ConfluentProducer:
 
     def fence(self, timeout_s: float) -> bool:
         """Take the transactional id over."""
+        work = self._calls.submit(partial(self._producer.init_transactions, timeout_s))
         try:
-            self._producer.init_transactions(timeout_s)
+            if not work.done(timeout_s + _LATE_S):
+                raise KafkaAway("fencing in a producer takes too long; it is given up")
         except self._confluent.KafkaException as exc:
             found = self._translated(exc, "fencing in a producer")
             if isinstance(found, KafkaAway):
@@ -139,7 +150,7 @@ class ConfluentProducer:
         self._commit_asked = True
         doing = "committing a transaction"
         try:
-            self._call(doing, self._producer.commit_transaction, _left_s(deadline))
+            self._call_bounded(doing, self._producer.commit_transaction, timeout_s=_left_s(deadline))
         except (KafkaAway, KafkaFenced, BatchLost):
             raise
         except LeaderqError as exc:
@@ -165,7 +176,7 @@ class ConfluentProducer:
             return
         wanted = [self._confluent.TopicPartition(*where, offset) for where, offset in offsets.items()]
         doing = "sending offsets to a transaction"
-        self._call(doing, self._producer.send_offsets_to_transaction, wanted, group, _left_s(deadline))
+        self._call_bounded(doing, self._producer.send_offsets_to_transaction, wanted, group, timeout_s=_left_s(deadline))
         self._offsets_sent = True
 
     def abort(self, timeout_s: float) -> None:
@@ -174,13 +185,14 @@ class ConfluentProducer:
             return
         if self._commit_asked:
             raise KafkaError("a transaction whose commit was asked for cannot be aborted; close this producer")
-        self._call("aborting a transaction", self._producer.abort_transaction, timeout_s)
+        self._call_bounded("aborting a transaction", self._producer.abort_transaction, timeout_s=timeout_s)
         self._began_s = None
 
     def close(self) -> None:
         """Free everything, within about a second."""
         clients = [self._client]
         self._client = self._on_delivery = None
+        self._calls.close()
         if clients[0] is None:
             return
         # librdkafka's own clean-up happens when the object goes, and may wait for a broker.
@@ -201,6 +213,12 @@ class ConfluentProducer:
             if told is None:
                 raise
             raise self._to_raise(told, doing) from told
+
+    def _call_bounded(self, doing: str, function: Any, *args: Any, timeout_s: float) -> None:
+        """Call what may not return; the producer is of no use after that."""
+        work = self._calls.submit(partial(function, *args, timeout_s))
+        if not self._call(doing, work.done, timeout_s + _LATE_S):
+            raise BatchLost(f"{doing} at Kafka {self._settings.address!r} takes too long; its producer is given up")
 
     def _fatal(self) -> Any:
         """What has ended this client for good, if anything has; asked within a transaction.

@@ -40,6 +40,9 @@ HOOKS: Final = MappingProxyType(
         "kafka.net.manager.KafkaConnectionManager": MappingProxyType(
             {"get_connection": "why a connection failed is only logged; ours remembers it"}
         ),
+        "kafka.net.selector.NetworkSelector": MappingProxyType(
+            {"run": "each time-out leaves a cycle of frames behind, with what it has waited for"}
+        ),
     }
 )
 """What leaderq overrides of kafka-python's inner classes, each with the reason."""
@@ -51,13 +54,14 @@ RELIED_ON: Final = MappingProxyType(
             fetch_committed_offsets fetch_committed_offsets_async _commit_offsets_sync_async
             _on_join_prepare_async _on_join_complete_async""",
         "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
-        "kafka.consumer.fetcher.Fetcher": "_create_fetch_requests",
+        "kafka.consumer.fetcher.Fetcher": "_create_fetch_requests fetch_records",
         "kafka.consumer.group.KafkaConsumer": "position",
         "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
         "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id",
         "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
         "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
-        "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon",
+        "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon wait_for",
+        "kafka.net.selector.NetworkSelector": "run",
         "kafka.producer.kafka.KafkaProducer": "send flush partitions_for _unregister_cleanup close",
         "kafka.producer.record_accumulator.RecordAccumulator": "append has_incomplete",
         "kafka.producer.sender.Sender": "force_close wakeup _maybe_send_pending_request",

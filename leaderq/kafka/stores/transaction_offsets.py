@@ -139,8 +139,6 @@ class TransactionThread:
         self._allowed()
         try:
             self._is_fenced = producer.fence(_FENCE_S)
-        except KafkaAway:
-            raise
         except Exception:
             self._discard()
             raise

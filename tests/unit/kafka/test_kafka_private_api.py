@@ -24,6 +24,7 @@ OVERRIDING = {
     "kafka.coordinator.assignors.range.RangePartitionAssignor": kafka_python_consumer._GatedAssignor,
     "kafka.net.inet.KafkaNetSocket": kafka_python_connection._Direct,
     "kafka.net.manager.KafkaConnectionManager": kafka_python_connection._Manager,
+    "kafka.net.selector.NetworkSelector": kafka_python_connection._Selector,
 }
 SEEN = {
     "BaseCoordinator.request_rejoin": "ca6edacf2f0149e2",
@@ -40,6 +41,7 @@ SEEN = {
     "RangePartitionAssignor.metadata": "0c218ffc8c76ec51",
     "RangePartitionAssignor.on_assignment": "7e4880534a7f6876",
     "Fetcher._create_fetch_requests": "4399843be7e40180",
+    "Fetcher.fetch_records": "aec7275fea19760d",
     "KafkaConsumer.position": "c1bc7a6aff544661",
     "TopicPartitionState.seek": "d1a2f98d60f55c3e",
     "TopicPartitionState._get_position": "753acdede90767fd",
@@ -54,6 +56,8 @@ SEEN = {
     "KafkaNetSocket.sock_connect": "36c15b0ce9196d15",
     "KafkaConnectionManager.get_connection": "e18f019d1fbdfbf8",
     "KafkaConnectionManager.call_soon": "56ad0940f05ce02b",
+    "KafkaConnectionManager.wait_for": "f0ea73bf014c439c",
+    "NetworkSelector.run": "491eb51ca4037cb4",
     "KafkaProducer.send": "70c63bac7acf5e37",
     "KafkaProducer.flush": "510543a4f775a414",
     "KafkaProducer.partitions_for": "538ac851747ae945",

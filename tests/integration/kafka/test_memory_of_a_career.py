@@ -1,0 +1,72 @@
+"""How much memory a career takes at the defaults when its records are large, in a process of its own.
+
+Nothing may wait there for Python's garbage collector, which looks seldom where few objects are
+made; so it is switched off.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderq.kafka.topics import create_topics, produce
+
+RECORDS, RECORD_BYTES = 240, 900_000
+MOST_MB = 250
+
+CAREER = """
+import gc, resource, sys, time
+from driving import Driver, Recorder
+from leaderq.config import Settings
+from leaderq.events import EventBus
+from leaderq.zookeeper import connect
+
+gc.disable()
+kafka, zookeeper, topic, root, client, count = sys.argv[1:]
+
+class Slow(Recorder):
+    topics, handled = topic, 0
+
+    def handle(self, records, term):
+        time.sleep(0.3)  # so that as much is read ahead as ever is
+        for record in records:
+            self.handled += len(record.value) > 0
+
+Slow.client = client
+with connect(zookeeper) as session:
+    career = Slow()
+    career.settings = Settings(kafka=kafka, career=topic, root=root)
+    career.events, career.candidate_id, career.session = EventBus(), "me", session
+    session.ensure_path(f"{root}/{topic}")
+    career.prepare()
+    leader = Driver(career).begin()
+    leader.run_until(lambda: career.handled >= int(count))
+    leader.end()
+    career.retire()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_large_records_take_a_bounded_amount_of_memory(
+    kafka_broker: Any, zookeeper_server: Any, topic_name: str, znode_root: str, client: str
+) -> None:
+    create_topics(kafka_broker.address, {topic_name: 4})
+    produce(kafka_broker.address, topic_name, ((b"%d" % n, b"x" * RECORD_BYTES) for n in range(RECORDS)))
+    places = [kafka_broker.address, zookeeper_server.address, topic_name, znode_root]
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CAREER, *places, client, str(RECORDS)],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < MOST_MB
