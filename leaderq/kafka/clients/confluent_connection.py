@@ -19,6 +19,7 @@ from typing import Any
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,
+    ConfigurationError,
     KafkaError,
     KafkaFenced,
     LeaderqError,
@@ -183,6 +184,14 @@ def translated(exc: Any, doing: str, address: str, errors: ErrorCallback | None 
     if name in _AWAY or (hasattr(error, "retriable") and error.retriable() and not error.fatal()):
         return KafkaAway(at)
     return KafkaError(at)
+
+
+def refused_options(exc: Any) -> ConfigurationError | None:
+    """What to raise if a client could not be made because of an option that a user has set."""
+    error = exc.args[0] if exc.args else None
+    if error is None or error.name() not in ("_INVALID_ARG", "_CONFLICT"):
+        return None
+    return ConfigurationError(f"confluent-kafka cannot use an option of client_options: {error.str()}")
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
         "offsets": "redis",
         "on_error": "ignore",
         "max_records_per_s": 0,
-        "gc_threshold": 0,
+        "max_message_bytes": 0,
     }
     with pytest.raises(ConfigurationError) as refused:
         dressed(type("Wrong", (Sums,), wrong), career="no spaces allowed")._declared()
