@@ -199,7 +199,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
 
 
 def _security(declared: Declaration, settings: Settings) -> KafkaSecurity:
-    """What is needed to be let in by whoever uses kafka-python beside the consumer."""
+    """What is needed to be let in, also by what is done with kafka-python beside the draining."""
     return replace(settings.kafka_security, client_options=for_all_clients(declared.client, declared.client_options))
 
 
@@ -297,7 +297,7 @@ def consumer_settings(declared: Declaration, environment: Environment, in_group:
             member=declared.name,
             membership=in_group,
             client_id=f"leaderq-{declared.name}-{environment.candidate}",
-            security=settings.kafka_security,
+            security=_security(declared, settings),
             open_timeout_s=settings.connect_timeout_s,
             partition_fetch_bytes=SHARED_FETCH_BYTES if declared.workers > 1 else None,
             options=declared.client_options,
@@ -327,7 +327,7 @@ def _producer(declared: Declaration, environment: Environment) -> TransactionalP
         address=environment.settings.kafka,
         transactional_id=transactional_id(declared.name, declared.group, environment.settings.root),
         client_id=f"leaderq-{declared.name}-{environment.candidate}",
-        security=environment.settings.kafka_security,
+        security=_security(declared, environment.settings),
         open_timeout_s=environment.settings.connect_timeout_s,
         max_message_bytes=_letter_bytes(declared),
         options=declared.client_options,

@@ -44,7 +44,7 @@ _REFUSED = {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 }
 _GONE = {"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET", "_LOG_TRUNCATION"}
-_UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
+UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 _TOO_LARGE = {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}
 # What passes by itself, though librdkafka does not always mark it as retriable.
 _AWAY = {
@@ -177,7 +177,7 @@ def translated(exc: Any, doing: str, address: str, errors: ErrorCallback | None 
             f"{at}; the records between the committed offset and the topic's first one are gone. Nothing is skipped "
             "silently: set the group's offsets (kafka-consumer-groups --reset-offsets) once you have decided where to go on"
         )
-    if name in _UNKNOWN:
+    if name in UNKNOWN:
         return UnknownTopic(f"{at}; is the topic's name written right?")
     if name in _TOO_LARGE:
         return MessageTooLarge(f"{at}; send less, or raise max.message.bytes of the topic")

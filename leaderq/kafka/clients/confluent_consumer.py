@@ -55,6 +55,7 @@ from confluent_kafka.admin import AdminClient
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
+    UNKNOWN,
     ErrorCallback,
     confluent_errors_translated,
     connection_options,
@@ -370,6 +371,8 @@ class ConfluentConsumer:
         asked = self._named(dict.fromkeys(self.existing(), what))
         with self._errors_translated("asking for offsets"):
             answer = self._consumer.offsets_for_times(asked, timeout_s)
+        if isinstance(self._settings.topics, TopicPattern):  # deleted a moment ago, perhaps
+            answer = [one for one in answer if one.error is None or one.error.name() not in UNKNOWN]
         return self._answered(answer, "asking for offsets")
 
     def _answered(self, answer: list[Any], doing: str) -> dict[Partition, int]:
