@@ -55,7 +55,7 @@ def test_consumer_and_producer_are_made_with_the_options(drive: Drive, feed, kaf
 
 @pytest.mark.parametrize(("client", "name"), [("kafka-python", "compression_type"), ("confluent", "compression.type")])
 def test_a_value_that_the_library_cannot_use_is_refused(drive: Drive, client, name) -> None:
-    with pytest.raises(ConfigurationError, match="cannot use an option.*(zip|compression)"):
+    with pytest.raises(ConfigurationError, match=r"cannot use an option.*(zip|compression)"):
         drive(Swelling, client=client, client_options={name: "zip"}).begin().run_until(lambda: False, within_s=5)
 
 
