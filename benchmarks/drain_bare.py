@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from leaderq.clock import now_s
-from leaderq.kafka import KafkaLeaderCareer
+from leaderq.config.settings import BY_NAME
 from leaderq.kafka.clients.confluent_connection import ErrorCallback
 from leaderq.kafka.clients.confluent_consumer import consumer_options as confluent_consumer_options
 from leaderq.kafka.clients.confluent_producer import producer_options as confluent_producer_options
@@ -19,7 +21,6 @@ from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.clients.kafka_python_producer import producer_options
 from leaderq.kafka.clients.producer import ProducerSettings
-from leaderq.kafka.consuming.gc_threshold import collecting_seldom
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,20 @@ class Stopwatch:
         return self._records / (self._ended_s - self._began_s)
 
 
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """As ``leaderq run`` has it."""
+    before = gc.get_threshold()
+    gc.set_threshold(BY_NAME["gc_threshold"].default, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def collecting_as_ours(loop: Callable[[Job], float], job: Job) -> float:
     """``loop``, while the garbage collector looks as seldom as leaderq has it look."""
-    with collecting_seldom(KafkaLeaderCareer.gc_threshold):
+    with collecting_seldom():
         return loop(job)
 
 

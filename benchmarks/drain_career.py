@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drain_bare import Job, Stopwatch
+from drain_bare import Job, Stopwatch, collecting_seldom
 
 from leaderq.clock import now_s
 from leaderq.config import Settings
@@ -70,11 +70,12 @@ def drained(job: Job, session: Session, *, client: str, offsets: str = "kafka", 
     career.prepare()
     try:
         career._begin(term)
-        while watch.is_running:
-            career.handled = 0
-            career.execute(term)  # returns when the batch is saved
-            if career.handled:
-                watch.batch_done(career.handled)
+        with collecting_seldom():
+            while watch.is_running:
+                career.handled = 0
+                career.execute(term)  # returns when the batch is saved
+                if career.handled:
+                    watch.batch_done(career.handled)
     finally:
         term.wind_up(Reason.STEP_DOWN)
         career._finish(term)

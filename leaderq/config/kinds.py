@@ -47,15 +47,23 @@ class ValueKind:
 
 def seconds(least: float, most: float) -> ValueKind:
     """A number of seconds from ``least`` to ``most``."""
+    return _number(least, most, "SECONDS", " seconds", _SECONDS)
 
+
+def number(least: float, most: float) -> ValueKind:
+    """A number from ``least`` to ``most``."""
+    return _number(least, most, "NUMBER", "", "write a plain number, like 10 or 0.5")
+
+
+def _number(least: float, most: float, metavar: str, unit: str, remedy: str) -> ValueKind:
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidValue("is not a number", _SECONDS)
+            raise InvalidValue("is not a number", remedy)
         if not math.isfinite(value):
-            raise InvalidValue("is not a finite number", _SECONDS)
-        return float(_within(value, least, most, " seconds"))
+            raise InvalidValue("is not a finite number", remedy)
+        return float(_within(value, least, most, unit))
 
-    return ValueKind("SECONDS", check, lambda text: _converted(text, float))
+    return ValueKind(metavar, check, lambda text: _converted(text, float))
 
 
 def count(least: int, most: int) -> ValueKind:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+TOKENS = "OAUTHBEARER"
 Values = Mapping[str, Any]
 Uses = Callable[[Any], bool]
 
@@ -68,7 +69,7 @@ RELATIONS = (
     ),
     Relation(
         ("kafka_protocol", "kafka_mechanism", "kafka_user", "kafka_password"),
-        lambda protocol, *login: _logs_in(protocol) and None in login,
+        lambda protocol, *login: _logs_in(protocol) and None in login and login[0] != TOKENS,
         "needs kafka_mechanism, kafka_user and kafka_password; set all three",
     ),
     *_unused(
@@ -76,6 +77,12 @@ RELATIONS = (
         "kafka_protocol",
         _logs_in,
         "is used with SASL only; set kafka_protocol to SASL_SSL (or SASL_PLAINTEXT)",
+    ),
+    *_unused(
+        "kafka_user kafka_password",
+        "kafka_mechanism",
+        lambda mechanism: mechanism != TOKENS,
+        f"is not used with kafka_mechanism {TOKENS!r}; leave it out",
     ),
     *_unused(
         "kafka_ca kafka_cert kafka_key kafka_key_password",

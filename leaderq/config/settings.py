@@ -10,7 +10,7 @@ because every process of a host can read every command line. A file may hold it 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -35,11 +35,12 @@ class Section(Enum):
     KAFKA = "Kafka"
     CAREER = "Career"
     CANDIDATE = "Candidate"
+    DRAIN = "Kafka career, instead of what its class says"
     TERM = "Term"
     PROCESS = "Process"
 
 
-_CONNECTION, _SECURITY, _KAFKA, _CAREER, _CANDIDATE, _TERM, _PROCESS = Section
+_CONNECTION, _SECURITY, _KAFKA, _CAREER, _CANDIDATE, _DRAIN, _TERM, _PROCESS = Section
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class KafkaSecurity:
     """Transport and credentials of the Kafka client; by default neither encryption nor a login.
 
     ``protocol`` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; ``mechanism`` is PLAIN,
-    SCRAM-SHA-256 or SCRAM-SHA-512; ``ca``, ``cert`` and ``key`` are paths of PEM files.
+    SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; ``ca``, ``cert`` and ``key`` are paths of PEM
+    files. ``client_options`` are kafka-python's own: who gives out tokens, for instance.
     """
 
     protocol: str = "PLAINTEXT"
@@ -59,6 +61,7 @@ class KafkaSecurity:
     key: str | None = None
     key_password: str | None = field(default=None, repr=False)
     check_hostname: bool = True
+    client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -165,8 +168,8 @@ class Settings:
         "PLAINTEXT", kinds.choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), _KAFKA,
         "transport to Kafka")
     kafka_mechanism: str | None = setting(
-        None, kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), _KAFKA,
-        "how to log in to Kafka with a SASL protocol")
+        None, kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"), _KAFKA,
+        "how to log in to Kafka with a SASL protocol; OAUTHBEARER needs client_options of the career")
     kafka_user: str | None = setting(None, kinds.TEXT, _KAFKA, "user for Kafka")
     kafka_password: str | None = setting(
         None, kinds.SECRET, _KAFKA, "password for Kafka", secret=True)
@@ -180,11 +183,37 @@ class Settings:
         None, kinds.SECRET, _KAFKA, "password of this client's private key", secret=True)
     kafka_check_hostname: bool = setting(
         True, kinds.SWITCH, _KAFKA, "check that a broker's certificate names its host")
+    kafka_rack: str | None = setting(
+        None, kinds.TEXT, _KAFKA, "rack of this host, to read from the nearest replica")
     career: str | None = setting(
         None, kinds.NAME, _CAREER, "name of the career, instead of that of the class")
     id: str = setting(
         "<host>-<pid>-<random>", kinds.TEXT, _CANDIDATE,
         "name of this candidate", make=new_candidate_id)
+    group: str | None = setting(None, kinds.TEXT, _DRAIN, "consumer group")
+    client: str | None = setting(
+        None, kinds.choice("kafka-python", "confluent"), _DRAIN, "client library")
+    auto_offset_reset: str | None = setting(
+        None, kinds.choice("earliest", "latest", "none"), _DRAIN,
+        "where to begin, and to go on where records are gone")
+    max_records: int | None = setting(
+        None, kinds.count(1, 10_000_000), _DRAIN, "most records of a batch")
+    max_bytes: int | None = setting(
+        None, kinds.count(1, 1 << 40), _DRAIN, "most bytes of keys and values of a batch")
+    max_wait_s: float | None = setting(
+        None, kinds.seconds(0, 86400), _DRAIN, "how long a batch waits for more records")
+    workers: int | None = setting(
+        None, kinds.count(1, 1000), _DRAIN, "how many partitions to handle in parallel")
+    max_records_per_s: float | None = setting(
+        None, kinds.number(0.001, 1e9), _DRAIN, "most records a second")
+    max_bytes_per_s: float | None = setting(
+        None, kinds.number(0.001, 1e12), _DRAIN, "most bytes of keys and values a second")
+    key_interval_s: float | None = setting(
+        None, kinds.seconds(0.001, 86400), _DRAIN, "least time between two records of one key")
+    max_message_bytes: int | None = setting(
+        None, kinds.count(1, 1 << 30), _DRAIN, "largest message to produce")
+    handle_budget_s: float | None = setting(
+        None, kinds.seconds(0.01, 7 * 86400), _DRAIN, "how long one call of handle may take")
     inaugurate_budget_s: float = setting(
         30.0, kinds.seconds(0.01, 86400), _TERM, "how long inaugurate may take")
     handover_budget_s: float = setting(
@@ -203,6 +232,9 @@ class Settings:
     guardian: bool = setting(
         True, kinds.SWITCH, _PROCESS,
         "keep a parent process that frees leadership at once after a crash")
+    gc_threshold: int = setting(
+        50_000, kinds.count(0, 1_000_000_000), _PROCESS,
+        "objects made before Python's garbage collector looks; 0: Python's own threshold")
     http: str | None = setting(
         None, kinds.LISTENING, _PROCESS,
         "answer /livez, /readyz, /leader, /status and /metrics there; a port alone: this host only")
@@ -228,7 +260,8 @@ class Settings:
     @property
     def kafka_security(self) -> KafkaSecurity:
         """What the Kafka client needs besides the address."""
-        values = {spec.name: getattr(self, f"kafka_{spec.name}") for spec in fields(KafkaSecurity)}
+        names = {spec.name for spec in fields(KafkaSecurity)} - {"client_options"}
+        values = {name: getattr(self, f"kafka_{name}") for name in names}
         files = {name: str(value) for name, value in values.items() if isinstance(value, Path)}
         return KafkaSecurity(**values | files)
 

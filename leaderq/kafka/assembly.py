@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from leaderq.config import Settings
+from leaderq.config import KafkaSecurity, Settings
 from leaderq.election.layout import Layout
 from leaderq.errors import LeaderqError, NoNode
 from leaderq.events import EventBus
+from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.consumer import SHARED_FETCH_BYTES, ConsumerFactory, ConsumerSettings
+from leaderq.kafka.clients.client_options import ClientLibrary, for_all_clients
+from leaderq.kafka.clients.consumer import SHARED_FETCH_BYTES, ConsumerFactory, ConsumerSettings, TopicPattern
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
@@ -24,18 +26,18 @@ from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan
 from leaderq.kafka.dead_letters.topic import LETTER_ROOM_BYTES, MAX_LETTER_BYTES, DeadLetterSender
-from leaderq.kafka.declaration import Declaration, delivery_of
+from leaderq.kafka.declaration import Declaration, StoreKind, dead_letters_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.calls import HandleCalls
 from leaderq.kafka.handling.context import DrainFigures, HandlingContext
 from leaderq.kafka.handling.crash_marks import CrashMarks
-from leaderq.kafka.handling.on_error import OnError, SendToDeadLetters, dead_letter_topic, policy
+from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.rate_limit import rate_limiter_of
 from leaderq.kafka.record import Record, deserialized
 from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, LoadOffsets, OffsetStore
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from leaderq.kafka.topics import ensure_topic, largest_batches, remove_static_members, static_members
+from leaderq.kafka.topics import ensure_topic, existing_topics, largest_batches, remove_static_members, static_members
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.term import Term
 from leaderq.zookeeper import Session
@@ -68,6 +70,7 @@ class Assembly:
 
     def __init__(
         self,
+        declared: Declaration,
         store: OffsetStore,
         consumer: ConsumerThread,
         handler: BatchHandler,
@@ -76,6 +79,7 @@ class Assembly:
         calls: HandleCalls,
         figures: DrainFigures,
     ) -> None:
+        self.declared = declared
         self.calls = calls
         self.figures = figures
         self.store = store
@@ -116,13 +120,15 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
     """
     settings = environment.settings
     bootstrap_servers(settings.kafka)
+    if declared.client is ClientLibrary.KAFKA_PYTHON:
+        private_api.require_what_the_fence_relies_on()
     consumer_class = _consumer_class(declared.client)
     if former is not None:
         former.close()
-    on_error = policy(declared.on_error, declared.where)
+    on_error, security = policy(declared.on_error, declared.where), _security(declared, settings)
     layout = Layout(settings.root, declared.name)
     store = _store(declared, environment, layout)
-    topic = _dead_letter_topic(on_error, declared.name)
+    topic = dead_letters_of(declared.on_error, declared.name)
     topic_bytes = None if topic is None else _require_topic(settings, declared, topic)
     reports = ProgressReports(
         environment.session,
@@ -150,18 +156,17 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
             start=declared.auto_offset_reset,
             stall_limits=environment.stall_limits,
             reports=reports,
-            gc_threshold=declared.gc_threshold,
+            by_pattern=isinstance(declared.topics, TopicPattern),
             free_group=partial(_free_group, declared, environment) if store.in_group else None,
         )
     )
     consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
     letter_bytes = _letter_bytes(declared)
+    ours = declared.client_options if declared.client is ClientLibrary.KAFKA_PYTHON else {}
     dead_letters = DeadLetterSender(
-        settings.kafka,
-        settings.kafka_security,
+        ProducerSettings(settings.kafka, security=security, max_message_bytes=letter_bytes, options=ours),
         partial(store.produce, max_bytes=letter_bytes) if isinstance(store, TransactionOffsets) else None,
         make_topic=lambda: topic and _require_topic(settings, declared, topic),
-        max_message_bytes=letter_bytes,
         topic_bytes=topic_bytes,
     )
     marks = None
@@ -176,7 +181,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         commit=consumer.commit,
         undo=store.undo,
         undoes=store.undoes,
-        commits_first=delivery_of(declared.delivery, declared.offsets, declared.where).commits_first,
+        commits_first=declared.commits_first,
         send_dead_letter=dead_letters.send,
         batches=declared.batches,
         workers=declared.workers,
@@ -190,7 +195,12 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         on_held_up=reports.held_up,
         figures=_figures(declared.name) if former is None else former.figures,
     )
-    return Assembly(store, consumer, BatchHandler(context), dead_letters, marks, calls, context.figures)
+    return Assembly(declared, store, consumer, BatchHandler(context), dead_letters, marks, calls, context.figures)
+
+
+def _security(declared: Declaration, settings: Settings) -> KafkaSecurity:
+    """What is needed to be let in, also by what is done with kafka-python beside the draining."""
+    return replace(settings.kafka_security, client_options=for_all_clients(declared.client, declared.client_options))
 
 
 def _figures(career: str) -> DrainFigures:
@@ -205,11 +215,12 @@ def _free_group(declared: Declaration, environment: Environment) -> str:
     for which nobody stands any more. Returns what the group waits for.
     """
     settings, group = environment.settings, declared.group
+    security = _security(declared, settings)
     try:
-        others = static_members(settings.kafka, group, security=settings.kafka_security) - {declared.name}
+        others = static_members(settings.kafka, group, security=security) - {declared.name}
         gone = sorted(name for name in others if _is_abandoned(environment.session, Layout(settings.root, name)))
         if gone:
-            remove_static_members(settings.kafka, group, gone, security=settings.kafka_security)
+            remove_static_members(settings.kafka, group, gone, security=security)
             log.warning("members without candidates removed from group; group=%s members=%s", group, ", ".join(gone))
     except LeaderqError as exc:
         return f"group={group} waits for other members, which are not known: {exc}"
@@ -229,10 +240,6 @@ def _is_abandoned(session: Session, layout: Layout) -> bool:
         return True
 
 
-def _dead_letter_topic(on_error: OnError, name: str) -> str | None:
-    return (on_error.terminal.topic or dead_letter_topic(name)) if isinstance(on_error.terminal, SendToDeadLetters) else None
-
-
 def _letter_bytes(declared: Declaration) -> int:
     return max(MAX_LETTER_BYTES, declared.max_message_bytes)
 
@@ -243,8 +250,11 @@ def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int
 
     It is made when the career is, so that poison does not meet a missing one at night.
     """
-    address, security, timeout_s = settings.kafka, settings.kafka_security, settings.connect_timeout_s
-    sizes = largest_batches(address, [topic, *declared.topics], security=security, timeout_s=timeout_s)
+    address, security, timeout_s = settings.kafka, _security(declared, settings), settings.connect_timeout_s
+    sources = declared.topics
+    if isinstance(sources, TopicPattern):
+        sources = sources.among(existing_topics(address, security=security, timeout_s=timeout_s))
+    sizes = largest_batches(address, [topic, *sources], security=security, timeout_s=timeout_s)
     largest = max((size for name, size in sizes.items() if name != topic), default=None)
     wanted = None if largest is None else largest + LETTER_ROOM_BYTES
     configs = {} if wanted is None else {"max.message.bytes": str(wanted)}
@@ -265,8 +275,8 @@ def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int
     return size
 
 
-def _consumer_class(client: str) -> ConsumerFactory:
-    if client == "kafka-python":
+def _consumer_class(client: ClientLibrary) -> ConsumerFactory:
+    if client is ClientLibrary.KAFKA_PYTHON:
         return KafkaPythonConsumer
     from leaderq.kafka.clients.confluent_connection import require  # an extra, loaded only where it is asked for
 
@@ -287,19 +297,20 @@ def consumer_settings(declared: Declaration, environment: Environment, in_group:
             member=declared.name,
             membership=in_group,
             client_id=f"leaderq-{declared.name}-{environment.candidate}",
-            security=settings.kafka_security,
+            security=_security(declared, settings),
             open_timeout_s=settings.connect_timeout_s,
             partition_fetch_bytes=SHARED_FETCH_BYTES if declared.workers > 1 else None,
+            options=declared.client_options,
         )
     )
 
 
 def _store(declared: Declaration, environment: Environment, layout: Layout) -> OffsetStore:
-    if declared.offsets == "zookeeper":
+    if declared.offsets is StoreKind.ZOOKEEPER:
         return ZooKeeperOffsets(environment.session, layout.offsets)
-    if declared.offsets == "external":
+    if declared.offsets is StoreKind.EXTERNAL:
         return ExternalOffsets(environment.load_offsets, declared.where)
-    if declared.offsets == "transaction":
+    if declared.offsets is StoreKind.TRANSACTION:
         return TransactionOffsets(partial(_producer, declared, environment), max_message_bytes=declared.max_message_bytes)
     return KafkaOffsets()
 
@@ -316,11 +327,12 @@ def _producer(declared: Declaration, environment: Environment) -> TransactionalP
         address=environment.settings.kafka,
         transactional_id=transactional_id(declared.name, declared.group, environment.settings.root),
         client_id=f"leaderq-{declared.name}-{environment.candidate}",
-        security=environment.settings.kafka_security,
+        security=_security(declared, environment.settings),
         open_timeout_s=environment.settings.connect_timeout_s,
         max_message_bytes=_letter_bytes(declared),
+        options=declared.client_options,
     )
-    if declared.client == "kafka-python":
+    if declared.client is ClientLibrary.KAFKA_PYTHON:
         return KafkaPythonProducer(settings)
     from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 

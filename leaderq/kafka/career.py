@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from leaderq.kafka.assembly import Assembly, Environment, assembled
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
 from leaderq.kafka.consuming.consumer_check import StallLimits
-from leaderq.kafka.declaration import AT_MOST_ONCE, Declaration, check, declaration_of, method_problems
+from leaderq.kafka.declaration import Declaration, check, declaration_of, method_problems
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.handling.parts import require_finished
 from leaderq.kafka.record import Deserializer, Record
@@ -32,7 +33,9 @@ class KafkaLeaderCareer(LeaderCareer):
     ``topics``, write :meth:`handle`.
 
     What to read, and where progress is kept (class attributes):
-        ``topics``: a topic or several. ``group``: the consumer group; default the career's name.
+        ``topics``: a topic or several, or a pattern (``re.compile("clicks-.*")``): all topics whose
+        whole name matches, also those made while it leads (read within some 15 s), but for Kafka's
+        own and the career's dead letters. ``group``: the consumer group; default the career's name.
         ``offsets``: where progress is kept, which also decides what is fenced: ``"kafka"`` (the
         group's committed offsets), ``"zookeeper"`` (with the znodes that :meth:`handle` writes),
         ``"transaction"`` (with the records it produces), ``"external"`` (in the user's own
@@ -49,7 +52,9 @@ class KafkaLeaderCareer(LeaderCareer):
         takes; a larger one is an error about its record. Raise it where topics take more. A dead
         letter may have as many bytes, or 64 MB if that is more.
         ``client``: ``"kafka-python"``, or ``"confluent"``, which reads several times as fast (extra
-        ``leaderq[confluent]``).
+        ``leaderq[confluent]``). ``client_options``: the library's own, by the names it has for them:
+        rack, fetch sizes, compression, who gives out tokens. What a promise rests on is refused
+        (:mod:`leaderq.kafka.clients.client_options`).
 
     How it is handed over:
         ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over
@@ -65,9 +70,6 @@ class KafkaLeaderCareer(LeaderCareer):
         see; default: bytes.
         ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: a record waits until
         its key was handled so long ago.
-        ``gc_threshold``: the first threshold of Python's garbage collector while a term drains, in
-        objects, for the whole process; ten times ``max_records`` or more. At the default of 700 it
-        would take up to half of the time, to find nothing. ``None``: as it is.
 
     What if it fails:
         ``on_error``: ``"raise"`` (default: the term fails, the offset stays), ``skip()``,
@@ -92,13 +94,14 @@ class KafkaLeaderCareer(LeaderCareer):
     through the store; any other effect of a batch can be repeated.
     """
 
-    topics: ClassVar[str | Sequence[str]] = ()
+    topics: ClassVar[str | Sequence[str] | re.Pattern[str]] = ()
     group: ClassVar[str | None] = None
     offsets: ClassVar[str] = "kafka"
     delivery: ClassVar[str | None] = None
     auto_offset_reset: ClassVar[str | None] = None
     max_message_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
     client: ClassVar[str] = "kafka-python"
+    client_options: ClassVar[Mapping[str, Any]] = {}
 
     max_records: ClassVar[int] = 1000
     max_bytes: ClassVar[int | None] = 32_000_000
@@ -110,7 +113,6 @@ class KafkaLeaderCareer(LeaderCareer):
     max_records_per_s: ClassVar[float | None] = None
     max_bytes_per_s: ClassVar[float | None] = None
     key_interval_s: ClassVar[float | None] = None
-    gc_threshold: ClassVar[int | None] = 50_000
 
     on_error: ClassVar[Any] = "raise"
     handle_budget_s: ClassVar[float | None] = None
@@ -187,7 +189,7 @@ class KafkaLeaderCareer(LeaderCareer):
         where = type(self).__qualname__
         if not isinstance(store, ZooKeeperOffsets):
             raise ConfigurationError(f"write_with_offsets() belongs to offsets='zookeeper'; {where} has {self.offsets!r}")
-        if self.delivery == AT_MOST_ONCE:
+        if self._running().declared.commits_first:
             raise ConfigurationError(
                 f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are committed before handle is called; "
                 "use term.write(...), or leave delivery out"
@@ -196,12 +198,12 @@ class KafkaLeaderCareer(LeaderCareer):
 
     def healthy(self) -> bool:
         """Return whether to go on leading: not while a call of :meth:`handle` is over its budget."""
-        if self.handle_budget_s is None or self._assembly is None:
+        if self._assembly is None or (budget_s := self._assembly.declared.handle_budget_s) is None:
             return True
-        name = self.settings.career or career_name(self)
-        overdue = self._assembly.calls.overdue(self.handle_budget_s)
+        overdue = self._assembly.calls.overdue(budget_s)
         for each in overdue:
-            log.error("handler over its budget career=%s handle_budget_s=%g: %s", name, self.handle_budget_s, each)
+            name = self._assembly.declared.name
+            log.error("handler over its budget career=%s handle_budget_s=%g: %s", name, budget_s, each)
         return not overdue
 
     # ---- what the runner calls -------------------------------------------------------------------
@@ -268,7 +270,7 @@ class KafkaLeaderCareer(LeaderCareer):
         """What the class declares; raises :class:`~leaderq.errors.ConfigurationError` if it cannot
         be run.
         """
-        declared = declaration_of(self, self.settings.career or career_name(self))
+        declared = declaration_of(self, self.settings.career or career_name(self), self.settings)
         check(declared, [*self._problems(), *method_problems(self)])
         return declared
 

@@ -33,45 +33,63 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from enum import Enum
 from functools import partial
 from inspect import getattr_static, signature
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+from leaderq.config import Settings
+from leaderq.config.settings import TABLE, Section
 from leaderq.errors import ConfigurationError
+from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
+from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.consuming.positions import POLICIES
-from leaderq.kafka.handling.context import BY_PARTITION, MERGED
-from leaderq.kafka.handling.on_error import policy
+from leaderq.kafka.handling.context import BatchShape
+from leaderq.kafka.handling.on_error import SendToDeadLetters, dead_letter_topic, policy
 from leaderq.kafka.handling.rate_limit import rate_limiter_of
 from leaderq.kafka.record import Deserializer
 from leaderq.plain import require_plain_function
 
-CLIENTS = ("kafka-python", "confluent")
+
+class StoreKind(str, Enum):
+    """Where offsets are kept; the value is what users write, here and below."""
+
+    KAFKA = "kafka"
+    ZOOKEEPER = "zookeeper"
+    TRANSACTION = "transaction"
+    EXTERNAL = "external"
+
+
+class Delivery(str, Enum):
+    """How often a record may be handled."""
+
+    AT_MOST_ONCE = "at_most_once"
+    AT_LEAST_ONCE = "at_least_once"
+    EXACTLY_ONCE = "exactly_once"
+
 
 _MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
-AT_MOST_ONCE = "at_most_once"
-AT_LEAST_ONCE = "at_least_once"
-EXACTLY_ONCE = "exactly_once"
-DELIVERIES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+_TUNABLE = tuple(row.name for row in TABLE if row.section is Section.DRAIN)
 _ACCEPTED = {
-    "kafka": (AT_LEAST_ONCE, AT_MOST_ONCE),
-    "zookeeper": (EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE),
-    "transaction": (EXACTLY_ONCE, AT_LEAST_ONCE),
-    "external": (EXACTLY_ONCE, AT_LEAST_ONCE),
+    StoreKind.KAFKA: (Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE),
+    StoreKind.ZOOKEEPER: (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE),
+    StoreKind.TRANSACTION: (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE),
+    StoreKind.EXTERNAL: (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE),
 }
 """What each store can do; the default first."""
 _REMEDIES = {
-    ("kafka", EXACTLY_ONCE): (
+    (StoreKind.KAFKA, Delivery.EXACTLY_ONCE): (
         "offsets='kafka' commits and handles in two steps, and a crash may fall between; use offsets='transaction', "
         "'zookeeper' or 'external', or delivery='at_least_once' with a handle that may be repeated"
     ),
-    ("transaction", AT_MOST_ONCE): (
+    (StoreKind.TRANSACTION, Delivery.AT_MOST_ONCE): (
         "offsets='transaction' stores offsets and results together, never offsets first; use offsets='kafka', "
         "or leave delivery out"
     ),
-    ("external", AT_MOST_ONCE): (
+    (StoreKind.EXTERNAL, Delivery.AT_MOST_ONCE): (
         "offsets='external' leaves it to handle() to store offsets and results together, never offsets first; use "
         "offsets='kafka', or leave delivery out"
     ),
@@ -80,42 +98,84 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Declaration:
-    """The attributes of a career, standing under ``name``; what each means is said at
-    :class:`~leaderq.kafka.KafkaLeaderCareer`. ``where`` names the class in messages.
+    """The attributes of a career, standing under ``name``, with what the settings say instead; what
+    each means is said at :class:`~leaderq.kafka.KafkaLeaderCareer`. ``where`` names the class in
+    messages.
     """
 
     where: str
     name: str
-    topics: tuple[str, ...]
+    topics: tuple[str, ...] | TopicPattern
     group: str
-    offsets: str
-    delivery: str | None
+    offsets: StoreKind
+    delivery: Delivery | None
     auto_offset_reset: str | None
-    client: str
+    client: ClientLibrary
+    client_options: Mapping[str, Any]
     max_message_bytes: int
     max_records: int
     max_bytes: int | None
     max_wait_s: float
-    batches: str
+    batches: BatchShape
     workers: int
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
     max_records_per_s: float | None
     max_bytes_per_s: float | None
     key_interval_s: float | None
-    gc_threshold: int | None
     on_error: Any
     handle_budget_s: float | None
     atomic: bool
 
+    @property
+    def commits_first(self) -> bool:
+        """Whether offsets are committed before the work begins, not after."""
+        return delivery_of(self.delivery, self.offsets, self.where) is Delivery.AT_MOST_ONCE
 
-def declaration_of(career: Any, name: str) -> Declaration:
-    """What the class of ``career`` declares; not checked yet."""
+
+_CHOICES: Mapping[str, type[Enum]] = {
+    "offsets": StoreKind,
+    "delivery": Delivery,
+    "client": ClientLibrary,
+    "batches": BatchShape,
+}
+
+
+def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
+    """What the class of ``career`` declares, where ``settings`` say nothing else; not checked yet."""
     found = {each.name: getattr(career, each.name) for each in fields(Declaration) if each.name != "where"}
+    found |= {each: value for each in _TUNABLE if (value := getattr(settings, each)) is not None}
     found |= {each: deserializer_of(career, each) for each in ("key_deserializer", "value_deserializer")}
-    topics = (career.topics,) if isinstance(career.topics, str) else tuple(career.topics)
-    named = {"where": type(career).__qualname__, "name": name, "topics": topics, "group": career.group or name}
-    return Declaration(**{**found, **named})
+    found |= {each: _member(kind, found[each]) or found[each] for each, kind in _CHOICES.items()}
+    found |= {"where": type(career).__qualname__, "name": name, "group": found["group"] or name}
+    if settings.kafka_rack is not None:
+        rack = "client.rack" if found["client"] is ClientLibrary.CONFLUENT else "client_rack"
+        found["client_options"] = {**found["client_options"], rack: settings.kafka_rack}
+    topics = career.topics
+    if isinstance(topics, re.Pattern):
+        found["topics"] = TopicPattern(topics, without=dead_letters_of(career.on_error, name))
+    else:
+        found["topics"] = (topics,) if isinstance(topics, str) else tuple(topics)
+    return Declaration(**found)
+
+
+def dead_letters_of(on_error: object, name: str) -> str | None:
+    """The dead-letter topic of the career ``name``, if it has one."""
+    try:
+        last = policy(on_error, name).terminal
+    except ConfigurationError:  # told when it is checked
+        return None
+    return (last.topic or dead_letter_topic(name)) if isinstance(last, SendToDeadLetters) else None
+
+
+Member = TypeVar("Member", bound=Enum)
+
+
+def _member(kind: type[Member], value: object) -> Member | None:
+    try:
+        return kind(value)
+    except ValueError:
+        return None
 
 
 def deserializer_of(career: object, name: str) -> Deserializer | None:
@@ -164,8 +224,12 @@ def check(declared: Declaration, others: Iterable[str] = ()) -> None:
 
 def _problems_of_reading(declared: Declaration) -> Iterator[str]:
     where = declared.where
-    if not declared.topics or not all(declared.topics):
-        yield f"'topics' of {where} is empty; name the topics to read"
+    topics = declared.topics
+    if not isinstance(topics, TopicPattern):
+        if not topics or not all(topics):
+            yield f"'topics' of {where} is empty; name the topics to read"
+        if (letters := dead_letters_of(declared.on_error, declared.name)) in topics:
+            yield f"'topics' of {where} has {letters!r}, where its own dead letters go; read them with another career"
     if not _MEMBER_NAME.match(declared.name):
         yield f"the career name {declared.name!r} cannot be a Kafka member name; use up to 249 letters, digits, '.', '_' and '-'"
     if declared.auto_offset_reset not in POLICIES:
@@ -173,8 +237,14 @@ def _problems_of_reading(declared: Declaration) -> Iterator[str]:
             f"auto_offset_reset={declared.auto_offset_reset!r} of {where} is not known; use 'earliest', 'latest' or 'none', or "
             "leave it out: then a new group begins at the earliest record, and what is gone is an error"
         )
-    if declared.client not in CLIENTS:
-        yield f"client={declared.client!r} of {where} is not known; use 'kafka-python' or 'confluent'"
+    client: object = declared.client
+    options: Any = declared.client_options
+    if not isinstance(client, ClientLibrary):
+        yield _unknown("client", client, where, ClientLibrary)
+    elif not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        yield f"client_options of {where} is not a mapping of names to values"
+    else:
+        yield from option_problems(client, options, f"client_options of {where}")
 
 
 def _problems_of_batches(declared: Declaration) -> Iterator[str]:
@@ -184,19 +254,14 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
             yield f"{attribute}={value!r} of {where} must be a whole number, at least 1"
     if declared.max_bytes is not None and not _is_count(declared.max_bytes):
         yield f"max_bytes={declared.max_bytes!r} of {where} must be a whole number of bytes, or None for no limit"
-    if declared.gc_threshold is not None and not _is_count(declared.gc_threshold):
-        yield (
-            f"gc_threshold={declared.gc_threshold!r} of {where} must be a whole number of objects, "
-            "or None to leave the collector as it is"
-        )
     if not _is_duration(declared.max_wait_s):
         yield f"max_wait_s={declared.max_wait_s!r} of {where} must be a number of seconds, at least 0"
     if declared.handle_budget_s is not None and not (
         _is_duration(declared.handle_budget_s) and declared.handle_budget_s > 0
     ):
         yield f"handle_budget_s={declared.handle_budget_s!r} of {where} must be a number of seconds, or None for no limit"
-    if declared.batches not in (MERGED, BY_PARTITION):
-        yield f"batches={declared.batches!r} of {where} is not known; use {MERGED!r} or {BY_PARTITION!r}"
+    if not isinstance(batches := cast("object", declared.batches), BatchShape):
+        yield _unknown("batches", batches, where, BatchShape)
     if declared.atomic and _is_count(declared.workers) and declared.workers > 1:
         yield f"{where} is atomic and has workers={declared.workers}; a unit on several threads cannot be abandoned: choose one"
 
@@ -229,36 +294,24 @@ def _is_duration(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """A delivery that its store can keep. ``commits_first``: offsets are committed before the work
-    begins, not after.
-    """
-
-    name: str
-    store: str
-    commits_first: bool
-
-
-def delivery_of(delivery: str | None, store: str, where: str) -> Delivery:
+def delivery_of(delivery: object, store: object, where: str) -> Delivery:
     """How the class ``where`` delivers: what it declares (``None``: the default of its store).
 
     Raises :class:`~leaderq.errors.ConfigurationError` if the store cannot do that, or a name is
     unknown.
     """
-    problems = [
-        None if store in tuple(_ACCEPTED) else f"offsets={store!r} of {where} is not known; use {_listed(tuple(_ACCEPTED))}",
-        None
-        if delivery in (None, *DELIVERIES)
-        else f"delivery={delivery!r} of {where} is not known; use {_listed(DELIVERIES)}, or leave it out",
-    ]
-    if found := [problem for problem in problems if problem]:
-        raise ConfigurationError(*found)
-    name = _ACCEPTED[store][0] if delivery is None else delivery
-    if name not in _ACCEPTED[store]:
-        raise ConfigurationError(f"delivery={name!r} of {where} contradicts its offsets: {_REMEDIES[store, name]}")
-    return Delivery(name, store, commits_first=name == AT_MOST_ONCE)
+    kept, wanted = _member(StoreKind, store), _member(Delivery, delivery)
+    problems = [] if kept else [_unknown("offsets", store, where, StoreKind)]
+    if delivery is not None and wanted is None:
+        problems.append(f"{_unknown('delivery', delivery, where, Delivery)}, or leave it out")
+    if kept is None or problems:
+        raise ConfigurationError(*problems)
+    found = wanted or _ACCEPTED[kept][0]
+    if found not in _ACCEPTED[kept]:
+        raise ConfigurationError(f"delivery={found.value!r} of {where} contradicts its offsets: {_REMEDIES[kept, found]}")
+    return found
 
 
-def _listed(names: tuple[str, ...]) -> str:
-    return f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
+def _unknown(attribute: str, value: object, where: str, kind: type[Enum]) -> str:
+    *names, last = (repr(each.value) for each in kind)
+    return f"{attribute}={value!r} of {where} is not known; use {', '.join(names)} or {last}"

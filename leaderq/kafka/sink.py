@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from kafka import KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka import errors as native
 from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
@@ -46,9 +46,10 @@ from leaderq.errors import (
     UnknownTopic,
 )
 from leaderq.kafka.clients import private_api
+from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import KafkaAway
-from leaderq.kafka.clients.kafka_python_connection import connected, quiet_client_logs, translated
-from leaderq.kafka.clients.kafka_python_producer import dropped, producer_options
+from leaderq.kafka.clients.kafka_python_connection import translated
+from leaderq.kafka.clients.kafka_python_producer import connected_producer, dropped
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
 from leaderq.kafka.record import Record
 from leaderq.producing.frame import EMPTY_BYTES, FRAME_HEADER, Packed, pack_frame, unpack_frame
@@ -71,8 +72,8 @@ class KafkaSink:
     ``packing="frame"``: the records of a batch that go to one partition are packed into messages of
     up to ``frame_bytes`` each, with the header ``leaderq-frame``; one acknowledgement confirms them
     all. Readers use :func:`~leaderq.kafka.sink.unpacked`. A frame has no key: it is not for
-    compacted topics. ``options`` are given to kafka-python on top of ours
-    (``compression_type="gzip"``).
+    compacted topics. ``options`` are kafka-python's own, on top of ours
+    (``compression_type="gzip"``); :mod:`leaderq.kafka.clients.client_options` says which are refused.
 
     *Guarantees:* confirmed means acknowledged by all replicas in sync; within a key the order is
     that of the batches.
@@ -99,14 +100,15 @@ class KafkaSink:
         self._topic = topic
         self._is_packing = packing == "frame"
         self._frame_bytes = frame_bytes
-        self._options = options
+        if problems := list(option_problems(ClientLibrary.KAFKA_PYTHON, options, "the options of a KafkaSink")):
+            raise ConfigurationError(*problems)
         self._settings = ProducerSettings(
-            address=address,
-            transactional_id="",
+            address,
             client_id=client_id,
             security=security or KafkaSecurity(),
             open_timeout_s=open_timeout_s,
             max_message_bytes=max_message_bytes,
+            options=options,
         )
         self._client: Any = None
         self._batches = itertools.count()
@@ -322,17 +324,14 @@ class KafkaSink:
 
     def _connected(self, timeout_s: float) -> Any:
         if self._client is None:
-            quiet_client_logs()
-            options = {
-                **producer_options(self._settings),
-                "enable_idempotence": True,
-                # A message that the client gives up is one that we would send a second time.
-                "delivery_timeout_ms": _FOR_EVER_MS,
-                "bootstrap_timeout_ms": int(max(0.1, min(timeout_s, self._settings.open_timeout_s)) * 1000),
-                **self._options,
-            }
+            wait_s = max(0.1, min(timeout_s, self._settings.open_timeout_s))
             try:
-                self._client = private_api.mended(connected(KafkaProducer, self._settings.address, options))
+                self._client = connected_producer(
+                    self._settings,
+                    # A message that the client gives up is one that we would send a second time.
+                    delivery_timeout_ms=_FOR_EVER_MS,
+                    bootstrap_timeout_ms=int(wait_s * 1000),
+                )
             except ServersUnreachable as exc:
                 raise SinkAway(str(exc)) from exc
             except LeaderqError as exc:

@@ -71,14 +71,19 @@ def ensure_topic(
 
     Raises :class:`~leaderq.errors.UnknownTopic` if it is not there and may not be created.
     """
-    with _opened(KafkaConsumer, address, security, timeout_s) as consumer, errors_translated("asking for topics", address):
-        if topic in consumer.topics():
-            return False
+    if topic in existing_topics(address, security=security, timeout_s=timeout_s):
+        return False
     try:
         create_topics(address, {topic: -1}, configs=configs, replication=-1, security=security, timeout_s=timeout_s)
     except (AccessRefused, KafkaError) as exc:
         raise UnknownTopic(f"no topic {topic!r} on Kafka {address!r}, and it cannot be created: {exc}; create it") from exc
     return True
+
+
+def existing_topics(address: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0) -> frozenset[str]:
+    """The topics that this user may see, but for Kafka's own."""
+    with _opened(KafkaConsumer, address, security, timeout_s) as consumer, errors_translated("asking for topics", address):
+        return frozenset(consumer.topics())
 
 
 def largest_batches(

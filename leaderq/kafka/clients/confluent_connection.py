@@ -19,6 +19,7 @@ from typing import Any
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,
+    ConfigurationError,
     KafkaError,
     KafkaFenced,
     LeaderqError,
@@ -43,7 +44,7 @@ _REFUSED = {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 }
 _GONE = {"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET", "_LOG_TRUNCATION"}
-_UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
+UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 _TOO_LARGE = {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}
 # What passes by itself, though librdkafka does not always mark it as retriable.
 _AWAY = {
@@ -176,13 +177,21 @@ def translated(exc: Any, doing: str, address: str, errors: ErrorCallback | None 
             f"{at}; the records between the committed offset and the topic's first one are gone. Nothing is skipped "
             "silently: set the group's offsets (kafka-consumer-groups --reset-offsets) once you have decided where to go on"
         )
-    if name in _UNKNOWN:
+    if name in UNKNOWN:
         return UnknownTopic(f"{at}; is the topic's name written right?")
     if name in _TOO_LARGE:
         return MessageTooLarge(f"{at}; send less, or raise max.message.bytes of the topic")
     if name in _AWAY or (hasattr(error, "retriable") and error.retriable() and not error.fatal()):
         return KafkaAway(at)
     return KafkaError(at)
+
+
+def refused_options(exc: Any) -> ConfigurationError | None:
+    """What to raise if a client could not be made because of an option that a user has set."""
+    error = exc.args[0] if exc.args else None
+    if error is None or error.name() not in ("_INVALID_ARG", "_CONFLICT"):
+        return None
+    return ConfigurationError(f"confluent-kafka cannot use an option of client_options: {error.str()}")
 
 
 @contextmanager

@@ -55,14 +55,25 @@ from confluent_kafka.admin import AdminClient
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
+    UNKNOWN,
     ErrorCallback,
     confluent_errors_translated,
     connection_options,
+    refused_options,
     require,
     translated,
 )
 from leaderq.kafka.clients.confluent_record import by_partition, has_errors
-from leaderq.kafka.clients.consumer import CommitFuture, ConsumerSettings, KafkaAway, MembershipLost, Offsets, SerialExecutor
+from leaderq.kafka.clients.consumer import (
+    CommitFuture,
+    ConsumerSettings,
+    KafkaAway,
+    MembershipLost,
+    Offsets,
+    SerialExecutor,
+    SubmittedWork,
+    TopicPattern,
+)
 from leaderq.kafka.record import Partition, Record
 
 log = logging.getLogger(__name__)
@@ -98,6 +109,8 @@ class ConfluentConsumer:
         self._stash: list[Any] = []
         self._is_reading = self._is_revoked = False
         self._fenced: KafkaFenced | None = None
+        topics = settings.topics
+        self._the_only = topics[0] if not isinstance(topics, TopicPattern) and len(topics) == 1 else None
 
     # ---- connecting ------------------------------------------------------------------------------
 
@@ -105,7 +118,7 @@ class ConfluentConsumer:
         """Connect, learn the topics, find the coordinator; without joining."""
         settings, began = self._settings, now_s()
         try:
-            shared = connection_options(settings.address, settings.security, self._errors)
+            shared = {**connection_options(settings.address, settings.security, self._errors), **settings.options}
             self._client = self._made(self._confluent.Consumer, consumer_options(settings, self._errors))
             self._topics = self._made(
                 ConfluentTopics, shared, settings.address, settings.topics, self._errors, settings.request_timeout_s
@@ -124,7 +137,7 @@ class ConfluentConsumer:
         try:
             return kind(*words)
         except self._confluent.KafkaException as exc:
-            raise self._error(exc, "connecting") from exc
+            raise refused_options(exc) or self._error(exc, "connecting") from exc
 
     def _warm_up(self, end: float) -> None:
         """A topic just made, or an election going on: what is not ready is asked again."""
@@ -159,7 +172,7 @@ class ConfluentConsumer:
         consumer = self._consumer
         self._allowed()
         with self._errors_translated("joining the group"):
-            consumer.subscribe(list(self._settings.topics), on_assign=self._on_assign, on_revoke=self._on_revoke)
+            consumer.subscribe(list(self._known.names), on_assign=self._on_assign, on_revoke=self._on_revoke)
         self._is_subscribed = True
 
     def _take_all(self) -> bool:
@@ -254,7 +267,7 @@ class ConfluentConsumer:
         if self._next and not self._is_reading:
             self._read(self._next | {Partition(row.topic(), row.partition()): row.offset() + 1 for row in self._stash})
         found = self._taken(timeout_s, max_records)
-        polled = by_partition(found, self._settings.topics) if found and self._next else {}
+        polled = by_partition(found, self._the_only) if found and self._next else {}
         for where, rows in polled.items():
             self._next[where] = max(rows[-1].offset + 1, self._next.get(where, 0))
         if not self._stash:  # all that came before the news of an end is given
@@ -358,6 +371,8 @@ class ConfluentConsumer:
         asked = self._named(dict.fromkeys(self.existing(), what))
         with self._errors_translated("asking for offsets"):
             answer = self._consumer.offsets_for_times(asked, timeout_s)
+        if isinstance(self._settings.topics, TopicPattern):  # deleted a moment ago, perhaps
+            answer = [one for one in answer if one.error is None or one.error.name() not in UNKNOWN]
         return self._answered(answer, "asking for offsets")
 
     def _answered(self, answer: list[Any], doing: str) -> dict[Partition, int]:
@@ -390,7 +405,9 @@ class ConfluentConsumer:
     def close(self) -> None:
         """Free everything, without leaving the group."""
         self._allowed = _never
-        client, self._client, self._topics = self._client, None, None
+        client, topics, self._client, self._topics = self._client, self._topics, None, None
+        if topics is not None:
+            topics.close()
         if client is None:
             return
         ended = self._commits.submit(client.close)  # behind the last commit, which uses the client
@@ -434,15 +451,31 @@ def _never() -> None:
     raise KafkaError("this consumer is kept warm and may not join its group")
 
 
+def _is_over(work: SubmittedWork) -> bool:
+    try:
+        return work.done(0.0)
+    except Exception:
+        log.debug("topics could not be listed; asked again later", exc_info=True)
+        return True
+
+
 class ConfluentTopics:
-    """Partitions and ids of some topics. Not thread-safe."""
+    """Names, partitions and ids of the topics to be read. Not thread-safe."""
 
     def __init__(
-        self, options: dict[str, Any], address: str, topics: Sequence[str], errors: ErrorCallback, request_timeout_s: float
+        self,
+        options: dict[str, Any],
+        address: str,
+        topics: tuple[str, ...] | TopicPattern,
+        errors: ErrorCallback,
+        request_timeout_s: float,
     ) -> None:
         self._admin = AdminClient(options)
         self._address = address
-        self._topics = topics
+        self._pattern = topics if isinstance(topics, TopicPattern) else None
+        self.names = () if isinstance(topics, TopicPattern) else topics
+        self._lister = SerialExecutor("leaderq-confluent-topics")  # begins with the first pattern
+        self._listing: SubmittedWork | None = None
         self._errors = errors
         self._request_timeout_s = request_timeout_s
         self._asked: dict[str, Future[Any]] = {}
@@ -457,6 +490,14 @@ class ConfluentTopics:
         :class:`~leaderq.kafka.clients.consumer.KafkaAway`.
         """
         end = now_s() + timeout_s
+        if self._pattern is not None:
+            with confluent_errors_translated("asking for topics", self._address, self._errors):
+                self._list(timeout_s)
+            if not self.names:
+                raise UnknownTopic(
+                    f"no topic on Kafka {self._address!r} matches {self._pattern.regex.pattern!r}; "
+                    "create one, or correct the career's 'topics'"
+                )
         self._ask(timeout_s)
         for topic, answer in self._asked.items():
             while not answer.done():
@@ -480,17 +521,36 @@ class ConfluentTopics:
                 elif isinstance(translated(error, "asking for topics", self._address), UnknownTopic):
                     self.partitions.pop(topic, None)
                     self.ids.pop(topic, None)
-        if not self._asked and now_s() > self._asked_at + ASK_EVERY_S:
+        if self._listing is not None and _is_over(self._listing):
+            self._listing = None
             self._ask(self._request_timeout_s)
+        if self._asked or self._listing is not None or now_s() <= self._asked_at + ASK_EVERY_S:
+            return
+        if self._pattern is None:
+            self._ask(self._request_timeout_s)
+        else:  # the client waits for the answer to this one
+            self._listing = self._lister.submit(partial(self._list, self._request_timeout_s))
+
+    def close(self) -> None:
+        """Let the thread end, if there is one."""
+        self._lister.close()
+
+    def _list(self, timeout_s: float) -> None:
+        assert self._pattern is not None
+        self.names = self._pattern.among(self._admin.list_topics(timeout=timeout_s).topics)
 
     def hurry(self) -> None:
         """Ask at the next :meth:`keep_known`."""
         self._asked_at = 0.0
 
     def _ask(self, timeout_s: float) -> None:
-        wanted = TopicCollection(list(self._topics))
         self._asked_at = now_s()
-        self._asked = self._admin.describe_topics(wanted, request_timeout=timeout_s)
+        for topic in self.partitions.keys() - set(self.names):
+            del self.partitions[topic]
+            self.ids.pop(topic, None)
+        if self.names:
+            wanted = TopicCollection(list(self.names))
+            self._asked = self._admin.describe_topics(wanted, request_timeout=timeout_s)
 
     def _note(self, topic: str, found: Any) -> None:
         self.partitions[topic] = frozenset(Partition(topic, partition.id) for partition in found.partitions)
@@ -534,4 +594,4 @@ def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[
         options["group.instance.id"] = settings.member
     if settings.partition_fetch_bytes is not None:
         options["fetch.message.max.bytes"] = settings.partition_fetch_bytes
-    return options
+    return {**options, **settings.options}

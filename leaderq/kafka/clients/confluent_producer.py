@@ -30,7 +30,13 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable
-from leaderq.kafka.clients.confluent_connection import ErrorCallback, connection_options, require, translated
+from leaderq.kafka.clients.confluent_connection import (
+    ErrorCallback,
+    connection_options,
+    refused_options,
+    require,
+    translated,
+)
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets, SerialExecutor
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 
@@ -55,6 +61,7 @@ def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[
         "partitioner": "murmur2_random",  # that of Java and kafka-python: a key stays in its partition whatever the client
         "topic.metadata.propagation.max.ms": 2000,  # how long a topic may be unknown; 30 s by default
         "delivery.report.only.error": True,
+        **settings.options,
     }
 
 
@@ -80,7 +87,7 @@ class ConfluentProducer:
             self._client = self._confluent.Producer(producer_options(settings, self._errors))
             self._client.list_topics(timeout=settings.open_timeout_s)
         except self._confluent.KafkaException as exc:
-            found = self._translated(exc, "connecting")
+            found = refused_options(exc) or self._translated(exc, "connecting")
             self.close()
             if isinstance(found, KafkaAway):
                 remedy = f"is Kafka listening there? The last that was heard: {self._errors.last or 'nothing'}"

@@ -91,12 +91,11 @@ class MessageRecords(SizedRecords):
         return repr(list(self))
 
 
-def by_partition(messages: list[Any], topics: Sequence[str]) -> dict[Partition, Sequence[Record]]:
-    """Messages without errors, sorted out. They come in long runs of one partition, which stay
-    together in C code.
+def by_partition(messages: list[Any], the_only: str | None) -> dict[Partition, Sequence[Record]]:
+    """Messages without errors, sorted out; ``the_only`` topic, if it is known that there is but one.
+    They come in long runs of one partition, which stay together in C code.
     """
     found: dict[Partition, list[Any]] = {}
-    the_only = topics[0] if len(topics) == 1 else None
     number_of: Any = Message.partition
     topic_of: Any = Message.topic
     for number, run in groupby(messages, number_of):

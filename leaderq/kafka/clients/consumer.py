@@ -21,8 +21,9 @@ the consumer's thread goes on reading.
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -54,6 +55,21 @@ class BatchLost(KafkaError):
 
 
 @dataclass(frozen=True)
+class TopicPattern:
+    """All topics whose whole name matches ``regex``, those made later too; but for Kafka's own
+    (``__consumer_offsets``) and ``without``, where the career's dead letters go.
+    """
+
+    regex: re.Pattern[str]
+    without: str | None = None
+
+    def among(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of ``names`` that are meant, in order."""
+        mine = (name for name in names if name != self.without and not name.startswith("__"))
+        return tuple(sorted(name for name in mine if self.regex.fullmatch(name)))
+
+
+@dataclass(frozen=True)
 class ConsumerSettings:
     """What a consumer reads, and as whom.
 
@@ -71,11 +87,12 @@ class ConsumerSettings:
     all members, dead static ones included. So that name is removed, once nobody stands for it.
 
     ``partition_fetch_bytes``: how much is fetched of a partition at a time (``None``: the client's
-    default). Records come in runs of so many of one partition.
+    default). Records come in runs of so many of one partition. ``options`` are the client
+    library's own, and go before all else (:mod:`leaderq.kafka.clients.client_options`).
     """
 
     address: str
-    topics: tuple[str, ...]
+    topics: tuple[str, ...] | TopicPattern
     group: str
     member: str
     membership: bool = True
@@ -86,6 +103,7 @@ class ConsumerSettings:
     session_timeout_s: float = 300.0
     max_poll_interval_s: float = 300.0
     partition_fetch_bytes: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class CommitFuture(Protocol):

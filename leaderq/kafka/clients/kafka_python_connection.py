@@ -67,6 +67,7 @@ REFUSALS = (
     native.UnsupportedSaslMechanismError,
     native.IllegalSaslStateError,
 )
+_UNUSABLE = (TypeError, ValueError, AssertionError)
 _SUPERSEDED = (native.ProducerFencedError, native.InvalidProducerEpochError)
 _TOO_LARGE = (native.MessageSizeTooLargeError, native.RecordListTooLargeError)
 _GONE = (native.OffsetOutOfRangeError, native.LogTruncationError)
@@ -86,7 +87,13 @@ def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s:
         # what a broker needs.
         "retry_backoff_ms": 20,
     }
+    options |= security.client_options
     if security.protocol.startswith("SASL_"):
+        if security.mechanism == "OAUTHBEARER" and "sasl_oauth_token_provider" not in options:
+            raise ConfigurationError(
+                "kafka_mechanism='OAUTHBEARER' needs tokens: give the career client_options with "
+                "'sasl_oauth_token_provider' (client='kafka-python') or 'oauth_cb' (client='confluent')"
+            )
         options.update(
             sasl_mechanism=security.mechanism, sasl_plain_username=security.user, sasl_plain_password=security.password
         )
@@ -209,6 +216,8 @@ def connected(kind: type[Client], address: str, options: dict[str, Any]) -> Clie
     except BaseException as exc:
         for client in clients:
             client.close()
+        if isinstance(exc, _UNUSABLE) or isinstance(exc.__cause__, native.KafkaConfigurationError):
+            raise ConfigurationError(f"kafka-python cannot use an option that it was given: {exc}") from exc
         if isinstance(exc, KafkaAway):
             why = made[0].last_error if made else None
             asked = str(options.get("security_protocol")).startswith("SASL_")

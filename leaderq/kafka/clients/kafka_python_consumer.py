@@ -40,7 +40,8 @@ from kafka.errors import NoOffsetForPartitionError
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.consumer import CommitFuture, ConsumerSettings, KafkaAway, Offsets
+from leaderq.kafka.clients.client_options import for_consumer
+from leaderq.kafka.clients.consumer import CommitFuture, ConsumerSettings, KafkaAway, Offsets, TopicPattern
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
     connection_options,
@@ -89,6 +90,7 @@ def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "fetch_max_wait_ms": BUSY_FETCH_MS,
         "metadata_max_age_ms": 10_000,  # how long a new partition may go unnoticed
+        **for_consumer(settings.options),
     }
 
 
@@ -166,12 +168,11 @@ class KafkaPythonConsumer:
                 options = consumer_options(settings)
                 options["partition_assignment_strategy"] = (self._assignor,)
                 self._client = connected(KafkaConsumer, settings.address, options)
-                if settings.membership:
-                    # Before the first metadata: else the first join finds that "they changed", and
-                    # is followed by another.
-                    self._client.subscribe(topics=list(settings.topics))
-                else:
-                    private_api.learn_topics(self._client, settings.topics)
+                if isinstance(settings.topics, TopicPattern):
+                    self._client.topics()  # asks for all of them
+                # Before the first metadata: else the first join finds that "they changed", and is
+                # followed by another.
+                self._ask_for_topics(self._client)
                 self._require_topics(self._client)
                 self.refresh(settings.open_timeout_s)
         except KafkaAway as exc:
@@ -181,8 +182,29 @@ class KafkaPythonConsumer:
             self.close()
             raise
 
+    @property
+    def _topics(self) -> tuple[str, ...]:
+        """What is to be read, as far as is known now."""
+        topics = self._settings.topics
+        return topics.among(private_api.known_topics(self._consumer)) if isinstance(topics, TopicPattern) else topics
+
+    def _ask_for_topics(self, client: KafkaConsumer) -> None:
+        topics = self._topics
+        if not self._settings.membership:
+            private_api.learn_topics(client, topics)
+        elif topics and set(topics) != client.subscription():
+            client.subscribe(topics=list(topics))
+        if isinstance(self._settings.topics, TopicPattern):
+            private_api.follow_all_topics(client)
+
     def _require_topics(self, client: KafkaConsumer) -> None:
-        missing = [topic for topic in self._settings.topics if not client.partitions_for_topic(topic)]
+        topics = self._topics
+        missing = [topic for topic in topics if not client.partitions_for_topic(topic)]
+        if isinstance(self._settings.topics, TopicPattern) and not topics:
+            raise UnknownTopic(
+                f"no topic on Kafka {self._settings.address!r} matches {self._settings.topics.regex.pattern!r}; "
+                "create one, or correct the career's 'topics'"
+            )
         if missing:
             raise UnknownTopic(
                 f"no topic {', '.join(map(repr, missing))} on Kafka {self._settings.address!r}; "
@@ -224,6 +246,7 @@ class KafkaPythonConsumer:
     def rejoin(self) -> None:
         """Ask for a new assignment."""
         if self._settings.membership:
+            self._ask_for_topics(self._consumer)
             private_api.request_rejoin(self._consumer)
         else:
             self._take_all()
@@ -243,13 +266,13 @@ class KafkaPythonConsumer:
         """The partitions the topics have."""
         return frozenset(
             Partition(topic, number)
-            for topic in self._settings.topics
+            for topic in self._topics
             for number in private_api.known_partitions(self._consumer, topic)
         )
 
     def topic_ids(self) -> dict[str, str]:
         """The broker's id of each topic."""
-        found = {topic: private_api.known_topic_id(self._consumer, topic) for topic in self._settings.topics}
+        found = {topic: private_api.known_topic_id(self._consumer, topic) for topic in self._topics}
         return {topic: str(known) for topic, known in found.items() if known is not None}
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:

@@ -39,12 +39,12 @@ from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as native
 
 from leaderq.clock import now_s
-from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
 from leaderq.kafka.clients import private_api
+from leaderq.kafka.clients.client_options import for_producer
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, quiet_client_logs, translated
-from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
+from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,15 @@ def producer_options(settings: ProducerSettings) -> dict[str, Any]:
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "delivery_timeout_ms": 120_000,
         "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
+        **for_producer(settings.options),
     }
+
+
+def connected_producer(settings: ProducerSettings, **more: Any) -> Any:
+    """An idempotent producer of kafka-python, connected; ``more`` are options of ours."""
+    quiet_client_logs()
+    options = {**producer_options(settings), "enable_idempotence": True, **more}
+    return private_api.mended(connected(KafkaProducer, settings.address, options))
 
 
 class KafkaPythonProducer:
@@ -92,12 +100,12 @@ class KafkaPythonProducer:
 
     def open(self) -> None:
         """Connect, without fencing anybody."""
-        quiet_client_logs()
         settings = self._settings
-        options = producer_options(settings)
-        options["transactional_id"] = settings.transactional_id
-        options["transaction_timeout_ms"] = int(settings.transaction_timeout_s * 1000)
-        self._client = private_api.mended(connected(KafkaProducer, settings.address, options))
+        self._client = connected_producer(
+            settings,
+            transactional_id=settings.transactional_id,
+            transaction_timeout_ms=int(settings.transaction_timeout_s * 1000),
+        )
 
     def fence(self, timeout_s: float) -> bool:
         """Take the transactional id over."""
@@ -286,23 +294,8 @@ class IdempotentSender:
     be stored later. Sending them again may store them twice.
     """
 
-    def __init__(
-        self,
-        address: str,
-        security: KafkaSecurity | None = None,
-        *,
-        client_id: str = "leaderq",
-        open_timeout_s: float = 10.0,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
-    ) -> None:
-        self._settings = ProducerSettings(
-            address=address,
-            transactional_id="",
-            client_id=client_id,
-            security=security or KafkaSecurity(),
-            open_timeout_s=open_timeout_s,
-            max_message_bytes=max_message_bytes,
-        )
+    def __init__(self, settings: ProducerSettings) -> None:
+        self._settings = settings
         self._client: Any = None
 
     def send(self, messages: Iterable[Message], timeout_s: float) -> None:
@@ -352,9 +345,7 @@ class IdempotentSender:
 
     def _connected(self) -> Any:
         if self._client is None:
-            quiet_client_logs()
-            options = {**producer_options(self._settings), "enable_idempotence": True}
-            self._client = private_api.mended(connected(KafkaProducer, self._settings.address, options))
+            self._client = connected_producer(self._settings)
         return self._client
 
     def close(self) -> None:

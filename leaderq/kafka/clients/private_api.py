@@ -11,17 +11,27 @@ work:
   changed: read the new source, then its users here, then note the new hash in the test.
 
 Two of these would fail open if they went without effect, and a zombie could fence its successor:
-the gate in the assignor (``metadata``), and :func:`mended`.
+the gate in the assignor (``metadata``), and :func:`mended`. So they are tried before a career
+starts (:func:`require_what_the_fence_relies_on`).
 """
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FunctionType, MappingProxyType, SimpleNamespace
 from typing import Any, Final
 
+import kafka
 from kafka import errors as native
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.base import BaseCoordinator
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.producer.sender import Sender
+from kafka.producer.transaction_manager import TransactionManager
+
+from leaderq.errors import MissingPiece
 
 HOOKS: Final = MappingProxyType(
     {
@@ -57,7 +67,7 @@ RELIED_ON: Final = MappingProxyType(
         "kafka.consumer.fetcher.Fetcher": "_create_fetch_requests fetch_records",
         "kafka.consumer.group.KafkaConsumer": "position",
         "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
-        "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id",
+        "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id topics metadata_request",
         "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
         "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
         "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon wait_for",
@@ -72,6 +82,60 @@ RELIED_ON: Final = MappingProxyType(
 """The functions of kafka-python that we call, override or reason about, by class."""
 
 _PAUSE_S = 0.02
+_WRITTEN_FOR = "3.0.12"
+
+
+def require_what_the_fence_relies_on() -> None:
+    """Return if a refusal in the assignor and :func:`mended` take effect with this kafka-python; else
+    a zombie could fence its successor.
+
+    :raises MissingPiece: something is missing, or is not asked any more; says what.
+    """
+    if problems := [*_missing(), *_unasked()]:
+        raise MissingPiece(
+            f"kafka-python {kafka.__version__} is not what leaderq was written for: {'; '.join(problems)}; "
+            f"pip install 'kafka-python=={_WRITTEN_FOR}', or use client='confluent'"
+        )
+
+
+def _missing() -> Iterator[str]:
+    for path, names in RELIED_ON.items():
+        module, _, kind = path.rpartition(".")
+        try:
+            owner = getattr(importlib.import_module(module), kind)
+        except (ImportError, AttributeError):
+            yield f"there is no {path}"
+            continue
+        yield from (f"there is no {path}.{name}" for name in names.split() if not hasattr(owner, name))
+
+
+class _Asked(Exception):
+    pass
+
+
+class _Refusing(RangePartitionAssignor):
+    def metadata(self, topics: Any) -> Any:
+        raise _Asked
+
+
+def _unasked() -> Iterator[str]:
+    coordinator: Any = ConsumerCoordinator.__new__(ConsumerCoordinator)
+    coordinator._subscription = SimpleNamespace(subscription={"topic"})
+    coordinator._assignors = {"range": _Refusing()}
+    try:
+        coordinator.group_protocols()
+        yield "the assignor is not asked when a group is joined"
+    except _Asked:
+        pass
+    except Exception as exc:  # noqa: BLE001 - the answer, whatever it is, is no
+        yield f"whether the assignor is asked cannot be told ({type(exc).__name__}: {exc})"
+    for owner, name in (
+        (BaseCoordinator, "group_protocols"),
+        (TransactionManager, "_supports_epoch_bump"),
+        (Sender, "await_ready"),
+    ):
+        if not any(name in each.__code__.co_names for each in vars(owner).values() if isinstance(each, FunctionType)):
+            yield f"{owner.__name__} does not use {name}"
 
 
 # ---- a consumer ----------------------------------------------------------------------------------
@@ -80,6 +144,18 @@ _PAUSE_S = 0.02
 def learn_topics(consumer: Any, topics: Sequence[str]) -> None:
     """Keep the metadata of these up to date while nothing is assigned yet; ``assign`` needs it."""
     consumer._cluster.set_topics(topics)
+
+
+def follow_all_topics(consumer: Any) -> None:
+    """Keep the metadata of all topics up to date; the public way subscribes to what matches a
+    pattern, dead letters too, and joins by itself.
+    """
+    consumer._cluster.need_all_topic_metadata = True
+
+
+def known_topics(consumer: Any) -> frozenset[str]:
+    """What is known now; the public method asks the broker."""
+    return frozenset(consumer._cluster.topics())
 
 
 def known_partitions(consumer: Any, topic: str) -> Iterable[int]:

@@ -24,7 +24,7 @@ A client's own exceptions never come out: what comes is one of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -106,7 +106,7 @@ def _problem(message: Message) -> str | None:
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """How a transactional producer is made.
+    """How a producer is made; ``options`` are the client library's own, and go before all else.
 
     ``transactional_id`` is the name under which it fences: fixed for a career, whoever leads.
     ``transaction_timeout_s`` is how long the broker keeps an open transaction of a producer that is
@@ -115,13 +115,14 @@ class ProducerSettings:
     """
 
     address: str
-    transactional_id: str
+    transactional_id: str | None = None
     client_id: str = "leaderq"
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     request_timeout_s: float = 10.0
     open_timeout_s: float = 10.0
     transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
     max_message_bytes: int = MAX_MESSAGE_BYTES
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class TransactionalProducer(Protocol):

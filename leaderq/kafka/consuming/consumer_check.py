@@ -120,8 +120,9 @@ class CheckResult:
 class ConsumerCheck:
     """What is remembered between looks, within one term. Not thread-safe."""
 
-    def __init__(self, limits: StallLimits) -> None:
+    def __init__(self, limits: StallLimits, by_pattern: bool = False) -> None:
         self._limits = limits
+        self._by_pattern = by_pattern
         self._memory: dict[Partition, StallCandidate] = {}
         self._missing: frozenset[Partition] = frozenset()
         self._warned = False
@@ -136,8 +137,7 @@ class ConsumerCheck:
 
     def look(self, consumer: ConsumerClient, now_s: float, wait_s: float) -> CheckResult:
         """One look; asks the brokers for positions and ends."""
-        self._require_topics(consumer)
-        added = self.misses(consumer)
+        added = self._lacks_topics(consumer) | self.misses(consumer)
         ends, positions = consumer.end_offsets(wait_s), consumer.positions()
         observations = {
             where: Observation(now_s, positions[where], end, self._polls, self._empty_polls)
@@ -192,12 +192,15 @@ class ConsumerCheck:
         """What a rebuild was tried for already."""
         self._memory = memory
 
-    def _require_topics(self, consumer: ConsumerClient) -> None:
-        """A topic that is gone from several looks in a row was deleted (one look may fall into a
-        change of metadata).
+    def _lacks_topics(self, consumer: ConsumerClient) -> bool:
+        """Whether a topic was deleted, where topics come and go; else that is an error, once it is
+        gone from several looks in a row (one may fall into a change of metadata).
         """
-        known = set(self.topic_ids)
-        gone = known - {partition.topic for partition in consumer.existing()}
+        existing = {partition.topic for partition in consumer.existing()}
+        if self._by_pattern:
+            return not {partition.topic for partition in consumer.assigned()} <= existing
+        gone = set(self.topic_ids) - existing
         self._gone_looks = self._gone_looks + 1 if gone else 0
         if self._gone_looks >= _GONE_LOOKS:
             raise UnknownTopic(f"topic {', '.join(map(repr, sorted(gone)))} was deleted while it was read")
+        return False

@@ -31,7 +31,6 @@ from typing import Any, TypeVar, cast
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway, Offsets
-from leaderq.kafka.consuming.gc_threshold import collecting_seldom
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, TermConsumer
 from leaderq.kafka.record import Batch
 from leaderq.term import Reason, Term
@@ -288,8 +287,7 @@ class ConsumerThread:
         """Drain for one term; returns whether the thread is to end."""
         term_consumer = TermConsumer(self._plan, gate.term, consumer, gate, self._rebuilds)
         try:
-            with collecting_seldom(self._plan.gc_threshold):
-                return _TermLoop(self, term_consumer, begun, gate).run()
+            return _TermLoop(self, term_consumer, begun, gate).run()
         finally:
             self._rebuilds = term_consumer.rebuilds
             term_consumer.close()

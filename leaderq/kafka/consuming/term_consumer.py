@@ -77,9 +77,9 @@ _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 @dataclass(frozen=True)
 class ConsumingPlan:
     """``make`` returns a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None``
-    where it says nothing; ``gc_threshold`` see :mod:`~leaderq.kafka.consuming.gc_threshold`;
-    ``free_group`` is called when the group does not let the leader in: removes members for which it
-    waits in vain, and returns what to tell an operator.
+    where it says nothing; ``by_pattern``: topics come and go within the term; ``free_group`` is
+    called when the group does not let the leader in: removes members for which it waits in vain,
+    and returns what to tell an operator.
     """
 
     address: str
@@ -92,7 +92,7 @@ class ConsumingPlan:
     start: str | None = None
     stall_limits: StallLimits = field(default_factory=StallLimits)
     reports: ProgressReports | None = None
-    gc_threshold: int | None = None
+    by_pattern: bool = False
     free_group: Callable[[], str] | None = None
 
 
@@ -113,7 +113,7 @@ class TermConsumer:
         self._allowed = allowed
         self.rebuilds = rebuilds
         self._outage = Outage()
-        self._check = ConsumerCheck(plan.stall_limits)
+        self._check = ConsumerCheck(plan.stall_limits, plan.by_pattern)
         self._ahead = read_ahead(plan.batch_limits)
         self._positions: Positions | None = None
         self._joined = False
@@ -297,7 +297,9 @@ class TermConsumer:
             last = consumer.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
             # Committed before the first record is read: otherwise "latest" would be a later place
             # for the next leader.
-            begin = starts(self._plan.start, fresh, stored, first, last)
+            # A topic made later begins at its first record, as an added partition does.
+            known = fresh if self._plan.by_pattern and stored else stored
+            begin = starts(self._plan.start, fresh, known, first, last)
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
             log.info("reading begins where no offset is stored; partitions=%s", _names(fresh))
             self._commits.commit_positions_now(consumer, begin, 2 * REQUEST_S)

@@ -21,7 +21,7 @@ from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, errors_translated, quiet_client_logs
 from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
-from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.dead_letters.format import NewDeadLetter, shortened
 from leaderq.kafka.record import Record
 from leaderq.term import Term
@@ -46,24 +46,22 @@ class DeadLetterSender:
 
     ``produce``: where offsets are kept in a transaction, puts a message into that of the batch;
     else each letter is sent by itself. ``make_topic`` creates the topic if it is missing.
-    ``max_message_bytes``: no larger letter is tried; ``topic_bytes``: the ``max.message.bytes`` of
-    the topic, if it is known.
+    No letter larger than ``max_message_bytes`` of ``settings`` is tried; ``topic_bytes``: the
+    ``max.message.bytes`` of the topic, if it is known.
     """
 
     def __init__(
         self,
-        address: str,
-        security: KafkaSecurity,
+        settings: ProducerSettings,
         produce: Callable[[Message], None] | None,
         *,
         make_topic: Callable[[], object],
-        max_message_bytes: int = MAX_LETTER_BYTES,
         topic_bytes: int | None = None,
     ) -> None:
-        self._sender = IdempotentSender(address, security, max_message_bytes=max_message_bytes)
+        self._sender = IdempotentSender(settings)
         self._produce = produce
         self._make_topic = make_topic
-        self._topic_bytes = max_message_bytes if topic_bytes is None else topic_bytes - _FRAME_BYTES
+        self._topic_bytes = settings.max_message_bytes if topic_bytes is None else topic_bytes - _FRAME_BYTES
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
         """Send the letter; durable on return, or part of the transaction.

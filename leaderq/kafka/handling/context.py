@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from leaderq.errors import Deposed, KafkaFenced
 from leaderq.kafka.clients.consumer import BatchLost
@@ -19,8 +20,12 @@ from leaderq.term import Term
 
 log = logging.getLogger(__name__)
 
-MERGED = "merged"
-BY_PARTITION = "partition"
+
+class BatchShape(str, Enum):
+    """What is handed over in one call: a whole batch, or its records of one partition."""
+
+    MERGED = "merged"
+    PARTITION = "partition"
 
 
 @dataclass
@@ -49,8 +54,7 @@ class HandlingContext:
         topic, letter)``: durable on return, or part of what the next ``commit`` stores.
 
     How records are handed over:
-        ``batches``: ``"merged"``, all records of a batch in one call, or ``"partition"``, one call
-        for each partition. With ``workers`` of more than 1 always the latter, on so many threads.
+        ``batches``; with ``workers`` of more than 1 always by partition, on so many threads.
         ``rate_limit`` limits how fast; ``marks`` tell of records over which processes have died.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
@@ -68,7 +72,7 @@ class HandlingContext:
     decode: Callable[[Record], Record] | None = None
     undoes: bool = False
     commits_first: bool = False
-    batches: str = MERGED
+    batches: BatchShape = BatchShape.MERGED
     workers: int = 1
     marks: CrashMarks | None = None
     rate_limit: RateLimiter | None = None
@@ -80,7 +84,7 @@ class HandlingContext:
     @property
     def is_by_partition(self) -> bool:
         """Whether one call never has records of two partitions."""
-        return self.batches == BY_PARTITION or self.workers > 1
+        return self.batches == BatchShape.PARTITION or self.workers > 1
 
     def careful(self, partitions: Iterable[Partition]) -> frozenset[Partition]:
         """Those of which records are to be handled one by one now, each marked before."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from leaderq.config import KafkaSecurity
 from leaderq.kafka.topics import check_reachable
@@ -21,6 +26,7 @@ LISTENERS = {
     "ELSEWHERE": "SSL",  # its certificate names another host
     "PLAIN": "SASL_PLAINTEXT",
     "SCRAM": "SASL_SSL",
+    "OAUTH": "SASL_PLAINTEXT",
 }
 _PLAIN_USERS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -83,6 +89,28 @@ class Certificates:
         )
 
 
+def unsigned_token() -> tuple[str, float]:
+    """A token that a broker without a token endpoint takes, and when it expires."""
+    until_s = time.time() + 3600
+    claims = {"sub": USER, "iat": time.time(), "exp": until_s}
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
+    return "".join(base64.urlsafe_b64encode(part).decode().rstrip("=") + "." for part in parts), until_s
+
+
+class Tokens(AbstractTokenProvider):
+    """Gives kafka-python such tokens."""
+
+    def token(self) -> str:
+        return unsigned_token()[0]
+
+
+TOKENS: Mapping[str, Mapping[str, Any]] = {
+    "kafka-python": {"sasl_oauth_token_provider": Tokens()},
+    "confluent": {"oauth_cb": lambda _config: unsigned_token()},
+}
+"""``client_options`` that let a career in by tokens."""
+
+
 class Guarded:
     """The running broker; ``way_in(listener)`` is what its clients need."""
 
@@ -112,8 +140,10 @@ class Guarded:
         protocol, ca = LISTENERS[listener], str(self.certificates.certificate("ca"))
         security = KafkaSecurity(protocol=protocol)
         if protocol.startswith("SASL"):
-            mechanism = "PLAIN" if listener == "PLAIN" else "SCRAM-SHA-512"
-            security = replace(security, mechanism=mechanism, user=USER, password=PASSWORD)
+            mechanism = {"PLAIN": "PLAIN", "OAUTH": "OAUTHBEARER"}.get(listener, "SCRAM-SHA-512")
+            security = replace(security, mechanism=mechanism)
+            if listener != "OAUTH":
+                security = replace(security, user=USER, password=PASSWORD)
         if protocol.endswith("SSL"):
             security = replace(security, ca=ca)
         if listener == "MUTUAL":
@@ -126,6 +156,11 @@ class Guarded:
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.plain.plain.sasl.jaas.config": _PLAIN_USERS,
+            "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.oauth.oauthbearer.sasl.jaas.config": (
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+                'unsecuredLoginStringClaim_sub="admin";'
+            ),
             "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "listener.name.scram.scram-sha-512.sasl.jaas.config": (
                 "org.apache.kafka.common.security.scram.ScramLoginModule required;"

@@ -12,7 +12,7 @@ from producer_contract import Output
 from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
-from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 
@@ -20,7 +20,7 @@ from leaderq.testing.ports import lease_port
 @pytest.fixture
 def sender(kafka_broker: Any) -> Iterator[IdempotentSender]:
     """To the broker of the session."""
-    made = IdempotentSender(kafka_broker.address)
+    made = IdempotentSender(ProducerSettings(kafka_broker.address))
     yield made
     made.close()
 
@@ -66,13 +66,13 @@ def test_an_unknown_topic_is_named(sender: IdempotentSender, output: Output) -> 
 )
 def test_what_cannot_be_sent_is_refused_at_once(message: Message, complaint: str) -> None:
     with pytest.raises(KafkaError, match=complaint):
-        IdempotentSender("localhost:1").send([message], 1.0)
+        IdempotentSender(ProducerSettings("localhost:1")).send([message], 1.0)
 
 
 def test_nobody_there_is_said(topic_name: str) -> None:
     port = lease_port()
     with pytest.raises(ServersUnreachable):
-        IdempotentSender(port.address, open_timeout_s=0.5).send([Message(topic_name, b"x")], 1.0)
+        IdempotentSender(ProducerSettings(port.address, open_timeout_s=0.5)).send([Message(topic_name, b"x")], 1.0)
     port.release()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import threading
 import time
@@ -86,17 +85,6 @@ def test_a_leader_with_a_batch_in_hand_is_fenced_by_the_next_and_does_not_commit
     assert sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == kept
     second.run_until(lambda: kept + len(second.career.seen) >= 200)
     assert sorted(first.career.values()[:kept] + second.career.values(), key=int) == values
-
-
-def test_the_garbage_collector_looks_seldom_for_as_long_as_a_term_drains(drive: Drive, feed: Feed) -> None:
-    eventually(lambda: gc.get_threshold()[0] < 50_000)  # consumer threads of the tests before
-    before = gc.get_threshold()
-    feed(0, 10)
-    leader = drive(gc_threshold=60_000).begin()
-    leader.run_until(lambda: len(leader.career.seen) == 10)
-    assert gc.get_threshold() == (60_000, *before[1:])
-    leader.end()
-    eventually(lambda: gc.get_threshold() == before)
 
 
 def test_an_idle_leader_that_was_fenced_learns_it(drive: Drive) -> None:

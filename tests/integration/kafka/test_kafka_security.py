@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 from driving import Driver, Recorder
-from guarded_broker import KEY_PASSWORD, LISTENERS, PASSWORD, USER, Guarded
+from guarded_broker import KEY_PASSWORD, LISTENERS, PASSWORD, TOKENS, USER, Guarded
 
 from leaderq.config import KafkaSecurity, Settings
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.events import EventBus
-from leaderq.kafka import Record
+from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter
 from leaderq.kafka.clients.consumer import ConsumerClient, ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
@@ -64,7 +64,7 @@ def topic(guarded: Guarded, topic_name: str) -> str:
 
 
 def settings_of(address: str, security: KafkaSecurity, **more: Any) -> Settings:
-    words = {f"kafka_{name}": value for name, value in asdict(security).items()}
+    words = {f"kafka_{name}": value for name, value in asdict(security).items() if name != "client_options"}
     for name in ("ca", "cert", "key"):
         words[f"kafka_{name}"] = words[f"kafka_{name}"] and Path(words[f"kafka_{name}"])
     return Settings(kafka=address, **words, **more)
@@ -134,6 +134,36 @@ def test_a_career_produces_in_transactions_there_too(
     driver.end()
     # A broker writes the end of a transaction after it has promised to.
     eventually(lambda: end_offsets(topic=f"{topic}-out", **way_in)[0] >= 20, timeout_s=30)
+
+
+class Refusing(Recorder):
+    """Cannot handle one of its records."""
+
+    handle = KafkaLeaderCareer.handle
+
+    def handle_record(self, record: Record, term: Term) -> None:
+        if record.value == b"7":
+            raise ValueError("seven")
+        self.seen.append(record)
+
+
+@every_client
+@pytest.mark.parametrize("kind", [Forwarding, Refusing])
+def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_too(
+    guarded: Guarded, drive: Any, topic: str, client: str, kind: type[Recorder]
+) -> None:
+    driver = drive("OAUTH", kind, client=client, client_options=TOKENS[client], on_error=dead_letter(f"{topic}-out")).begin()
+    produce(guarded.broker.address, topic, ((b"k", b"%d" % n) for n in range(20)))
+    driver.run_until(lambda: len(driver.career.seen) == (20 if kind is Forwarding else 19))
+    driver.end()
+    sent = 20 if kind is Forwarding else 1
+    eventually(lambda: end_offsets(guarded.broker.address, f"{topic}-out")[0] >= sent, timeout_s=30)
+
+
+@every_client
+def test_without_tokens_it_is_said_what_lacks(guarded: Guarded, drive: Any, topic: str, client: str) -> None:
+    with pytest.raises(ConfigurationError, match="needs tokens: give the career client_options"):
+        drive("OAUTH", Refusing, client=client, on_error=dead_letter())
 
 
 @pytest.mark.parametrize("listener", ["TLS", "MUTUAL", "PLAIN", "SCRAM"])
@@ -264,7 +294,8 @@ class Drain(KafkaLeaderCareer):
 
 
 def variables(security: KafkaSecurity) -> dict[str, str]:
-    return {f"LEADERQ_KAFKA_{name.upper()}": str(value) for name, value in asdict(security).items() if value is not None}
+    words = {name: value for name, value in asdict(security).items() if name != "client_options" and value is not None}
+    return {f"LEADERQ_KAFKA_{name.upper()}": str(value) for name, value in words.items()}
 
 
 @every_client

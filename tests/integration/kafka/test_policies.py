@@ -19,7 +19,7 @@ from leaderq.errors import ConfigurationError, KafkaError, UnknownTopic
 from leaderq.events import DrainProgress, RecordDeadLettered, RecordSkipped
 from leaderq.kafka import KafkaLeaderCareer, PoisonRecord, Record, dead_letter, retry, skip
 from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
-from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.consuming.report import decode
 from leaderq.kafka.dead_letters.format import read_dead_letter
@@ -60,7 +60,7 @@ class Refusing(Recorder):
 
 
 def produce_large(address: str, topic: str, value: bytes) -> None:
-    sender = IdempotentSender(address, max_message_bytes=len(value))
+    sender = IdempotentSender(ProducerSettings(address, max_message_bytes=len(value)))
     try:
         sender.send([Message(topic, value)], 30.0)
     finally:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from leaderq.config import KafkaSecurity, Settings
+from leaderq.config import TABLE, KafkaSecurity, Section, Settings, load
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
 from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
@@ -122,7 +123,7 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
         "offsets": "redis",
         "on_error": "ignore",
         "max_records_per_s": 0,
-        "gc_threshold": 0,
+        "max_message_bytes": 0,
     }
     with pytest.raises(ConfigurationError) as refused:
         dressed(type("Wrong", (Sums,), wrong), career="no spaces allowed")._declared()
@@ -206,3 +207,67 @@ def test_a_budget_of_handle_is_a_number_of_seconds(budget: Any) -> None:
     kind = type("Wrong", (Sums,), {"handle_budget_s": budget})
     with pytest.raises(ConfigurationError, match="handle_budget_s="):
         dressed(kind)._declared()
+
+
+TUNED = {
+    "group": ("ours", "theirs"),
+    "client": ("kafka-python", "confluent"),
+    "auto_offset_reset": ("earliest", "latest"),
+    "max_records": (10, 20),
+    "max_bytes": (1000, 2000),
+    "max_wait_s": (0.5, 1.5),
+    "workers": (2, 3),
+    "max_records_per_s": (5.0, 6.5),
+    "max_bytes_per_s": (50.0, 60.0),
+    "key_interval_s": (1.0, 2.0),
+    "max_message_bytes": (100, 200),
+    "handle_budget_s": (7.0, 8.0),
+}
+"""What a class says, and what the settings say instead."""
+
+
+def test_every_setting_of_kafka_careers_stands_for_an_attribute_and_has_no_default_of_its_own() -> None:
+    rows = [row for row in TABLE if row.section is Section.DRAIN]
+    assert {row.name for row in rows} == TUNED.keys()
+    assert all(hasattr(KafkaLeaderCareer, row.name) and row.default is None for row in rows)
+
+
+@pytest.mark.parametrize("name", TUNED)
+@pytest.mark.parametrize("source", ["file", "variable", "flag"])
+def test_an_attribute_can_be_set_for_one_career_and_it_is_told_where(tmp_path: Path, name: str, source: str) -> None:
+    said, wanted = TUNED[name]
+    written = json.dumps(wanted)
+    (tmp_path / "leaderq.toml").write_text(
+        f"[careers.sums]\n{name} = {written}\n[careers.other]\nmax_records = 1\n" if source == "file" else ""
+    )
+    variable = {f"LEADERQ_{name.upper()}": str(wanted)} if source == "variable" else {}
+    flags = {name: str(wanted)} if source == "flag" else {}
+    found = load(flags, career="sums", environ=variable, folder=tmp_path)
+    career = dressed(type("Sums", (Sums,), {name: said}))
+    assert getattr(career._declared(), name) == said
+    career.settings = found.settings
+    assert getattr(career._declared(), name) == wanted
+    where = {"file": f"{tmp_path / 'leaderq.toml'} in [careers.sums]", "variable": f"LEADERQ_{name.upper()}"}
+    assert found.source(name) == where.get(source, f"--{name.replace('_', '-')}")
+    assert [shown for row, shown, _ in found.rows() if row.name == name] == [wanted]
+
+
+def test_a_setting_of_a_career_is_checked_like_every_other(tmp_path: Path) -> None:
+    (tmp_path / "leaderq.toml").write_text('[careers.sums]\nworkers = 0\nmax_record = 5\nclient = "librdkafka"\n')
+    with pytest.raises(ConfigurationError) as refused:
+        load({"max_bytes_per_s": "fast"}, career="sums", environ={}, folder=tmp_path)
+    told = "\n".join(refused.value.problems)
+    for part in (
+        "workers in [careers.sums]",
+        "did you mean max_records?",
+        "is not a choice",
+        "--max-bytes-per-s: 'fast' is not a number",
+    ):
+        assert part in told
+
+
+def test_what_the_settings_say_must_fit_the_rest_of_the_class() -> None:
+    career = dressed(type("Abandoned", (Sums,), {"atomic": True}))
+    career.settings = Settings(workers=4)
+    with pytest.raises(ConfigurationError, match="atomic and has workers=4"):
+        career._declared()

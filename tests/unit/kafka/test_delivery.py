@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.declaration import delivery_of
+from leaderq.kafka.declaration import Delivery, delivery_of
 
 STORES = ("kafka", "zookeeper", "transaction", "external")
 
 
 def test_each_store_has_a_default() -> None:
-    assert [delivery_of(None, store, "Billing").name for store in STORES] == [
+    assert [delivery_of(None, store, "Billing").value for store in STORES] == [
         "at_least_once",
         "exactly_once",
         "exactly_once",
@@ -20,19 +20,18 @@ def test_each_store_has_a_default() -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_at_least_once_is_kept_by_every_store_and_commits_last(store: str) -> None:
-    delivery = delivery_of("at_least_once", store, "Billing")
-    assert (delivery.name, delivery.store, delivery.commits_first) == ("at_least_once", store, False)
+def test_at_least_once_is_kept_by_every_store(store: str) -> None:
+    assert delivery_of("at_least_once", store, "Billing") is Delivery.AT_LEAST_ONCE
 
 
 @pytest.mark.parametrize("store", ["kafka", "zookeeper"])
-def test_at_most_once_commits_first(store: str) -> None:
-    assert delivery_of("at_most_once", store, "Billing").commits_first
+def test_at_most_once_is_kept_where_offsets_can_go_first(store: str) -> None:
+    assert delivery_of("at_most_once", store, "Billing") is Delivery.AT_MOST_ONCE
 
 
 @pytest.mark.parametrize("store", ["zookeeper", "transaction", "external"])
 def test_exactly_once_is_kept_where_offset_and_result_are_stored_together(store: str) -> None:
-    assert not delivery_of("exactly_once", store, "Billing").commits_first
+    assert delivery_of("exactly_once", store, "Billing") is Delivery.EXACTLY_ONCE
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ SEEN = {
     "ClusterMetadata.set_topics": "b394741977c451f8",
     "ClusterMetadata.partitions_for_topic": "f4da75f738dcd32d",
     "ClusterMetadata.topic_id": "babcdc8ff32fbf6c",
+    "ClusterMetadata.topics": "545d65afc14fe316",
+    "ClusterMetadata.metadata_request": "21bd6ac3202cfb15",
     "KafkaNetClient.__init__": "9d5a78ad19c39989",
     "KafkaNetClient.await_ready": "00aae296b8b3cee6",
     "KafkaNetSocket.register_class": "852a5238a9b19b1c",

@@ -1,0 +1,105 @@
+"""What a career passes to its client library reaches the brokers; topics by pattern come and go."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import kafka
+import pytest
+from driving import Driver, Recorder
+
+from leaderq.errors import ConfigurationError, UnknownTopic
+from leaderq.kafka import Record, dead_letter
+from leaderq.kafka.consuming import term_consumer
+from leaderq.kafka.topics import create_topics, end_offsets, produce
+from leaderq.term import Term
+from leaderq.testing import eventually
+
+Drive = Callable[..., Driver]
+NO_CONFLUENT = importlib.util.find_spec("confluent_kafka") is None
+CONFLUENT = pytest.param("confluent", marks=pytest.mark.skipif(NO_CONFLUENT, reason="leaderq[confluent] is not there"))
+every_client = pytest.mark.parametrize("client", ["kafka-python", CONFLUENT])
+OPTIONS = {
+    "kafka-python": {"client_id": "mine", "compression_type": "gzip", "client_rack": "a"},
+    "confluent": {"client.id": "mine", "compression.type": "gzip", "client.rack": "a"},
+}
+
+
+class Swelling(Recorder):
+    """Sends 100 kB of zeros on for each record."""
+
+    offsets = "transaction"
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        for _record in records:
+            self.produce(f"{self.topics}-out", bytes(100_000))
+        super().handle(records, term)
+
+
+@every_client
+def test_consumer_and_producer_are_made_with_the_options(drive: Drive, feed, kafka_broker, four_partitions, client) -> None:
+    out = f"{four_partitions}-out"
+    create_topics(kafka_broker.address, {out: 1}, configs={"max.message.bytes": "20000"})  # too few if not compressed
+    feed(0, 3)
+    driver = drive(Swelling, client=client, client_options=OPTIONS[client]).begin()
+    driver.run_until(lambda: len(driver.career.seen) == 3)
+    eventually(lambda: end_offsets(kafka_broker.address, out)[0] >= 3, timeout_s=30)
+    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+    (member,) = admin.describe_groups([four_partitions])[four_partitions]["members"]
+    admin.close()
+    assert member["client_id"] == "mine"
+
+
+@pytest.mark.parametrize(("client", "name"), [("kafka-python", "compression_type"), ("confluent", "compression.type")])
+def test_a_value_that_the_library_cannot_use_is_refused(drive: Drive, client, name) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot use an option.*(zip|compression)"):
+        drive(Swelling, client=client, client_options={name: "zip"}).begin().run_until(lambda: False, within_s=5)
+
+
+@pytest.mark.skipif(NO_CONFLUENT, reason="leaderq[confluent] is not there")
+def test_a_name_that_librdkafka_does_not_know_is_refused_when_the_career_is_prepared(drive: Drive) -> None:
+    with pytest.raises(ConfigurationError, match=r'No such configuration property: "no\.such"'):
+        drive(client="confluent", client_options={"no.such": 1})
+
+
+@every_client
+@pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
+def test_topics_that_match_are_read_also_those_made_later_and_one_that_is_deleted_ends_no_term(
+    drive: Drive, kafka_broker, topic_name, client, offsets, monkeypatch
+) -> None:
+    monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
+    if client == "confluent":
+        monkeypatch.setattr("leaderq.kafka.clients.confluent_consumer.ASK_EVERY_S", 0.3)
+    address, first, later = kafka_broker.address, f"{topic_name}-1", f"{topic_name}-later"
+    letters = f"{topic_name}-dead"
+    create_topics(address, {first: 2, letters: 1, f"my-{topic_name}-1": 1})
+    driver = drive(
+        client=client,
+        client_options={"metadata_max_age_ms": 300} if client == "kafka-python" else {},
+        offsets=offsets,
+        topics=re.compile(f"{topic_name}-.*"),
+        on_error=dead_letter(letters),
+        auto_offset_reset="latest",
+    ).begin()
+    for topic in (letters, f"my-{topic_name}-1", first):
+        produce(address, topic, [(None, topic.encode())])
+    driver.run_until(lambda: driver.career.values() == [first.encode()])
+    create_topics(address, {later: 1})
+    produce(address, later, [(None, b"at once")])
+    driver.run_until(lambda: b"at once" in driver.career.values())
+    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=address)
+    admin.delete_topics([first])
+    eventually(lambda: first not in admin.list_topics(), timeout_s=30)
+    admin.close()
+    produce(address, later, [(None, b"after")])
+    driver.run_until(lambda: b"after" in driver.career.values())
+    assert driver.career.values() == [first.encode(), b"at once", b"after"]
+
+
+@every_client
+def test_a_pattern_that_nothing_matches_is_refused(drive: Drive, client) -> None:
+    with pytest.raises(UnknownTopic, match=r"no topic on Kafka .* matches 'no-such-\.\*'"):
+        drive(client=client, topics=re.compile("no-such-.*"))
