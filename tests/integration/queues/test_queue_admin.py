@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from producing import create_all
 
 from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
 from leaderq.queues import TEXT, DistributedPriorityQueue, RetryPolicy
@@ -16,7 +17,7 @@ from leaderq.queues.wire.names import QueueKind, prefix_for
 from leaderq.queues.wire.payload import Note, compressed, encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session, connect
+from leaderq.zookeeper import Session, connect
 
 MULTI = 14
 SHARD = "queue-00000000-0000-4000-8000-000000000000"
@@ -40,9 +41,7 @@ def put(session: Session, places: QueuePaths) -> Put:
 
     def make(*items: bytes, prefix: str = "queue-", path: str = places.path, framed: bool = True) -> list[str]:
         session.ensure_path(path)
-        groups = [[Create(f"{path}/{prefix}", encode([one]) if framed else one, sequential=True)] for one in items]
-        made = session.multi_batches(groups, timeout_s=60)
-        return [one[0].rpartition("/")[2] for one in made if isinstance(one, list)]
+        return create_all(session, f"{path}/{prefix}", (encode([one]) if framed else one for one in items))
 
     return make
 
