@@ -83,7 +83,7 @@ def creates_of(count: int) -> Callable[[Session], None]:
 def puts_of(count: int) -> Callable[[Session], None]:
     def put(session: Session) -> None:
         with DistributedQueue(session, "/q") as queue:
-            assert queue.put_many([bytes(LARGE)] * count) == count
+            assert queue.put_many([bytes(LARGE)] * count, timeout_s=40) == count
 
     return put
 
