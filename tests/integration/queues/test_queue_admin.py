@@ -116,8 +116,8 @@ def test_items_taken_while_one_looks_are_left_out(session, places, put):
 def test_large_items_are_read_a_few_at_a_time(session, places, put, monkeypatch):
     put(*[bytes(200_000)] * 40)
     asked: list[int] = []
-    read = session.read_named_async
-    monkeypatch.setattr(session, "read_named_async", lambda parent, names: asked.append(len(names)) or read(parent, names))
+    read = session.multi_read_async
+    monkeypatch.setattr(session, "multi_read_async", lambda reads: asked.append(len(reads)) or read(reads))
     assert sum(len(one.data) for one in QueueAdmin(session, QueuePaths(places.path)).browse()) > 8_000_000
     assert max(asked) <= 5
 
