@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from leaderq.errors import ConnectionLost, LeaderqError
-from leaderq.zookeeper import Session, Stat
+from leaderq.zookeeper import GetData, Session, Stat
 from leaderq.zookeeper.paths import join
 
 READ_BYTES = 1 << 20
@@ -108,7 +108,9 @@ class SizedReader:
         return self.sizes.most
 
     def read(self, names: Sequence[str]) -> Future[list[Any]]:
-        """Read the first of ``names``, as many as fit: as ``Session.read_named_async``."""
+        """Read the first of ``names``, as many as fit: each as ``(data, ctime_ms, version)``, or its error
+        in its place.
+        """
         answer: Future[list[Any]] = Future()
         positions = self.sizes.to_measure(len(names := names[: self.most]))
         if not positions:
@@ -166,14 +168,14 @@ class SizedReader:
 
     def _read(self, answer: Future[list[Any]], names: Sequence[str]) -> None:
         try:
-            reading = self._session.read_named_async(self._path, names)
+            reading = self._session.multi_read_async([GetData(join(self._path, name)) for name in names])
         except LeaderqError as exc:
             _fail(answer, exc)
             return
         reading.add_done_callback(lambda future: _forward(answer, lambda: self._finish(answer, future)))
 
     def _finish(self, answer: Future[list[Any]], reading: Future[list[Any]]) -> None:
-        results = reading.result()
+        results = [(one[0], one[1].ctime_ms, one[1].version) if isinstance(one, tuple) else one for one in reading.result()]
         self.sizes.learned([len(one[0]) for one in results if isinstance(one, tuple)])
         if not answer.cancelled():
             answer.set_result(results)

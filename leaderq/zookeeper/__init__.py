@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from leaderq.lazy import exported
 
 if TYPE_CHECKING:
-    from leaderq.zookeeper.batches import MultiBatcher as MultiBatcher
     from leaderq.zookeeper.ending import SessionEnder as SessionEnder
     from leaderq.zookeeper.ending import end_session as end_session
     from leaderq.zookeeper.kazoo_clients import AnyClient as AnyClient
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 __getattr__, __all__ = exported(
     __name__,
     {
-        "batches": "MultiBatcher",
         "ending": "SessionEnder end_session",
         "kazoo_clients": "AnyClient as_session",
         "security": "Credentials Security",

@@ -39,7 +39,6 @@ from leaderq.zookeeper.wire import Failed, Operation, Read, Stat
 
 T = TypeVar("T")
 ReadResult = tuple[bytes, Stat] | list[str] | LeaderqError
-NamedResult = tuple[bytes, int, int] | LeaderqError
 _SHARED = Permissions.READ | Permissions.CREATE
 
 
@@ -175,13 +174,6 @@ class Requests:
         reads = tuple(reads)
         request = wire.MultiRead(reads, self._server_path)
         return self._send_packed(request, lambda results: _each(results, lambda at: reads[at].path))
-
-    def read_named_async(self, parent: str, names: Sequence[str]) -> Future[list[NamedResult]]:
-        """Many children of one znode in one request, lean: each as ``(data, ctime_ms, version)``,
-        or its error in its place. ``names`` are taken as they are: they come from a listing."""
-        request = wire.ReadNamed(self._server_path(parent), names)
-        at = lambda index: f"{parent}/{names[index]}"  # noqa: E731
-        return self._send_packed(request, lambda results: _each(results, at))
 
     # -- sync forms --------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ import enum
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from time import monotonic
 from typing import Any, TypeVar
@@ -42,15 +42,14 @@ from kazoo.protocol.states import KeeperState
 
 from leaderq import errors
 from leaderq.threads import Listeners
-from leaderq.zookeeper.batches import MAX_BYTES, MAX_OPS, WINDOW, MultiBatcher
 from leaderq.zookeeper.client import Client, ClientSupervisor
 from leaderq.zookeeper.ending import SessionEnder
 from leaderq.zookeeper.paths import Address, parent_of, parsed_address
-from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future, unanswered
+from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 from leaderq.zookeeper.translation import translated
 from leaderq.zookeeper.watching import PersistentWatches, Subscription, Watch
-from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, Operation, WatchMode
+from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, WatchMode
 
 log = logging.getLogger("leaderq.zookeeper")
 state_log = logging.getLogger(__name__)
@@ -215,31 +214,6 @@ class Session(Requests):
             subscription.close()
             raise
         return subscription
-
-    # -- many transactions -------------------------------------------------------------------------
-
-    def multi_batches(
-        self,
-        groups: Iterable[Sequence[Operation]],
-        *,
-        max_ops: int = MAX_OPS,
-        max_bytes: int = MAX_BYTES,
-        window: int = WINDOW,
-        timeout_s: float | None = None,
-    ) -> list[list[Any] | errors.LeaderqError]:
-        """Many independent transactions, packed into few requests; returns for each group its
-        results, or its error in their place.
-
-        See :mod:`leaderq.zookeeper.batches`. ``timeout_s`` bounds the whole; groups without an
-        answer by then are ``ConnectionLost``.
-        """
-        limit_s = self._wait_s(timeout_s)
-        batcher = MultiBatcher(self, max_ops=max_ops, max_bytes=max_bytes, window=window)
-        futures = batcher.submit_all(groups)
-        batcher.flush(limit_s)
-        late = failed_future(unanswered(limit_s))
-        answers = [future if future.done() else late for future in futures]
-        return [translated(exc) if (exc := one.exception()) else one.result() for one in answers]
 
     # -- its beginning -----------------------------------------------------------------------------
 

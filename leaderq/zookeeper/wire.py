@@ -31,7 +31,6 @@ _INT = struct.Struct("!i")
 _MULTI_HEADER = struct.Struct("!iBi")
 _MULTI_END = _MULTI_HEADER.pack(-1, 1, -1)
 _STAT = struct.Struct("!qqqqiiiqiiq")
-_CTIME_AND_VERSION = struct.Struct("!16xq8xi")  # of a Stat
 _CREATE, _DELETE, _GET, _SET, _CHILDREN, _CHECK, _ERROR = 1, 2, 4, 5, 8, 13, -1
 _HEADERS = {kind: _MULTI_HEADER.pack(kind, 0, -1) for kind in (1, 2, 4, 5, 8, 13)}
 
@@ -193,11 +192,6 @@ def _read_data_and_stat(buffer: bytes, offset: int) -> tuple[tuple[bytes, Stat],
     return (data or b"", stat), offset
 
 
-def _read_data_age_and_version(buffer: bytes, offset: int) -> tuple[tuple[bytes, int, int], int]:
-    data, offset = read_buffer(buffer, offset)
-    return (data or b"", *_CTIME_AND_VERSION.unpack_from(buffer, offset)), offset + _STAT.size
-
-
 def _read_failed(buffer: bytes, offset: int) -> tuple[Failed, int]:
     return Failed(_INT.unpack_from(buffer, offset)[0]), offset + 4
 
@@ -234,21 +228,6 @@ class MultiRead(PackedRequest):
 
     def __init__(self, reads: Sequence[Read], server_path: ServerPath) -> None:
         super().__init__([_read(one, server_path) for one in reads], len(reads))
-
-
-class ReadNamed(PackedRequest):
-    """The data of many children of one znode; lean, for those who read hundreds of thousands.
-    Results: ``(data, ctime_ms, version)``."""
-
-    __slots__ = ()
-    type = 22
-    readers = {_GET: _read_data_age_and_version, _ERROR: _read_failed}  # noqa: RUF012
-
-    def __init__(self, server_parent: str, names: Sequence[str]) -> None:
-        head, prefix = _HEADERS[_GET], server_parent.encode().rstrip(b"/") + b"/"
-        raws = [name.encode() for name in names]
-        parts = [head + _INT.pack(len(prefix) + len(raw)) + prefix + raw + b"\0" for raw in raws]
-        super().__init__(parts, len(names))
 
 
 class WatchMode:

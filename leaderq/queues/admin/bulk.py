@@ -1,29 +1,30 @@
-"""Many small transactions, each of which takes away what it is about, and so cannot be applied
-twice.
+"""Deleting many znodes, each in a small transaction of its own; many of these are under way at a time.
 
-A lost answer is then no reason for doubt about the znodes, only about whose hand it was: the
-transaction is sent again, and finds its znode gone. That is counted as done.
+A transaction here deletes the znode that it is about, and so cannot be applied twice. A lost answer
+is then no reason for doubt about the znodes, only about who deleted them: the transaction is sent
+again, and finds its znode gone. That counts as done.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NodeExists, NoNode, NotEmpty, SessionExpired
 from leaderq.queues.connected import PATIENCE_S, await_connection, retry_until_connected
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.queues.writing.groups import MULTI_BYTES, MULTI_OPS
-from leaderq.zookeeper import Create, Delete, Operation, Session, SetData
-from leaderq.zookeeper.paths import join, parent_of
+from leaderq.zookeeper import Create, Delete, Operation, Session
+from leaderq.zookeeper.paths import join
 
 _TREE_ROUNDS = 5
-_GROUPS = 2000
-_BYTES = 4 << 20
+_UNDER_WAY = 1000
 
 OperationGroup = Sequence[Operation]
 
@@ -48,80 +49,49 @@ _OUTCOMES: tuple[tuple[type[LeaderqError], BulkOutcome], ...] = (
 )
 
 
-def apply_each(
-    session: Session, groups: Iterable[OperationGroup], *, patience_s: float = PATIENCE_S
-) -> Iterator[BulkOutcome]:
-    """Apply each group, all or none of it, and tell what became of it, in their order.
-
-    Each must delete the znode that it is about. Some thousands of groups, or some megabytes, are in
-    hand at a time; stop asking, and nothing more is sent. Missing parents of what is created are
-    made.
+def _delete_each(session: Session, groups: Iterable[OperationGroup], patience_s: float) -> Iterator[BulkOutcome]:
+    """What became of each group, in their order. Stop asking, and nothing more is sent.
 
     :raises ConnectionLost: for ``patience_s`` nothing was answered; what was not told yet may or
         may not have been done.
     """
-    for chunk in _chunks(groups):
-        yield from _applied(session, chunk, patience_s)
+    source = iter(groups)
+    while chunk := list(islice(source, _UNDER_WAY)):
+        yield from _deleted(session, chunk, patience_s)
 
 
-def _applied(session: Session, groups: list[OperationGroup], patience_s: float) -> list[BulkOutcome]:
+def _deleted(session: Session, groups: list[OperationGroup], patience_s: float) -> list[BulkOutcome]:
     outcomes: dict[int, BulkOutcome] = {}
     doubtful: set[int] = set()
-    left = list(range(len(groups)))
     deadline = now_s() + patience_s
-    while left:
-        results = session.multi_batches(
-            [groups[at] for at in left], max_ops=MULTI_OPS, max_bytes=MULTI_BYTES, timeout_s=patience_s
-        )
-        again: list[int] = []
+    while left := [at for at in range(len(groups)) if at not in outcomes]:
+        answers: list[tuple[int, Future[list[Any]]]] = [(at, session.multi_async(groups[at])) for at in left]
         trouble: LeaderqError | None = None
-        for at, result in zip(left, results, strict=True):
-            if isinstance(result, ConnectionLost | SessionExpired):
-                trouble = result
+        for at, answer in answers:
+            try:
+                error = answer.exception(patience_s)
+            except FutureTimeout:
+                error = ConnectionLost(f"no answer within {patience_s:.0f} s")
+            if isinstance(error, ConnectionLost | SessionExpired):
+                trouble = error
                 doubtful.add(at)
-                again.append(at)
-            elif _repaired(session, groups[at], result, patience_s):
-                again.append(at)
             else:
-                outcomes[at] = _outcome(result, at in doubtful)
-        if len(again) < len(left):
-            deadline = now_s() + patience_s
-        elif now_s() >= deadline:
-            raise trouble or ConnectionLost("the parents of what is created vanish again and again")
+                outcomes[at] = _outcome(error, at in doubtful)
+                deadline = now_s() + patience_s
         if trouble is not None:
+            if now_s() >= deadline:
+                raise trouble
             await_connection(session, deadline)
-        left = again
     return [outcomes[at] for at in range(len(groups))]
 
 
-def _outcome(result: list[Any] | LeaderqError, is_doubtful: bool) -> BulkOutcome:
-    if not isinstance(result, LeaderqError):
+def _outcome(error: BaseException | None, is_doubtful: bool) -> BulkOutcome:
+    if error is None:
         return BulkOutcome.DONE
     for kind, outcome in _OUTCOMES:
-        if isinstance(result, kind):
+        if isinstance(error, kind):
             return BulkOutcome.DONE if is_doubtful and outcome is BulkOutcome.GONE else outcome
-    raise result
-
-
-def _repaired(session: Session, group: OperationGroup, result: list[Any] | LeaderqError, patience_s: float) -> bool:
-    """Whether the group failed for want of a parent, which is there now."""
-    if not isinstance(result, NoNode) or result.index is None or not isinstance(op := group[result.index], Create):
-        return False
-    retry_until_connected(session, lambda: session.ensure_path(parent_of(op.path)), patience_s)
-    return True
-
-
-def _chunks(groups: Iterable[OperationGroup]) -> Iterator[list[OperationGroup]]:
-    chunk: list[OperationGroup] = []
-    size = 0
-    for group in groups:
-        chunk.append(group)
-        size += sum(len(op.data) for op in group if isinstance(op, Create | SetData))
-        if len(chunk) >= _GROUPS or size >= _BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+    raise error
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +122,12 @@ def purge(
     consumer holds stays; not so with ``held_too``: then that consumer's acknowledgement will fail.
     ``on_progress`` is told how many more have been dealt with.
     """
-    guard = paths.lock_path is not None and not held_too
+    lock_path = None if held_too else paths.lock_path
+    if lock_path is not None:
+        retry_until_connected(session, lambda: session.ensure_path(lock_path), patience_s)
     counts: Counter[BulkOutcome] = Counter()
-    for outcome in apply_each(session, (_group(paths, name, guard) for name in reversed(names)), patience_s=patience_s):
+    groups = (_group(paths, name, lock_path is not None) for name in reversed(names))
+    for outcome in _delete_each(session, groups, patience_s):
         counts[outcome] += 1
         if on_progress is not None:
             on_progress(1)
@@ -182,7 +155,7 @@ def delete_tree(session: Session, path: str, *, patience_s: float = PATIENCE_S) 
         except NoNode:
             return deleted
         leaves = ([Delete(join(path, name))] for name in names)
-        outcomes = zip(names, apply_each(session, leaves, patience_s=patience_s), strict=True)
+        outcomes = zip(names, _delete_each(session, leaves, patience_s), strict=True)
         for name, outcome in list(outcomes):
             if outcome is BulkOutcome.STUCK:
                 deleted += delete_tree(session, join(path, name), patience_s=patience_s)
@@ -194,5 +167,5 @@ def delete_tree(session: Session, path: str, *, patience_s: float = PATIENCE_S) 
 
 def delete_if_empty(session: Session, path: str, patience_s: float = PATIENCE_S) -> int:
     """Delete a znode that has no children; returns 1 if that was done."""
-    outcome = next(iter(apply_each(session, [[Delete(path)]], patience_s=patience_s)))
+    outcome = next(_delete_each(session, [[Delete(path)]], patience_s))
     return int(outcome is BulkOutcome.DONE)

@@ -7,21 +7,24 @@ an item's name is treated as a letter without a note.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from leaderq.errors import CorruptItem, NoNode
+from leaderq.errors import BadVersion, CorruptItem, NoNode, NotEmpty
 from leaderq.queues.admin.browsing import Browsed, browse
-from leaderq.queues.admin.bulk import BulkOutcome, OperationGroup, apply_each
 from leaderq.queues.connected import PATIENCE_S, retry_until_connected
 from leaderq.queues.wire.names import ITEM_PREFIX, SIMPLE_PREFIX, prefix_of, sequence_of
 from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.zookeeper import Create, Delete, Session
+from leaderq.queues.writing import SequencedWriter, await_outcomes
+from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
 _LIST_S = 60.0
+_CLOSE_S = 2.0
+_UNDER_WAY = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +112,30 @@ class DeadLetters:
         """Delete them."""
         return self._each(([self._gone(dead_item)] for dead_item in dead_items), on_progress)
 
-    def _back(self, dead_item: DeadItem) -> OperationGroup:
+    def _back(self, dead_item: DeadItem) -> Sequence[Operation]:
         path = self._paths.item(prefix_of(dead_item.name))
         return [Create(path, dead_item.data, sequential=True), self._gone(dead_item)]
 
     def _gone(self, dead_item: DeadItem) -> Delete:
         return Delete(join(self._paths.dead, dead_item.name), dead_item.found.version)
 
-    def _each(self, groups: Iterable[OperationGroup], on_progress: Callable[[int], None] | None) -> Moved:
-        counts: Counter[BulkOutcome] = Counter()
-        for outcome in apply_each(self._session, groups, patience_s=self._patience_s):
-            counts[outcome] += 1
-            if on_progress is not None:
-                on_progress(1)
-        return Moved(counts[BulkOutcome.DONE], counts[BulkOutcome.GONE])
+    def _each(self, groups: Iterable[Sequence[Operation]], on_progress: Callable[[int], None] | None) -> Moved:
+        writer = SequencedWriter(self._session, join(self._paths.tallies, f"dead-{uuid.uuid4().hex}"))
+        retry_until_connected(self._session, writer.open, self._patience_s)
+        moved = gone = 0
+        source = iter(groups)
+        try:
+            while some := list(islice(source, _UNDER_WAY)):
+                for error in await_outcomes(writer.submit_all(some), self._patience_s):
+                    if error is not None and not isinstance(error, BadVersion | NoNode | NotEmpty):
+                        raise error
+                    moved += error is None
+                    gone += isinstance(error, BadVersion | NoNode)
+                    if on_progress is not None:
+                        on_progress(1)
+        finally:
+            writer.close(_CLOSE_S)
+        return Moved(moved, gone)
 
 
 def restored_data(name: str, data: bytes) -> bytes:

@@ -30,10 +30,8 @@ import socket
 import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from types import TracebackType
 from typing import Any
 
@@ -54,7 +52,7 @@ from leaderq.queues.admin.contents import LIST_S, drained_of, look, refuse_shard
 from leaderq.queues.connected import PATIENCE_S, retry_until_connected
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.queues.writing import SequencedWriter
+from leaderq.queues.writing import SequencedWriter, await_outcomes
 from leaderq.queues.writing.groups import MULTI_BYTES
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
@@ -253,22 +251,10 @@ class QueueDrain:
                 raise error
 
     def _errors(self, futures: Sequence[Future[list[Any] | None]]) -> list[LeaderqError | None]:
-        """What each came to, waited for as long as something moves."""
-        errors: list[LeaderqError | None] = []
-        deadline = now_s() + self._patience_s
-        waiting = deque(futures)
-        while waiting:
-            try:
-                error = waiting[0].exception(_LOOK_S)
-            except FutureTimeout:
-                if now_s() >= deadline:
-                    raise ConnectionLost(f"no answer within {self._patience_s:.0f} s; drain again later") from None
-                continue
-            if isinstance(error, SessionExpired) or (error is not None and not isinstance(error, LeaderqError)):
+        errors = await_outcomes(futures, self._patience_s)
+        for error in errors:
+            if isinstance(error, SessionExpired):
                 raise error
-            errors.append(error)
-            waiting.popleft()
-            deadline = now_s() + self._patience_s
         return errors
 
     def _be_alone(self) -> None:

@@ -4,6 +4,6 @@
 
 from __future__ import annotations
 
-from leaderq.queues.writing.writer import SequencedWriter
+from leaderq.queues.writing.writer import SequencedWriter, await_outcomes
 
-__all__ = ["SequencedWriter"]
+__all__ = ["SequencedWriter", "await_outcomes"]

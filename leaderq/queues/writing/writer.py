@@ -42,10 +42,10 @@ from __future__ import annotations
 import logging
 import struct
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,7 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
+from leaderq.queues.connected import retry_until_connected
 from leaderq.queues.writing.groups import (
     MARGIN_BYTES,
     MULTI_BYTES,
@@ -103,18 +104,30 @@ def take_away(session: Session, path: str, deadline: float) -> None:
     """Delete it, and again if the reply is lost, until ``deadline``; one that cannot be deleted is
     swept some day.
     """
-    while session.state is not SessionState.CLOSED:
-        left_s = max(_LEAST_S, deadline - now_s())
+    patience_s = max(_LEAST_S, deadline - now_s())
+    try:
+        retry_until_connected(session, lambda: session.delete(path, timeout_s=patience_s), patience_s)
+    except NoNode:
+        return
+    except LeaderqError as exc:
+        log.debug("%s is left behind: %s", path, exc)
+
+
+def await_outcomes(futures: Sequence[Future[Any]], patience_s: float) -> list[LeaderqError | None]:
+    """What each of a writer's groups failed with, if it did, waited for as long as something moves.
+
+    :raises ConnectionLost: nothing was answered for ``patience_s``.
+    """
+    errors: list[LeaderqError | None] = []
+    for future in futures:
         try:
-            session.delete(path, timeout_s=left_s)
-            return
-        except NoNode:
-            return
-        except LeaderqError as exc:
-            if now_s() >= deadline or not isinstance(exc, ConnectionLost):
-                break
-        time.sleep(min(_LEAST_S, left_s) / 2)
-    log.debug("%s is left behind", path)
+            error = future.exception(patience_s)
+        except FutureTimeout:
+            raise ConnectionLost(f"no answer within {patience_s:.0f} s; try again later") from None
+        if error is not None and not isinstance(error, LeaderqError):
+            raise error
+        errors.append(error)
+    return errors
 
 
 WINDOW = 8
@@ -492,6 +505,7 @@ class SequencedWriter:
 OLD_S = 24 * 3600.0
 _AT_A_TIME = 500
 _LIMIT = 5000
+_SWEEP_S = 10.0
 
 
 def sweep(session: Session, parent: str, *, old_s: float = OLD_S) -> int:
@@ -503,19 +517,19 @@ def sweep(session: Session, parent: str, *, old_s: float = OLD_S) -> int:
     then. Each is deleted at the version seen, so one in use stays. Errors are logged at level
     debug: there will be another start.
     """
+    swept = 0
     try:
         found = _stats(session, parent)
         newest_ms = max((stat.mtime_ms for stat in found.values()), default=0)  # the sweeper's own: the time of the servers
         old = [
-            Delete(path, stat.version)
+            session.delete_async(path, stat.version)
             for path, stat in found.items()
             if stat.ephemeral_owner == 0 and newest_ms - stat.mtime_ms > old_s * 1000
         ]
-        outcomes = session.multi_batches([[one] for one in old], max_ops=MULTI_OPS, max_bytes=MULTI_BYTES) if old else []
+        swept = sum(error is None for error in await_outcomes(old, _SWEEP_S))
     except LeaderqError as exc:
-        log.debug("the tallies below %s were not swept: %s", parent, exc)
-        return 0
-    return sum(not isinstance(one, LeaderqError) for one in outcomes)
+        log.debug("the writers below %s were not swept: %s", parent, exc)
+    return swept
 
 
 def _stats(session: Session, parent: str) -> dict[str, Stat]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from leaderq.queues.wire.names import sequence_of
 from leaderq.queues.wire.payload import decode
@@ -57,6 +57,12 @@ def stored(session: Session, path: str = PATH) -> list[bytes]:
         ]  # others were taken meanwhile
         found += [item for data, _ in answers for item in decode(data).items]
     return found
+
+
+def create_all(session: Session, prefix: str, contents: Iterable[bytes]) -> list[str]:
+    """Make a sequential znode of each, as another client would; returns their names."""
+    made = [session.create_async(prefix, content, sequential=True) for content in contents]
+    return [one.result(60).rpartition("/")[2] for one in made]
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:

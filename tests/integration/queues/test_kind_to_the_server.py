@@ -83,7 +83,7 @@ def creates_of(count: int) -> Callable[[Session], None]:
 def puts_of(count: int) -> Callable[[Session], None]:
     def put(session: Session) -> None:
         with DistributedQueue(session, "/q") as queue:
-            assert queue.put_many([bytes(LARGE)] * count) == count
+            assert queue.put_many([bytes(LARGE)] * count, timeout_s=40) == count
 
     return put
 
@@ -116,10 +116,10 @@ def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_s
 
 def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(session: Session) -> None:
     largest: list[int] = []
-    read = session.read_named_async
+    read = session.multi_read_async
 
-    def noted(parent: str, names: Any) -> Any:
-        answer = read(parent, names)
+    def noted(reads: Any) -> Any:
+        answer = read(reads)
         answer.add_done_callback(lambda one: largest.append(sum(len(item[0]) for item in one.result())))
         return answer
 
@@ -127,7 +127,7 @@ def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(se
         values = [b"small"] * 1000 + [bytes(200_000)] * 40 + [b"small"] * 100
         queue.put_many(values)
         simple.offer_many(values)
-        session.read_named_async = noted  # type: ignore[method-assign]
+        session.multi_read_async = noted  # type: ignore[method-assign]
         assert sum(1 for _ in queue.browse()) == len(values)
         taken: list[bytes] = []
         while found := simple.poll_many(50):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from producing import create_all
 
 from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
 from leaderq.queues import TEXT, DistributedPriorityQueue, RetryPolicy
@@ -16,7 +17,7 @@ from leaderq.queues.wire.names import QueueKind, prefix_for
 from leaderq.queues.wire.payload import Note, compressed, encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session, connect
+from leaderq.zookeeper import Session, connect
 
 MULTI = 14
 SHARD = "queue-00000000-0000-4000-8000-000000000000"
@@ -40,9 +41,7 @@ def put(session: Session, places: QueuePaths) -> Put:
 
     def make(*items: bytes, prefix: str = "queue-", path: str = places.path, framed: bool = True) -> list[str]:
         session.ensure_path(path)
-        groups = [[Create(f"{path}/{prefix}", encode([one]) if framed else one, sequential=True)] for one in items]
-        made = session.multi_batches(groups, timeout_s=60)
-        return [one[0].rpartition("/")[2] for one in made if isinstance(one, list)]
+        return create_all(session, f"{path}/{prefix}", (encode([one]) if framed else one for one in items))
 
     return make
 
@@ -117,8 +116,8 @@ def test_items_taken_while_one_looks_are_left_out(session, places, put):
 def test_large_items_are_read_a_few_at_a_time(session, places, put, monkeypatch):
     put(*[bytes(200_000)] * 40)
     asked: list[int] = []
-    read = session.read_named_async
-    monkeypatch.setattr(session, "read_named_async", lambda parent, names: asked.append(len(names)) or read(parent, names))
+    read = session.multi_read_async
+    monkeypatch.setattr(session, "multi_read_async", lambda reads: asked.append(len(reads)) or read(reads))
     assert sum(len(one.data) for one in QueueAdmin(session, QueuePaths(places.path)).browse()) > 8_000_000
     assert max(asked) <= 5
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from producing import create_all
 
 from leaderq.errors import LeaderqError, RequestRefused
 from leaderq.queues import DistributedQueue
@@ -15,7 +16,7 @@ from leaderq.queues.admin import QueueAdmin, QueueDrain
 from leaderq.queues.wire.payload import encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session, connect
+from leaderq.zookeeper import Session, connect
 
 MULTI = 14
 Put = Callable[[int], list[bytes]]
@@ -30,9 +31,7 @@ def session(unrooted: Session) -> Session:
 def put(session: Session, places: QueuePaths) -> Put:
     def make(count: int) -> list[bytes]:
         items = [b"%04d" % n for n in range(count)]
-        session.multi_batches(
-            [[Create(f"{places.path}/queue-", encode([one]), sequential=True)] for one in items], timeout_s=60
-        )
+        create_all(session, f"{places.path}/queue-", (encode([one]) for one in items))
         return items
 
     return make

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from producing import create_all
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues.sharding import QueueSharder
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session
+from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
 Make = Callable[..., QueueSharder[Any]]
@@ -117,5 +118,5 @@ def test_a_great_backlog_written_by_others_is_seen_without_listing_it(sharder_of
     one = sharder_of(new_queue_threshold=1000)
     one.start()
     (path,) = one.queue_paths
-    session.multi_batches([[Create(f"{path}/qn-", b"x", sequential=True)] for _ in range(1500)], timeout_s=60)
+    create_all(session, f"{path}/qn-", [b"x"] * 1500)
     eventually(lambda: one.shard_count == 2)

@@ -130,20 +130,6 @@ def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(
     eventually(lambda: session.exists("/a"))
 
 
-def test_batches_whose_reply_is_lost_are_not_sent_again(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=30.0)
-    proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
-    outcomes = session.multi_batches([[Create(f"/{n}-", sequential=True)] for n in range(100)], max_ops=10, window=2)
-    made = eventually(lambda: session.children("/"))  # the requests fail before the state is told
-    assert len({name.partition("-")[0] for name in made}) == len(made)
-    for number, outcome in enumerate(outcomes):
-        there = any(name.startswith(f"{number}-") for name in made)
-        assert there or not isinstance(outcome, list)
-
-
 def test_a_slow_network_is_no_fault(
     zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
 ) -> None:

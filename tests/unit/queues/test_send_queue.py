@@ -48,8 +48,8 @@ class Heard(OperationGroup):
         self.news.append(error or results)
 
 
-def line(*names: str, max_ops: int = 2, window: int = 8) -> SendQueue:
-    made = SendQueue(max_ops=max_ops, max_bytes=100_000, window=window)
+def line(*names: str, max_ops: int = 2, window: int = 8, max_bytes: int = 100_000) -> SendQueue:
+    made = SendQueue(max_ops=max_ops, max_bytes=max_bytes, window=window)
     made.is_halted = False
     made.waiting.extend(Heard(name) for name in names)
     return made
@@ -381,7 +381,12 @@ def one_round(one: SendQueue, server: Server, fault: Any) -> list[PackedMulti]:
 @given(st.data())
 def test_whatever_answers_are_lost_each_group_is_applied_once_and_in_order(data):
     names = [f"{number}" for number in range(data.draw(st.integers(1, 12)))]
-    one = line(*names, max_ops=data.draw(st.integers(2, 5)), window=data.draw(st.integers(1, 4)))
+    one = line(
+        *names,
+        max_ops=data.draw(st.integers(2, 5)),
+        window=data.draw(st.integers(1, 4)),
+        max_bytes=data.draw(st.sampled_from([40, 100_000])),  # 40: small multis behind each
+    )
     server = Server(set(data.draw(st.lists(st.sampled_from(names), max_size=2))))
     told: list[str] = []
     for turn in range(100):

@@ -17,7 +17,6 @@ from leaderq.zookeeper.wire import (
     GetData,
     Multi,
     MultiRead,
-    ReadNamed,
     RemoveWatches,
     SetData,
     Stat,
@@ -107,14 +106,3 @@ def test_what_is_no_operation_is_refused() -> None:
         Multi([GetData("/a")], server_path, OPEN_ACL_UNSAFE)  # type: ignore[list-item]
     with pytest.raises(TypeError):
         MultiRead([Delete("/a")], server_path)  # type: ignore[list-item]
-
-
-def test_many_children_are_read_by_name_with_their_age_and_version() -> None:
-    request = ReadNamed("/root/q", ["a", "bc"])
-    assert request.serialize() == MultiRead([GetData("/root/q/a"), GetData("/root/q/bc")], lambda path, _: path).serialize()
-    answer = (
-        struct.pack("!iBi", 4, 0, 0) + struct.pack("!i", 1) + b"x" + struct.pack("!qqqqiiiqiiq", *STAT_FIELDS)
-        + struct.pack("!iBi", -1, 0, -101) + struct.pack("!i", -101) + struct.pack("!iBi", -1, 1, -1)
-    )  # fmt: skip
-    stat = Stat(*STAT_FIELDS)
-    assert ReadNamed.deserialize(answer, 0) == [(b"x", stat.ctime_ms, stat.version), Failed(-101)]
