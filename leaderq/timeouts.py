@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leaderq.clock import now_s
+from leaderq.errors import ConfigurationError
 
 AS_SET: Final = -1.0
 """The default of a ``timeout_s`` that an object was given when it was made."""
@@ -17,6 +18,15 @@ def timeout_problem(name: str, value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         return f"{name} is {value!r}; give seconds, 0 to not wait, or None for ever"
     return None
+
+
+def require_timeout(name: str, value: Any) -> None:
+    """Refuse what is no time-out.
+
+    :raises ConfigurationError: ``value`` is neither seconds nor ``None``.
+    """
+    if (problem := timeout_problem(name, value)) is not None:
+        raise ConfigurationError(problem)
 
 
 class Deadline:

@@ -3,7 +3,9 @@
 Who is authoritative: the *permits*, one for each free place, in a list whose ``pop`` and ``append``
 are atomic. Whoever puts a request takes a permit first; the writer returns it when it has taken
 the request out. So no lock is held on the quick way in, and a finalizer or a signal handler that
-interrupts one ``put`` may call another. Everything else is decided under ``_lock``.
+interrupts one ``put`` may call another. Everything else is decided under ``_lock``; one that
+interrupts its own thread there puts its request at once, beyond the capacity, because nobody could
+make room until it returns.
 
 States: new (no permits) -> open <-> occupied (somebody waits; newcomers find no permits) -> closed.
 
@@ -19,7 +21,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import repeat
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -48,7 +51,8 @@ class Mailbox:
     """A bounded line of requests to one taker.
 
     *Guarantees:* never more than ``capacity`` items wait in it, but for those that the taker puts
-    itself, because only it could make room. Who waits for room gets it in the order of coming, as
+    itself, because only it could make room, and those of a signal handler or finalizer that has
+    interrupted a ``put`` of its own thread. Who waits for room gets it in the order of coming, as
     soon as there is some.
     """
 
@@ -60,10 +64,12 @@ class Mailbox:
         """Whether nobody takes anything out any more."""
         self._home = home
         self._lock = threading.RLock()
+        self._inside: set[int] = set()
+        """The threads that hold the lock, or are about to, or just did."""
         self._items: SimpleQueue[Any] = SimpleQueue()
         self._permits: list[None] = [None] * (capacity or 0)
         self.beyond: list[None] = []
-        """One for each item that the taker has put itself, without a permit."""
+        """One for each item that was put without a permit."""
         self._has_stop = False
         self._closed: Callable[[], LeaderqError] | None = None
         # Bound once: a look-up for each request would cost as much as the call.
@@ -154,7 +160,7 @@ class Mailbox:
 
         The first close counts; later ones wake whoever an interrupted one has left.
         """
-        with self._lock:
+        with self._alone():
             self._permit = _no_permit
             if self._closed is None:
                 self._closed = error
@@ -171,6 +177,7 @@ class Mailbox:
     def renounce(self, error: Callable[[], LeaderqError]) -> None:
         """Close it in a forked child, whatever state the parent's threads have left it in."""
         self._lock = threading.RLock()
+        self._inside = set()
         self.waiting = deque()
         self._closed = error
         self._permit = _no_permit
@@ -200,7 +207,8 @@ class Mailbox:
                     arrival.is_in = True
                     self._put(arrival.item)
                 arrival.wake()
-                self.waiting.popleft()
+                if self.waiting and self.waiting[0] is arrival:  # else a finalizer has withdrawn it
+                    self.waiting.popleft()
             self.open()
 
     def heal(self) -> None:
@@ -228,13 +236,28 @@ class Mailbox:
 
     # -- inside --------------------------------------------------------------------------------
 
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Hold the lock; tells whether this thread was inside already: then it was interrupted
+        there by a signal handler or a finalizer, which must not wait.
+        """
+        me = threading.get_ident()
+        is_nested = me in self._inside
+        try:
+            self._inside.add(me)
+            with self._lock:
+                yield is_nested
+        finally:
+            if not is_nested:
+                self._inside.discard(me)
+
     def _arrived(self, arrival: _Arrival, timeout_s: float | None) -> bool:
         """Put the item at once and return ``True``, or note that its producer waits."""
-        with self._lock:
+        with self._alone() as is_nested:
             if self._closed is not None:
                 self.refused += 1
                 raise self._closed()
-            if self._home.is_mine:
+            if is_nested or self._home.is_mine:
                 if not self.put_now(arrival.item):
                     self.beyond.append(None)
                     self._put(arrival.item)
@@ -249,12 +272,12 @@ class Mailbox:
 
     def _withdrawn(self, arrival: _Arrival) -> bool:
         """Wait no more for room; return whether it was decided already."""
-        with self._lock:
+        with self._alone():
             if arrival.is_in or arrival.refusal is not None:
                 return True
             self.waiting.remove(arrival)
             self.refused += 1
-            self.admit()
+            self.open()
             return False
 
     def _check(self, arrival: _Arrival, is_decided: bool, timeout_s: float | None) -> None:

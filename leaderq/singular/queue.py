@@ -23,7 +23,7 @@ from leaderq.plain import require_plain_function
 from leaderq.singular.request import RequestFuture, TrackedRequest
 from leaderq.singular.stats import Stats
 from leaderq.singular.writer import BatchWriter, OnError, Writer
-from leaderq.timeouts import AS_SET, timeout_problem
+from leaderq.timeouts import AS_SET, require_timeout, timeout_problem
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -142,49 +142,54 @@ class SingularUpdateQueue(Generic[R, S]):
 
     # -- requests ------------------------------------------------------------------------------
 
-    def submit(self, request: R, deadline_s: float | None = None, timeout_s: float | None = AS_SET) -> RequestFuture[S]:
+    def submit(self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET) -> RequestFuture[S]:
         """Have ``request`` applied; return the future of its outcome, which can be awaited too.
 
-        ``deadline_s`` and ``timeout_s`` stand for those of the queue. If the queue is full this
-        blocks; in a coroutine use :meth:`call`.
+        ``deadline_s`` and ``timeout_s`` stand for those of the queue; ``None``: no deadline, and
+        wait for ever. If the queue is full this blocks; in a coroutine use :meth:`call`.
 
         :raises QueueFull: no room within ``timeout_s`` seconds.
         :raises QueueClosed: the queue is closed.
+        :raises ConfigurationError: ``deadline_s`` or ``timeout_s`` is no time.
         """
+        wait_s = self._wait_s(timeout_s)
         entry, future = self._submitted(request, deadline_s)
-        self._put(entry, timeout_s)
+        self._put(entry, wait_s)
         return future
 
-    def post(self, request: R, deadline_s: float | None = None, timeout_s: float | None = AS_SET) -> None:
+    def post(self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET) -> None:
         """Have ``request`` applied, without a future; otherwise as :meth:`submit`.
 
         What the handler raises reaches ``on_error``.
         """
         item: Any = request
-        if deadline_s is not None or self._deadline_s is not None:
+        wait_s = self._timeout_s if timeout_s is AS_SET else self._wait_s(timeout_s)
+        if deadline_s is not AS_SET or self._deadline_s is not None:
             item = TrackedRequest(request, None, self._expiry_s(deadline_s))
         if not self._put_now(item):
-            self._put(item, timeout_s)
+            self._put(item, wait_s)
         elif self._mailbox.has_ended:
             self._writer.sweep(_LATE)
 
-    async def apost(self, request: R, deadline_s: float | None = None, timeout_s: float | None = AS_SET) -> None:
+    async def apost(self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET) -> None:
         """As :meth:`post`, in an asyncio loop, which goes on meanwhile, also if the queue is full.
 
         A request that got in just before its task was cancelled is applied all the same.
         """
-        await self._aput(TrackedRequest(request, None, self._expiry_s(deadline_s)), timeout_s)
+        wait_s = self._wait_s(timeout_s)
+        await self._aput(TrackedRequest(request, None, self._expiry_s(deadline_s)), wait_s)
 
-    async def call(self, request: R, deadline_s: float | None = None, timeout_s: float | None = AS_SET) -> S:
+    async def call(self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET) -> S:
         """Have ``request`` applied and wait for its outcome, in an asyncio loop, which goes on
         meanwhile, also if the queue is full.
 
         To cancel the task cancels the request, unless it was begun. Raises as :meth:`submit`, and
         what the handler raises.
         """
+        wait_s = self._wait_s(timeout_s)
         entry, future = self._submitted(request, deadline_s)
         try:
-            await self._aput(entry, timeout_s)
+            await self._aput(entry, wait_s)
         except BaseException:
             future.cancel()  # it may have been let in just before
             raise
@@ -257,6 +262,7 @@ class SingularUpdateQueue(Generic[R, S]):
         gave up (see :attr:`failure`), if called by the handler itself, which cannot wait for its
         own end, or in a process forked from that of the queue. May be called again.
         """
+        require_timeout("timeout_s", timeout_s)
         return self._writer.close(drain=drain, timeout_s=timeout_s)
 
     def __enter__(self) -> Self:
@@ -313,15 +319,15 @@ class SingularUpdateQueue(Generic[R, S]):
             self._writer.sweep(_LATE)
         return True
 
-    def _put(self, item: Any, timeout_s: float | None) -> None:
+    def _put(self, item: Any, wait_s: float | None) -> None:
         if not self._has_put(item):
             self._writer.start()
-            self._mailbox.put(item, self._wait_s(timeout_s))
+            self._mailbox.put(item, wait_s)
 
-    async def _aput(self, item: Any, timeout_s: float | None) -> None:
+    async def _aput(self, item: Any, wait_s: float | None) -> None:
         if not self._has_put(item):
             self._writer.start()
-            await self._mailbox.put_async(item, self._wait_s(timeout_s))
+            await self._mailbox.put_async(item, wait_s)
 
     def _receiver(self, as_request: Callable[[Any], Any] | None) -> Callable[[Any, TrackedRequest | None], None]:
         """Return what takes outcomes from the queue before this one in a chain."""
@@ -329,7 +335,7 @@ class SingularUpdateQueue(Generic[R, S]):
         def receive(outcome: Any, entry: TrackedRequest | None) -> None:
             request = outcome if as_request is None else as_request(outcome)
             if entry is None or entry.future is None:
-                self.post(request, None, None)
+                self.post(request, timeout_s=None)
                 return
             entry.future.home = self._writer.home
             onward = TrackedRequest(request, entry.future)
@@ -339,19 +345,23 @@ class SingularUpdateQueue(Generic[R, S]):
         return receive
 
     def _expiry_s(self, deadline_s: float | None) -> float | None:
-        in_s = self._deadline_s if deadline_s is None else deadline_s
+        in_s = self._deadline_s
+        if deadline_s is not AS_SET:
+            require_timeout("deadline_s", deadline_s)
+            in_s = deadline_s
         return None if in_s is None else now_s() + in_s
 
     def _wait_s(self, timeout_s: float | None) -> float | None:
-        return self._timeout_s if timeout_s is AS_SET else timeout_s
+        if timeout_s is AS_SET:
+            return self._timeout_s
+        require_timeout("timeout_s", timeout_s)
+        return timeout_s
 
 
 def _check(capacity: int | None, timeout_s: float | None, deadline_s: float | None, max_batch: int | None) -> None:
-    problems = [timeout_problem("timeout_s", timeout_s)]
+    problems = [timeout_problem("timeout_s", timeout_s), timeout_problem("deadline_s", deadline_s)]
     if capacity is not None and capacity < 1:
         problems.append(f"capacity is {capacity!r}; give 1 or more, or None for no bound")
-    if deadline_s is not None and not deadline_s >= 0:
-        problems.append(f"deadline_s is {deadline_s!r}; give seconds, or None for any")
     if max_batch is not None and max_batch < 1:
         problems.append(f"max_batch is {max_batch!r}; give 1 or more, or None for one by one")
     if found := [one for one in problems if one is not None]:

@@ -6,15 +6,20 @@ deadline over. ``concurrent.futures.Future`` decides between that and ``cancel()
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from collections.abc import Generator
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Generator
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as WaitTimeout
+from functools import partial
 from typing import Any, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.errors import DeadlineExceeded, QueueClosed, WouldDeadlock
+from leaderq.threads.waker import bounded_s
+
+log = logging.getLogger(__name__)
 
 S = TypeVar("S")
 
@@ -92,11 +97,31 @@ class RequestFuture(Future[S]):
             if alarm is not None:
                 alarm.cancel()
 
+    def add_done_callback(self, fn: Callable[[Future[S]], object]) -> None:
+        """As of any future; of whatever kind ``fn`` raises is logged, and ends no queue."""
+        super().add_done_callback(partial(self._call_back, fn))
+
     def begin(self) -> bool:
         """Return whether the caller is to apply the request: it is not cancelled, nor claimed."""
         if self._unclaimed is not None and not self._unclaimed.acquire(blocking=False):
             return False
-        return self.set_running_or_notify_cancel()
+        try:
+            return self.set_running_or_notify_cancel()
+        except RuntimeError:  # somebody else has set its outcome
+            return False
+
+    def settle(self, outcome: Any, error: BaseException | None = None) -> None:
+        """Set what came of it, unless somebody else has: that is the writer's business alone."""
+        if isinstance(error, StopIteration):  # nobody could await it, see PEP 479
+            stop, error = error, RuntimeError("the handler raised StopIteration")
+            error.__cause__ = stop
+        try:
+            if error is None:
+                self.set_result(outcome)
+            else:
+                self.set_exception(error)
+        except InvalidStateError:
+            log.warning("outcome set by somebody else name=%s", self.home.name)
 
     def expire_if_due(self) -> bool:
         """End the request if its deadline has passed before it was begun; return whether it has."""
@@ -104,7 +129,7 @@ class RequestFuture(Future[S]):
             return False
         if not self.begin():
             return self.is_expired
-        self.set_exception(DeadlineExceeded(self.home.name, late_s=late_s))
+        self.settle(None, DeadlineExceeded(self.home.name, late_s=late_s))
         return True
 
     @property
@@ -112,6 +137,14 @@ class RequestFuture(Future[S]):
         """Whether it ended because it was not begun by its deadline."""
         is_over = self.done() and not self.cancelled()
         return is_over and isinstance(super().exception(0), DeadlineExceeded)
+
+    def _call_back(self, fn: Callable[[Future[S]], object], _: Future[S]) -> None:
+        try:
+            fn(self)
+        except BaseException as failure:  # the queue must outlive it
+            if isinstance(failure, KeyboardInterrupt) and not self.home.is_mine:
+                raise  # Ctrl-C, in a thread that cancels
+            log.exception("callback of a request failed name=%s", self.home.name)
 
     def _waited(self, timeout: float | None) -> float | None:
         """Wait until the deadline, if that comes first; return what is left of ``timeout``."""
@@ -125,7 +158,7 @@ class RequestFuture(Future[S]):
         if timeout is not None and timeout <= left_s:
             return timeout
         try:
-            super().exception(left_s)
+            super().exception(bounded_s(left_s))
         except WaitTimeout:
             self.expire_if_due()
         except CancelledError:

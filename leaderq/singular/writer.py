@@ -34,6 +34,7 @@ from leaderq.singular.mailbox import STOP, Mailbox
 from leaderq.singular.request import Home, TrackedRequest
 from leaderq.singular.stats import AgeMarks, Stats
 from leaderq.threads import Service
+from leaderq.threads.waker import bounded_s
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class Writer:
             return True
         if not drain:
             self.sweep("the queue was closed")
-        if self._service.is_current or not self._ended.wait(timeout_s):
+        if self._service.is_current or not self._ended.wait(None if timeout_s is None else bounded_s(timeout_s)):
             return False
         self._service.stop()
         return self.failure is None
@@ -218,7 +219,7 @@ class Writer:
             return self.failure is None
         if self.pass_on is None and entry.future is not None:
             self._is_resting = True  # so that whoever waits for the outcome finds it counted
-            entry.future.set_result(outcome)
+            entry.future.settle(outcome)
             self._is_resting = False
         return True
 
@@ -236,7 +237,7 @@ class Writer:
         if isinstance(error, FATAL):
             self.failure = error
         if entry is not None and entry.future is not None:
-            entry.future.set_exception(error)
+            entry.future.settle(None, error)
 
     def _give_up(self, items: Sequence[Any], error: BaseException) -> None:
         """The writer itself is at fault: what it has in hand failed."""
@@ -295,7 +296,7 @@ class Writer:
         if future is None:
             return
         if item.is_begun:  # it comes from the queue before this one, too late to cancel it
-            future.set_exception(error)
+            future.settle(None, error)
         else:
             future.cancel()
             future.begin()  # tells concurrent.futures.wait()
@@ -370,7 +371,7 @@ class BatchWriter(Writer):
             self._fail(request, error, entry)
             return
         if self.pass_on is None and entry is not None and entry.future is not None:
-            entry.future.set_result(outcome)
+            entry.future.settle(outcome)
 
 
 def _one_each(outcomes: Iterable[Any] | None, count: int) -> Iterable[Any]:

@@ -118,7 +118,7 @@ def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
         held.go.set()
         assert queue.submit("b").result() == "b"
     assert called == [ticket]
-    assert "exception calling callback" in caplog.text
+    assert "callback of a request failed" in caplog.text
 
 
 def test_wait_and_as_completed_take_tickets() -> None:
