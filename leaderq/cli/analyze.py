@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
@@ -19,19 +19,13 @@ from leaderq.errors import ConfigurationError
 if TYPE_CHECKING:
     from leaderq.coalescing.analysing import Analysis, Repeats, RequestLines, Saving
 
-F = TypeVar("F", bound=Callable[..., Any])
 _SERVICES_S = (0.1, 1.0, 10.0)
-
-
-def _option(name: str, *names: str, **attributes: Any) -> Callable[[F], F]:
-    variable = "LEADERQ_ANALYZE_" + name.removeprefix("--").replace("-", "_").upper()
-    return click.option(name, *names, envvar=variable, show_envvar=True, **attributes)
 
 
 @click.command(cls=Verb)
 @click.argument("file", metavar="FILE")
-@_option("--key", metavar="FIELD", help="FILE is an access log; the field whose repetition counts")
-@_option(
+@click.option("--key", metavar="FIELD", help="FILE is an access log; the field whose repetition counts")
+@click.option(
     "--service-s",
     type=click.FloatRange(min=0, min_open=True),
     multiple=True,
@@ -40,16 +34,16 @@ def _option(name: str, *names: str, **attributes: Any) -> Callable[[F], F]:
     metavar="SECONDS",
     help="how long one run takes; may be given again",
 )
-@_option(
+@click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
     help="simulate N requests a second, evenly, instead of the stream's own times",
 )
-@_option(
+@click.option(
     "--waiters", type=click.IntRange(min=0), default=1, show_default=True, metavar="N", help="how many may wait for a key"
 )
-@_option(
+@click.option(
     "--window",
     type=click.IntRange(min=1, max=1_000_000),
     default=100,

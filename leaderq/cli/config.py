@@ -6,17 +6,23 @@ import platform
 
 import click
 
-from leaderq.cli.options import EVERYTHING, Given, Verb, debug_option, json_option, takes_settings
+from leaderq.cli.options import EVERYTHING, AllSettings, Given, Verb, debug_option, json_option, takes_settings
 from leaderq.cli.output import write_json, write_table
 from leaderq.cli.verbs import Verbs
 
+_OPTIONAL = ("confluent-kafka", "prometheus-client")
 
-@click.group(cls=Verbs)
+
+@click.group(
+    cls=Verbs,
+    package="leaderq.cli",
+    verbs={"show": ("config", "Show every setting with its value and source.")},
+)
 def config() -> None:
     """Look at the configuration."""
 
 
-@config.command(cls=Verb)
+@click.command(cls=AllSettings)
 @takes_settings(*EVERYTHING)
 @json_option
 def show(given: Given, as_json: bool) -> None:
@@ -57,10 +63,16 @@ def version(as_json: bool) -> None:
     Example:
       leaderq version --json
     """
+    from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed  # slow, and --help shows no versions
 
     found = {"leaderq": installed("leaderq"), "python": platform.python_version()}
     found |= {name: installed(name) for name in ("kazoo", "kafka-python", "click")}
+    for name in _OPTIONAL:
+        try:
+            found[name] = installed(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
     if as_json:
         write_json(found)
         return

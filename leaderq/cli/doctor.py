@@ -161,8 +161,6 @@ def _root(session: Session, root: str) -> Finding:
 @click.option(
     "--quick",
     is_flag=True,
-    envvar="LEADERQ_QUICK",
-    show_envvar=True,
     help="leave out Kafka and Java: ZooKeeper and what is local",
 )
 @takes_settings(*CONNECTION, Section.KAFKA)

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import click
 
+from leaderq.cli.completion import ONE_CAREER, candidates
 from leaderq.cli.connecting import named_career, operator
-from leaderq.cli.options import CONNECTION, Given, Verb, takes_settings, timeout_option
+from leaderq.cli.options import CONNECTION, Given, Verb, needs_yes, takes_settings, timeout_option, yes_option
 from leaderq.config import Section
-from leaderq.errors import ConfigurationError
 
 
 @click.command(cls=Verb)
-@takes_settings(Section.CAREER, *CONNECTION)
+@takes_settings(Section.CAREER, *CONNECTION, career=ONE_CAREER)
 @timeout_option
 def step_down(given: Given, timeout_s: float) -> None:
     """Ask the leader to finish its unit of work and hand over; return when the next leader is inaugurated.
@@ -28,8 +28,8 @@ def step_down(given: Given, timeout_s: float) -> None:
 
 
 @click.command(cls=Verb)
-@click.option("--to", metavar="ID", required=True, help="candidate that shall lead")
-@takes_settings(Section.CAREER, *CONNECTION)
+@click.option("--to", metavar="ID", required=True, help="candidate that shall lead", shell_complete=candidates)
+@takes_settings(Section.CAREER, *CONNECTION, career=ONE_CAREER)
 @timeout_option
 def transfer(given: Given, to: str, timeout_s: float) -> None:
     """Ask the leader to hand over to candidate ID; return when that one is inaugurated.
@@ -46,7 +46,7 @@ def transfer(given: Given, to: str, timeout_s: float) -> None:
 
 
 @click.command(cls=Verb)
-@takes_settings(Section.CAREER, *CONNECTION)
+@takes_settings(Section.CAREER, *CONNECTION, career=ONE_CAREER)
 def pause(given: Given) -> None:
     """Let the leader begin no new unit of work, until leaderq resume; leadership stays where it is.
 
@@ -63,7 +63,7 @@ def pause(given: Given) -> None:
 
 
 @click.command(cls=Verb)
-@takes_settings(Section.CAREER, *CONNECTION)
+@takes_settings(Section.CAREER, *CONNECTION, career=ONE_CAREER)
 def resume(given: Given) -> None:
     """Let the leader take up its work again after leaderq pause.
 
@@ -79,7 +79,7 @@ def resume(given: Given) -> None:
 
 @click.command(cls=Verb)
 @click.argument("number", type=click.IntRange(min=1))
-@takes_settings(Section.CAREER, *CONNECTION)
+@takes_settings(Section.CAREER, *CONNECTION, career=ONE_CAREER)
 def raise_floor(given: Given, number: int) -> None:
     """Number the next term of a career at least NUMBER; the present one goes on.
 
@@ -96,8 +96,8 @@ def raise_floor(given: Given, number: int) -> None:
 
 
 @click.command(cls=Verb)
-@takes_settings(Section.CAREER, *CONNECTION)
-@click.option("--yes", is_flag=True, help="really do it; needed")
+@takes_settings(Section.CAREER, *CONNECTION, career=ONE_CAREER)
+@yes_option
 def forget(given: Given, yes: bool) -> None:
     """Delete all that is kept of a career, so that leaderq status shows it no more.
 
@@ -111,11 +111,7 @@ def forget(given: Given, yes: bool) -> None:
     """
     settings = given.load().settings
     career = named_career(settings)
-    if not yes:
-        raise ConfigurationError(
-            f"this deletes all that is kept of {career!r} below {settings.root}, with its offsets; "
-            "give --yes if that is what you want"
-        )
+    needs_yes(yes, f"this deletes all that is kept of {career!r} below {settings.root}, with its offsets")
     with operator(given) as requests:
         count = requests.forget()
     click.echo(f"{career} is forgotten; {count} znodes deleted", err=True)

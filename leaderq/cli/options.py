@@ -7,13 +7,15 @@ value came from.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from leaderq.config.settings import SECRET_FILE, TABLE, Row, Section
+from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from leaderq.config import Configuration
@@ -40,31 +42,70 @@ class Given:
 
 
 class SettingOption(click.Option):
-    """An option of the table, listed in help under the heading of its section."""
+    """An option that help shows under the heading of its section, or folded into one line with it;
+    ``None``: what every command takes.
+    """
 
-    def __init__(self, *names: str, section: Section, **attributes: Any) -> None:
+    def __init__(self, *names: str, section: Section | None, **attributes: Any) -> None:
         super().__init__(list(names), **attributes)
         self.section = section
 
 
 class Verb(click.Command):
-    """A command whose help lists settings by section, its own options first."""
+    """A command whose help shows its own options first, and how to reach servers on one line for
+    each section.
+    """
+
+    unfolded: tuple[Section | None, ...] = (Section.CAREER, Section.CANDIDATE, Section.TERM, Section.PROCESS)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of help."""
-        by_heading: dict[str, list[tuple[str, str]]] = {"Options": []}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None and isinstance(parameter, click.Option):
-                heading = parameter.section.value if isinstance(parameter, SettingOption) else "Options"
-                by_heading.setdefault(heading, []).append(record)
-        for heading, records in by_heading.items():
+        shown: dict[str, list[tuple[str, str]]] = {"Options": []}
+        folded: dict[str, list[str]] = {}
+        for option in self.get_params(ctx):
+            if not isinstance(option, click.Option) or (record := option.get_help_record(ctx)) is None:
+                continue
+            section = option.section if isinstance(option, SettingOption) else None
+            if not isinstance(option, SettingOption):
+                shown["Options"].append(record)
+                continue
+            heading = section.value if section else "Any command"
+            if section in self.unfolded:
+                shown.setdefault(heading, []).append(record)
+            else:
+                folded.setdefault(heading, []).append(option.opts[0])
+        for heading, records in shown.items():
             with formatter.section(heading):
                 formatter.write_dl(records, col_max=_LEFT_COLUMN)
+        if folded:
+            with formatter.section("Settings (leaderq config show --help explains them)"):
+                for heading, flags in folded.items():
+                    _write_flags(formatter, heading, flags)
 
 
-def takes_settings(*sections: Section) -> Callable[[F], F]:
-    """Give a command the options of ``sections``, ``--config`` and ``--debug``; it is called with a :class:`Given` first."""
+def _write_flags(formatter: click.HelpFormatter, heading: str, flags: Sequence[str]) -> None:
+    """Flags are not broken at their hyphens, as click would."""
+    margin = " " * formatter.current_indent
+    lines = textwrap.wrap(
+        f"{heading}: {' '.join(flags)}",
+        formatter.width,
+        initial_indent=margin,
+        subsequent_indent=margin + "  ",
+        break_on_hyphens=False,
+    )
+    formatter.write("\n".join(lines) + "\n")
+
+
+class AllSettings(Verb):
+    """A command whose help explains every setting."""
+
+    unfolded = (*Section, None)
+
+
+def takes_settings(*sections: Section, career: click.Option | None = None) -> Callable[[F], F]:
+    """Give a command the options of ``sections``, ``--config`` and ``--debug``; it is called with a
+    :class:`Given` first. ``career``: its own ``--career``, instead of the table's.
+    """
     rows = [row for row in TABLE if row.section in sections]
 
     def decorate(function: F) -> F:
@@ -73,10 +114,13 @@ def takes_settings(*sections: Section) -> Callable[[F], F]:
             flags = {key: options.pop(key) for row in rows if (key := _key(row)) in options}
             return function(Given(flags, config), **options)
 
-        decorated = _debug_option(_config_option(wrapper))
+        decorated = debug_option(_config_option(wrapper))
         known: list[click.Parameter] = decorated.__click_params__
         # Click keeps parameters in the order of decorators, that is upside down.
-        known[:0] = [_option(row) for row in reversed(rows)]
+        settings = [_option(row) for row in rows if career is None or row.name != "career"]
+        known[:0] = reversed(settings)
+        if career is not None:
+            known.append(career)
         result: F = decorated
         return result
 
@@ -108,24 +152,39 @@ def timeout_option(function: F) -> F:
         type=click.FloatRange(min=0.1, max=86400),
         default=60.0,
         metavar="SECONDS",
-        envvar="LEADERQ_TIMEOUT_S",
-        show_envvar=True,
         show_default=True,
         help="how long to wait until the next leader is inaugurated",
     )(function)
 
 
+def switch(name: str, *names: str, help: str) -> Callable[[F], F]:
+    """An option without a value."""
+    return click.option(name, *names, is_flag=True, help=help)
+
+
+yes_option: Callable[[F], F] = switch("--yes", help="really do it; needed")
+
+
+def needs_yes(yes: bool, what: str) -> None:
+    """Refuse to destroy anything that was not meant; before there is a connection."""
+    if not yes:
+        raise ConfigurationError(f"{what}; give --yes if that is what you want")
+
+
 def _config_option(function: Any) -> Any:
     return click.option(
         "--config",
+        cls=_AnyCommand,
         metavar="FILE",
         help="configuration file  [env var: LEADERQ_CONFIG; default: leaderq.toml, if there is one here]",
     )(function)
 
 
-def _debug_option(function: Any) -> Any:
+def debug_option(function: Any) -> Any:
+    """``--debug``."""
     return click.option(
         "--debug",
+        cls=_AnyCommand,
         is_flag=True,
         expose_value=False,
         envvar="LEADERQ_DEBUG",
@@ -134,7 +193,9 @@ def _debug_option(function: Any) -> Any:
     )(function)
 
 
-debug_option = _debug_option
+class _AnyCommand(SettingOption):
+    def __init__(self, names: Sequence[str], **attributes: Any) -> None:
+        super().__init__(*names, section=None, **attributes)
 
 
 def _key(row: Row) -> str:

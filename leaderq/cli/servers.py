@@ -14,12 +14,16 @@ from leaderq.cli.signals import stop_early
 from leaderq.cli.verbs import Verbs
 
 
-@click.group(cls=Verbs)
+@click.group(
+    cls=Verbs,
+    package="leaderq.cli",
+    verbs={"up": ("servers", "Start one ZooKeeper and one Kafka, until Ctrl-C.")},
+)
 def servers() -> None:
     """Run ZooKeeper and Kafka here, for trying things."""
 
 
-@servers.command(cls=Verb)
+@click.command(cls=Verb)
 @debug_option
 @json_option
 def up(as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leaderq.cli.completion import ONE_CAREER, SOME_CAREER
 from leaderq.cli.connecting import known_career, named_career, open_session, views
 from leaderq.cli.options import CONNECTION, Given, Verb, json_option, takes_settings
 from leaderq.cli.output import (
@@ -76,7 +77,7 @@ Found = Sequence[tuple["View", "ShownReport | None"]]
 @click.command(cls=Verb)
 @click.option("--partitions", is_flag=True, help="list the partitions drained, with the lag of each")
 @click.option("-w", "--watch", is_flag=True, help="show it again every second, until Ctrl-C")
-@takes_settings(Section.CAREER, *CONNECTION)
+@takes_settings(Section.CAREER, *CONNECTION, career=SOME_CAREER)
 @json_option
 def status(given: Given, partitions: bool, watch: bool, as_json: bool) -> ExitCode:
     """Show who leads: one career with --career, else all of them; if nobody does, why; and how far
@@ -116,7 +117,7 @@ def status(given: Given, partitions: bool, watch: bool, as_json: bool) -> ExitCo
 
 
 @click.command(cls=Verb)
-@takes_settings(Section.CAREER, *CONNECTION)
+@takes_settings(Section.CAREER, *CONNECTION, career=SOME_CAREER)
 @json_option
 def members(given: Given, as_json: bool) -> None:
     """List candidates in the order of their turns, of one career with --career, else of all; and
@@ -143,7 +144,7 @@ def members(given: Given, as_json: bool) -> None:
 
 
 @click.command(cls=Verb)
-@takes_settings(Section.CAREER, *CONNECTION)
+@takes_settings(Section.CAREER, *CONNECTION, career=ONE_CAREER)
 @json_option
 def history(given: Given, as_json: bool) -> None:
     """Show the last terms of a career, the newest first: who led, for how long, and why it ended.

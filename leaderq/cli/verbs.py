@@ -13,31 +13,16 @@ from leaderq.cli.options import takes_value
 
 
 class Verbs(click.Group):
-    """A group that moves settings given before a verb behind it, and guesses what a misspelt verb was meant to be."""
+    """A group of verbs that are loaded when they are used: help lists them without loading any.
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, with the options that belong to the verb put where it sees them."""
-        return super().parse_args(ctx, _behind_the_verb(args))
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb that ``args`` begin with; raises a usage error that names the nearest one."""
-        verbs = self.list_commands(ctx)
-        if args and args[0] not in verbs and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], verbs, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(verbs)}"
-            raise click.UsageError(f"no such verb: {args[0]!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
-
-
-class LazyVerbs(Verbs):
-    """Verbs that are loaded when they are used: help lists them without loading any.
-
+    Moves settings given before a verb behind it, and guesses what a misspelt verb was meant to be.
     ``verbs``: of each its module below ``package``, which has an attribute of its name, and its
     line in help.
     """
 
     def __init__(self, *args: Any, package: str, verbs: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
         super().__init__(*args, **attributes)
+        self.subcommand_metavar = "VERB ..."
         self._package = package
         self._verbs = verbs
 
@@ -58,6 +43,24 @@ class LazyVerbs(Verbs):
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, with the options that belong to the verb put where it sees them; show help if
+        there is nothing to parse.
+        """
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, _behind_the_verb(args))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that ``args`` begin with; raises a usage error that names the nearest one."""
+        verbs = self.list_commands(ctx)
+        if args and args[0] not in verbs and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], verbs, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(verbs)}"
+            raise click.UsageError(f"no such verb: {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
 
 def _behind_the_verb(args: list[str]) -> list[str]:
     rest = list(args)
@@ -69,7 +72,7 @@ def _behind_the_verb(args: list[str]) -> list[str]:
 
 
 @click.group(
-    cls=LazyVerbs,
+    cls=Verbs,
     package="leaderq.cli",
     verbs={
         "run": ("run", "Stand for election, and lead when elected."),
@@ -89,19 +92,18 @@ def _behind_the_verb(args: list[str]) -> list[str]:
         "journal": ("journal", "Look into journals of producers, check and repair them."),
         "config": ("config", "Show settings and where they come from."),
         "doctor": ("doctor", "Find out what is missing or unreachable."),
+        "topics": ("topics", "Create topics on Kafka."),
         "servers": ("servers", "Run ZooKeeper and Kafka here, for trying things."),
         "demo": ("demo", "Watch leadership change hands."),
+        "completion": ("completion", "Complete verbs, careers and queues in a shell."),
         "version": ("config", "Show versions."),
     },
-    invoke_without_command=True,
-    subcommand_metavar="VERB ...",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(
     package_name="leaderq", message="%(prog)s %(version)s", help="Show the version; see also leaderq version."
 )
-@click.pass_context
-def leaderq(ctx: click.Context) -> None:
+def leaderq() -> None:
     """Leader-elected consumers that stay alone and available.
 
     \b
@@ -114,5 +116,3 @@ def leaderq(ctx: click.Context) -> None:
 
     Settings come from (last wins) defaults, leaderq.toml, LEADERQ_* variables and options; see leaderq config show.
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())

@@ -19,8 +19,8 @@ from leaderq.config.settings import BY_NAME, PREFIX, SECRET_FILE, TABLE, Row
 
 ReadText = Callable[[Path], str]
 
-_OTHERS = "CACHE CONFIG DEBUG INPUT JAVA JSON ON_EXIT QUICK SERVERS TIMEOUT_S TO"
-_FAMILIES = "ANALYZE BENCH DEAD DEMO GUARDIAN JOURNAL QUEUE SERVERS TERM TEST"
+_OTHERS = "CACHE CONFIG DEBUG JAVA JSON ON_EXIT SERVERS"
+_FAMILIES = "BENCH DEMO GUARDIAN SERVERS TERM TEST"
 FOREIGN_VARIABLES = frozenset(PREFIX + name for name in _OTHERS.split())
 """Variables of other parts of leaderq, or of one verb; none of them is a setting."""
 _FOREIGN_FAMILIES = tuple(f"{PREFIX}{name}_" for name in _FAMILIES.split())

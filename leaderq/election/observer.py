@@ -80,7 +80,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CandidateNode:
     """A znode in the line: its name, the candidate's id and the session that made it."""
 
     name: str
@@ -96,7 +96,7 @@ def view_of(
     career: str,
     record: TermRecord,
     wishes: Wishes,
-    standing: Sequence[Standing],
+    standing: Sequence[CandidateNode],
     *,
     places: Places | None = None,
     now: float = 0.0,
@@ -185,7 +185,7 @@ class Observer:
         except NoNode:
             return []
 
-    def _look(self) -> tuple[TermRecord, Wishes, list[Standing], Places]:
+    def _look(self) -> tuple[TermRecord, Wishes, list[CandidateNode], Places]:
         """Two requests, whatever there is."""
         layout = self._layout
         term, control, names, sessions = self._session.multi_read(
@@ -205,7 +205,7 @@ class Observer:
         found = self._session.multi_read([GetData(path) for path in paths]) if paths else []
         read = [_there(each) for each in found]  # nothing of one that left in between
         standing = [
-            Standing(name, each[0].decode(errors="replace"), each[1].ephemeral_owner)
+            CandidateNode(name, each[0].decode(errors="replace"), each[1].ephemeral_owner)
             for name, each in zip(line, read, strict=False)
             if each is not None
         ]

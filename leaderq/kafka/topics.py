@@ -44,10 +44,12 @@ def create_topics(
     replication: int = 1,
     security: KafkaSecurity | None = None,
     timeout_s: float = 30.0,
-) -> None:
-    """Create topics with so many partitions and these configs each, and return when each partition
-    has a leader; existing topics are left alone.
+) -> list[str]:
+    """Create topics with that many partitions (-1: the cluster's default) and these configs each;
+    returns the names of those created, when each partition has a leader. Existing topics are left
+    alone.
     """
+    created = []
     options = {"replication_factor": replication, "configs": dict(configs or {})}
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("creating topics", address):
         for topic, partitions in topics.items():
@@ -55,7 +57,9 @@ def create_topics(
                 admin.create_topics({topic: {"num_partitions": partitions, **options}})
             except native.TopicAlreadyExistsError:
                 continue
+            created.append(topic)
         admin.wait_for_topics(list(topics), timeout_ms=int(timeout_s * 1000))
+    return created
 
 
 def ensure_topic(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from leaderq.cli.completion import ONE_CAREER
 from leaderq.cli.connecting import named_career, open_session
 from leaderq.cli.options import CONNECTION, Given, Verb, json_option, takes_settings
 from leaderq.cli.output import quiet, write_json, write_table
@@ -30,22 +31,16 @@ SECTIONS = (Section.CAREER, Section.KAFKA, *CONNECTION)
 topic_option: Callable[[F], F] = click.option(
     "--topic",
     metavar="TOPIC",
-    envvar="LEADERQ_DEAD_TOPIC",
-    show_envvar=True,
     help="where the letters are, if not where the career's leader said last, nor on CAREER-dead",
 )
 error_option: Callable[[F], F] = click.option(
     "--error",
     metavar="TEXT",
-    envvar="LEADERQ_DEAD_ERROR",
-    show_envvar=True,
     help="only letters whose error's class or text contains TEXT, in capitals or not",
 )
 origin_option: Callable[[F], F] = click.option(
     "--origin",
     metavar="TOPIC",
-    envvar="LEADERQ_DEAD_ORIGIN",
-    show_envvar=True,
     help="only letters about records of TOPIC",
 )
 
@@ -90,7 +85,7 @@ _WIDEST_ERROR = 100
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_settings(*SECTIONS, career=ONE_CAREER)
 @topic_option
 @error_option
 @origin_option
@@ -98,8 +93,6 @@ _WIDEST_ERROR = 100
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    envvar="LEADERQ_DEAD_LIMIT",
-    show_envvar=True,
     help="show N letters at most, the oldest of each partition first",
 )
 @json_option
@@ -217,13 +210,11 @@ def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_settings(*SECTIONS, career=ONE_CAREER)
 @topic_option
 @click.option(
     "--raw",
     is_flag=True,
-    envvar="LEADERQ_DEAD_RAW",
-    show_envvar=True,
     help="write the bytes of the record's value to standard output, and nothing else",
 )
 @json_option

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from leaderq.cli.completion import ONE_CAREER
 from leaderq.cli.connecting import named_career
 from leaderq.cli.dead.letters import SECTIONS, as_places, error_option, letters_topic, origin_option, topic_option
-from leaderq.cli.options import Given, Verb, json_option, takes_settings
+from leaderq.cli.options import Given, Verb, json_option, switch, takes_settings
 from leaderq.cli.output import quiet, write_json, write_table
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from leaderq.kafka.dead_letters.replay import DeadLetterReplay, Resend
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _switch(name: str, text: str) -> Callable[[F], F]:
-    variable = "LEADERQ_DEAD_" + name.removeprefix("--").replace("-", "_").upper()
-    return click.option(name, is_flag=True, envvar=variable, show_envvar=True, help=text)
-
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_settings(*SECTIONS, career=ONE_CAREER)
 @topic_option
 @error_option
 @origin_option
@@ -37,8 +30,6 @@ def _switch(name: str, text: str) -> Callable[[F], F]:
     callback=as_places,
     multiple=True,
     metavar="PARTITION:OFFSET",
-    envvar="LEADERQ_DEAD_LETTER",
-    show_envvar=True,
     help="only this letter; may be given several times",
 )
 @click.option(
@@ -46,22 +37,18 @@ def _switch(name: str, text: str) -> Callable[[F], F]:
     type=click.FloatRange(min=0),
     default=100.0,
     metavar="N",
-    envvar="LEADERQ_DEAD_RATE",
-    show_envvar=True,
     show_default=True,
     help="send N letters a second at most; 0 is as fast as Kafka takes them",
 )
 @click.option(
     "--to",
     metavar="TOPIC",
-    envvar="LEADERQ_DEAD_TO",
-    show_envvar=True,
     help="send all records to TOPIC instead of the topics they came from",
 )
-@_switch("--same-partition", "send each record to the partition it was read from, whatever its key")
-@_switch("--from-start", "forget what was replayed before, and begin again")
-@_switch("--dry-run", "say what would be sent where, and change nothing")
-@_switch("--yes", "really send; needed unless it is a dry run")
+@switch("--same-partition", help="send each record to the partition it was read from, whatever its key")
+@switch("--from-start", help="forget what was replayed before, and begin again")
+@switch("--dry-run", help="say what would be sent where, and change nothing")
+@switch("--yes", help="really send; needed unless it is a dry run")
 @json_option
 def replay(
     given: Given,

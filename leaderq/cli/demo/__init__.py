@@ -25,8 +25,6 @@ _FEWEST = 500  # with fewer, some leader would find nothing to bill
     "input_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    envvar="LEADERQ_INPUT",
-    show_envvar=True,
     help="access log to feed; default: ../shared/data/access.log if it is there, else one is made up",
 )
 @click.option(
@@ -34,14 +32,10 @@ _FEWEST = 500  # with fewer, some leader would find nothing to bill
     type=click.IntRange(min=_FEWEST),
     default=_RECORDS,
     metavar="N",
-    envvar="LEADERQ_RECORDS",
-    show_envvar=True,
     show_default=True,
     help="how many records to feed; the input is repeated until there are so many",
 )
-@click.option(
-    "--keep", is_flag=True, envvar="LEADERQ_KEEP", show_envvar=True, help="keep the ledger and all logs, and say where"
-)
+@click.option("--keep", is_flag=True, help="keep the ledger and all logs, and say where")
 @debug_option
 def demo(input_file: Path | None, records: int, keep: bool) -> int:
     """Start ZooKeeper, Kafka and three candidates, feed them, and take their leaders away: kill -9, freeze, transfer.

@@ -11,9 +11,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from leaderq.cli.demo.report import Change
-from leaderq.cli.demo.stage import SESSION_TIMEOUT_S, Contender, DemoFailed, Stage
+from leaderq.cli.demo.stage import SESSION_TIMEOUT_S, Contender, DemoFailed, DemoStage
 from leaderq.election.observer import View
-from leaderq.events import Stage as TermStage
+from leaderq.events import Stage
 from leaderq.term import Reason
 
 _LED_WITHIN_S = 30.0
@@ -25,7 +25,7 @@ _DEPOSING = {reason.value for reason in Reason if reason.deposes}
 class Acts:
     """The acts, and what came of them: ``changes`` made, and promises seen ``broken``."""
 
-    stage: Stage
+    stage: DemoStage
     changes: list[Change] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
@@ -36,7 +36,7 @@ class Acts:
         def executes() -> bool:
             view = self.stage.observer.view()
             seen.append(view)
-            return view.term > after and view.leader is not None and view.stage == TermStage.EXECUTION.value
+            return view.term > after and view.leader is not None and view.stage == Stage.EXECUTION.value
 
         self.stage.until(executes, f"a leader after term {after} is at work", timeout_s=_LED_WITHIN_S)
         return seen[-1]
@@ -96,7 +96,7 @@ class Acts:
         done_at = deed() or now
         view = self.await_leader(before.term)
         new = str(view.leader)
-        began = self.stage.contenders[new].said("stage_began", term=view.term, stage=TermStage.INAUGURATION.value)
+        began = self.stage.contenders[new].said("stage_began", term=view.term, stage=Stage.INAUGURATION.value)
         change = Change(kind, old, new, view.term, done_at, began[-1].at if began else None)
         self.changes.append(change)
         took = "" if change.takeover_ms is None else f", inaugurated after {change.takeover_ms:,.0f} ms"
@@ -137,7 +137,7 @@ class Acts:
             timeout_s=_LED_WITHIN_S,
         )
         reason = str(contender.said("term_ended", term=term)[-1].fields.get("reason"))
-        if not contender.said("stage_began", term=term, stage=TermStage.HANDOVER.value):
+        if not contender.said("stage_began", term=term, stage=Stage.HANDOVER.value):
             self.broken.append(f"{contender.id} woke and ended term {term} without a hand-over")
         if reason not in _DEPOSING:
             self.broken.append(f"{contender.id} woke and ended term {term} for the reason {reason!r}, not as deposed")

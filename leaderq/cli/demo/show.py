@@ -17,7 +17,7 @@ from leaderq.cli.demo.ad_billing.audit import audit, entries_of, reading
 from leaderq.cli.demo.feeding import choose
 from leaderq.cli.demo.report import Outcome, figures, spans, table, verdict
 from leaderq.cli.demo.screen import Screen
-from leaderq.cli.demo.stage import DemoFolder, Interruption, Stage, put_up
+from leaderq.cli.demo.stage import DemoFolder, DemoStage, Interruption, put_up
 from leaderq.clock import now_s
 from leaderq.election.observer import View
 from leaderq.errors import LeaderqError
@@ -31,7 +31,7 @@ _RATE_OVER_S = 2.0
 class Monitor:
     """Shows ``stage`` on its screen from entering the ``with`` block to leaving it."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: DemoStage) -> None:
         self._stage = stage
         self._seen: deque[tuple[float, int]] = deque()
         self._stopped = threading.Event()
@@ -163,7 +163,7 @@ def _play(acts: Acts) -> None:
     _drain(stage)
 
 
-def _drain(stage: Stage) -> None:
+def _drain(stage: DemoStage) -> None:
     """Wait until all is billed; if it never is, the audit says what is missing."""
     end_s = now_s() + _DRAINED_WITHIN_S * patience()
     stage.until(

@@ -29,7 +29,7 @@ from leaderq.career import career_name
 from leaderq.cli.demo.ad_billing.audit import reading
 from leaderq.cli.demo.ad_billing.billing import LEDGER_VARIABLE, AdBilling
 from leaderq.cli.demo.ad_billing.feed import PARTITIONS
-from leaderq.cli.demo.feeding import Feeding, Input, Pace
+from leaderq.cli.demo.feeding import Feeding, InputLines, Pace
 from leaderq.cli.demo.screen import Screen
 from leaderq.clock import now_s
 from leaderq.election import Observer, Operator
@@ -251,7 +251,7 @@ class DemoFailed(LeaderqError):
 
 
 @dataclass
-class Stage:
+class DemoStage:
     """What the story is played with."""
 
     screen: Screen
@@ -312,13 +312,13 @@ class Stage:
 def put_up(
     pair: ServerPair,
     folder: DemoFolder,
-    source: Input,
+    source: InputLines,
     records: int,
     *,
     screen: Screen,
     interruption: Interruption,
     on_end: Callable[[], None],
-) -> Iterator[Stage]:
+) -> Iterator[DemoStage]:
     """The stage, with three candidates starting; ``on_end`` is called before anything is taken down."""
     _fetch_jars(screen)
     with ExitStack() as stack:
@@ -331,7 +331,7 @@ def put_up(
         _refuse_used_servers(pair, observer)
         feeding = Feeding(pair.kafka_address, TOPIC, source.lines, Pace(records, FEEDING_S))
         stack.callback(feeding.stop)
-        stage = Stage(
+        stage = DemoStage(
             screen, folder.ledger, session, observer, Operator(session, CAREER), feeding, [pair.zookeeper, pair.kafka]
         )
         stack.callback(stage.stop_contenders)

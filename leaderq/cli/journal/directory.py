@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leaderq.cli.options import Verb, debug_option, json_option
+from leaderq.cli.options import Verb, debug_option, json_option, needs_yes, switch, yes_option
 from leaderq.cli.output import write_json, write_table
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
@@ -21,19 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def option(name: str, *names: str, **attributes: Any) -> Callable[[F], F]:
-    """An option of a verb about journals, with its variable."""
-    variable = "LEADERQ_JOURNAL_" + name.removeprefix("--").replace("-", "_").upper()
-    return click.option(name, *names, envvar=variable, show_envvar=True, **attributes)
-
-
-def switch(name: str, *names: str, help: str) -> Callable[[F], F]:
-    """An option without a value."""
-    return option(name, *names, is_flag=True, help=help)
-
-
 directory_argument: Callable[[F], F] = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-yes_option: Callable[[F], F] = switch("--yes", help="really do it; needed")
 
 
 @contextmanager
@@ -194,7 +182,7 @@ def verify(directory: Path, as_json: bool) -> ExitCode:
 
 @click.command(cls=Verb)
 @directory_argument
-@option("--to", "to_id", type=click.IntRange(min=1), metavar="ID", help="give up the records up to this id")
+@click.option("--to", "to_id", type=click.IntRange(min=1), metavar="ID", help="give up the records up to this id")
 @switch("--all", "everything", help="give up all records")
 @switch("--bad", help="delete the files set aside (*.bad)")
 @yes_option
@@ -212,9 +200,8 @@ def truncate(directory: Path, to_id: int | None, everything: bool, bad: bool, ye
     """
     if bool(to_id) + everything + bad == 0 or (to_id and everything):
         raise ConfigurationError("say what to give up: --to ID or --all for records, --bad for files set aside")
-    if not yes:
-        what = "files" if bad and not (to_id or everything) else "records"
-        raise ConfigurationError(f"this gives up {what} in {str(directory)!r}; give --yes if that is what you want")
+    what = "files" if bad and not (to_id or everything) else "records"
+    needs_yes(yes, f"this gives up {what} in {str(directory)!r}")
     from leaderq.producing.journal import Journal
     from leaderq.producing.journal.inspection import look
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from leaderq.cli.verbs import LazyVerbs
+from leaderq.cli.verbs import Verbs
 
 
 @click.group(
-    cls=LazyVerbs,
+    cls=Verbs,
     package=__name__,
     verbs={
         "ls": ("items", "Show queues, and how they are."),

@@ -19,19 +19,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, takes_settings
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, takes_settings, yes_option
 from leaderq.cli.output import progress
-from leaderq.cli.queue.options import (
-    SECTIONS,
-    keeping,
-    kind_option,
-    limit_option,
-    lock_path_option,
-    needs_yes,
-    queue_argument,
-    switch,
-    yes_option,
-)
+from leaderq.cli.queue.options import SECTIONS, keeping, kind_option, limit_option, lock_path_option, queue_argument
 from leaderq.cli.queue.showing import item_json
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leaderq.cli.connecting import open_session
-from leaderq.cli.options import Given, Verb, json_option, takes_settings
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, takes_settings, yes_option
 from leaderq.cli.output import progress, quiet, write_json, write_table
 from leaderq.cli.queue.options import (
     SECTIONS,
@@ -17,11 +17,8 @@ from leaderq.cli.queue.options import (
     limit_option,
     lock_path_option,
     missing,
-    needs_yes,
     queue_argument,
     root_argument,
-    switch,
-    yes_option,
 )
 from leaderq.cli.queue.showing import QUEUE_HEADINGS, item_headings, item_json, item_row, queue_json, queue_row
 from leaderq.errors import ConfigurationError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, takes_settings
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, takes_settings, yes_option
 from leaderq.cli.output import progress, write_json, write_table
-from leaderq.cli.queue.options import SECTIONS, keeping, limit_option, needs_yes, option, queue_argument, switch, yes_option
+from leaderq.cli.queue.options import SECTIONS, keeping, limit_option, queue_argument
 from leaderq.cli.queue.showing import LETTER_HEADINGS, letter_json, letter_row
 from leaderq.errors import ConfigurationError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 names_argument: Callable[[F], F] = click.argument("names", nargs=-1, metavar="[NAME]...")
-error_option: Callable[[F], F] = option(
+error_option: Callable[[F], F] = click.option(
     "--error", metavar="TEXT", help="only letters whose reason or error contains TEXT, in capitals or not"
 )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from leaderq.cli.completion import queues
 from leaderq.cli.connecting import open_session
 from leaderq.cli.options import CONNECTION, Given
 from leaderq.cli.output import quiet
@@ -23,17 +24,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SECTIONS = CONNECTION
 _KINDS = ("plain", "id", "priority", "delay", "simple")
-
-
-def option(name: str, *names: str, **attributes: Any) -> Callable[[F], F]:
-    """An option of a verb about queues, with its variable."""
-    variable = "LEADERQ_QUEUE_" + name.removeprefix("--").replace("-", "_").upper()
-    return click.option(name, *names, envvar=variable, show_envvar=True, **attributes)
-
-
-def switch(name: str, *names: str, help: str) -> Callable[[F], F]:
-    """An option without a value."""
-    return option(name, *names, is_flag=True, help=help)
 
 
 def _as_kind(ctx: click.Context, param: click.Parameter, value: str | None) -> QueueKind | None:
@@ -57,32 +47,25 @@ def _as_queue(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return path
 
 
-queue_argument: Callable[[F], F] = click.argument("path", metavar="PATH", callback=_as_queue)
-root_argument: Callable[[F], F] = click.argument("path", metavar="PATH", callback=_as_path)
-kind_option: Callable[[F], F] = option(
+queue_argument: Callable[[F], F] = click.argument("path", metavar="PATH", callback=_as_queue, shell_complete=queues)
+root_argument: Callable[[F], F] = click.argument("path", metavar="PATH", callback=_as_path, shell_complete=queues)
+kind_option: Callable[[F], F] = click.option(
     "--kind",
     type=click.Choice(_KINDS),
     callback=_as_kind,
     help="which recipe the queue is of, if the names of its items should not decide",
 )
-lock_path_option: Callable[[F], F] = option(
+lock_path_option: Callable[[F], F] = click.option(
     "--lock-path",
     metavar="PATH",
     callback=_as_path,
     help="where its consumers lock items; give it if they have one",
 )
-yes_option: Callable[[F], F] = switch("--yes", help="really do it; needed")
 
 
 def limit_option(text: str, default: int | None = None) -> Callable[[F], F]:
     """``--limit``."""
-    return option("--limit", type=click.IntRange(min=1), metavar="N", default=default, show_default=True, help=text)
-
-
-def needs_yes(yes: bool, what: str) -> None:
-    """Refuse to destroy anything that was not meant; before there is a connection."""
-    if not yes:
-        raise ConfigurationError(f"{what}; give --yes if that is what you want")
+    return click.option("--limit", type=click.IntRange(min=1), metavar="N", default=default, show_default=True, help=text)
 
 
 @contextmanager

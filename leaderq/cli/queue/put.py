@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, takes_settings
+from leaderq.cli.options import Given, Verb, json_option, switch, takes_settings
 from leaderq.cli.output import progress, write_json
 from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
-from leaderq.cli.queue.options import SECTIONS, keeping, kind_option, option, queue_argument, switch
+from leaderq.cli.queue.options import SECTIONS, keeping, kind_option, queue_argument
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
@@ -35,15 +35,15 @@ Batches = Iterable[list[bytes]]
 @queue_argument
 @click.argument("items", nargs=-1, metavar="[ITEM]...")
 @kind_option
-@option("--id", metavar="ID", help="the id of the items, for an id queue")
-@option("--priority", type=int, metavar="N", help="the priority of the items, for a priority queue; lower goes first")
-@option(
+@click.option("--id", metavar="ID", help="the id of the items, for an id queue")
+@click.option("--priority", type=int, metavar="N", help="the priority of the items, for a priority queue; lower goes first")
+@click.option(
     "--delay-s",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
     help="how long after it was read an item is due, for a delay queue",
 )
-@option("--multi", type=click.IntRange(min=1), metavar="N", default=1, help="put N items in one znode")
+@click.option("--multi", type=click.IntRange(min=1), metavar="N", default=1, help="put N items in one znode")
 @switch("--null", help="items on standard input end with a NUL instead of a line end")
 @switch("--base64", "as_base64", help="items are in base64")
 @switch("--from-json", "objects", help="each line is an object as leaderq queue drain --json writes it")

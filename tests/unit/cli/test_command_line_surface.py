@@ -15,7 +15,7 @@ from leaderq.cli.entry import exit_code
 from leaderq.cli.options import takes_value
 from leaderq.cli.verbs import leaderq
 from leaderq.config import TABLE
-from leaderq.config.resolution import FOREIGN_VARIABLES, known_keys
+from leaderq.config.resolution import FOREIGN_VARIABLES
 from leaderq.errors import (
     AccessRefused,
     ConfigurationError,
@@ -46,11 +46,12 @@ VERBS = [
     "journal",
     "config",
     "doctor",
+    "topics",
     "servers",
+    "completion",
     "version",
 ]
-OWN_SETTINGS = ("LEADERQ_ANALYZE_", "LEADERQ_DEAD_", "LEADERQ_JOURNAL_", "LEADERQ_QUEUE_", "LEADERQ_TERM_")
-GROUPS = {"dead", "queue", "journal", "config", "servers"}
+GROUPS = {"dead", "queue", "journal", "config", "topics", "servers"}
 LEAVES = [
     *(verb for verb in VERBS if verb not in GROUPS),
     "dead ls",
@@ -68,6 +69,7 @@ LEAVES = [
     "queue resume",
     "config show",
     "servers up",
+    "topics create",
     "journal inspect",
     "journal verify",
     "journal replay",
@@ -123,18 +125,41 @@ def test_the_help_of_every_verb_says_what_it_does_with_an_example(words):
     assert "Example" in text
 
 
-def test_every_option_has_a_variable_and_its_help_shows_it():
+def test_what_one_call_is_told_has_no_variable_so_that_none_confirms_or_aims_it():
+    """One ``export LEADERQ_QUEUE_YES=1`` in a profile would disarm every guard."""
     for path, found in commands():
-        text = help_of(found)
         for option in found.params:
-            if isinstance(option, click.Option) and option.name != "help":
-                shown = re.search(rf"{re.escape(option.opts[0])}\b.*?(LEADERQ_[A-Z_]+)", text)
-                assert shown, f"{path} {option.opts[0]}"
-                variable = shown[1]
-                known = variable.removeprefix("LEADERQ_").lower() in known_keys() or variable in FOREIGN_VARIABLES
-                assert known or " demo" in path or variable.startswith(OWN_SETTINGS), (
-                    f"{variable} of {path} would be taken for a misspelt setting"
-                )
+            allowed = {"LEADERQ_JSON", "LEADERQ_DEBUG", "LEADERQ_ON_EXIT"}
+            assert option.envvar is None or option.envvar in allowed, f"{path} {option.opts[0]}"
+            assert option.envvar is None or option.envvar in FOREIGN_VARIABLES
+
+
+def test_a_confirmation_by_a_variable_is_refused_rather_than_followed(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEADERQ_QUEUE_YES", "1")
+    code, _, err = run(capsys, "queue", "purge", "/orders")
+    assert (code, "give --yes" in err) == (2, True)
+    code, _, err = run(capsys, "status")
+    assert (code, "LEADERQ_QUEUE_YES is not a setting of leaderq" in err) == (2, True)
+
+
+@pytest.mark.parametrize("words", ["queue resume", "status", "dead ls", "transfer"])
+def test_help_shows_what_the_verb_itself_takes_and_folds_how_to_reach_servers(words):
+    text = command(words).get_help(click.Context(command(words), info_name="x", terminal_width=80))
+    own, _, folded = text.partition("Settings (leaderq config show --help explains them):")
+    assert "--zookeeper" not in own
+    assert "--zookeeper --root" in folded
+    assert len(folded.splitlines()) <= 12
+    assert not any(line.endswith("-") for line in folded.splitlines())
+
+
+@pytest.mark.parametrize("group", [[], ["queue"], ["dead"], ["journal"], ["config"], ["servers"], ["topics"]])
+def test_a_group_alone_shows_its_verbs_each_with_a_whole_line(capsys, group):
+    code, out, err = run(capsys, *group)
+    assert (code, err) == (0, "")
+    lines = out.partition("Verbs:\n")[2].splitlines()
+    assert lines
+    assert all(line.endswith(".") and not line.endswith("..") for line in lines)
 
 
 def test_run_and_config_show_take_every_setting_that_is_no_secret():
@@ -155,7 +180,7 @@ def test_verbs_that_read_can_write_json(words):
 
 
 def test_the_list_of_settings_is_generated_from_the_table():
-    text = help_of(command("run"))
+    text = help_of(command("config show"))
     for row in TABLE:
         assert row.variable in text
         assert row.help in text

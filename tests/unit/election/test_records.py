@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from leaderq.election.layout import EndDetails, TermRecord, Wishes, closed, decode, encode, next_number, past_with
-from leaderq.election.observer import Member, Standing, view_of
+from leaderq.election.observer import CandidateNode, Member, view_of
 from leaderq.errors import CorruptRecord
 
 RECORD = TermRecord(number=3, candidate="a", id="_c_x-latch-0000000001", host="h", pid=7, stage="execution", began=1.5)
-A_STANDS = Standing(str(RECORD.id), "a", 1)
-B_STANDS = Standing("_c_y-latch-0000000002", "b", 2)
+A_STANDS = CandidateNode(str(RECORD.id), "a", 1)
+B_STANDS = CandidateNode("_c_y-latch-0000000002", "b", 2)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,6 @@ def test_a_later_term_of_a_candidate_ends_what_an_earlier_one_said_of_it():
 
 
 def test_members_have_the_places_that_their_sessions_say():
-    latch = Standing("_c_z-latch-0000000003", "java", 9)
+    latch = CandidateNode("_c_z-latch-0000000003", "java", 9)
     view = view_of("c", RECORD, Wishes(), [A_STANDS, B_STANDS, latch], places={2: ("h2", 8)})
     assert view.members == (Member("a", "h", 7), Member("b", "h2", 8), Member("java"))

@@ -1,0 +1,82 @@
+"""``leaderq topics create``: topics for careers to read."""
+
+from __future__ import annotations
+
+import click
+
+from leaderq.cli.options import Given, Verb, takes_settings
+from leaderq.cli.output import quiet
+from leaderq.cli.verbs import Verbs
+from leaderq.config import Section
+from leaderq.errors import ConfigurationError
+
+
+@click.group(
+    cls=Verbs,
+    package="leaderq.cli",
+    verbs={"create": ("topics", "Create topics, with partitions and configs.")},
+)
+def topics() -> None:
+    """Create topics on Kafka."""
+
+
+@click.command(cls=Verb)
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="partitions of each; default: the cluster's own",
+)
+@click.option(
+    "--replication",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="copies of each partition; default: the cluster's own",
+)
+@click.option(
+    "--topic-config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="a config of each, as retention.ms=86400000; may be given again",
+)
+@takes_settings(Section.KAFKA)
+def create(
+    given: Given,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication: int | None,
+    configs: tuple[str, ...],
+) -> None:
+    """Create topics, and return when each of their partitions has a leader.
+
+    A topic that is there already is left as it is, and that is said.
+
+    \b
+    Examples:
+      leaderq topics create clicks --partitions 6
+      leaderq topics create clicks clicks-dead --replication 3 --topic-config min.insync.replicas=2
+    """
+    wanted = dict(_config(text) for text in configs)
+    settings = given.load().settings
+    quiet()
+    from leaderq.kafka.topics import create_topics
+
+    created = create_topics(
+        settings.kafka,
+        dict.fromkeys(names, partitions or -1),
+        configs=wanted,
+        replication=replication or -1,
+        security=settings.kafka_security,
+        timeout_s=settings.connect_timeout_s,
+    )
+    for name in dict.fromkeys(names):
+        click.echo(f"{name} is {'created' if name in created else 'there already'}", err=True)
+
+
+def _config(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise ConfigurationError(f"--topic-config {text!r} is not KEY=VALUE")
+    return key, value
