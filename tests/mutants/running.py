@@ -517,11 +517,6 @@ LEADERSHIP = [
         Edit(LEADERSHIPS, "            entering.add_done_callback(self._leave_if_won)\n", ""),
     ),
     mutant(
-        "a body in the child of a fork gives back its parent's term",
-        f"{BLOCKS}a_fork_in_the_body_gives_nothing_back",
-        Edit(LEADERSHIPS, "if term is not None and os.getpid() == self._pid:", "if term is not None:"),
-    ),
-    mutant(
         "a unit that resigned is abandoned",
         f"{RUNNERS}a_career_ends_its_own_terms_and_its_own_process",
         Edit(RUNNER, "            if event.reason not in (Reason.RESIGNED, Reason.FINISHED):", "            if True:"),
