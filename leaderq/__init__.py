@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leaderq.producing import BufferedProducer as BufferedProducer
     from leaderq.running import Runner as Runner
     from leaderq.singular import SingularUpdateQueue as SingularUpdateQueue
+    from leaderq.term import EndingTerm as EndingTerm
     from leaderq.term import Term as Term
     from leaderq.zookeeper import Session as Session
     from leaderq.zookeeper import connect as connect
@@ -38,7 +39,7 @@ __getattr__, __all__ = exported(
         "producing": "BufferedProducer",
         "running": "Runner",
         "singular": "SingularUpdateQueue",
-        "term": "Term",
+        "term": "EndingTerm Term",
         "zookeeper": "Session connect",
     },
 )

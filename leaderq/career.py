@@ -5,20 +5,35 @@ A career lives through any number of terms in one process. For each: ``inaugurat
 and always on the same thread, so that a career may keep a database connection from one stage to the
 next. ``handOver`` runs however the term ended, also after ``inaugurate`` or ``execute`` raised and
 also when the leader was deposed; ``term.reason`` tells why. A career is made with no arguments.
+
+What a career's class has that is no good is refused before it stands: a method that would only make
+a coroutine or a generator, and a public name that is nearly one of leaderq's, so would do nothing.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Container, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from inspect import isroutine
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from leaderq.errors import ConfigurationError
+from leaderq.plain import require_plain_function
 
 if TYPE_CHECKING:
     from leaderq.config import Settings
     from leaderq.events import EventBus
-    from leaderq.term import Term
+    from leaderq.term import EndingTerm, Term
     from leaderq.zookeeper import Session
+
+
+_SHORT = 5
+"""Names up to this length are too easily like another one to be taken for a slip."""
+
+
+_STAGES = ("prepare", "inaugurate", "execute", "handOver", "hand_over", "healthy", "retire")
 
 
 class ILeaderCareer(ABC):
@@ -33,18 +48,20 @@ class ILeaderCareer(ABC):
         """Do one unit of work, again and again; ``term.wait(s)`` where there is nothing to do."""
 
     @abstractmethod
-    def handOver(self, term: Term) -> None:  # noqa: N802  (the user's name)
+    def handOver(self, term: EndingTerm) -> None:  # noqa: N802  (the user's name)
         """Give back what ``inaugurate`` took. The next leader waits ``handover_budget_s``."""
 
 
 class LeaderCareer(ILeaderCareer):
     """A career with safe defaults: subclass it and write ``execute``.
 
+    From inside, ``term.resign()`` ends the term and ``term.finish()`` the work of this process.
     Class attributes: ``name``: under which candidates compete; default the class name in kebab-case
     (``AdBilling`` stands as ``ad-billing``). ``atomic``: ``False`` (default): when the term ends,
     the unit in hand is finished within ``handover_budget_s`` and the next leader waits for it.
     ``True``: a unit is all or nothing by itself (a database transaction, say), so it may be
-    abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once.
+    abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once, unless it was
+    the unit that resigned.
 
     Set before :meth:`prepare`: ``session``, ``settings``, ``events`` and ``candidate_id``.
     """
@@ -57,8 +74,8 @@ class LeaderCareer(ILeaderCareer):
     events: EventBus
     candidate_id: str
 
-    _stands_again: bool = True  # set to False: the runner ends after this term
-    _resign: Callable[[Term], None]  # ends a term as planned, a moment later
+    _called: ClassVar[Sequence[str]] = _STAGES
+    _stands_again: bool = True  # set to False: the runner ends after this term, also a failed one
 
     def prepare(self) -> None:
         """Open, before standing for election, what would be slow to open after winning.
@@ -69,8 +86,12 @@ class LeaderCareer(ILeaderCareer):
     def inaugurate(self, term: Term) -> None:
         """Do nothing; override it to load what the work needs."""
 
-    def handOver(self, term: Term) -> None:  # noqa: N802  (the user's name)
+    def handOver(self, term: EndingTerm) -> None:  # noqa: N802  (the user's name)
         """Do nothing; override it to give back what :meth:`inaugurate` took."""
+        self.hand_over(term)
+
+    def hand_over(self, term: EndingTerm) -> None:
+        """As :meth:`handOver`: override one of the two."""
 
     def healthy(self) -> bool:
         """Return whether to go on leading. Asked on a thread of its own, every third of the session
@@ -86,6 +107,57 @@ class LeaderCareer(ILeaderCareer):
 
     def retire(self) -> None:
         """Close what :meth:`prepare` opened; called once, when the process stops standing."""
+
+
+def check_career(kind: type[ILeaderCareer]) -> None:
+    """Return if the class can lead; raise ``ConfigurationError`` with all that is wrong with it."""
+    if problems := [*career_problems(kind)]:
+        raise ConfigurationError(*problems)
+
+
+def career_problems(kind: type[ILeaderCareer]) -> Iterator[str]:
+    """What is wrong with the class, a sentence each."""
+    for name in getattr(kind, "_called", LeaderCareer._called):
+        try:
+            require_plain_function(getattr(kind, name, print), f"{name} of {kind.__qualname__}")
+        except ConfigurationError as exc:
+            yield from exc.problems
+    written = {name: value for one in reversed(kind.__mro__) for name, value in _public(one, ours=False)}
+    if {"handOver", "hand_over"} <= set(written):
+        yield f"{kind.__qualname__} has both handOver and hand_over; they are one method: keep one"
+    known = {name: value for one in reversed(kind.__mro__) for name, value in _public(one, ours=True)}
+    for name, value in written.items():
+        if name not in known and (meant := _meant(name, value, known, written)):
+            remedy = f"did you mean {meant!r}? If it is your own, begin it with '_'"
+            yield f"{name!r} of {kind.__qualname__} is not known to leaderq and would do nothing; {remedy}"
+
+
+def _public(one: type, *, ours: bool) -> Iterator[tuple[str, Any]]:
+    if (one.__module__.partition(".")[0] == "leaderq") is ours and one is not object:
+        yield from ((name, value) for name, value in vars(one).items() if not name.startswith("_"))
+
+
+def _meant(name: str, value: Any, known: Mapping[str, Any], written: Container[str]) -> str | None:
+    """The known name that ``name`` is a slip of: the same but for case and underscores, or near and
+    for the same kind of thing. One that is written too was not meant.
+    """
+    same = [one for one in known if _folded(one) == _folded(name)]
+    if same:
+        return same[0]
+    alike = [one for one in known if one not in written and _kind(known[one]) in (None, _kind(value))]
+    near = get_close_matches(name, alike, n=1, cutoff=0.8) if len(name) > _SHORT else []
+    return near[0] if near else None
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _kind(value: Any) -> type | None:
+    """What a value stands for; ``None`` where anything may: the default is ``None``."""
+    if isroutine(value):
+        return type(isroutine)
+    return None if value is None else float if isinstance(value, int) else type(value)
 
 
 def career_name(career: ILeaderCareer | type[ILeaderCareer]) -> str:

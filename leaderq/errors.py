@@ -39,6 +39,8 @@ class Reason(Enum):
     STEP_DOWN = "step-down", "an operator asked it to step down"
     TRANSFER = "transfer", "an operator transferred the leadership"
     WITHDRAWN = "withdrawn", "the candidate withdrew"
+    RESIGNED = "resigned", "the career resigned"
+    FINISHED = "finished", "the career has finished its work"
 
 
 class LeaderqError(Exception):
@@ -78,6 +80,11 @@ class CareerFailed(LeaderqError):
         self.career = career
         self.stage = stage
         super().__init__(f"career {career!r} failed in {stage}: {type(error).__name__}: {error}")
+
+
+def told(error: BaseException) -> str:
+    """``error`` in one line, for operators: its class, and what it says."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 class CommandFailed(LeaderqError):
@@ -314,6 +321,15 @@ class RequestCancelled(LeaderqError):
 
 class WouldDeadlock(LeaderqError):
     """This thread was about to wait for something that only it can do; it did not wait."""
+
+
+class NotElected(LeaderqError, TimeoutError):
+    """Nobody of this block led ``career`` within ``waited_s`` seconds; it does not stand any more."""
+
+    def __init__(self, career: str, candidate: str, *, waited_s: float) -> None:
+        self.career = career
+        who = f"candidate {candidate!r} of {career!r}"
+        super().__init__(f"{who} was not elected within {waited_s:g} s; it has left the line")
 
 
 class CoordinatorClosed(LeaderqError):

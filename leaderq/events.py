@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TypeVar
 
 from leaderq.errors import Reason
+from leaderq.plain import require_plain_function
 
 log = logging.getLogger(__name__)
 
@@ -210,14 +211,19 @@ class EventBus:
         self._lock = threading.Lock()
 
     def subscribe(self, kind: type[E], listener: Callable[[E], None]) -> Callable[[], None]:
-        """Call ``listener`` for every event of class ``kind``; return a function that ends it."""
+        """Call ``listener`` for every event of class ``kind``, once; return a function that ends it.
+
+        A listener that is subscribed to ``kind`` already is not called twice. It must be a plain
+        function: what a coroutine function does when called would never be run.
+        """
+        require_plain_function(listener, "listener")
         entry = (kind, listener)
         with self._lock:
-            self._listeners = [*self._listeners, entry]
+            self._listeners = [*(one for one in self._listeners if one != entry), entry]
 
         def unsubscribe() -> None:
             with self._lock:
-                self._listeners = [known for known in self._listeners if known is not entry]
+                self._listeners = [known for known in self._listeners if known != entry]
 
         return unsubscribe
 

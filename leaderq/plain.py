@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,21 @@ def require_coroutine_function(value: object, what: str) -> None:
         raise NotAPlainFunction(f"{what} is {value!r}; give a function made with 'async def'")
 
 
+def require_finished(returned: object, what: str) -> None:
+    """Refuse what ``what`` returned if it is work that nobody will do: an awaitable, a generator.
+
+    :raises NotAPlainFunction: it is one.
+    """
+    if isinstance(returned, _UNFINISHED):
+        if isinstance(returned, Coroutine | Generator):
+            returned.close()  # lest Python warns that it was never awaited
+        raise NotAPlainFunction(
+            f"{what} returned {returned!r}, whose work nobody would do; "
+            "do the work before returning, with asyncio.run or list(...)"
+        )
+
+
+_UNFINISHED = (Awaitable, Generator, AsyncGenerator)
 _COROUTINE = "a coroutine function"
 
 

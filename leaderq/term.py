@@ -7,8 +7,9 @@ asking anybody, when the term may no longer be believed. The candidate that won 
 States, each reached once and never left again:
 
 * **on**: work may be taken; while it is *paused*, no new unit begins;
-* **ending**: ``ending`` is set, the unit in hand is finished (or abandoned) and ``handOver``
-  follows. After a planned end the leadership is still held: ``check()`` and ``write()`` pass;
+* **ending**: ``ending`` is set (by an operator, a stop, the career's own ``resign``), the unit in
+  hand is finished (or abandoned) and ``handOver`` follows. After a planned
+  end the leadership is still held: ``check()`` and ``write()`` pass;
 * **over**: leadership is gone (deposed) or given back. ``check()`` and ``write()`` raise
   :class:`Deposed`.
 
@@ -28,7 +29,7 @@ from leaderq.errors import Deposed, Reason
 if TYPE_CHECKING:
     from leaderq.zookeeper.wire import Operation
 
-__all__ = ["FencedWrite", "OpenTerm", "Reason", "Term"]
+__all__ = ["EndingTerm", "FencedWrite", "OpenTerm", "Reason", "Term"]
 
 FencedWrite = Callable[["Term", Sequence["Operation"]], list[Any]]
 
@@ -57,6 +58,7 @@ class Term:
         deadline: float,
         write: FencedWrite,
         unclean: bool = False,
+        tell_end: Callable[[Term, Reason], None] = lambda _term, _reason: None,
     ) -> None:
         self.number = number
         self.id = id
@@ -66,9 +68,12 @@ class Term:
         self.ending = threading.Event()
         self._deadline = deadline
         self._fenced_write = write
+        self._tell_end = tell_end
         self._paused = False
         self._reason: Reason | None = None
         self._over = False
+        self._stand_again_after_s: float | None = None
+        self._finished = False
         self._lock = threading.Lock()
 
     @property
@@ -125,6 +130,35 @@ class Term:
             self._lose(Reason.LEASE)
         return not self.ending.is_set()
 
+    def resign(self, *, stand_again_after_s: float | None = None) -> None:
+        """End the term as planned: the unit in hand is finished, ``handOver`` follows.
+
+        The process stands again after ``stand_again_after_s`` seconds, by default after
+        ``cool_off_s``; another candidate leads as soon as ``handOver`` has returned. Returns at
+        once, on any thread; changes nothing when the term is ending already.
+        """
+        if stand_again_after_s is not None and not 0 <= stand_again_after_s < float("inf"):
+            raise ValueError(f"stand_again_after_s={stand_again_after_s!r} is not a number of seconds")
+        self._wind_up_as(Reason.RESIGNED, stand_again_after_s)
+
+    def finish(self) -> None:
+        """As :meth:`resign`, for good: this process does not stand again, however the term ends, and
+        ``leaderq run`` ends with exit code 0 (1 if the career fails on its way out).
+
+        Not guaranteed: that the work is not done again. Other candidates are elected next; record
+        what is done beside the data, and let ``inaugurate`` finish if there is nothing to do.
+        """
+        self._finished = True
+        self._wind_up_as(Reason.FINISHED)
+
+    def _wind_up_as(self, reason: Reason, stand_again_after_s: float | None = None) -> None:
+        with self._lock:
+            if self._reason is not None or self._over:
+                return
+            self._reason, self._stand_again_after_s = reason, stand_again_after_s
+        self.ending.set()
+        self._tell_end(self, reason)
+
     def _lose(self, reason: Reason) -> None:
         with self._lock:
             self._reason = self._reason if self._over and self._reason else reason
@@ -137,8 +171,27 @@ class Term:
         return f"<Term {self.number} of {self.career!r} by {self.candidate!r}, {state}>"
 
 
+class EndingTerm(Term):
+    """For annotations: a term as ``handOver`` is given it, whose :attr:`reason` is known."""
+
+    @property
+    def reason(self) -> Reason:
+        """Why the term is ending or over."""
+        return self._reason or Reason.WITHDRAWN
+
+
 class OpenTerm(Term):
     """A term as its candidate holds it, which alone prolongs, pauses and ends it. Thread-safe."""
+
+    @property
+    def stand_again_after_s(self) -> float | None:
+        """What the career has asked for when it resigned."""
+        return self._stand_again_after_s
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the career has said that there is nothing left to do."""
+        return self._finished
 
     def prolong(self, deadline: float) -> None:
         """Trust it until ``deadline``; an earlier one, or any after the end, is ignored."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from leaderq.career import ILeaderCareer
+from leaderq.career import ILeaderCareer, career_problems
 from leaderq.errors import ConfigurationError
 
 _EXAMPLE = "write package.module:Class, like billing:AdBilling"
@@ -99,6 +99,8 @@ def _check(found: Any, target: str) -> None:
     missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
         raise ConfigurationError(f"{target!r} ({place}) is not complete; it still needs {', '.join(missing)}")
+    if problems := [f"{target!r} ({place}): {each}" for each in career_problems(found)]:
+        raise ConfigurationError(*problems)
     needed = _needed_arguments(found)
     if needed:
         raise ConfigurationError(

@@ -24,7 +24,7 @@ from leaderq.cli.signals import stop_early
 from leaderq.config import Settings
 from leaderq.errors import CareerFailed, ConfigurationError
 from leaderq.events import EventBus
-from leaderq.observability.logging import configure, log_events, log_failure
+from leaderq.observability.logging import configure, log_failure
 
 if TYPE_CHECKING:
     from leaderq.observability.http import HttpEndpoint
@@ -111,7 +111,6 @@ def _stand(
     from leaderq.running.runner import handling
 
     events = EventBus()
-    log_events(events)
     session = open_session(settings)
     try:
         runner = Runner(

@@ -133,6 +133,7 @@ class Campaign:
             self._decoder,
             tell=self._inbox,
             hear_wishes=lambda wishes: self._inbox(lambda: self._apply_wishes(wishes)),
+            tell_end=lambda term, reason: self._inbox(lambda: self.tell_to_end(reason, term)),
         )
         self._silent = self._released = False
         self._operator_paused = won.wishes.paused

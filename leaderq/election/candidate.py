@@ -29,6 +29,7 @@ from leaderq.election.layout import EndDetails, Layout
 from leaderq.election.observer import Operator
 from leaderq.errors import LeaderqError, RequestRefused
 from leaderq.events import EventBus, SessionChanged, Stage
+from leaderq.observability.logging import log_events
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import AnyClient, SessionState, as_session
 
@@ -48,7 +49,7 @@ class Candidate:
 
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; ``id`` is
     shown to operators and must differ between candidates; ``root`` is the parent znode of all
-    careers. A term is won with :meth:`stand` and :meth:`await_term`, and must be given back with
+    careers. Events are logged as ``leaderq.events``. A term is won with :meth:`stand` and :meth:`await_term`, and must be given back with
     :meth:`conclude` once no code works on it any more, however it ended: until then nobody else is
     let in after a planned end.
 
@@ -70,7 +71,8 @@ class Candidate:
         self.session = as_session(session)
         self.career = career
         self.id = id
-        self._events = events or EventBus()
+        self._events = EventBus() if events is None else events
+        log_events(self._events)
         self._root = root
         self._inbox: queue.SimpleQueue[Input | Request] = queue.SimpleQueue()
         self._campaign = Campaign(

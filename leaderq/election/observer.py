@@ -23,6 +23,7 @@ from leaderq.clock import now_s
 from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder, decode, encode, in_line
 from leaderq.errors import BadVersion, ConfigurationError, CorruptRecord, LeaderqError, NoNode, NotEmpty, RequestRefused
 from leaderq.events import Stage
+from leaderq.plain import require_plain_function
 from leaderq.zookeeper import AnyClient, Delete, GetChildren, GetData, Session, WatchEvent, as_session
 from leaderq.zookeeper.paths import join
 
@@ -159,6 +160,7 @@ class Observer:
 
         Looks whenever something below the career changes, and once a second besides.
         """
+        require_plain_function(fact, "fact")
         changed = threading.Event()
         end_s = now_s() + timeout_s
         with self.watching(lambda _event: changed.set()):

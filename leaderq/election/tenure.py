@@ -45,6 +45,7 @@ class Tenure:
         *,
         tell: Tell,
         hear_wishes: Callable[[Wishes], None],
+        tell_end: Callable[[Term, Reason], None],
     ) -> None:
         self._session = session
         self._owner = won.session
@@ -66,6 +67,7 @@ class Tenure:
             deadline=self.lease.ends_s,
             write=self.write,
             unclean=won.unclean,
+            tell_end=tell_end,
         )
 
     def open(self) -> None:

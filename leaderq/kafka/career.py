@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from leaderq.career import LeaderCareer, career_name
+from leaderq.career import LeaderCareer, career_name, career_problems
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced, UnknownTopic
 from leaderq.kafka.assembly import Assembly, Environment, assembled
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
 from leaderq.kafka.consuming.consumer_check import StallLimits
-from leaderq.kafka.declaration import Declaration, check, declaration_of, method_problems
+from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
-from leaderq.kafka.handling.parts import require_finished
 from leaderq.kafka.record import Deserializer, Record
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
+from leaderq.plain import require_finished
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
 
@@ -117,6 +117,7 @@ class KafkaLeaderCareer(LeaderCareer):
     on_error: ClassVar[Any] = "raise"
     handle_budget_s: ClassVar[float | None] = None
 
+    _called = (*LeaderCareer._called, "handle", "handle_record", "load_offsets")
     # Of the class, so that a subclass with an __init__ of its own need not call ours.
     _assembly: Assembly | None = None
     _stall_limits: ClassVar[StallLimits] = StallLimits()
@@ -271,7 +272,7 @@ class KafkaLeaderCareer(LeaderCareer):
         be run.
         """
         declared = declaration_of(self, self.settings.career or career_name(self), self.settings)
-        check(declared, [*self._problems(), *method_problems(self)])
+        check(declared, [*self._problems(), *career_problems(type(self))])
         return declared
 
     def _environment(self) -> Environment:

@@ -190,29 +190,6 @@ def deserializer_of(career: object, name: str) -> Deserializer | None:
     return cast("Deserializer | None", declared)
 
 
-METHODS = (
-    "prepare",
-    "inaugurate",
-    "execute",
-    "handle",
-    "handle_record",
-    "load_offsets",
-    "handOver",
-    "healthy",
-    "retire",
-)
-"""What of a career's code is called by others."""
-
-
-def method_problems(career: object) -> Iterator[str]:
-    """Those methods of a career that do nothing when called: coroutine and generator functions."""
-    for name in METHODS:
-        try:
-            require_plain_function(getattr(career, name), f"{name} of {type(career).__qualname__}")
-        except ConfigurationError as exc:
-            yield from exc.problems
-
-
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
     """Return if a career can be run as declared; raises :class:`~leaderq.errors.ConfigurationError`
     with all its problems, and ``others``.

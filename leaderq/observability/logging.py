@@ -53,7 +53,7 @@ PHRASES: dict[type[Event], tuple[int, str]] = {
 
 
 def log_events(events: EventBus) -> Callable[[], None]:
-    """Log everything published on ``events``; return a function that ends it."""
+    """Log everything published on ``events``, once; return a function that ends it."""
     return events.subscribe(Event, _log_event)
 
 
@@ -141,6 +141,8 @@ def _quoted(value: Any) -> str:
 
 def _log_event(event: Event) -> None:
     level, text = message(event)
+    if not log.isEnabledFor(level):
+        return
     error = event.error if isinstance(event, CareerError) else None
     info = None if isinstance(error, Deposed | CommandFailed) else _from_user_code(error)
     values = {each.name: _plain(getattr(event, each.name)) for each in fields(event)}

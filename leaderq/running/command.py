@@ -12,7 +12,8 @@ A term ends, and the command is running:
 * its lease ran out: the same, with SIGKILL T/6 after it (T: session time-out);
 * fenced, its session or its znode gone: SIGKILL at once, since another may lead already.
 
-The command ends by itself: so does the term, as *withdrawn* after exit code 0, else as *failed*.
+The command ends by itself: so does the term, after exit code 0 as *finished* (*resigned* if it
+stands again), else as *failed*.
 What it leaves running is ended as above: a program that goes into the background must be told not
 to.
 
@@ -94,9 +95,10 @@ class CommandCareer(LeaderCareer):
                 code = SIGNALLED - status if status < 0 else status
                 log.info("command ended: career=%s term=%d exit=%d", term.career, term.number, code)
                 self._ended(failure(self._command[0], status))
-                self._resign(term)
-                while term.wait(60.0):
-                    pass
+                if self._on_exit is OnExit.STOP:
+                    term.finish()
+                else:
+                    term.resign()
                 return
 
     def handOver(self, term: Term) -> None:  # noqa: N802

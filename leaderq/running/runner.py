@@ -33,11 +33,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from leaderq.career import ILeaderCareer, LeaderCareer, career_name
+from leaderq.career import ILeaderCareer, LeaderCareer, career_name, check_career
 from leaderq.clock import now_s
 from leaderq.config import Settings
 from leaderq.election import Candidate, EndDetails
-from leaderq.errors import CareerFailed, LeaderqError
+from leaderq.errors import CareerFailed, LeaderqError, told
 from leaderq.events import BudgetMissed, CoolingOff, EventBus, Stage, TermEnding
 from leaderq.exits import ExitCode
 from leaderq.observability.health import RunnerState
@@ -46,7 +46,7 @@ from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Allowance, Budgets, CoolOff, CoolOffPolicy, after_term, watch_health
-from leaderq.term import OpenTerm, Reason, Term
+from leaderq.term import OpenTerm, Reason
 from leaderq.zookeeper import AnyClient, as_session
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Runner:
     """Runs ``career`` in this process until :meth:`stop`.
 
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; it stays the
-    caller's to close. ``candidate_id`` is by default ``settings.id``. ``leave`` ends the process,
+    caller's to close. Events are logged as ``leaderq.events``. ``candidate_id`` is by default ``settings.id``. ``leave`` ends the process,
     given an exit code, when nothing else can stop the user's code; ``None`` waits for that code
     instead.
     """
@@ -76,6 +76,7 @@ class Runner:
         guardian: GuardianLink | None = None,
         leave: Callable[[int], None] | None = None,
     ) -> None:
+        check_career(type(career))
         self.settings = settings or Settings()
         self.events = events or EventBus()
         self.career_name = self.settings.career or career_name(career)
@@ -99,10 +100,11 @@ class Runner:
     # ---- the supervisor's thread ----------------------------------------------------------------
 
     def run(self) -> ExitCode:
-        """Stand, lead and stand again until :meth:`stop`; returns :attr:`ExitCode.OK`.
+        """Stand, lead and stand again until :meth:`stop`, or until the career has finished; returns
+        :attr:`ExitCode.OK`.
 
         Raises :class:`CareerFailed`, or the ``LeaderqError`` itself, when ``prepare`` or ``retire``
-        raised.
+        raised, or the career failed in the term in which it finished.
         """
         unsubscribe = self.events.subscribe(TermEnding, self._term_ending)
         if self._guardian is not None:
@@ -135,9 +137,6 @@ class Runner:
         """
         if self._leave is not None:
             self._leave(ExitCode.FORCED)
-
-    def _resign(self, term: Term) -> None:
-        self._candidate.step_down(Reason.WITHDRAWN, term=term)
 
     def look(self) -> RunnerState:
         """Return where this runner stands now. Waits for nothing; for any thread."""
@@ -175,7 +174,8 @@ class Runner:
         stages, term = self._stages, self._term
         if stages is not None and term is not None and term.number == event.term:
             self._time_hand_over(term)
-            stages.abandon()
+            if event.reason not in (Reason.RESIGNED, Reason.FINISHED):  # by the unit itself
+                stages.abandon()
         if self._guardian is not None:
             self._guardian.report()
 
@@ -207,7 +207,6 @@ class Runner:
             self._career.settings = self.settings
             self._career.events = self.events
             self._career.candidate_id = self.candidate_id
-            self._career._resign = self._resign
             self._career.prepare()
 
     def _retire(self) -> None:
@@ -234,7 +233,7 @@ class Runner:
             if term is None:
                 continue
             record = self._serve(term, record)
-            if not self._stands_again():
+            if term.is_finished or not self._stands_again():
                 return
             self._cool_off(record)
 
@@ -249,7 +248,7 @@ class Runner:
         self._stopping.wait(record.seconds)
 
     def _serve(self, term: OpenTerm, record: CoolOff) -> CoolOff:
-        """Serve ``term``; returns ``record`` with what came of it."""
+        """Serve ``term`` and give it back; returns ``record`` with what came of it."""
         began_s = now_s()
         started = None
         if self._guardian is not None:
@@ -278,7 +277,7 @@ class Runner:
             interval_s=self._session.timeout_s / 3,
             unhealthy=lambda: self._candidate.step_down(Reason.HEALTH, term=term),
         )
-        failed = stages.serve()
+        error = stages.serve()
         self._budgets.close_term()
         if started is not None and (killed := started.kill_left()):
             log.warning(
@@ -290,15 +289,19 @@ class Runner:
         if self._guardian is not None:
             self._guardian.forget_term()
         timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
-        reason = Reason.FAILED if failed else term.reason or Reason.WITHDRAWN
-        after = after_term(record, reason, now_s() - began_s, self._cool_off_policy)
-        waits = self._stands_again() and not self._stopping.is_set()
-        details = EndDetails(stages.error, after.seconds if waits else 0.0)
+        reason = Reason.FAILED if error else term.reason or Reason.WITHDRAWN
+        asked_s, policy = term.stand_again_after_s, self._cool_off_policy
+        after = after_term(record, reason, now_s() - began_s, policy, stand_again_after_s=asked_s)
+        waits = self._stands_again() and not term.is_finished and not self._stopping.is_set()
+        raised = told(error.__cause__ or error) if error else None
+        details = EndDetails(raised, after.seconds if waits else 0.0)
         self._candidate.conclude(term, reason, timeout_s=timeout_s, details=details)
         self._units = stages.units
         self._stages = self._term = None
-        if not failed and term.reason is not None and term.reason is not reason:  # deposed by now
-            after = after_term(record, term.reason, now_s() - began_s, self._cool_off_policy)
+        if term.is_finished:
+            self._failure = error
+        if not error and term.reason is not None and term.reason is not reason:  # deposed by now
+            after = after_term(record, term.reason, now_s() - began_s, policy)
         return after
 
     def _tell_stage(self, term: OpenTerm, stage: Stage) -> None:

@@ -24,13 +24,15 @@ import ctypes
 import logging
 import threading
 from collections.abc import Callable
+from typing import cast
 
 from leaderq.career import ILeaderCareer, LeaderCareer
-from leaderq.errors import Deposed
+from leaderq.errors import CareerFailed, Deposed
 from leaderq.events import CareerError, EventBus, Stage, StageBegan, WorkRefused
 from leaderq.observability.health import TermState
+from leaderq.plain import require_finished
 from leaderq.running.supervision import Budgets
-from leaderq.term import OpenTerm, Reason
+from leaderq.term import EndingTerm, OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
 
@@ -65,15 +67,13 @@ class StageRunner:
         self._tell_stage = tell_stage
         self._step_down = step_down
         self._unit = AbandonableUnit()
-        self._failed = False
-        self.error: str | None = None
-        """What the career raised first."""
+        self._error: CareerFailed | None = None
         self.units = 0
         """How many units of work have returned; may be set before the first."""
         self._stage: Stage | None = None
 
-    def serve(self) -> bool:
-        """Serve the term to its end; returns whether the career failed."""
+    def serve(self) -> CareerFailed | None:
+        """Serve the term to its end; returns the first error of the career's, if any."""
         if self._settle_s:
             # Resources that cannot compare term numbers get time to forget the leader that
             # vanished.
@@ -81,10 +81,14 @@ class StageRunner:
         if self._inaugurate():
             self._execute()
         self._enter(Stage.HANDOVER)
-        self._call(Stage.HANDOVER, self._career.handOver)
+        self._call(Stage.HANDOVER, self._hand_over)
         if isinstance(self._career, LeaderCareer):
             self._call(Stage.HANDOVER, self._career._finish)
-        return self._failed
+        return self._error
+
+    def _hand_over(self, term: Term) -> object:
+        hand_over: Callable[[EndingTerm], object] = self._career.handOver
+        return hand_over(cast("EndingTerm", term))  # it has a reason by now
 
     def look(self) -> TermState:
         """Return where the term stands now. Called on any thread."""
@@ -118,19 +122,19 @@ class StageRunner:
 
     def _execute(self) -> None:
         self._enter(Stage.EXECUTION)
-        while not self._term.ending.is_set() and not self._failed:
+        while not self._term.ending.is_set() and self._error is None:
             if self._term.paused:
                 self._term.wait(_PAUSED_LOOK_S)
             else:
                 self._unit.run(lambda: self._call(Stage.EXECUTION, self._career.execute))
                 self.units += 1
 
-    def _call(self, stage: Stage, code: Callable[[OpenTerm], None]) -> bool:
+    def _call(self, stage: Stage, code: Callable[[OpenTerm], object]) -> bool:
         """Call the user's ``code``; returns whether it returned. After ``False`` no unit may begin."""
         if stage is not Stage.HANDOVER and not self._is_on():
             return False
         try:
-            code(self._term)
+            require_finished(code(self._term), getattr(code, "__name__", stage.value))
         except Deposed as exc:
             self._term.wind_up(exc.reason)
             term = self._term
@@ -140,8 +144,8 @@ class StageRunner:
         except UnitAbandoned:
             raise
         except BaseException as exc:  # noqa: BLE001  (published, and the term ends)
-            self._failed = True
-            self.error = self.error or f"{type(exc).__name__}: {exc}".removesuffix(": ")
+            self._error = self._error or CareerFailed(self._term.career, stage.value, exc)
+            self._error.__cause__ = self._error.__cause__ or exc
             self._events.publish(CareerError(self._term.career, self._term.candidate, self._term.number, stage.value, exc))
             self._term.wind_up(Reason.FAILED)  # at once, so that handOver is told why
             self._step_down()

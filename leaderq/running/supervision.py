@@ -162,10 +162,18 @@ class CoolOff:
 
 
 def after_term(
-    record: CoolOff, reason: Reason, lasted_s: float, policy: CoolOffPolicy, *, chance: float | None = None
+    record: CoolOff,
+    reason: Reason,
+    lasted_s: float,
+    policy: CoolOffPolicy,
+    *,
+    stand_again_after_s: float | None = None,
+    chance: float | None = None,
 ) -> CoolOff:
-    """The record after a term that ended for ``reason`` after ``lasted_s`` seconds; ``chance``
-    replaces the random draw.
+    """The record after a term that ended for ``reason`` after ``lasted_s`` seconds.
+
+    ``stand_again_after_s``: what a career that resigned asked for; ``chance`` replaces the random
+    draw.
     """
     backoff = BackoffPolicy(min(policy.first_s, policy.yield_s), policy.yield_s)
     if reason in _FAILURES:
@@ -176,6 +184,7 @@ def after_term(
         return CoolOff(failures, backoff.delay_s(failures, chance), f"the last term ended because {reason.sentence}")
     if reason.deposes:
         return replace(record, seconds=backoff.delay_s(1, chance), why=f"it was deposed: {reason.sentence}")
-    if reason is Reason.WITHDRAWN:  # by the career: it may have nothing to do next time either
-        return CoolOff(seconds=max(GIVE_WAY_S, policy.first_s))
+    if reason in (Reason.RESIGNED, Reason.WITHDRAWN):  # by itself: it may have nothing to do next time either
+        asked_s = policy.first_s if stand_again_after_s is None else stand_again_after_s
+        return CoolOff(seconds=max(GIVE_WAY_S, asked_s))
     return CoolOff(seconds=GIVE_WAY_S)

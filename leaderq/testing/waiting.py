@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from leaderq.errors import ConfigurationError
+from leaderq.plain import require_plain_function
 
 T = TypeVar("T")
 
@@ -38,6 +39,7 @@ def eventually(fact: Callable[[], T], *, timeout_s: float = 30.0, interval_s: fl
 
     :raises AssertionError: ``timeout_s`` (times the patience) passed; it names ``message`` and the last value, and chains the last error.
     """
+    require_plain_function(fact, "fact")  # a coroutine is always true
     deadline = time.monotonic() + timeout_s * patience()
     while True:
         is_last = time.monotonic() >= deadline

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from leaderq.plain import require_plain_function
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -29,7 +31,11 @@ class Listeners(Generic[T]):
         self._delivering = False
 
     def add(self, listener: Callable[[T], object]) -> None:
-        """Tell ``listener`` each value that is delivered from now on; once, if added twice."""
+        """Tell ``listener`` each value that is delivered from now on; once, if added twice.
+
+        :raises NotAPlainFunction: calling it would do nothing.
+        """
+        require_plain_function(listener, "listener")
         with self._lock:
             if listener not in self._listeners:
                 self._listeners = (*self._listeners, listener)

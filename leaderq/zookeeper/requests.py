@@ -30,6 +30,7 @@ from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
+from leaderq.plain import require_plain_function
 from leaderq.zookeeper import wire
 from leaderq.zookeeper.client import Client
 from leaderq.zookeeper.paths import is_at_or_below, parent_of, validated_path
@@ -314,8 +315,11 @@ def _left(deadline: float) -> float:
 
 
 def _one_shot(watch: Watch | None, path: str) -> OneShot | None:
+    if watch is None:
+        return None
+    require_plain_function(watch, "watch")
     hash(watch)  # kazoo keeps watches in sets, on a thread that would die of an unhashable one
-    return None if watch is None else OneShot(watch, path)
+    return OneShot(watch, path)
 
 
 def _nothing(_: object) -> None:

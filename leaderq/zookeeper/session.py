@@ -33,10 +33,11 @@ import enum
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from importlib import import_module
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kazoo.protocol.states import KeeperState
 
@@ -50,6 +51,10 @@ from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 from leaderq.zookeeper.translation import translated
 from leaderq.zookeeper.watching import PersistentWatches, Subscription, Watch
 from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, WatchMode
+
+if TYPE_CHECKING:
+    from leaderq.events import EventBus
+    from leaderq.term import Term
 
 log = logging.getLogger("leaderq.zookeeper")
 state_log = logging.getLogger(__name__)
@@ -88,6 +93,15 @@ _LOG_LINES = {
     SessionState.SUSPENDED: (logging.WARNING, "ZooKeeper connection lost, connecting again"),
     SessionState.LOST: (logging.WARNING, "ZooKeeper session lost, a new one follows"),
 }
+
+
+class LeadershipBlock(Protocol):
+    """What ``with`` and ``async with`` take; see :meth:`Session.leadership`."""
+
+    def __enter__(self) -> Term: ...
+    def __exit__(self, *error: Any) -> None: ...
+    async def __aenter__(self) -> Term: ...
+    async def __aexit__(self, *error: Any) -> None: ...
 
 
 class Session(Requests):
@@ -214,6 +228,77 @@ class Session(Requests):
             subscription.close()
             raise
         return subscription
+
+    # -- leadership --------------------------------------------------------------------------------
+
+    def leadership(
+        self,
+        career: str,
+        *,
+        id: str | None = None,
+        root: str = "/leaderq",
+        timeout_s: float | None = None,
+        events: EventBus | None = None,
+    ) -> LeadershipBlock:
+        """Stand for election as ``career``, and lead in the body of the block::
+
+            with session.leadership("reports") as term:
+                while term.wait(60):
+                    write_report(term.number)
+
+        Waits to be elected, ``timeout_s`` seconds at most (``None``: for ever). ``id`` is shown to
+        operators and must differ between candidates; by default host, process and a random number.
+        ``root`` is the parent znode of all careers. ``leaderq status``, ``pause``, ``transfer``
+        and the rest work as for any leader. In a coroutine write ``async with``, and look at
+        ``term.ending.is_set()``: ``term.wait`` and ``term.write`` block.
+
+        *Guarantees:* the body begins in a term that is on and not paused. However it is left
+        (end, ``break``, ``return``, any exception, Ctrl-C) the leadership is given back and the
+        line is left, within seconds. Once the lease is over ``term.check()`` and ``term.write``
+        raise ``Deposed``, ``term.wait`` returns ``False``, and ``term.reason`` says why.
+        *Not guaranteed:* that a body that looks at none of these stops before the next leader
+        begins: nothing outside this program can stop it, as the guardian of ``leaderq run``
+        would. Nor that the next one leads at once if this process is killed: it does after
+        ``session.timeout_s``. The body is not called again after its term: see :meth:`terms`.
+
+        :raises ConfigurationError: a name cannot be used.
+        :raises NotElected: not elected in time.
+        :raises SessionClosed: this session was closed.
+        :raises WouldDeadlock: this thread leads or waits for the same career in a block around this
+            one, or it runs an event loop.
+        """
+        made: LeadershipBlock = _upwards().Leadership(self, career, id=id, root=root, timeout_s=timeout_s, events=events)
+        return made
+
+    def terms(
+        self,
+        career: str,
+        *,
+        id: str | None = None,
+        root: str = "/leaderq",
+        cool_off_s: float = 1.0,
+        events: EventBus | None = None,
+    ) -> Generator[Term, None, None]:
+        """Stand for election as ``career`` again and again, and lead in the body of a loop::
+
+            for term in session.terms("reports"):
+                while term.wait(60):
+                    write_report(term.number)
+
+        A term is given back when the body is left or goes on to the next one. Before it stands
+        again the candidate pauses: ``cool_off_s`` after the body has left a term that was on or has
+        resigned, longer each time after it was deposed, or as ``term.resign`` says.
+        ``term.finish()`` ends the loop.
+
+        *Guarantees:* as :meth:`leadership`, for each term.
+        *Not guaranteed:* that an error is told from a ``break``: operators see *withdrawn* for
+        both. In a program that keeps the iterator, the last term lasts until it is closed
+        (``contextlib.closing``).
+        """
+        made: Generator[Term, None, None] = _upwards().terms(
+            self, career, id=id, root=root, cool_off_s=cool_off_s, events=events
+        )
+        return made
 
     # -- its beginning -----------------------------------------------------------------------------
 
@@ -433,6 +518,11 @@ class Session(Requests):
         if self._state is SessionState.CLOSED:
             return errors.SessionClosed("the session was closed by its owner", path=path)
         return None
+
+
+def _upwards() -> Any:
+    """What leads with a session: loaded by name, since it is built on sessions."""
+    return import_module("leaderq.running.leadership")
 
 
 def connect(

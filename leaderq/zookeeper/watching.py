@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leaderq.errors import ConnectionLost
+from leaderq.plain import require_plain_function
 from leaderq.zookeeper.paths import is_at_or_below
 from leaderq.zookeeper.wire import AddWatch, RemoveWatches, WatchMode
 
@@ -112,6 +113,7 @@ class PersistentWatches:
 
     def add(self, path: str, server_path: str, mode: int, callback: Watch) -> tuple[Subscription, Future[Any]]:
         """Return the subscription, known before it is sent, and the server's answer to it."""
+        require_plain_function(callback, "callback")
         subscription = Subscription(self, path, server_path, mode, callback)
         with self._lock:
             self.all = (*self.all, subscription)

@@ -75,7 +75,7 @@ MUTANTS = [
     mutant(
         "a command that has nothing to do is run ten times a second",
         f"{PURE_COOL_OFF}a_career_that_ends_its_own_term_stands_again_after_a_pause_and_has_not_failed",
-        Edit(SUPERVISION, "    if reason is Reason.WITHDRAWN:  # by", "    if False:  # by"),
+        Edit(SUPERVISION, "    if reason in (Reason.RESIGNED, Reason.WITHDRAWN):  # by", "    if False:  # by"),
     ),
     mutant(
         "who forks and ends again and again escapes",

@@ -6,6 +6,7 @@ from mutants.mutant import Edit, mutant
 
 DESCENDANTS = "leaderq/running/descendants.py"
 GUARDIAN = "leaderq/running/guardian.py"
+LEADERSHIPS = "leaderq/running/leadership.py"
 LINK = "leaderq/running/guardian_link.py"
 RUN = "leaderq/cli/run.py"
 RUNNER = "leaderq/running/runner.py"
@@ -14,6 +15,7 @@ SUPERVISION = "leaderq/running/supervision.py"
 WATCHDOG = "leaderq/running/watchdog.py"
 
 BUG = "tests/faults/election/test_bugs_1_to_13.py::test_bug_"
+BLOCKS = "tests/integration/running/test_leadership.py::test_"
 LATER_BUG = "tests/faults/election/test_bugs_14_to_28.py::test_bug_"
 PROCESSES = "tests/faults/election/test_bug_25_in_processes.py::test_bug_25_"
 AS_TREATED = "tests/acceptance/running/test_guardian.py::test_"
@@ -63,7 +65,7 @@ STAGES_OF_A_TERM = [
     mutant(
         "a unit follows one that has failed",
         f"{PURE_STAGES}a_unit_that_raises_is_the_last_one_even_if_the_term_ends_only_later",
-        Edit(STAGES, "            self._failed = True\n", ""),
+        Edit(STAGES, " and self._error is None:", ":"),
         Edit(STAGES, "            self._term.wind_up(Reason.FAILED)", "            pass"),
     ),
     mutant(
@@ -491,4 +493,39 @@ GUARDING = [
     ),
 ]
 
-MUTANTS = [*STAGES_OF_A_TERM, *RUNNING, *WATCHING, *REPORTING, *GUARDING]
+LEADERSHIP = [
+    mutant(
+        "a block on a thread that leads already waits for itself",
+        f"{BLOCKS}a_second_block_on_the_same_thread_is_refused_instead_of_waiting_for_itself",
+        Edit(LEADERSHIPS, "        if place in self._places:", "        if False:"),
+        may_hang=True,
+    ),
+    mutant(
+        "the body of a block begins while the career is paused",
+        f"{BLOCKS}a_paused_career_begins_no_body",
+        Edit(LEADERSHIPS, "        while term.paused and now_s() < until_s", "        while False and now_s() < until_s"),
+        Edit(LEADERSHIPS, "return term.wait(0) and not term.paused and", "return term.wait(0) and"),
+    ),
+    mutant(
+        "who waits for a term is not told that the session was closed",
+        f"{BLOCKS}who_waits_for_a_term_is_told_when_the_session_is_closed",
+        Edit(LEADERSHIPS, "        if state is SessionState.CLOSED:\n", "        if False:\n"),
+    ),
+    mutant(
+        "a task that is cancelled as it wins leads for ever",
+        f"{BLOCKS}a_task_that_is_cancelled_as_it_wins_gives_the_term_back",
+        Edit(LEADERSHIPS, "            entering.add_done_callback(self._leave_if_won)\n", ""),
+    ),
+    mutant(
+        "a unit that resigned is abandoned",
+        f"{RUNNERS}a_career_ends_its_own_terms_and_its_own_process",
+        Edit(RUNNER, "            if event.reason not in (Reason.RESIGNED, Reason.FINISHED):", "            if True:"),
+    ),
+    mutant(
+        "a career that has finished but failed on its way out ends well",
+        f"{RUNNERS}a_career_that_fails_on_its_way_out_has_not_ended_well",
+        Edit(RUNNER, "                self._failure = error\n", ""),
+    ),
+]
+
+MUTANTS = [*LEADERSHIP, *STAGES_OF_A_TERM, *RUNNING, *WATCHING, *REPORTING, *GUARDING]

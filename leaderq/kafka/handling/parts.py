@@ -6,13 +6,13 @@ An attempt may run on a worker thread; all else is pure.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.record import Batch, Partition, Record
-from leaderq.plain import NotAPlainFunction
+from leaderq.plain import require_finished
 from leaderq.term import Term
 
 
@@ -201,23 +201,6 @@ def _handle(handle: Callable[[Sequence[Record], Term], None], records: Sequence[
     except Exception as exc:  # noqa: BLE001  (the user's code; judged by the caller)
         return exc
     return None
-
-
-def require_finished(returned: object, what: str) -> None:
-    """Refuse what ``what`` returned if it is work that nobody will do: an awaitable, a generator.
-
-    :raises NotAPlainFunction: it is one.
-    """
-    if isinstance(returned, _UNFINISHED):
-        if isinstance(returned, Coroutine | Generator):
-            returned.close()  # lest Python warns that it was never awaited
-        raise NotAPlainFunction(
-            f"{what} returned {returned!r}, whose work nobody would do; "
-            "do the work before returning, with asyncio.run or list(...)"
-        )
-
-
-_UNFINISHED = (Awaitable, Generator, AsyncGenerator)
 
 
 def _own_error(error: Exception) -> Exception:

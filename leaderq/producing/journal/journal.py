@@ -44,6 +44,7 @@ from leaderq.errors import (
     JournalSlow,
     WouldDeadlock,
 )
+from leaderq.plain import require_plain_function
 from leaderq.producing.journal.acks import Acks
 from leaderq.producing.journal.committer import (
     GROUP_BYTES,
@@ -113,6 +114,8 @@ class Journal:
         on_expired: Callable[[JournalRecord], object] | None = None,
         disk: Disk | None = None,
     ) -> None:
+        if on_expired is not None:
+            require_plain_function(on_expired, "on_expired")
         self._segment_bytes = fitting_segment_bytes(
             segment_bytes, max_bytes=max_bytes, reserve_bytes=reserve_bytes, ttl_s=ttl_s
         )

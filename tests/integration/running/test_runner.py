@@ -430,3 +430,71 @@ def _line(running: Running, node: str) -> str:
 def _node(session, running: Running) -> str:
     record, _ = session.get(f"{running.runner.settings.root}/counting/term")
     return json.loads(record)["id"]
+
+
+class Ending(Counting):
+    """Ends its own terms; ``handOver`` may fail."""
+
+    def __init__(self, *ends, at_hand_over=None) -> None:
+        super().__init__()
+        self.ends = [*ends]
+        self.at_hand_over = at_hand_over
+        self.returned = 0
+
+    def execute(self, term) -> None:
+        if self.ends:
+            self.ends.pop(0)(term)
+        else:
+            term.finish()
+        time.sleep(0.05)  # for whoever might abandon this unit
+        self.returned += 1
+
+    def handOver(self, term) -> None:  # noqa: N802
+        super().handOver(term)
+        if self.at_hand_over is not None and term.reason is Reason.FINISHED:
+            raise self.at_hand_over
+
+
+class Atomic(Ending):
+    atomic = True
+
+
+@pytest.mark.parametrize("kind", [Ending, Atomic])
+def test_a_career_ends_its_own_terms_and_its_own_process(run, kind):
+    career = kind(lambda term: term.resign(stand_again_after_s=0.0), lambda term: term.resign())
+    running = run(career)
+    running._thread.join(60)
+    assert running.outcome == [ExitCode.OK]
+    assert career.reasons == [Reason.RESIGNED, Reason.RESIGNED, Reason.FINISHED]
+    assert career.returned == 3, "a unit that resigned was not finished"
+    assert career.calls[-1] == "retire"
+    assert [one.reason for one in running.seen(TermEnding)] == career.reasons
+    assert running.seen(CoolingOff) == []
+
+
+def test_a_career_that_resigns_stands_again_when_it_said(run, session, znode_root):
+    running = run(Ending(lambda term: term.resign(stand_again_after_s=3600.0)))
+    eventually(lambda: running.seen(TermEnding, reason=Reason.RESIGNED))
+    observer = Observer(session, "counting", root=znode_root)
+    view = observer.wait_until(lambda seen: seen.reason == "resigned", timeout_s=60)
+    assert view.candidates == ()
+    assert running.stop() is ExitCode.OK
+
+
+def test_a_career_that_fails_on_its_way_out_has_not_ended_well(run):
+    error = ValueError("not closed")
+    running = run(Ending(at_hand_over=error))
+    running._thread.join(60)
+    (failed,) = running.outcome
+    assert isinstance(failed, CareerFailed)
+    assert failed.__cause__ is error
+
+
+def test_a_runner_logs_what_happens_by_itself(session, znode_root, caplog):
+    with caplog.at_level("INFO", "leaderq.events"):
+        settings = Settings(root=znode_root, id="a", cool_off_s=0.1)
+        career = Ending(lambda term: 1 / 0)
+        assert Runner(career, session, settings=settings).run() is ExitCode.OK
+    said = [each.getMessage() for each in caplog.records]
+    assert sum(line.startswith("won a term career=counting id=a term=1") for line in said) == 1
+    assert sum("career raised an error" in line and "ZeroDivisionError" in line for line in said) == 1

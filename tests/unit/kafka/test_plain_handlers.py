@@ -15,7 +15,6 @@ from test_declaration import Sums, dressed
 
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter, retry, skip
-from leaderq.kafka.declaration import METHODS
 from leaderq.kafka.record import deserialized
 from leaderq.plain import NotAPlainFunction
 from leaderq.term import Term
@@ -33,7 +32,7 @@ async def both(*_given: Any) -> AsyncIterator[int]:
     yield 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", KafkaLeaderCareer._called)
 @pytest.mark.parametrize("written", [coroutine, generator, both])
 def test_no_method_of_a_career_may_leave_its_work_undone_when_called(method: str, written: Callable[..., Any]) -> None:
     kind = type("Wrong", (Sums,), {method: written})

@@ -1,0 +1,301 @@
+"""Leadership inside somebody's own program: a ``with`` block, or a loop over terms.
+
+Users come here through ``session.leadership`` and ``session.terms``, which say what is promised.
+
+Who is authoritative: the term, as everywhere. The body of the block is the one unit of work of its
+term: it begins only in a term that is on and not paused, and the term is given back when the body
+has been left, however that was. Nothing stops a body that goes on: that takes a guardian.
+
+On each failure: the term ends while the body runs: operators see *hand-over* from then on. The
+body raises: the term has *failed*; an interrupt, an exit and a cancellation are no failures.
+ZooKeeper is away when the body is left: waited for, for some seconds, then the rest is done in the
+background. The session is closed by its owner: whoever waits for a term gets ``SessionClosed``. In
+a fork's child nothing is given back: the term is the parent's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, ClassVar, TypeVar
+
+from leaderq.clock import now_s
+from leaderq.config import Settings, new_candidate_id
+from leaderq.election import Candidate, EndDetails
+from leaderq.errors import Deposed, NotElected, SessionClosed, WouldDeadlock, told
+from leaderq.events import CoolingOff, EventBus, Stage, StageBegan, TermEnding
+from leaderq.running.supervision import CoolOff, CoolOffPolicy, after_term
+from leaderq.term import OpenTerm, Reason, Term
+from leaderq.zookeeper import Session, SessionState
+
+_PAUSED_LOOK_S = 0.02
+_RELEASE_S = 5.0
+_LEAVE_S = 1.0
+T = TypeVar("T")
+
+
+class Leadership:
+    """One block that leads; see ``Session.leadership``. May be entered again once it was left."""
+
+    def __init__(
+        self,
+        session: Session,
+        career: str,
+        *,
+        id: str | None,
+        root: str,
+        timeout_s: float | None,
+        events: EventBus | None,
+    ) -> None:
+        settings = _settings(career, id, root)
+        self._make: Callable[[], _Standing] = lambda: _Standing(session, settings, events)
+        self._timeout_s = timeout_s
+        self._entered = threading.Lock()
+        self._standing: _Standing | None = None
+
+    def __enter__(self) -> Term:
+        _refuse_event_loop("with session.leadership(...)", "async with session.leadership(...)")
+        return self._lead(self._begin())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        standing = self._end()
+        standing.give_back(error)
+        standing.close()
+
+    async def __aenter__(self) -> Term:
+        standing = self._begin()
+        entering = _started(lambda: self._lead(standing))
+        try:
+            return await asyncio.wrap_future(entering)
+        except asyncio.CancelledError:
+            standing.give_up()
+            entering.add_done_callback(self._leave_if_won)
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.wrap_future(_started(lambda: self.__exit__(kind, error, trace)))
+
+    def _begin(self) -> _Standing:
+        if not self._entered.acquire(blocking=False):
+            raise WouldDeadlock("this leadership block is in use; make one for each thread")
+        try:
+            self._standing = self._make()
+            self._standing.take_place()
+        except BaseException:
+            self._entered.release()
+            raise
+        return self._standing
+
+    def _lead(self, standing: _Standing) -> Term:
+        try:
+            return standing.next_term(self._timeout_s)
+        except BaseException:
+            self._end().close()
+            raise
+
+    def _leave_if_won(self, entering: Future[Term]) -> None:
+        if entering.exception() is None:  # in the moment in which the task was cancelled
+            _started(lambda: self.__exit__(None, None, None))
+
+    def _end(self) -> _Standing:
+        standing, self._standing = self._standing, None
+        assert standing is not None  # __exit__ follows __enter__
+        self._entered.release()
+        return standing
+
+
+def terms(
+    session: Session,
+    career: str,
+    *,
+    id: str | None,
+    root: str,
+    cool_off_s: float,
+    events: EventBus | None,
+) -> Generator[Term, None, None]:
+    """Return one term after the other; see ``Session.terms``."""
+    yield_s = max(30.0, cool_off_s)
+    settings = _settings(career, id, root, cool_off_s=cool_off_s, yield_s=yield_s)
+    return _terms(_Standing(session, settings, events))
+
+
+def _terms(standing: _Standing) -> Generator[Term, None, None]:
+    _refuse_event_loop("session.terms(...)", "async with session.leadership(...), in a loop")
+    standing.take_place()
+    try:
+        while True:
+            term = standing.next_term()
+            began_s = now_s()
+            yield term
+            term.resign()  # if it is on yet
+            pause_s = 0.0 if term.is_finished else standing.cool_off(term, now_s() - began_s)
+            standing.give_back(cool_off_s=pause_s)
+            if term.is_finished:
+                return
+            time.sleep(pause_s)
+    finally:
+        standing.give_back()
+        standing.close()
+
+
+class _Standing:
+    """One candidate of a block or a loop, from its first term to its last."""
+
+    _places: ClassVar[set[tuple[str, str, str, int, int]]] = set()
+    """Who stands for what: a second block on the same thread, or task, would wait for itself."""
+
+    def __init__(self, session: Session, settings: Settings, events: EventBus | None) -> None:
+        self._session = session
+        self._settings = settings
+        self._career, self._id = str(settings.career), settings.id
+        self._events = EventBus() if events is None else events
+        self._candidate = Candidate(session, self._career, id=self._id, root=settings.root, events=self._events)
+        self._record = CoolOff()
+        self._term: OpenTerm | None = None
+        self._given_up = threading.Event()
+        self._pid = os.getpid()
+        self._forget: list[Callable[[], None]] = []
+
+    def take_place(self) -> None:
+        """Stand for election.
+
+        Raises :class:`WouldDeadlock` if this thread, or task, stands for the same career already.
+        """
+        who = (threading.get_ident(), id(_task()))
+        place = (self._session.address, self._settings.root, self._career, *who)
+        if place in self._places:
+            what = f"this thread stands for {self._career!r} already, in a block around this one"
+            raise WouldDeadlock(f"{what}; it would wait for itself")
+        self._places.add(place)
+        self._forget = [
+            lambda: self._places.discard(place),
+            self._events.subscribe(TermEnding, self._ending),
+            lambda: self._session.remove_listener(self._session_changed),
+        ]
+        self._session.add_listener(self._session_changed)
+
+    def next_term(self, timeout_s: float | None = None) -> OpenTerm:
+        """Wait for a term that is on and not paused, and take it into execution."""
+        until_s = float("inf") if timeout_s is None else now_s() + timeout_s
+        while True:
+            self._candidate.stand()
+            self._check(until_s, timeout_s)
+            left_s = None if timeout_s is None else max(0.0, until_s - now_s())
+            self._term = self._candidate.await_term(left_s)
+            if self._term is not None and self._is_on(self._term, until_s):
+                self._say(self._term, Stage.EXECUTION)
+                return self._term
+            self.give_back()
+
+    def give_back(self, error: BaseException | None = None, cool_off_s: float = 0.0) -> None:
+        """Give the term in hand back, if there is one: no code works on it any more."""
+        term, self._term = self._term, None
+        if term is not None and os.getpid() == self._pid:
+            failed = isinstance(error, Exception) and not isinstance(error, Deposed)
+            reason = Reason.FAILED if failed else Reason.WITHDRAWN
+            details = EndDetails(told(error) if error is not None and failed else None, cool_off_s)
+            self._candidate.conclude(term, reason, timeout_s=_RELEASE_S, details=details)
+
+    def cool_off(self, term: OpenTerm, lasted_s: float) -> float:
+        """How long to wait before the next term, as every candidate does."""
+        settings = self._settings
+        self._record = after_term(
+            self._record,
+            term.reason or Reason.WITHDRAWN,
+            lasted_s,
+            CoolOffPolicy(settings.cool_off_s, settings.max_failures, settings.yield_s),
+            stand_again_after_s=term.stand_again_after_s,
+        )
+        record = self._record
+        if record.why:
+            event = CoolingOff(self._career, self._id, record.seconds, record.failures, record.why)
+            self._events.publish(event)
+        return record.seconds
+
+    def give_up(self) -> None:
+        """Let :meth:`next_term` raise, on its own thread."""
+        self._given_up.set()
+        self._candidate.wake()
+
+    def close(self) -> None:
+        """Leave the line."""
+        if os.getpid() == self._pid:
+            self._candidate.close(timeout_s=_LEAVE_S)
+        for forget in self._forget:
+            forget()
+
+    def _check(self, until_s: float, timeout_s: float | None) -> None:
+        if self._session.state is SessionState.CLOSED:
+            raise SessionClosed("the session was closed by its owner")
+        if self._given_up.is_set():
+            raise asyncio.CancelledError
+        if timeout_s is not None and now_s() >= until_s:
+            raise NotElected(self._career, self._id, waited_s=timeout_s)
+
+    def _is_on(self, term: OpenTerm, until_s: float) -> bool:
+        """Whether the body may begin: it could lose the term, or be told to wait, before that."""
+        while term.paused and now_s() < until_s and not self._given_up.is_set():
+            if not term.wait(_PAUSED_LOOK_S):
+                break
+        return term.wait(0) and not term.paused and not self._given_up.is_set()
+
+    def _say(self, term: OpenTerm, stage: Stage) -> None:
+        self._candidate.announce(term, stage)
+        self._events.publish(StageBegan(self._career, self._id, term.number, stage))
+
+    def _ending(self, event: TermEnding) -> None:
+        term = self._term
+        if term is not None and (event.candidate, event.term) == (self._id, term.number):
+            self._say(term, Stage.HANDOVER)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CLOSED:
+            self._candidate.wake()
+
+
+def _settings(career: str, id: str | None, root: str, **more: Any) -> Settings:
+    return Settings(career=career, root=root, id=new_candidate_id() if id is None else id, **more)
+
+
+def _task() -> object:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def _refuse_event_loop(what: str, instead: str) -> None:
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise WouldDeadlock(f"{what} would stop this event loop while it waits; write {instead}")
+
+
+def _started(call: Callable[[], T]) -> Future[T]:
+    """What ``call`` will return, on a thread of its own: a pool's could all be waiting for terms."""
+    outcome: Future[T] = Future()
+    outcome.set_running_or_notify_cancel()  # a task that is cancelled does not cancel the call
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as exc:  # noqa: BLE001  (handed on to whoever awaits)
+            outcome.set_exception(exc)
+
+    threading.Thread(target=run, name="leaderq-leadership", daemon=True).start()
+    return outcome

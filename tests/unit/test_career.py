@@ -1,0 +1,156 @@
+"""What of a career's class is refused before it stands for election."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from leaderq import LeaderCareer
+from leaderq.career import career_problems, check_career
+from leaderq.clock import now_s
+from leaderq.election import Observer
+from leaderq.errors import ConfigurationError
+from leaderq.events import Event, EventBus
+from leaderq.kafka import KafkaLeaderCareer, dead_letter
+from leaderq.plain import NotAPlainFunction
+from leaderq.producing.journal import Journal
+from leaderq.term import OpenTerm
+from leaderq.testing import eventually
+from leaderq.threads import Listeners
+from leaderq.zookeeper import Session
+
+
+async def coroutine(*_given: Any) -> None:
+    pass
+
+
+def generator(*_given: Any) -> Any:
+    yield 1
+
+
+def plain(*_given: Any) -> None:
+    pass
+
+
+class Work(LeaderCareer):
+    def execute(self, term: Any) -> None:
+        pass
+
+
+class Drain(KafkaLeaderCareer):
+    topics = ("clicks",)
+
+    def handle(self, records: Any, term: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("written", [coroutine, generator])
+@pytest.mark.parametrize("name", [*LeaderCareer._called])
+def test_a_method_that_does_nothing_when_called_is_refused(name: str, written: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} of Wrong is .*plain function"):
+        check_career(type("Wrong", (Work,), {name: written}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("handover", plain, "handOver"),
+        ("hand_overs", plain, "hand_over"),
+        ("onerror", dead_letter(), "on_error"),
+        ("on_Error", "raise", "on_error"),
+        ("max_recs", 5, "max_records"),
+        ("max_record", 7, "max_records"),
+        ("handle_budget", 5.0, "handle_budget_s"),
+        ("handle_records", plain, "handle_record"),
+        ("inagurate", plain, "inaugurate"),
+        ("value_deserialiser", plain, "value_deserializer"),
+        ("Topics", ("a",), "topics"),
+    ],
+)
+def test_a_slip_is_refused_with_the_name_that_was_meant(name: str, value: Any, meant: str) -> None:
+    (problem,) = career_problems(type("Wrong", (Drain,), {name: value}))
+    assert f"'{name}' of Wrong is not known to leaderq" in problem
+    assert f"did you mean {meant!r}?" in problem
+
+
+def test_a_slip_in_a_base_class_is_found_too() -> None:
+    (problem,) = career_problems(type("Below", (type("Above", (Drain,), {"max_recs": 1}),), {}))
+    assert "'max_recs' of Below" in problem
+
+
+OWN: dict[str, Any] = {
+    "handled": 0,
+    "prepared": False,
+    "clients": {},
+    "offset": 0,
+    "topic": "out",
+    "names": ["a"],
+    "executed": 7,
+    "database": "sqlite",
+    "handles": plain,
+    "_max_recs": 5,
+}
+
+
+@pytest.mark.parametrize("name", [*OWN])
+def test_a_users_own_members_are_left_alone(name: str) -> None:
+    assert [*career_problems(type("Right", (Drain,), {name: OWN[name]}))] == []
+
+
+def test_one_hand_over_is_enough() -> None:
+    class Both(Work):
+        def handOver(self, term: Any) -> None:  # noqa: N802
+            pass
+
+        def hand_over(self, term: Any) -> None:
+            pass
+
+    with pytest.raises(ConfigurationError, match="both handOver and hand_over"):
+        check_career(Both)
+
+
+@pytest.mark.parametrize("name", ["handOver", "hand_over"])
+def test_the_hand_over_has_two_names(name: str) -> None:
+    called: list[Any] = []
+    kind = type("Right", (Work,), {name: lambda _self, term: called.append(term)})
+    check_career(kind)
+    term = OpenTerm(number=1, id="x", career="c", candidate="a", deadline=now_s() + 60, write=lambda _t, ops: [*ops])
+    kind().handOver(term)
+    assert called == [term]
+
+
+class Unconnected(Session):
+    _chroot = ""
+
+    def __init__(self) -> None:
+        pass
+
+
+TAKEN: dict[str, Callable[[Any], Any]] = {
+    "a listener of events": lambda given: EventBus().subscribe(Event, given),
+    "a listener of anything": lambda given: Listeners[int]().add(given),
+    "a fact of a test": eventually,
+    "a fact about a career": lambda given: Observer(Unconnected(), "c").wait_until(given, timeout_s=0),
+    "a watch": lambda given: Unconnected().get_async("/", given),
+    "what a journal calls": lambda given: Journal("", on_expired=given),
+}
+
+
+@pytest.mark.parametrize("place", [*TAKEN])
+@pytest.mark.parametrize("given", [coroutine, generator, 7])
+def test_whoever_takes_a_function_refuses_what_is_none(place: str, given: Any) -> None:
+    with pytest.raises(NotAPlainFunction):
+        TAKEN[place](given)
+
+
+class Options(LeaderCareer):
+    size: ClassVar[int] = 1
+
+    def execute(self, term: Any) -> None:
+        pass
+
+
+def test_a_plain_career_passes() -> None:
+    check_career(Options)
