@@ -54,7 +54,7 @@ MUTANTS = [
         "test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_others_in_its_place",
         Edit(
             ENGINE,
-            "if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S:",
+            "if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S and not self._is_simple:",
             "if membership.is_locking and self.ready.has_unbegun and self.ready.busy_s() > STUCK_S:",
         ),
     ),
@@ -104,7 +104,7 @@ MUTANTS = [
     mutant(
         "a guard counts until its version runs over",
         f"{LONG_LIFE}a_guard_is_made_again_before_its_version_runs_over[None]",
-        Edit(SEND_QUEUE, "        if not self.waiting or self.number >= RENEW_AT:\n", "        if not self.waiting:\n"),
+        Edit(SEND_QUEUE, "        if self.number >= RENEW_AT:\n            return False\n", ""),
         Edit(
             SEND_QUEUE,
             "        return not (self.number < RENEW_AT or",
