@@ -22,6 +22,7 @@ from kafka.admin import ConfigResource, MemberToRemove
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
+from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import (
     Client,
@@ -151,7 +152,11 @@ def produce(
                 headers = list(more[0]) if more else None
                 producer.send(topic, value=value, key=key, headers=headers).add_errback(failed.append)
                 sent[topic] += 1
-            producer.flush(timeout=timeout_s)
+            try:
+                producer.flush(timeout=timeout_s)
+            except native.KafkaTimeoutError:
+                private_api.drop(producer, 1.0)  # closing it would wait for the same, without a bound
+                raise
         if failed:
             raise KafkaError(f"{len(failed)} of {sent[topic]} records were not produced: {failed[0]}") from failed[0]
     return sent[topic]

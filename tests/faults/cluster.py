@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from leaderq import Observer, connect
 from leaderq.election import Operator, View
@@ -43,6 +44,7 @@ class Cluster:
         self._arguments = ["--root", root, "--cool-off-s", "0.2", *waiting, *arguments]
         self.proxies = {name: proxy(zookeeper) for name in NAMES}
         self.candidates: dict[str, CandidateProcess] = {}
+        self._all: list[CandidateProcess] = []
         self.session = connect(zookeeper)
         self.observer = Observer(self.session, career, root=root)
         self.operator = Operator(self.session, career, root=root)
@@ -61,6 +63,11 @@ class Cluster:
             arguments=self._arguments,
             environment=self._environment,
         ).start()
+        self._all.append(self.candidates[name])
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        """The lines that all candidates ever started have logged for ``event``."""
+        return [line for candidate in self._all for line in candidate.said(event)]
 
     def led(self, *, supervised: bool = False) -> View:
         """The view once somebody executes and all three stand.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from verdicts import Handled, Result, exactly_once, repeated_at_changes_only, repetitions
+from verdicts import Handled, Result, exactly_once, repeated_at_changes_only, repetitions, skipped
 
 GOOD = [Result(0, 0, 1), Result(1, 0, 1), Result(0, 1, 1), Result(0, 2, 3), Result(1, 1, 3)]
 ENDS = {0: 3, 1: 2}
@@ -52,3 +52,10 @@ def test_the_last_batch_may_be_repeated_by_the_next_terms_until_one_saves_it() -
 )
 def test_every_other_repetition_and_every_gap_is_named(later: list[Handled], ends: dict[int, int], named: str) -> None:
     assert repeated_at_changes_only([*FIRST, *later], ends) == [named]
+
+
+def test_where_partitions_come_and_go_a_term_may_go_back_but_skip_nothing() -> None:
+    again = [*FIRST, *handled(1, [(0, 1), (0, 2), (0, 3)])]
+    assert skipped(again, {0: 4, 1: 1}) == []
+    assert skipped([*again, *handled(2, [(0, 5)])], {0: 6, 1: 1}) == ["term 2 skipped 4 to 4 of 0"]
+    assert skipped(again, {0: 5, 1: 1}) == ["partition 0 was handled up to 4, and fed up to 5"]

@@ -159,10 +159,8 @@ class TransactionThread:
         transaction.commit_asked = True
         try:
             producer.commit(transaction.offsets, group, _COMMIT_S)
-        except KafkaAway:
-            raise
-        except KafkaFenced as exc:
-            self._fenced_out(transaction, exc)
+        except (KafkaAway, KafkaFenced) as exc:
+            self._give_up_late(transaction, exc)
             raise
         except BatchLost:
             self._discard()
@@ -186,12 +184,13 @@ class TransactionThread:
             self._abort()
             raise
 
-    def _fenced_out(self, transaction: Transaction, exc: KafkaFenced) -> None:
+    def _give_up_late(self, transaction: Transaction, exc: KafkaError) -> None:
         """A transaction open for too long is aborted by the broker, and the producer refused,
-        without any successor.
+        without any successor; nor is one waited for any longer whose client has got stuck.
         """
         is_late = transaction.began_s is not None and now_s() - transaction.began_s > self._timeout_s
-        self._discard()
+        if is_late or isinstance(exc, KafkaFenced):
+            self._discard()
         if is_late:
             self._allowed()  # a leader that was frozen finds out here that its term is over
             raise BatchLost(f"the broker gave up a transaction that was open for more than {self._timeout_s:g} s") from exc

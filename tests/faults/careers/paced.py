@@ -3,7 +3,8 @@
 ``HOLD`` is a folder: a leader that finds a file with its candidate's name there stops in the middle of its batch, says so by a file
 ``NAME.held``, and goes on when the file is gone, whatever has become of its term.
 
-``FLAKY`` is how often a batch fails in its middle, and is tried again; ``WORKERS``: how many partitions are handled at once.
+``RUDE``: the pause is up to ten times as long, and nothing ends it. ``FLAKY`` is how often a batch fails in its middle, and is
+tried again; ``WORKERS``: how many partitions are handled at once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ TOPIC = os.environ["TOPIC"]
 PAUSE_S = float(os.environ.get("PAUSE_S", "0.03"))
 HOLD = Path(os.environ["HOLD"])
 FLAKY = float(os.environ.get("FLAKY", "0"))
+RUDE = "RUDE" in os.environ
 
 
 class Paced(KafkaLeaderCareer):
@@ -48,7 +50,10 @@ class Paced(KafkaLeaderCareer):
 
     def pause(self, term: Term) -> None:
         """The middle of a batch."""
-        term.wait(PAUSE_S)
+        if RUDE:
+            time.sleep(PAUSE_S * random.uniform(0, 10) ** 2 / 10)
+        else:
+            term.wait(PAUSE_S)
         wish = HOLD / self.candidate_id
         if wish.exists():
             (HOLD / f"{self.candidate_id}.held").touch()

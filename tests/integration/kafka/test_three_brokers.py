@@ -1,12 +1,20 @@
-"""A career on a cluster of three, each of which is killed, frozen or restarted: no term fails."""
+"""Careers on a cluster of three, each of which is killed, frozen or restarted: no term fails.
+
+All clients and stores go through the same faults at once, each career in a group of its own, so
+that whichever broker fails leads partitions, groups and transactions of some of them.
+``make faults`` has the longer run (``tests/faults/test_three_brokers_under_faults.py``).
+"""
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from driving import Driver, Recorder
@@ -14,7 +22,7 @@ from kafka_roles import group_coordinator, transaction_coordinator
 from producer_contract import Output
 from test_confluent_producer import ConfluentMember
 
-from leaderq.kafka import Partition, Record
+from leaderq.kafka import DatabaseOffsets, Partition, Record
 from leaderq.kafka.clients import confluent_producer
 from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
@@ -22,9 +30,10 @@ from leaderq.kafka.clients.producer import ProducerSettings
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session
 
 Drive = Callable[..., Driver]
-FROZEN_S = 3.0
+FROZEN_S = 4.0  # longer than the cluster misses a broker (3 s)
 
 
 @pytest.fixture
@@ -35,8 +44,8 @@ def kafka_broker(kafka_cluster: Any) -> Any:
 
 @pytest.fixture
 def four_partitions(kafka_cluster: Any, topic_name: str) -> str:
-    """A topic of 4 partitions, and one for results, with a copy on each broker."""
-    create_topics(kafka_cluster.address, {topic_name: 4, f"{topic_name}-out": 1}, replication=3)
+    """A topic of 4 partitions with a copy on each broker."""
+    create_topics(kafka_cluster.address, {topic_name: 4}, replication=3)
     return topic_name
 
 
@@ -47,7 +56,7 @@ def kill(member: Any) -> None:
 
 def freeze(member: Any) -> None:
     member.freeze()
-    time.sleep(FROZEN_S)
+    time.sleep(FROZEN_S)  # the fault itself
     member.thaw()
 
 
@@ -56,79 +65,135 @@ def restart(member: Any) -> None:
     member.start()
 
 
-class Rough:
-    """Feeds a topic while one broker after the other fails."""
+class Feeding:
+    """Feeds a topic until told to end."""
 
-    def __init__(self, cluster: Any, topic: str, faults: Sequence[Callable[[Any], None]]) -> None:
-        self._cluster, self._topic, self._faults = cluster, topic, faults
+    def __init__(self, address: str, topic: str) -> None:
+        self._address, self._topic = address, topic
         self._is_over = threading.Event()
-        self._threads = [threading.Thread(target=work) for work in (self._feed, self._fail)]
+        self._thread = threading.Thread(target=self._feed)
         self.values: list[bytes] = []
 
-    def __enter__(self) -> Rough:
-        for thread in self._threads:
-            thread.start()
+    def __enter__(self) -> Feeding:
+        self._thread.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self._is_over.set()
-        for thread in self._threads:
-            thread.join()
+        self._thread.join()
 
     def _feed(self) -> None:
         while not self._is_over.is_set():
             chunk = [b"%d" % number for number in range(len(self.values), len(self.values) + 50)]
-            produce(self._cluster.address, self._topic, ((value, value) for value in chunk))
-            self.values.extend(chunk)
+            produce(self._address, self._topic, ((value, value) for value in chunk))
+            self.values += chunk
             self._is_over.wait(0.2)
 
-    def _fail(self) -> None:
-        try:
-            for member, fault in zip(self._cluster.members, self._faults, strict=True):
-                fault(member)
-        finally:
-            self._is_over.set()
 
-    def is_handled(self) -> bool:
-        """Whether it is over, and all is committed."""
-        if any(thread.is_alive() for thread in self._threads):
-            return False
-        done = committed(self._cluster.address, self._topic, self._topic)
-        return sum(done.values()) == sum(end_offsets(self._cluster.address, self._topic).values())
+class Handling(Recorder):
+    """Effects that nobody undoes."""
+
+    max_records = 50
+
+    def results(self) -> list[bytes]:
+        return list(dict.fromkeys(self.values()))  # at least once
 
 
-class Producing(Recorder):
-    """Produces what it was given, where the offsets go with it."""
+class Producing(Handling):
+    offsets = "transaction"
+    output: Output
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
-        super().handle(records, term)
-        if self.offsets == "transaction":
+        for record in records:
+            self.produce(self.output.topic, record.value)
+
+    def results(self) -> list[bytes]:
+        return self.output.read()
+
+
+class WritingZnodes(Handling):
+    offsets = "zookeeper"
+    folder = ""
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        values = b" ".join(record.value for record in records)
+        self.write_with_offsets(Create(f"{self.folder}/batch-", values, sequential=True))
+
+    def results(self) -> list[bytes]:
+        batches = [self.session.get(f"{self.folder}/{name}")[0] for name in self.session.children(self.folder)]
+        return b" ".join(batches).split()
+
+
+class Inserting(Handling):
+    offsets = "external"
+    database: ClassVar[Path]
+    store: DatabaseOffsets
+
+    def prepare(self) -> None:
+        with closing(self._opened()) as database, database:
+            database.execute("CREATE TABLE results (value TEXT)")
+        self.store = DatabaseOffsets(self._opened, career="c")
+        self.store.create_table()
+        super().prepare()
+
+    def _opened(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.database, timeout=20)
+
+    def load_offsets(self, term: Term) -> Mapping[Partition, int]:
+        return self.store.load(term)
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        with self.store.transaction(records, term) as cursor:
             for record in records:
-                self.produce(f"{record.topic}-out", record.value)
+                cursor.execute("INSERT INTO results VALUES (?)", (record.value.decode(),))
+
+    def results(self) -> list[bytes]:
+        with closing(self._opened()) as database:
+            return [value.encode() for (value,) in database.execute("SELECT value FROM results")]
+
+    def retire(self) -> None:
+        super().retire()
+        self.store.close()
 
 
-@pytest.mark.parametrize(
-    ("client", "offsets", "faults"),
-    [
-        ("kafka-python", "transaction", (kill, freeze, restart)),
-        ("confluent", "transaction", (freeze, restart, kill)),
-        ("confluent", "kafka", (restart, kill, freeze)),
-    ],
-)
+@pytest.fixture
+def leaders(
+    drive: Drive, kafka_cluster: Any, topic_name: str, session: Session, znode_root: str, tmp_path: Path
+) -> Iterator[list[Driver]]:
+    """A career of each store and client, each in a group of its own."""
+    made = []
+    for client in ("kafka-python", "confluent"):
+        for kind in (Handling, Producing, WritingZnodes, Inserting):
+            name = f"{topic_name}-{client}-{kind.offsets}"
+            session.ensure_path(f"{znode_root}/{name}/results")
+            more: dict[str, Any] = {"group": name, "folder": f"{znode_root}/{name}/results", "database": tmp_path / name}
+            if kind is Producing:
+                create_topics(kafka_cluster.address, {f"{name}-out": 1}, replication=3)
+                more["output"] = Output(kafka_cluster.address, f"{name}-out")
+            made.append(drive(kind, client=client, name=name, **more))
+    yield made
+
+
 def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
-    drive: Drive,
-    kafka_cluster: Any,
-    four_partitions: str,
-    client: str,
-    offsets: str,
-    faults: Sequence[Callable[[Any], None]],
+    leaders: list[Driver], kafka_cluster: Any, topic_name: str
 ) -> None:
-    leader = drive(Producing, offsets=offsets, client=client, max_records=50).begin()
-    with Rough(kafka_cluster, four_partitions, faults) as rough:
-        leader.run_until(rough.is_handled, within_s=150)  # raises what would fail the term
-    output = Output(kafka_cluster.address, f"{four_partitions}-out")
-    results = output.read() if offsets == "transaction" else list(dict.fromkeys(leader.career.values()))
-    assert sorted(results, key=int) == rough.values
+    def lead(leader: Driver) -> None:
+        progress = leader.career._assembly.consumer.progress
+        leader.begin().run_until(lambda: bool(ends) and progress() == ends, within_s=200)  # raises what would fail the term
+
+    ends: dict[Partition, int] = {}
+    with ThreadPoolExecutor(len(leaders)) as threads:
+        leading = [threads.submit(lead, leader) for leader in leaders]
+        with Feeding(kafka_cluster.address, topic_name) as fed:
+            for member, fault in zip(kafka_cluster.members, (kill, freeze, restart), strict=True):
+                fault(member)
+        for number, end in end_offsets(kafka_cluster.address, topic_name).items():
+            ends[Partition(topic_name, number)] = end
+        for each in leading:
+            each.result()
+    for leader in leaders:
+        where = f"{leader.career.client} {leader.career.offsets}"
+        assert sorted(leader.career.results(), key=int) == fed.values, where
 
 
 def test_a_coordinator_that_librdkafka_has_forgotten_is_not_waited_for_without_end(

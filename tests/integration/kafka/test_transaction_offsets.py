@@ -338,14 +338,17 @@ def test_a_store_serves_one_term_after_the_other(lead: Callable[[], Leader], out
     output.shows([b"0", b"1", b"2", b"3"])
 
 
-def test_a_transaction_that_the_broker_gave_up_does_not_end_the_term(lead: Callable[[], Leader], output: Output) -> None:
+@pytest.mark.parametrize("said", [KafkaFenced("for its epoch"), KafkaAway("nothing, ever")], ids=["fenced", "nothing"])
+def test_a_transaction_that_the_broker_gave_up_does_not_end_the_term(
+    lead: Callable[[], Leader], output: Output, said: KafkaError
+) -> None:
     leader = lead()
     leader.store = TransactionOffsets(leader._make, transaction_timeout_s=0.0)
     leader.take_over()
     leader.store.produce(Message(output.topic, b"given up"))
 
     def refused(offsets: Offsets, group: Any, timeout_s: float) -> None:
-        raise KafkaFenced("for its epoch")
+        raise said
 
     leader.made[-1].commit = refused  # type: ignore[method-assign]
     with pytest.raises(BatchLost, match="open for more than 0 s"):
