@@ -99,6 +99,11 @@ class LeaderCareer(ILeaderCareer):
         """
         return True
 
+    @property
+    def _is_watched(self) -> bool:
+        """Whether there is a reason to ask :meth:`healthy`."""
+        return type(self).healthy is not LeaderCareer.healthy
+
     def _begin(self, term: Term) -> None:
         """For leaderq's own careers: runs before ``inaugurate``, even an overridden one."""
 

@@ -16,7 +16,7 @@ from leaderq.config import Section, Settings
 from leaderq.errors import ConfigurationError
 from leaderq.observability.logging import configure
 
-_SECTIONS = [section for section in Section if section is not Section.KAFKA]
+_SECTIONS = [each for each in Section if each not in (Section.KAFKA, Section.DRAIN)]
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 

@@ -207,6 +207,11 @@ class KafkaLeaderCareer(LeaderCareer):
             log.error("handler over its budget career=%s handle_budget_s=%g: %s", name, budget_s, each)
         return not overdue
 
+    @property
+    def _is_watched(self) -> bool:
+        own = type(self).healthy is not KafkaLeaderCareer.healthy
+        return own or self.handle_budget_s is not None or self.settings.handle_budget_s is not None
+
     # ---- what the runner calls -------------------------------------------------------------------
 
     def prepare(self) -> None:

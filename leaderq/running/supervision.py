@@ -26,6 +26,7 @@ from leaderq.clock import now_s
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.backoff import BackoffPolicy
+from leaderq.threads.service import Service
 
 log = logging.getLogger(__name__)
 
@@ -107,18 +108,18 @@ class Budgets:
 def watch_health(career: object, term: Term, *, interval_s: float, unhealthy: Callable[[], None]) -> None:
     """Call ``unhealthy`` once if ``career`` says no, raises, or does not answer while ``term`` is on.
 
-    A career without a health check of its own costs no thread.
+    A career without a health check costs no thread.
     """
-    if not isinstance(career, LeaderCareer) or type(career).healthy is LeaderCareer.healthy:
+    if not isinstance(career, LeaderCareer) or not career._is_watched:
         return
 
-    def watch() -> None:
+    def watch(_service: Service) -> None:
         while term.wait(interval_s):
             if not _is_healthy(career, interval_s):
                 unhealthy()
                 return
 
-    threading.Thread(target=watch, name="leaderq-health", daemon=True).start()
+    Service("leaderq-health", watch).start()
 
 
 def _is_healthy(career: LeaderCareer, within_s: float) -> bool:

@@ -25,18 +25,14 @@ partition the note is an offset, and the letters behind it that were replayed ou
 * the offset is what the group has committed, so Kafka's own tools show it; it never passes a letter
   that was left out;
 * what was replayed behind one that was left out stands beside the offset, in the *metadata* of the
-  commit: ``progress_noted 3-5,9``, counted from the committed offset, or, where that is shorter,
-  ``progress_noted bits <base64 of a compressed bit field>``. So each letter is replayed once,
+  commit, as Kafka's tools show it: ``also replayed: 103-105,109``. So each letter is replayed once,
   whatever was filtered in which order. An offset somebody resets with Kafka's tools has no
   metadata, and says: from here on.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -60,7 +56,7 @@ log = logging.getLogger(__name__)
 MAX_NOTE = 4000
 """Characters; a broker takes 4096 (``offset.metadata.max.bytes``)."""
 
-_RANGES, _BITS = "replayed ", "replayed bits "
+_NOTED = "also replayed: "
 _MAX_SPAN = 1 << 24
 _BATCH = 500
 _BATCH_BYTES = 8_000_000
@@ -83,13 +79,8 @@ class ReplayProgress:
         """The metadata to commit with ``upto``; ``None`` if it would be longer than a broker takes."""
         if not self.beyond:
             return ""
-        ranges = _RANGES + ",".join(_ranges(offset - self.upto for offset in self.beyond))
-        if len(ranges) <= MAX_NOTE:
-            return ranges
-        bits = sum(1 << (offset - self.upto) for offset in self.beyond)
-        data = zlib.compress(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), 9)
-        packed = _BITS + base64.b64encode(data).decode()
-        return packed if len(packed) <= MAX_NOTE else None
+        note = _NOTED + ",".join(_ranges(self.beyond))
+        return note if len(note) <= MAX_NOTE else None
 
 
 def progress_noted(upto: int, note: str) -> ReplayProgress:
@@ -98,16 +89,16 @@ def progress_noted(upto: int, note: str) -> ReplayProgress:
 
     A note of anybody else's is none.
     """
-    if not note.startswith(_RANGES):
+    if not note.startswith(_NOTED):
         return ReplayProgress(upto)
     try:
-        ahead = list(_from_bits(note[len(_BITS) :]) if note.startswith(_BITS) else _from_ranges(note[len(_RANGES) :]))
-    except (ValueError, binascii.Error, zlib.error) as exc:
+        beyond = frozenset(_from_ranges(note.removeprefix(_NOTED)))
+    except ValueError as exc:
         raise CorruptRecord(
             f"the metadata beside the committed offset {upto} is {note[:60]!r}, which leaderq did not write ({exc}); replay "
             "--from-start, or set the group's offset with kafka-consumer-groups --reset-offsets"
         ) from exc
-    return ReplayProgress(upto, frozenset(upto + each for each in ahead))
+    return ReplayProgress(upto, beyond)
 
 
 def _ranges(offsets: Iterable[int]) -> Iterator[str]:
@@ -123,14 +114,6 @@ def _from_ranges(text: str) -> Iterator[int]:
         if ends[1] - ends[0] > _MAX_SPAN:
             raise ValueError(f"{part!r} is too wide")
         yield from range(ends[0], ends[1] + 1)
-
-
-def _from_bits(text: str) -> Iterator[int]:
-    expander = zlib.decompressobj()
-    data = expander.decompress(base64.b64decode(text, validate=True), _MAX_SPAN // 8)
-    if not expander.eof:
-        raise ValueError("its compressed bits are cut off")
-    yield from (8 * at + bit for at, byte in enumerate(data) for bit in range(8) if byte >> bit & 1)
 
 
 class ReplayScan:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from leaderq.clock import now_s
 from leaderq.config import TABLE, KafkaSecurity, Section, Settings, load
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
@@ -21,7 +23,9 @@ from leaderq.kafka.clients.kafka_python_connection import connection_options
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.declaration import deserializer_of
 from leaderq.kafka.record import deserialized
-from leaderq.term import Term
+from leaderq.running.supervision import watch_health
+from leaderq.term import OpenTerm, Reason, Term
+from leaderq.testing import eventually
 
 
 class Sums(KafkaLeaderCareer):
@@ -271,3 +275,30 @@ def test_what_the_settings_say_must_fit_the_rest_of_the_class() -> None:
     career.settings = Settings(workers=4)
     with pytest.raises(ConfigurationError, match="atomic and has workers=4"):
         career._declared()
+
+
+class Checked(Sums):
+    def healthy(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "settings", "asked"),
+    [
+        (Sums, {}, {}, False),
+        (Checked, {}, {}, True),
+        (Sums, {"handle_budget_s": 1.0}, {}, True),
+        (Sums, {}, {"handle_budget_s": 1.0}, True),
+    ],
+)
+def test_a_career_is_asked_for_its_health_only_if_something_would_say_no(
+    kind: type[Sums], attributes: dict[str, Any], settings: dict[str, Any], asked: bool
+) -> None:
+    career = dressed(type("Some", (kind,), attributes))
+    career.settings = Settings(**settings)
+    term = OpenTerm(number=1, id="t", career="c", candidate="me", deadline=now_s() + 60, write=lambda _term, _operations: [])
+    watch_health(career, term, interval_s=60.0, unhealthy=lambda: None)
+    watching = [one.name for one in threading.enumerate() if one.name == "leaderq-health"]
+    term.wind_up(Reason.STEP_DOWN)
+    assert bool(watching) is asked
+    eventually(lambda: all(one.name != "leaderq-health" for one in threading.enumerate()))

@@ -14,10 +14,15 @@ from typing import Any
 import kafka
 import pytest
 from kafka.consumer.fetcher import ConsumerRecord
+from kafka.coordinator.base import BaseCoordinator
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.producer.sender import Sender
+from kafka.producer.transaction_manager import TransactionManager
 
 import leaderq.kafka
+from leaderq.errors import MissingPiece
 from leaderq.kafka.clients import kafka_python_connection, kafka_python_consumer, private_api
-from leaderq.kafka.clients.private_api import HOOKS, RELIED_ON
+from leaderq.kafka.clients.private_api import HOOKS, RELIED_ON, require_what_the_fence_relies_on
 
 PACKAGE = Path(leaderq.kafka.__file__).parent
 OVERRIDING = {
@@ -184,3 +189,32 @@ def test_each_listed_function_of_ours_is_used() -> None:
     defined = {name for name, one in vars(private_api).items() if inspect.isfunction(one) and not name.startswith("_")}
     text = "".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "private_api.py")
     assert {name for name in defined if f"private_api.{name}" not in text} == set()
+
+
+def test_a_career_starts_on_the_kafka_python_that_was_read() -> None:
+    require_what_the_fence_relies_on()
+
+
+def group_protocols_without_asking(self: Any) -> list[Any]:
+    return [("range", b"")]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "other", "told"),
+    [
+        (ConsumerCoordinator, "group_protocols", group_protocols_without_asking, "the assignor is not asked"),
+        (BaseCoordinator, "_do_join_and_sync_async", None, "BaseCoordinator does not use group_protocols"),
+        (TransactionManager, "_supports_epoch_bump", None, r"no kafka\S+TransactionManager\._supports_epoch_bump"),
+        (Sender, "_maybe_send_pending_request", None, "Sender does not use await_ready"),
+    ],
+)
+def test_one_that_would_let_a_zombie_fence_its_successor_is_refused_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, other: Any, told: str
+) -> None:
+    if other is None:
+        monkeypatch.delattr(owner, name)
+    else:
+        monkeypatch.setattr(owner, name, other)
+    with pytest.raises(MissingPiece, match=told) as refused:
+        require_what_the_fence_relies_on()
+    assert "pip install 'kafka-python==" in str(refused.value)

@@ -10,7 +10,7 @@ from leaderq.errors import CorruptRecord
 from leaderq.kafka.dead_letters.replay import MAX_NOTE, ReplayProgress, ReplayScan, progress_noted
 
 
-@given(upto=st.integers(0, 2**40), ahead=st.frozensets(st.integers(0, 5000)))
+@given(upto=st.integers(0, 2**40), ahead=st.frozensets(st.integers(0, 5000), max_size=200))
 def test_what_is_noted_is_read(upto, ahead):
     done = ReplayProgress(upto, frozenset(upto + each for each in ahead))
     note = done.note()
@@ -19,31 +19,22 @@ def test_what_is_noted_is_read(upto, ahead):
     assert progress_noted(upto, note) == done
 
 
-def test_the_note_is_readable_where_it_is_short():
-    assert ReplayProgress(10, frozenset({12, 13, 14, 18})).note() == "replayed 2-4,8"
+def test_the_note_can_be_read_by_a_person():
+    assert ReplayProgress(10, frozenset({12, 13, 14, 18})).note() == "also replayed: 12-14,18"
     assert ReplayProgress(10).note() == ""
 
 
-def test_every_second_letter_of_a_hundred_thousand_can_be_noted():
-    done = ReplayProgress(7, frozenset(range(8, 100_008, 2)))
-    note = done.note()
-    assert note is not None
-    assert note.startswith("replayed bits ")
-    assert progress_noted(7, note) == done
-
-
 def test_what_does_not_fit_is_not_noted():
-    assert ReplayProgress(0, frozenset(n * n % 1_000_003 for n in range(1, 60_000))).note() is None
+    assert ReplayProgress(7, frozenset(range(8, 1000, 2))).note() is not None
+    assert ReplayProgress(7, frozenset(range(8, 10_000, 2))).note() is None
 
 
-@pytest.mark.parametrize("note", ["", "leaderq term 3", "by hand"])
+@pytest.mark.parametrize("note", ["", "leaderq term 3", "by hand", "replayed 2-4,8"])
 def test_an_offset_set_by_somebody_else_says_from_here_on(note):
     assert progress_noted(5, note) == ReplayProgress(5)
 
 
-@pytest.mark.parametrize(
-    "note", ["replayed x", "replayed 1-", "replayed bits !", "replayed bits eJw=", "replayed 0-99999999999"]
-)
+@pytest.mark.parametrize("note", [f"also replayed: {each}" for each in ("x", "1-", "", "0-99999999999")])
 def test_a_note_gone_bad_is_refused_with_a_remedy(note):
     with pytest.raises(CorruptRecord, match="--from-start"):
         progress_noted(5, note)
