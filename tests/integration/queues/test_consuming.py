@@ -56,9 +56,7 @@ def test_an_urgent_item_overtakes_what_is_claimed_already(session: Session) -> N
         assert held.entered.wait(60)
         fill(session, [b"urgent"], QueueKind.PRIORITY, priority=1)
         eventually(
-            lambda: (
-                one._engine.ready.is_overtaken or b"urgent" in [c.payload.items[0] for _, _, c in one._engine.ready._heap]
-            )
+            lambda: one.engine.ready.is_overtaken or b"urgent" in [c.payload.items[0] for _, _, c in one.engine.ready._heap]
         )
         held.released.set()
         assert held.seen.wait_for(51)[1] == b"urgent"
@@ -135,7 +133,7 @@ def test_a_taker_is_woken_by_a_put(session: Session) -> None:
     session.ensure_path(PATH)
     with consuming(session) as queue, ThreadPoolExecutor(1) as pool:
         taken = pool.submit(queue.take, 20)
-        eventually(lambda: queue._engine.ready.takers == 1)
+        eventually(lambda: queue.engine.ready.takers == 1)
         fill(session, [b"a"])
         item = taken.result(60)
         assert item.value == b"a"
