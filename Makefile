@@ -8,7 +8,7 @@ MINUTES ?= 60
 CHANGES ?= 100
 JOBS    ?= 2
 
-.PHONY: demo test lint unit faults soak rude mutants bench smoke servers clean
+.PHONY: demo test lint unit faults soak queue-soak rude mutants bench smoke servers clean
 
 demo: $(READY)
 	@$(BIN)/leaderq demo
@@ -35,6 +35,12 @@ faults: $(READY)
 soak: $(READY)
 	@$(BIN)/python -m leaderq.testing.nemesis --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
 	  --folder logs/nemesis-$$(date +%Y%m%d-%H%M%S)
+
+# What queues cost servers of 256, 512 and 1000 MB, a queue of 300,000, and 100 kills, freezes and cuts
+# of consumers, pulled and pushed, on one server and on three; the ordinary test run does a few.
+queue-soak: $(READY)
+	@LEADERQ_TEST_SOAK=1 LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest -s --timeout 1800 tests/faults/queues \
+	  tests/integration/queues/test_kind_to_the_server.py tests/integration/queues/test_failed_items.py
 
 # Changes of leader of careers that never look at their term, so many of each kind, and a table of
 # the effects that came after; the ordinary test run does two of each. KINDS is a regular expression.

@@ -128,6 +128,8 @@ class Item(Generic[T]):
         """Give it back to the tail, with its id, priority or due time, for anybody to try
         ``delay_s`` seconds from now; counts as a failed attempt. Of several values of one znode those
         that are given back go together, when the last of them is settled.
+
+        :raises ClaimLost: it is not ours any more; nothing was written.
         """
         with self._taken.lock:
             self._refuse_twice()
@@ -206,8 +208,10 @@ class Item(Generic[T]):
             return
         try:
             self._queue.write(self._claim, settlement.operations)
-        except BaseException:
+        except BaseException as exc:
             taken.open[self._at] = taken.left.pop(self._at)
+            if isinstance(exc, SessionExpired | NoNode | BadVersion):
+                raise ClaimLost(f"item {self.name} is not this consumer's any more: {exc}") from exc
             raise
         self._note(settlement)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from consumption import LOCKS, PATH, Held, Seen, consuming, fill, is_empty
@@ -55,9 +56,7 @@ def test_an_urgent_item_overtakes_what_is_claimed_already(session: Session) -> N
         assert held.entered.wait(60)
         fill(session, [b"urgent"], QueueKind.PRIORITY, priority=1)
         eventually(
-            lambda: (
-                one._engine.ready.is_overtaken or b"urgent" in [c.payload.items[0] for _, _, c in one._engine.ready._heap]
-            )
+            lambda: one.engine.ready.is_overtaken or b"urgent" in [c.payload.items[0] for _, _, c in one.engine.ready._heap]
         )
         held.released.set()
         assert held.seen.wait_for(51)[1] == b"urgent"
@@ -134,7 +133,7 @@ def test_a_taker_is_woken_by_a_put(session: Session) -> None:
     session.ensure_path(PATH)
     with consuming(session) as queue, ThreadPoolExecutor(1) as pool:
         taken = pool.submit(queue.take, 20)
-        eventually(lambda: queue._engine.ready.takers == 1)
+        eventually(lambda: queue.engine.ready.takers == 1)
         fill(session, [b"a"])
         item = taken.result(60)
         assert item.value == b"a"
@@ -174,6 +173,35 @@ def test_an_acknowledgement_after_the_session_is_over_writes_nothing(opened: Cal
         with pytest.raises(ClaimLost):
             item.ack([Create("/receipt")])
         assert other.exists("/receipt") is None
+        again.ack()
+        assert is_empty(other)
+
+
+@pytest.mark.parametrize("end", ["acknowledged", "requeued", "failed"])
+def test_the_lock_of_another_stands_whatever_one_does_whose_session_is_over(
+    opened: Callable[[], Session], address: str, end: str
+) -> None:
+    """F9: Curator deletes the lock by its name at the end, whosever it is by then."""
+    mine, other = opened(), opened()
+    (name,) = fill(other, [b"a"])
+    with consuming(mine) as queue, consuming(other) as next_one:
+        item = queue.take(60)
+        credentials = mine.credentials
+        assert credentials is not None
+        assert end_session(address, credentials, timeout_s=60.0)
+        again = next_one.take(60)
+        owner = other.exists(f"{LOCKS}/{name}").ephemeral_owner
+        assert owner == other.id
+        with suppress(ClaimLost):
+            if end == "acknowledged":
+                item.ack()
+            elif end == "requeued":
+                item.requeue()
+            else:
+                with suppress(ValueError), item:
+                    raise ValueError("the handler failed")
+        assert other.children(PATH) == [name]
+        assert other.exists(f"{LOCKS}/{name}").ephemeral_owner == owner
         again.ack()
         assert is_empty(other)
 
