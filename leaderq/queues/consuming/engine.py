@@ -85,7 +85,12 @@ class Engine:
         self._waiting = PendingNames(kind)
         self._reader = SizedReader(session, paths.path)
         self.ready = Prefetch(
-            sort_key(kind), self._may_begin, wake, slack=options.min_items_before_refresh, most_ahead=options.claim_ahead
+            sort_key(kind),
+            self._may_begin,
+            wake,
+            slack=options.min_items_before_refresh,
+            most_ahead=options.claim_ahead,
+            workers=workers,
         )
         self._listing = QueueListing(session, paths, kind, self._waiting, notify=wake, created=self.ready.has_come)
         self._members = Members(session, paths, name, wake)
@@ -230,6 +235,8 @@ class Engine:
         came = self.ready.came  # before the news is heeded: what comes later is not among it
         self._listing.apply_events()
         if self.pause_switch.is_paused:
+            self._give_back_ahead()
+            self.ready.answer(self._asks)
             self._service.wait(SCAN_S)
             return
         self._give_back_if_stuck(membership)
@@ -405,15 +412,10 @@ class Engine:
         return min(room, most) if room >= min(most, target) // 2 or not ready + self._under_way_names else 0
 
     def _names(self, wanted: int) -> list[str]:
-        now = now_ms()
         share = self._members.share if self._is_shared_out else None
-        names: list[str] = []
-        if self._helps_until_s > now_s():
-            names = self._waiting.take_overdue(wanted, now)
-        names += self._waiting.take(wanted - len(names), now, share)
-        if names:
-            return names + self._probe(now)
-        if self._under_way:
+        names = self._overdue(wanted)
+        names += self._waiting.take(wanted - len(names), now_ms(), share)
+        if names or self._under_way:
             return names
         if self._listing.is_stale or self._asks > self.ready.answered:
             self._listing.look()
@@ -423,16 +425,17 @@ class Engine:
             self.ready.answer(self._asks)
         return names
 
-    def _probe(self, now: int) -> list[str]:
-        """While our own share does not come to an end: try now and then whether what is overdue of
-        others' is theirs still.
+    def _overdue(self, wanted: int) -> list[str]:
+        """Names of others' shares that have waited for too long, while our own share does not come
+        to an end: one now and then, to try whether its owner is at work, and if not, all of them.
         """
-        if now_s() < self._probe_s:
-            return []
-        self._probe_s = now_s() + _PROBE_S
-        probe = self._waiting.take_overdue(1, now)
-        self._probes.update(probe)
-        return probe
+        if now_s() >= self._helps_until_s:
+            if now_s() < self._probe_s:
+                return []
+            self._probe_s, wanted = now_s() + _PROBE_S, 1
+        names = self._waiting.take_overdue(wanted, now_ms())
+        self._probes.update(names)
+        return names
 
     def _claimed(self, found: ClaimResult) -> None:
         count = sum(map(len, (found.claims, found.resting, found.gone, found.locked, found.again)))
@@ -473,8 +476,13 @@ class Engine:
 
     def _give_back_if_stuck(self, membership: Membership) -> None:
         if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S and not self._is_simple:
-            claims = self.ready.drain()
-            log.info("queue %s: the consumer is slow; %d items claimed ahead go back", self._paths.path, len(claims))
+            self._give_back_ahead()
+
+    def _give_back_ahead(self) -> None:
+        while self._under_way:
+            self._claimed(self._under_way.popleft().finish())
+        if claims := self.ready.drain():
+            log.info("items claimed ahead go back queue=%s items=%d", self._paths.path, len(claims))
             self._give_back(claims, in_place=True)
 
     def _give_back(self, claims: Sequence[Claim], *, in_place: bool = False) -> None:

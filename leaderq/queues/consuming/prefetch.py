@@ -38,12 +38,14 @@ class Prefetch:
         *,
         slack: int = 0,
         most_ahead: int = 100,
+        workers: int = 1,
     ) -> None:
         self._key = key
         self._is_allowed = may_begin
         self._notify_wanted = notify_wanted
         self._slack = slack
         self._most_ahead = most_ahead
+        self._workers = workers
         self._since_refresh = 0
         self._came: Any = None  # the order of the most urgent one that has come into the queue since the last refresh
         self._changed = threading.Condition()
@@ -243,7 +245,7 @@ class Prefetch:
         """How many values to have ready for workers that are busy, judged by how fast they took them."""
         now = now_s()
         passed_s = now - self._given_s
-        if self._given and self._given >= self._target and passed_s < AHEAD_S:
+        if self._given >= max(self._target, self._workers + 1) and passed_s < AHEAD_S:  # one is done, at least
             self._target = min(self._most_ahead, max(1, 2 * self._target))
         elif passed_s >= AHEAD_S:
             rate = int(self._given * AHEAD_S / passed_s)
