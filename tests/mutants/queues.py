@@ -132,7 +132,11 @@ MUTANTS = [
     mutant(
         "an item is claimed ahead before any is done",
         f"{PENDING_TESTS}nothing_is_claimed_ahead_before_an_item_is_done",
-        Edit(PREFETCH, "max(self._target, self._workers + 1)", "self._target"),
+        Edit(
+            PREFETCH,
+            "        if self.average_s is not None:\n",
+            "        if self.average_s or [setattr(self, 'average_s', 1e-3)]:\n",
+        ),
     ),
     mutant(
         "an item of a simple queue is given back to the end, in a frame",

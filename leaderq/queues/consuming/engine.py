@@ -90,7 +90,7 @@ class Engine:
             wake,
             slack=options.min_items_before_refresh,
             most_ahead=options.claim_ahead,
-            workers=workers,
+            workers=max(1, workers),
         )
         self._listing = QueueListing(session, paths, kind, self._waiting, notify=wake, created=self.ready.has_come)
         self._members = Members(session, paths, name, wake)
@@ -99,6 +99,7 @@ class Engine:
         self._session_id: int | None = None
         self._under_way: deque[ClaimAttempt] = deque()
         self._under_way_names = 0
+        self._per_znode = 1.0  # values, in what was claimed last
         self._held: set[str] = set()  # claimed by the present member, and not settled
         self._postponed_s: float | None = None  # since when a suspect waits to be claimed alone
         self._probe_s = 0.0
@@ -350,7 +351,8 @@ class Engine:
         wanted = self._wanted()
         if self._members.deaths.has_suspects and any(map(self._members.deaths.is_suspect, self._held)):
             wanted = 0  # it is alone until it is settled
-        names = self._without_suspects(self._names(wanted)) if wanted > 0 else []
+        count = max(1, int(wanted / self._per_znode))
+        names = self._without_suspects(self._names(count)) if wanted > 0 else []
         if names:
             self._under_way.append(
                 ClaimAttempt(
@@ -406,7 +408,7 @@ class Engine:
             target = self.ready.wanted + self.options.claim_ahead
         else:
             target = takers + (self.ready.appetite() if self._workers or is_locked else 0)
-        room = target - ready - self._under_way_names
+        room = target - ready - int(self._under_way_names * self._per_znode)
         most = min(self._reader.most, MAX_LOCKS if is_locked else MAX_BATCH)
         # Small claims cost as much as large ones: with plenty ready, wait until a good many can be claimed at once.
         return min(room, most) if room >= min(most, target) // 2 or not ready + self._under_way_names else 0
@@ -454,6 +456,7 @@ class Engine:
         self._held.update(claim.name for claim in found.claims)
         found.claims = [claim for claim in found.claims if not self._is_given_up(claim)]
         if found.claims:
+            self._per_znode = sum(claim.count for claim in found.claims) / len(found.claims)
             self._listing.apply_events()  # what came meanwhile may go before these
             self.ready.put(found.claims, before=self._waiting.first_key(now_ms()))
         self._under_way_names = max(0, self._under_way_names - count)

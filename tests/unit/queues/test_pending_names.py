@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,10 +122,11 @@ def test_what_came_right_after_a_listing_is_anybodys_after_50_ms_too_though_noth
 def test_nothing_is_claimed_ahead_before_an_item_is_done() -> None:
     ready = Prefetch(sequence_of, lambda: True, lambda: None, workers=2)
     ready.put(Claim(name, b"", 0, 0, membership=None) for name in plain(*range(9)))  # type: ignore[arg-type]
-    assert len(ready.take(1, 0) + ready.take(1, 0)) == 2
+    with ThreadPoolExecutor(1) as other:
+        assert len(ready.take(1, 0) + other.submit(ready.take, 1, 0).result()) == 2
     assert ready.appetite() == 0
     assert len(ready.take(1, 0)) == 1
-    assert ready.appetite() == 1
+    assert ready.appetite() > 0
 
 
 def test_an_overdue_name_that_was_deleted_is_not_taken() -> None:
