@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from mutants.mutant import Edit, mutant
 
+CLAIMS = "leaderq/queues/consuming/claims.py"
 DEATHS = "leaderq/queues/consuming/deaths.py"
 ENGINE = "leaderq/queues/consuming/engine.py"
 ITEMS = "leaderq/queues/consuming/items.py"
 MEMBERS = "leaderq/queues/consuming/members.py"
 PENDING = "leaderq/queues/consuming/pending.py"
+PREFETCH = "leaderq/queues/consuming/prefetch.py"
 WORKERS = "leaderq/queues/consuming/workers.py"
 READING = "leaderq/queues/reading.py"
 GROUPS = "leaderq/queues/writing/groups.py"
@@ -17,6 +19,7 @@ SEND_QUEUE = "leaderq/queues/writing/send_queue.py"
 HERE = "tests/integration/queues/"
 FAIRNESS = f"{HERE}test_fairness.py::test_"
 VALUES = f"{HERE}test_taken_values.py::test_"
+PENDING_TESTS = "tests/unit/queues/test_pending_names.py::test_"
 LONG_LIFE = f"{HERE}test_long_life.py::test_"
 DIES = "tests/faults/queues/test_deaths_are_counted.py::test_an_item_over_which_consumers_die_is_set_aside_and_no_other"
 
@@ -115,5 +118,30 @@ MUTANTS = [
         "what is given back is found again by its watch only",
         f"{HERE}test_claim_ahead.py::test_what_is_given_back_is_found_again_if_its_return_is_heard_of_before_it_is_confirmed",
         Edit(ENGINE, "self._waiting.give_back([settlement.created(results) or name])", "pass"),
+    ),
+    mutant(
+        "a paused consumer keeps what it has claimed ahead",
+        f"{HERE}test_claim_ahead.py::test_a_consumer_that_is_paused_holds_nothing_that_it_has_not_begun[/locks]",
+        Edit(ENGINE, "            self._give_back_ahead()\n            self.ready.answer", "            self.ready.answer"),
+    ),
+    mutant(
+        "names of two listings close to each other are left to their owner for ever",
+        f"{PENDING_TESTS}what_came_right_after_a_listing_is_anybodys_after_50_ms_too_though_nothing_comes_later",
+        Edit(PENDING, "        self._marks.append(", "        self._marks or self._marks.append("),
+    ),
+    mutant(
+        "an item is claimed ahead before any is done",
+        f"{PENDING_TESTS}nothing_is_claimed_ahead_before_an_item_is_done",
+        Edit(
+            PREFETCH,
+            "        if self.average_s is not None:\n",
+            "        if self.average_s or [setattr(self, 'average_s', 1e-3)]:\n",
+        ),
+    ),
+    mutant(
+        "an item of a simple queue is given back to the end, in a frame",
+        f"{HERE}test_simple_queue_faults.py::test_items_claimed_ahead_come_in_order_and_the_rest_goes_back",
+        Edit(CLAIMS, "if in_place or claim.is_raw:", "if in_place:"),
+        Edit(CLAIMS, "claim.data if claim.is_raw else encode(", "encode("),
     ),
 ]

@@ -85,7 +85,12 @@ class Engine:
         self._waiting = PendingNames(kind)
         self._reader = SizedReader(session, paths.path)
         self.ready = Prefetch(
-            sort_key(kind), self._may_begin, wake, slack=options.min_items_before_refresh, most_ahead=options.claim_ahead
+            sort_key(kind),
+            self._may_begin,
+            wake,
+            slack=options.min_items_before_refresh,
+            most_ahead=options.claim_ahead,
+            workers=max(1, workers),
         )
         self._listing = QueueListing(session, paths, kind, self._waiting, notify=wake, created=self.ready.has_come)
         self._members = Members(session, paths, name, wake)
@@ -94,6 +99,7 @@ class Engine:
         self._session_id: int | None = None
         self._under_way: deque[ClaimAttempt] = deque()
         self._under_way_names = 0
+        self._per_znode = 1.0  # values, in what was claimed last
         self._held: set[str] = set()  # claimed by the present member, and not settled
         self._postponed_s: float | None = None  # since when a suspect waits to be claimed alone
         self._probe_s = 0.0
@@ -230,6 +236,8 @@ class Engine:
         came = self.ready.came  # before the news is heeded: what comes later is not among it
         self._listing.apply_events()
         if self.pause_switch.is_paused:
+            self._give_back_ahead()
+            self.ready.answer(self._asks)
             self._service.wait(SCAN_S)
             return
         self._give_back_if_stuck(membership)
@@ -343,7 +351,8 @@ class Engine:
         wanted = self._wanted()
         if self._members.deaths.has_suspects and any(map(self._members.deaths.is_suspect, self._held)):
             wanted = 0  # it is alone until it is settled
-        names = self._without_suspects(self._names(wanted)) if wanted > 0 else []
+        count = max(1, int(wanted / self._per_znode))
+        names = self._without_suspects(self._names(count)) if wanted > 0 else []
         if names:
             self._under_way.append(
                 ClaimAttempt(
@@ -399,21 +408,16 @@ class Engine:
             target = self.ready.wanted + self.options.claim_ahead
         else:
             target = takers + (self.ready.appetite() if self._workers or is_locked else 0)
-        room = target - ready - self._under_way_names
+        room = target - ready - int(self._under_way_names * self._per_znode)
         most = min(self._reader.most, MAX_LOCKS if is_locked else MAX_BATCH)
         # Small claims cost as much as large ones: with plenty ready, wait until a good many can be claimed at once.
         return min(room, most) if room >= min(most, target) // 2 or not ready + self._under_way_names else 0
 
     def _names(self, wanted: int) -> list[str]:
-        now = now_ms()
         share = self._members.share if self._is_shared_out else None
-        names: list[str] = []
-        if self._helps_until_s > now_s():
-            names = self._waiting.take_overdue(wanted, now)
-        names += self._waiting.take(wanted - len(names), now, share)
-        if names:
-            return names + self._probe(now)
-        if self._under_way:
+        names = self._overdue(wanted)
+        names += self._waiting.take(wanted - len(names), now_ms(), share)
+        if names or self._under_way:
             return names
         if self._listing.is_stale or self._asks > self.ready.answered:
             self._listing.look()
@@ -423,16 +427,17 @@ class Engine:
             self.ready.answer(self._asks)
         return names
 
-    def _probe(self, now: int) -> list[str]:
-        """While our own share does not come to an end: try now and then whether what is overdue of
-        others' is theirs still.
+    def _overdue(self, wanted: int) -> list[str]:
+        """Names of others' shares that have waited for too long, while our own share does not come
+        to an end: one now and then, to try whether its owner is at work, and if not, all of them.
         """
-        if now_s() < self._probe_s:
-            return []
-        self._probe_s = now_s() + _PROBE_S
-        probe = self._waiting.take_overdue(1, now)
-        self._probes.update(probe)
-        return probe
+        if now_s() >= self._helps_until_s:
+            if now_s() < self._probe_s:
+                return []
+            self._probe_s, wanted = now_s() + _PROBE_S, 1
+        names = self._waiting.take_overdue(wanted, now_ms())
+        self._probes.update(names)
+        return names
 
     def _claimed(self, found: ClaimResult) -> None:
         count = sum(map(len, (found.claims, found.resting, found.gone, found.locked, found.again)))
@@ -451,6 +456,7 @@ class Engine:
         self._held.update(claim.name for claim in found.claims)
         found.claims = [claim for claim in found.claims if not self._is_given_up(claim)]
         if found.claims:
+            self._per_znode = sum(claim.count for claim in found.claims) / len(found.claims)
             self._listing.apply_events()  # what came meanwhile may go before these
             self.ready.put(found.claims, before=self._waiting.first_key(now_ms()))
         self._under_way_names = max(0, self._under_way_names - count)
@@ -473,8 +479,13 @@ class Engine:
 
     def _give_back_if_stuck(self, membership: Membership) -> None:
         if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S and not self._is_simple:
-            claims = self.ready.drain()
-            log.info("queue %s: the consumer is slow; %d items claimed ahead go back", self._paths.path, len(claims))
+            self._give_back_ahead()
+
+    def _give_back_ahead(self) -> None:
+        while self._under_way:
+            self._claimed(self._under_way.popleft().finish())
+        if claims := self.ready.drain():
+            log.info("items claimed ahead go back queue=%s items=%d", self._paths.path, len(claims))
             self._give_back(claims, in_place=True)
 
     def _give_back(self, claims: Sequence[Claim], *, in_place: bool = False) -> None:

@@ -24,7 +24,6 @@ from leaderq.queues.wire.names import QueueKind, due_ms_of, sequence_of, sort_ke
 Share = Callable[[str], bool]
 GRACE_MS = 50
 """How long a name of somebody else's share is left to its owner."""
-_MARK_MS = 5
 
 
 def share_of(position: int, members: int) -> Share | None:
@@ -157,8 +156,6 @@ class PendingNames:
 
     def _mark(self, now_ms: int) -> None:
         highest = max(map(sequence_of, self._listed[-1:]), default=-1)
-        if self._marks and now_ms - self._marks[-1][0] < _MARK_MS:
-            return  # those that are new wait for the next mark: a few milliseconds more
         self._marks.append((now_ms, highest))
         self._forget_marks(now_ms)
 

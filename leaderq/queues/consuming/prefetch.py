@@ -1,9 +1,9 @@
 """Items that are ours and not begun yet, in order; and how many of them there should be.
 
-Claiming ahead hides the way to the servers and back: hundreds of items in one multi. But what is
+Claiming ahead hides the way to the servers and back: a hundred items in one multi. But what is
 claimed ahead waits for *this* consumer, and without a lock path it is lost if the process dies. So
-it begins with one item for each worker, doubles as long as the workers use up what they got within
-:data:`AHEAD_S`, and falls back when they do not.
+it is as much as the workers do in :data:`AHEAD_S`, by the time that passed from when they were given
+something to when they came again, and nothing before any came again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from leaderq.queues.consuming.claims import Claim
 
 AHEAD_S = 0.05
 """What is claimed ahead should keep the workers busy no longer than this, in seconds."""
+_WEIGHT = 0.2
 
 
 class Prefetch:
@@ -38,12 +39,14 @@ class Prefetch:
         *,
         slack: int = 0,
         most_ahead: int = 100,
+        workers: int = 1,
     ) -> None:
         self._key = key
         self._is_allowed = may_begin
         self._notify_wanted = notify_wanted
         self._slack = slack
         self._most_ahead = most_ahead
+        self._workers = workers
         self._since_refresh = 0
         self._came: Any = None  # the order of the most urgent one that has come into the queue since the last refresh
         self._changed = threading.Condition()
@@ -58,9 +61,10 @@ class Prefetch:
         """Of those that are ready."""
         self._is_closed = False
         self._target = 0
-        self._given_s = now_s()
-        self._given = 0
         self._taken_s = now_s()
+        self._given: dict[int, tuple[float, int]] = {}  # by thread: when, and how many values
+        self.average_s: float | None = None
+        """What a value takes those who work on it, in seconds; ``None`` before the first is done."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -117,7 +121,9 @@ class Prefetch:
         one znode; what has failed before is alone, because it may be what fails the others.
         ``wants``: as many are claimed for this caller.
         """
+        thread = threading.get_ident()
         with self._changed:
+            self._learn(self._given.pop(thread, None))
             self._takers += 1
             self.wanted += wants
             if not self._heap:
@@ -144,10 +150,11 @@ class Prefetch:
                 found.append(heapq.heappop(self._heap)[2])
                 self.bytes -= len(found[-1].data)
             given = sum(claim.count for claim in found)
-            self._given += given
             self.values -= given
             self._since_refresh += len(found)
             self._taken_s = now_s()
+            if given:
+                self._given[thread] = (self._taken_s, given)
             if len(self._heap) <= self._target // 2:
                 self._notify_wanted()
             return found
@@ -239,18 +246,18 @@ class Prefetch:
 
     # -- how far ahead --------------------------------------------------------------------------------------------------
 
+    def _learn(self, given: tuple[float, int] | None) -> None:
+        """Somebody who was given something comes again."""
+        if given is None:
+            return
+        since_s, values = given
+        took_s = (now_s() - since_s) / values
+        self.average_s = took_s if self.average_s is None else self.average_s + _WEIGHT * (took_s - self.average_s)
+
     def appetite(self) -> int:
-        """How many values to have ready for workers that are busy, judged by how fast they took them."""
-        now = now_s()
-        passed_s = now - self._given_s
-        if self._given and self._given >= self._target and passed_s < AHEAD_S:
-            self._target = min(self._most_ahead, max(1, 2 * self._target))
-        elif passed_s >= AHEAD_S:
-            rate = int(self._given * AHEAD_S / passed_s)
-            self._target = min(self._most_ahead, rate, max(1, 2 * self._target))
-        else:
-            return self._target
-        self._given_s, self._given = now, 0
+        """How many values to have ready for workers that are busy."""
+        if self.average_s is not None:
+            self._target = min(self._most_ahead, int(AHEAD_S * self._workers / max(self.average_s, 1e-6)))
         return self._target
 
     @property

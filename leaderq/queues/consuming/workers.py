@@ -85,7 +85,6 @@ class ItemWorkers(Generic[T]):
     def __init__(self, name: str, options: ConsumeOptions[T], context: WorkerContext) -> None:
         self.options = options
         self._context = context
-        self._average_s = RUN_S
         self._queue = context.queue
         self.threads = [
             threading.Thread(target=self._run, name=f"leaderq-queue-{name}-{number}", daemon=True)
@@ -118,7 +117,8 @@ class ItemWorkers(Generic[T]):
                 return
 
     def _run_length(self) -> int:
-        return max(1, min(MAX_RUN, int(RUN_S / max(self._average_s, 1e-6)), len(self._context.ready) // len(self.threads)))
+        ready = self._context.ready
+        return max(1, min(MAX_RUN, int(RUN_S / max(ready.average_s or RUN_S, 1e-6)), len(ready) // len(self.threads)))
 
     def _dispatch(self, run: deque[Claim]) -> None:
         executor: Executor | None = self.options.executor
@@ -133,7 +133,7 @@ class ItemWorkers(Generic[T]):
             self._context.is_closing.wait(_REFUSED_S)
 
     def _work(self, run: deque[Claim]) -> None:
-        began, count = now_s(), len(run)
+        began = now_s()
         if self.options.consume_batch is not None:
             claims = list(_popped(run))
             if len(claims) == 1 and claims[0].count > self.options.batch_items:
@@ -152,7 +152,6 @@ class ItemWorkers(Generic[T]):
                 self._settle(settlements)
                 settlements = []
         self._settle(settlements)
-        self._average_s += 0.2 * ((now_s() - began) / count - self._average_s)
 
     def _settle(self, settlements: list[ItemSettlement]) -> None:
         for settlement in settlements:

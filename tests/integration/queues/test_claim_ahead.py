@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from consumption import PATH, Held, Seen, Stuck
+from consumption import PATH, Seen, Stuck
 
 from leaderq.errors import ConfigurationError
 from leaderq.queues import JSON, DistributedPriorityQueue, DistributedQueue, QueueBuilder
@@ -61,15 +61,29 @@ def test_what_is_given_back_is_found_again_if_its_return_is_heard_of_before_it_i
         threading.Timer(0.5, confirm, answer).start()
 
     monkeypatch.setattr(Engine, "_on_settled", confirm_late)
-    gate = Held()
-    with DistributedPriorityQueue(session, PATH, serializer=JSON, consumer=gate) as queue:
-        queue.put(0, 0)
-        assert gate.entered.wait(60)
-        queue.put(1, 1)
-        eventually(lambda: session.children(PATH) == [], message="it is claimed ahead")
-        eventually(lambda: session.children(PATH) != [], message="it is given back")
-        gate.released.set()
-        assert gate.seen.wait_for(2, timeout_s=5) == [0, 1]
+    stuck = Stuck(200)
+    with DistributedPriorityQueue(session, PATH, serializer=JSON) as producer:
+        producer.put_many(list(range(300)), 0)
+    with DistributedPriorityQueue(session, PATH, serializer=JSON, consumer=stuck) as queue:
+        assert stuck.entered.wait(60)
+        eventually(lambda: queue.depth() == 100, message="what was claimed ahead is given back")
+        stuck.released.set()
+        assert sorted(stuck.seen.wait_for(300, timeout_s=5)) == list(range(300))
+
+
+@pytest.mark.parametrize("lock_path", [None, "/locks"])
+def test_a_consumer_that_is_paused_holds_nothing_that_it_has_not_begun(opened: Open, lock_path: str | None) -> None:
+    stuck, seen = Stuck(200), Seen()
+    options: dict[str, Any] = {"lock_path": lock_path, "serializer": JSON, "final_flush_s": 60.0}
+    with DistributedQueue(opened(), "/q", **options) as producer:
+        producer.put_many(list(range(300)))
+        with DistributedQueue(opened(), "/q", consumer=stuck, **options) as paused:
+            assert stuck.entered.wait(60)
+            paused.pause()
+            stuck.released.set()
+            with DistributedQueue(opened(), "/q", consumer=seen, **options):
+                eventually(lambda: len(stuck.seen.values) + len(seen.values) == 300, timeout_s=30)
+                assert sorted(stuck.seen.values + seen.values) == list(range(300))
 
 
 def test_a_claim_ahead_that_is_not_a_number_of_values_is_refused(session: Session) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.pending import GRACE_MS, PendingNames, share_of
-from leaderq.queues.wire.names import QueueKind
+from leaderq.queues.consuming.prefetch import Prefetch
+from leaderq.queues.wire.names import QueueKind, sequence_of
 
 
 def plain(*numbers: int) -> list[str]:
@@ -104,6 +108,25 @@ def test_what_has_waited_since_an_earlier_listing_is_anybodys_whatever_came_sinc
     assert names.overdue_ms(60) == 40 + GRACE_MS
     assert names.take_overdue(99, 90) == plain(11)
     assert names.overdue_ms(90) is None
+
+
+def test_what_came_right_after_a_listing_is_anybodys_after_50_ms_too_though_nothing_comes_later() -> None:
+    names = waiting(plain(0, 1))
+    names.take(99, 0, share_of(0, 2))
+    names.replace(plain(1, 3), now_ms=2)
+    assert names.take(99, 2, share_of(0, 2)) == []
+    assert names.overdue_ms(GRACE_MS) is not None
+    assert sorted(names.take_overdue(99, GRACE_MS) + names.take_overdue(99, 2 + GRACE_MS)) == plain(1, 3)
+
+
+def test_nothing_is_claimed_ahead_before_an_item_is_done() -> None:
+    ready = Prefetch(sequence_of, lambda: True, lambda: None, workers=2)
+    ready.put(Claim(name, b"", 0, 0, membership=None) for name in plain(*range(9)))  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as other:
+        assert len(ready.take(1, 0) + other.submit(ready.take, 1, 0).result()) == 2
+    assert ready.appetite() == 0
+    assert len(ready.take(1, 0)) == 1
+    assert ready.appetite() > 0
 
 
 def test_an_overdue_name_that_was_deleted_is_not_taken() -> None:
