@@ -8,12 +8,19 @@ so nothing waits while bytes are under way.
 
 from __future__ import annotations
 
+import array
 import base64
+import fcntl
 import json
+import math
 import os
 import select
+import stat
 import sys
+import termios
+from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from select import PIPE_BUF
 from typing import TYPE_CHECKING
 
@@ -24,24 +31,43 @@ from leaderq.cli.output import progress
 from leaderq.cli.queue.options import SECTIONS, keeping, kind_option, limit_option, lock_path_option, queue_argument
 from leaderq.cli.queue.showing import item_json
 from leaderq.cli.signals import Stopping
+from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from leaderq.cli.signals import Stopping
     from leaderq.queues.admin import Browsed, QueueDrain
     from leaderq.queues.wire.names import QueueKind
 
 
+_WAIT_S = 60.0
+_READ_WITHIN_S = 5.0  # after Ctrl-C, before what lies in the pipe goes back
+_FIRST_LOOK_S = 0.001
+_LAST_LOOK_S = 0.05
+
+
 class Outlet:
-    """Writes to a file descriptor. A signal may prevent a piece, but not tear it: once begun it is written to its end, however long the
-    reader takes, unless there is a second signal."""
+    """Writes to a file descriptor, and knows what of it was read.
+
+    A signal may prevent a piece, but not tear it: once begun it is written to its end, however long
+    the reader takes, unless there is a second signal. Of anything but a pipe all counts as read
+    that was written.
+    """
 
     def __init__(self, fd: int, stopping: Stopping) -> None:
+        self.written = 0
         self._fd = fd
         self._stopping = stopping
+        self._is_pipe = stat.S_ISFIFO(os.fstat(fd).st_mode)
+
+    @property
+    def read(self) -> int:
+        """How many of the bytes ``written`` the reader has taken; exact also when it is gone."""
+        if not self._is_pipe:
+            return self.written
+        unread = array.array("i", [0])
+        fcntl.ioctl(self._fd, termios.FIONREAD, unread)
+        return self.written - unread[0]
 
     def write(self, data: bytes) -> None:
         """Returns when it is out of our hands.
@@ -51,10 +77,28 @@ class Outlet:
         """
         with self._stopping.safely():
             self._await_room()
-        sent = os.write(self._fd, data[:PIPE_BUF])
-        while sent < len(data):
-            self._await_room()
-            sent += os.write(self._fd, data[sent : sent + PIPE_BUF])
+        end = self.written + len(data)
+        while self.written < end:
+            self.written += os.write(self._fd, data[len(data) - (end - self.written) :][:PIPE_BUF])
+            if self.written < end:
+                self._await_room()
+
+    def await_reader(self, timeout_s: float = math.inf) -> None:
+        """Return when all is read, or after ``timeout_s``.
+
+        :raises KeyboardInterrupt: a signal came.
+        :raises BrokenPipeError: the reader is gone and has left something.
+        """
+        until_s = now_s() + timeout_s
+        poll, pause_s = select.poll(), _FIRST_LOOK_S
+        poll.register(self._fd, 0)  # the reader's end is told of all the same
+        with self._stopping.safely() if timeout_s == math.inf else nullcontext():
+            while self.read < self.written and now_s() < until_s:
+                if poll.poll(pause_s * 1000):
+                    if self.read == self.written:
+                        return
+                    raise BrokenPipeError
+                pause_s = min(2 * pause_s, _LAST_LOOK_S)
 
     def _await_room(self) -> None:
         select.select([], [self._fd], [])
@@ -86,9 +130,6 @@ class ItemWriter:
         return value
 
 
-_WAIT_S = 60.0
-
-
 @click.command(cls=Verb)
 @takes_settings(*SECTIONS)
 @queue_argument
@@ -118,9 +159,11 @@ def drain(
     consumers have a lock path, give it: what they are working on then stays. What cannot be read stays too, unless written as JSON.
     --json writes one object a znode, with name, id, priority or due time; leaderq queue put --from-json takes these again.
 
-    An item is deleted only after it was written and flushed. Meanwhile it is set aside, where no consumer sees it. If the reader goes
-    away, or at Ctrl-C, what was not written goes back to its place. After kill -9 it stays set aside (queue ls says so) until the next
-    drain, which writes it; a few hundred items may then be written a second time. One drain of a queue at a time.
+    An item is deleted only after it was written or, where standard output is a pipe, after the
+    reader has taken it from there. Meanwhile it is set aside, where no consumer sees it. If the
+    reader goes away (exit code 1), or at Ctrl-C, what was not taken goes back to its place. After
+    kill -9 it stays set aside (queue ls says so) until the next drain, which writes it; a few
+    hundred items may then be written a second time. One drain of a queue at a time.
 
     \b
     Examples:
@@ -132,8 +175,10 @@ def drain(
         raise ConfigurationError("--json stands alone: it needs neither --null nor --base64")
     needs_yes(yes, f"this takes the items at {path} out of the queue")
     with Stopping() as stopping, keeping(given, path, kind, lock_path) as (_, keeper):
-        outlet = Outlet(sys.stdout.fileno(), stopping)
-        drained = _Drained(ItemWriter(outlet.write, as_json=as_json, as_base64=as_base64, null=null), corrupt_too=as_json)
+        outlet_fd = sys.stdout.fileno()
+        outlet = Outlet(outlet_fd, stopping)
+        writer = ItemWriter(outlet.write, as_json=as_json, as_base64=as_base64, null=null)
+        drained = _Drained(writer, outlet, corrupt_too=as_json)
         is_shown = not (follow or sys.stdout.isatty())
         total = min(limit or 2**31, keeper.depth())
         try:
@@ -148,6 +193,10 @@ def drain(
         except KeyboardInterrupt:
             if not follow:
                 raise
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), outlet_fd)  # nothing is flushed to it at exit
+            click.echo("the reader went away; what it had not read went back", err=True)
+            return ExitCode.FAILED
         finally:
             drained.sum_up(path)
         if drained.count != limit and not follow and (left := keeper.depth()):
@@ -156,21 +205,37 @@ def drain(
 
 
 class _Drained:
-    """How many so far."""
+    """``count``: how many the reader has so far."""
 
-    def __init__(self, writer: ItemWriter, *, corrupt_too: bool) -> None:
+    def __init__(self, writer: ItemWriter, outlet: Outlet, *, corrupt_too: bool) -> None:
         self.count = 0
         self._writer = writer
+        self._outlet = outlet
         self._corrupt_too = corrupt_too
+        self._written: deque[tuple[int, Browsed]] = deque()  # and perhaps not read; up to which byte
 
     def run(self, draining: QueueDrain, limit: int | None, on_progress: Callable[[int], None]) -> None:
         for batch in draining.batches(limit, corrupt_too=self._corrupt_too):
             self._writer.kind = draining.kind
-            for one in batch:
-                self._writer.write(one)
-                draining.keep(one)
-                self.count += 1
+            try:
+                for one in batch:
+                    self._writer.write(one)
+                    self._written.append((self._outlet.written, one))
+                self._outlet.await_reader()
+            except KeyboardInterrupt:
+                with suppress(BrokenPipeError):  # Ctrl-C reaches the reader too
+                    self._outlet.await_reader(_READ_WITHIN_S)
+                raise
+            finally:
+                self._keep_what_was_read(draining)
             on_progress(len(batch))
+
+    def _keep_what_was_read(self, draining: QueueDrain) -> None:
+        read = self._outlet.read
+        while self._written and self._written[0][0] <= read:
+            draining.keep(self._written.popleft()[1])
+            self.count += 1
+        self._written.clear()  # the rest goes back
 
     def sum_up(self, path: str) -> None:
         """The last line; also of a drain that was interrupted."""
