@@ -69,7 +69,7 @@ MUTANTS = [
     mutant(
         "whoever is to end with its command stands again",
         f"{EXIT_CODE}[command0-0]",
-        Edit(RUNNER, "if not self._stands_again():", "if False:"),
+        Edit(RUNNER, "if term.is_finished or not self._stands_again():", "if False:"),
         may_hang=True,
     ),
     mutant(

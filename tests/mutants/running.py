@@ -524,7 +524,7 @@ LEADERSHIP = [
     mutant(
         "a career that has finished but failed on its way out ends well",
         f"{RUNNERS}a_career_that_fails_on_its_way_out_has_not_ended_well",
-        Edit(RUNNER, "                self._failure = error\n", ""),
+        Edit(RUNNER, "            self._failure = error\n", "            pass\n"),
     ),
 ]
 
