@@ -63,7 +63,8 @@ class LeaderCareer(ILeaderCareer):
     abandoned: :class:`~leaderq.running.UnitAbandoned` is raised inside it at once, unless it was
     the unit that resigned.
 
-    Set before :meth:`prepare`: ``session``, ``settings``, ``events`` and ``candidate_id``.
+    Set before :meth:`prepare`: ``session``, ``settings``, ``events``, ``candidate_id``, and
+    ``options``: your own values, from ``[careers.NAME.options]`` of ``leaderq.toml``.
     """
 
     name: ClassVar[str | None] = None
@@ -73,6 +74,7 @@ class LeaderCareer(ILeaderCareer):
     settings: Settings
     events: EventBus
     candidate_id: str
+    options: Mapping[str, Any]
 
     _called: ClassVar[Sequence[str]] = _STAGES
     _stands_again: bool = True  # set to False: the runner ends after this term, also a failed one

@@ -20,11 +20,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from leaderq.coalescing.automaton import EnqueueOutcome, Refusal
 
-Key = TypeVar("Key")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # of type checkers: QueueCoordinator() takes any key
+
+    Key = TypeVar("Key", default=Any)
+else:
+    from typing import TypeVar
+
+    Key = TypeVar("Key")
 
 
 class TokenStage(Enum):

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from leaderq.config import KafkaSecurity, Settings
 from leaderq.election.layout import Layout
@@ -172,30 +173,45 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
     marks = None
     if on_error.deaths:
         marks = CrashMarks(environment.session, layout.attempts, max_records=declared.max_records)
-    key, value = declared.key_deserializer, declared.value_deserializer
     calls = HandleCalls(environment.handle)
-    context = HandlingContext(
-        career=declared.name,
-        handle=calls,
-        decode=None if key is None and value is None else partial(deserialized, key=key, value=value),
+    context = handling_context(
+        declared,
+        calls,
+        store,
         commit=consumer.commit,
-        undo=store.undo,
-        undoes=store.undoes,
-        commits_first=declared.commits_first,
         send_dead_letter=dead_letters.send,
-        batches=declared.batches,
-        workers=declared.workers,
-        on_error=on_error,
         marks=marks,
-        rate_limit=rate_limiter_of(
-            declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, declared.where
-        ),
         on_skipped=reports.skipped,
         on_dead_lettered=reports.dead_lettered,
         on_held_up=reports.held_up,
         figures=_figures(declared.name) if former is None else former.figures,
     )
     return Assembly(declared, store, consumer, BatchHandler(context), dead_letters, marks, calls, context.figures)
+
+
+def handling_context(
+    declared: Declaration,
+    handle: Callable[[Sequence[Record], Term], None],
+    store: OffsetStore,
+    **parts: Any,
+) -> HandlingContext:
+    """What a declaration means for the handling; ``parts`` are the rest of the context."""
+    key, value = declared.key_deserializer, declared.value_deserializer
+    return HandlingContext(
+        career=declared.name,
+        handle=handle,
+        decode=None if key is None and value is None else partial(deserialized, key=key, value=value),
+        undo=store.undo,
+        undoes=store.undoes,
+        commits_first=declared.commits_first,
+        batches=declared.batches,
+        workers=declared.workers,
+        on_error=policy(declared.on_error, declared.where),
+        rate_limit=rate_limiter_of(
+            declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, declared.where
+        ),
+        **parts,
+    )
 
 
 def _security(declared: Declaration, settings: Settings) -> KafkaSecurity:

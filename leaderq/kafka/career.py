@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from leaderq.career import LeaderCareer, career_name, career_problems
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced, UnknownTopic
@@ -14,7 +14,7 @@ from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
 from leaderq.kafka.consuming.consumer_check import StallLimits
 from leaderq.kafka.declaration import Declaration, check, declaration_of
-from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
+from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
 from leaderq.kafka.record import Deserializer, Record
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
@@ -96,17 +96,17 @@ class KafkaLeaderCareer(LeaderCareer):
 
     topics: ClassVar[str | Sequence[str] | re.Pattern[str]] = ()
     group: ClassVar[str | None] = None
-    offsets: ClassVar[str] = "kafka"
-    delivery: ClassVar[str | None] = None
-    auto_offset_reset: ClassVar[str | None] = None
+    offsets: ClassVar[Literal["kafka", "zookeeper", "transaction", "external"]] = "kafka"
+    delivery: ClassVar[Literal["at_most_once", "at_least_once", "exactly_once"] | None] = None
+    auto_offset_reset: ClassVar[Literal["earliest", "latest", "none"] | None] = None
     max_message_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
-    client: ClassVar[str] = "kafka-python"
+    client: ClassVar[Literal["kafka-python", "confluent"]] = "kafka-python"
     client_options: ClassVar[Mapping[str, Any]] = {}
 
     max_records: ClassVar[int] = 1000
     max_bytes: ClassVar[int | None] = 32_000_000
     max_wait_s: ClassVar[float] = 0.0
-    batches: ClassVar[str] = "merged"
+    batches: ClassVar[Literal["merged", "partition"]] = "merged"
     workers: ClassVar[int] = 1
     key_deserializer: ClassVar[Deserializer | None] = None
     value_deserializer: ClassVar[Deserializer | None] = None
@@ -114,7 +114,7 @@ class KafkaLeaderCareer(LeaderCareer):
     max_bytes_per_s: ClassVar[float | None] = None
     key_interval_s: ClassVar[float | None] = None
 
-    on_error: ClassVar[Any] = "raise"
+    on_error: ClassVar[ErrorOption] = "raise"
     handle_budget_s: ClassVar[float | None] = None
 
     _called = (*LeaderCareer._called, "handle", "handle_record", "load_offsets")

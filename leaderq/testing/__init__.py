@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from leaderq.testing.fault_proxy import FaultProxy as FaultProxy
     from leaderq.testing.kafka_server import KafkaBroker as KafkaBroker
     from leaderq.testing.kafka_server import KafkaCluster as KafkaCluster
+    from leaderq.testing.kit import Driven as Driven
+    from leaderq.testing.kit import FakeTerm as FakeTerm
+    from leaderq.testing.kit import drive as drive
+    from leaderq.testing.kit import records as records
+    from leaderq.testing.kit import term as term
     from leaderq.testing.pair import ServerPair as ServerPair
     from leaderq.testing.waiting import eventually as eventually
     from leaderq.testing.zookeeper_server import ZooKeeperEnsemble as ZooKeeperEnsemble
@@ -25,6 +30,7 @@ __getattr__, __all__ = exported(
     {
         "fault_proxy": "FaultProxy",
         "kafka_server": "KafkaBroker KafkaCluster",
+        "kit": "Driven FakeTerm drive records term",
         "pair": "ServerPair",
         "waiting": "eventually",
         "zookeeper_server": "ZooKeeperEnsemble ZooKeeperServer",

@@ -41,7 +41,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import Any
+from typing import Any, Literal
 
 from leaderq.errors import (
     ConfigurationError,
@@ -256,6 +256,10 @@ class RetryOption:
     except_: Any
 
 
+ErrorOption = SkipOption | DeadLetterOption | RetryOption | Literal["raise"]
+"""What ``on_error`` of a career may be."""
+
+
 def skip(
     deaths: int = DEATHS,
     *,
@@ -275,7 +279,7 @@ def skip(
 def retry(
     n: int,
     backoff_s: float = BACKOFF_S,
-    then: str | SkipOption | DeadLetterOption = "raise",
+    then: Literal["raise"] | SkipOption | DeadLetterOption = "raise",
     max_backoff_s: float = MAX_BACKOFF_S,
     *,
     only: Errors | None = None,

@@ -1,0 +1,217 @@
+"""Careers driven without servers, as their authors' unit tests would."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import textwrap
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from leaderq import Deposed, LeaderCareer
+from leaderq.errors import ConfigurationError, KafkaError
+from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, Record, dead_letter, retry, skip
+from leaderq.term import Reason
+from leaderq.testing import drive, kit, records, term
+from leaderq.zookeeper import Create
+
+
+class Adding(KafkaLeaderCareer):
+    """Adds numbers up, wherever a test wants."""
+
+    topics = "clicks"
+    max_records = 2
+    value_deserializer = staticmethod(json.loads)
+    seen: list[Any]
+
+    def handle_record(self, record: Record, term: Any) -> None:
+        self.seen.append((record.offset, record.value))
+
+
+def adding(**attributes: Any) -> Any:
+    made = type("Adding", (Adding,), attributes)()
+    made.seen = []
+    return made
+
+
+THREE = records("clicks", [b"7", b"8", b"9"])
+
+
+def test_all_records_are_handled_in_batches_and_committed() -> None:
+    career = adding()
+    driven = drive(career, THREE)
+    assert career.seen == [(0, 7), (1, 8), (2, 9)]
+    assert [len(batch) for batch in driven.handled] == [2, 1]
+    assert (driven.committed, driven.left) == (THREE, [])
+    assert (driven.reason, driven.error) == (Reason.WITHDRAWN, None)
+
+
+@pytest.mark.parametrize(
+    ("on_error", "skipped", "letters", "left"),
+    [("raise", 0, 0, 3), (skip(), 1, 0, 0), (retry(2, then=dead_letter()), 0, 1, 0)],
+)
+def test_what_cannot_be_decoded_goes_the_way_that_on_error_says(
+    on_error: Any, skipped: int, letters: int, left: int
+) -> None:
+    driven = drive(adding(on_error=on_error, max_records=3), records("clicks", [b"?", b"8", b"9"]))
+    assert (len(driven.skipped), len(driven.dead_letters), len(driven.left)) == (skipped, letters, left)
+    assert (driven.reason is Reason.FAILED) is bool(left)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_leader_deposed_in_a_batch_commits_nothing_of_it(place: int, looks: bool) -> None:
+    def handle(self: Any, batch: Sequence[Record], term: Any) -> None:
+        for record in batch:
+            if looks:
+                term.check()
+            self.seen.append(record.offset)
+
+    career = adding(handle=handle)
+    driven = drive(career, THREE, deposed_at=place)
+    committed = place - place % 2
+    assert [record.offset for record in driven.left] == [*range(committed, 3)]
+    assert driven.reason is Reason.SESSION
+    assert driven.error is None
+    assert career.seen == [*range(place)] if looks else [*range(committed + 2)][:3]
+
+
+def test_a_batch_whose_commit_fails_is_left_to_the_next_leader() -> None:
+    career = adding()
+    first = drive(career, THREE, failing_commit=2)
+    assert isinstance(first.error, KafkaError)
+    assert [record.offset for record in first.left] == [2]
+    drive(career, first.left, term=term(number=2))
+    assert [offset for offset, _ in career.seen] == [0, 1, 2, 2]
+
+
+def test_what_is_produced_stands_only_if_its_batch_is_committed() -> None:
+    def handle_record(self: Any, record: Record, term: Any) -> None:
+        self.produce("out", b"%d" % record.value)
+
+    driven = drive(adding(offsets="transaction", handle_record=handle_record), THREE, failing_commit=2)
+    assert [message.value for message in driven.produced] == [b"7", b"8"]
+
+
+def test_so_are_operations_that_go_with_offsets() -> None:
+    def handle_record(self: Any, record: Record, term: Any) -> None:
+        self.write_with_offsets(Create(f"/sums/{record.value}"))
+
+    driven = drive(adding(offsets="zookeeper", handle_record=handle_record), THREE, deposed_at=2)
+    assert [operation.path for operation in driven.written] == ["/sums/7", "/sums/8"]  # type: ignore[union-attr]
+
+
+def test_offsets_in_a_database_say_where_to_read_on() -> None:
+    database = sqlite3.connect(":memory:")
+
+    class Storing(KafkaLeaderCareer):
+        topics = "clicks"
+        offsets = "external"
+        max_records = 1
+
+        def prepare(self) -> None:
+            super().prepare()
+            self.store = DatabaseOffsets(database, career="storing")
+            self.store.create_table()
+            database.execute("CREATE TABLE IF NOT EXISTS sums (value)")
+
+        def load_offsets(self, term: Any) -> Any:
+            return self.store.load(term)
+
+        def handle(self, records: Sequence[Record], term: Any) -> None:
+            with self.store.transaction(records, term) as cursor:
+                cursor.execute("INSERT INTO sums VALUES (?)", (records[0].value,))
+
+    drive(Storing(), THREE[:2])
+    driven = drive(Storing(), THREE, term=term(number=2))
+    assert [record.offset for batch in driven.handled for record in batch] == [2]
+    assert len(database.execute("SELECT * FROM sums").fetchall()) == 3
+
+
+def test_options_and_settings_are_there() -> None:
+    class Sized(LeaderCareer):
+        def inaugurate(self, term: Any) -> None:
+            self.size = self.options["size"]
+
+        def execute(self, term: Any) -> None:
+            self.size -= 1
+            term.finish() if not self.size else term.wait(60)
+
+    career = Sized()
+    driven = drive(career, options={"size": 3})
+    assert (career.size, driven.reason, driven.term.waited_s) == (0, Reason.FINISHED, 120.0)
+
+
+class Endless(LeaderCareer):
+    units = 0
+
+    def execute(self, term: Any) -> None:
+        self.units += 1
+        term.wait(self.pause_s)
+
+    pause_s: ClassVar[float] = 1.0
+
+
+def test_a_career_without_end_ends_with_its_units_or_its_time() -> None:
+    assert drive(career := Endless(), units=5).reason is Reason.WITHDRAWN
+    assert career.units == 5
+    drive(career := Endless(), term=term(lasts_s=3.0))
+    assert career.units == 3
+
+
+def test_what_the_career_raises_is_in_the_result_and_the_hand_over_follows() -> None:
+    class Failing(Endless):
+        handed_over: Any = None
+
+        def execute(self, term: Any) -> None:
+            raise KeyError("x")
+
+        def handOver(self, term: Any) -> None:  # noqa: N802
+            self.handed_over = term.reason
+
+    driven = drive(career := Failing())
+    assert isinstance(driven.error, KeyError)
+    assert career.handed_over is driven.reason is Reason.FAILED
+
+
+def test_a_career_that_cannot_be_run_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'on_error'"):
+        drive(adding(onerror=skip()), THREE)
+    with pytest.raises(ConfigurationError, match="max_records=0 of Adding"):
+        drive(adding(max_records=0), THREE)
+
+
+def test_a_term_notes_its_writes_until_it_is_deposed() -> None:
+    held = term(number=3, unclean=True)
+    assert (held.number, held.unclean) == (3, True)
+    assert held.write([Create("/a")]) == [None]
+    held.depose()
+    with pytest.raises(Deposed):
+        held.write([])
+    with pytest.raises(Deposed):
+        held.check()
+    assert [one.path for one in held.written[0]] == ["/a"]  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="ends a term as planned"):
+        term().depose(Reason.TRANSFER)
+
+
+def test_the_examples_of_the_documentation_run() -> None:
+    written: dict[int, int] = {}
+
+    class Billing(KafkaLeaderCareer):
+        topics = "clicks"
+        on_error = dead_letter()
+        value_deserializer = staticmethod(json.loads)
+
+        def handle(self, batch: Sequence[Record], term: Any) -> None:
+            written.update((record.value, 1) for record in batch)
+
+    text = str(kit.__doc__).partition(".. code-block:: python")[2].partition("Everything of leaderq")[0]
+    names: dict[str, Any] = {"Billing": Billing, "Reason": Reason, "bills": lambda: written}
+    exec(textwrap.dedent(text), names)
+    tests = [name for name in names if name.startswith("test_")]
+    assert len(tests) == 2
+    for name in tests:
+        names[name]()
