@@ -216,9 +216,9 @@ def _delay_key(name: str) -> int:
     long to compare.
     """
     found = _DUE(name)
-    if found:
-        return (int(found[1], 16) << 32) + int(found[2])
-    return (due_ms_of(name) << 32) + sequence_of(name)
+    due_ms, number = (int(found[1], 16), int(found[2])) if found else (due_ms_of(name), sequence_of(name))
+    # Ten digits of a malformed name may be more than the server's counter holds.
+    return (due_ms << 32) + max(-LAST_SEQUENCE, min(number, LAST_SEQUENCE))
 
 
 _SORT_KEYS: dict[QueueKind, Callable[[str], Any]] = {

@@ -217,7 +217,7 @@ def test_an_eviction_leads_to_the_cover_as_well():
 
 def test_an_overdue_head_is_evicted_for_a_debt_by_the_timer_itself():
     covered: list[str] = []
-    coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=0.02, cover=covered.append)
+    coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=0.5, cover=covered.append)
     coordinator.offer("k", print)
     waiter = coordinator.offer("k", print)
     coordinator.offer("k", print)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
@@ -187,6 +187,7 @@ def test_plain_and_simple_items_go_in_put_order(kind: QueueKind, numbers: set[in
 
 
 @given(st.lists(st.text(st.sampled_from("0189AFaf|-xqueu_"), max_size=30).map(lambda text: "queue-" + text)))
+@example(["queue-|1|", "queue-8000000000"])
 def test_malformed_items_go_in_curators_order_too(items: list[str]) -> None:
     """The text of each name, but for delays (numeric) and ids (cut out), however a name is spoilt."""
     assert ordered(QueueKind.PLAIN, items) == sorted(items)
