@@ -49,7 +49,7 @@ from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import translated
-from leaderq.kafka.clients.kafka_python_producer import connected_producer, dropped
+from leaderq.kafka.clients.kafka_python_producer import connected_producer, dropped, send_error, sent_by
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
 from leaderq.kafka.record import Record
 from leaderq.producing.frame import EMPTY_BYTES, FRAME_HEADER, Packed, pack_frame, unpack_frame
@@ -214,12 +214,8 @@ class KafkaSink:
         asked_s = now_s()
         try:
             return len(client.partitions_for(topic))
-        except native.KafkaTimeoutError as exc:
-            if private_api.metadata_came_after(client, asked_s):
-                raise UnknownTopic(f"there is no topic {topic!r} on Kafka {self._settings.address!r}; create it") from exc
-            raise KafkaAway(f"Kafka {self._settings.address!r} does not say where topic {topic!r} is") from exc
         except native.KafkaError as exc:
-            raise translated(exc, f"sending to {topic!r}", self._settings.address) from exc
+            raise send_error(client, exc, topic, asked_s, self._translated) from exc
 
     def _frames(self, where: tuple[str, int], pieces: Iterable[tuple[int, Packed]]) -> Iterator[OutgoingMessage]:
         size, group = EMPTY_BYTES, list[tuple[int, Packed]]()
@@ -239,11 +235,10 @@ class KafkaSink:
         append, wake = private_api.appender(client)
         for outgoing in sending.messages:
             topic, value, key, headers, partition, timestamp_ms = outgoing.message
+            asked_s = now_s()
             try:
                 if partition is None:
-                    outgoing.future = client.send(
-                        topic, value=value, key=key, headers=list(headers), timestamp_ms=timestamp_ms
-                    )
+                    outgoing.future = sent_by(client, outgoing.message, self._translated)
                     continue
                 # What its send() comes to once topic, partition and size are known to be right, at
                 # half the cost.
@@ -253,10 +248,10 @@ class KafkaSink:
                 if is_full or is_new:
                     wake()
                 continue
-            except native.KafkaError as exc:
-                error = translated(exc, f"sending to {topic!r}", self._settings.address)
-            except (ValueError, AssertionError) as exc:
-                error = UnknownTopic(f"sending to {topic!r} at Kafka {self._settings.address!r}: {exc}")
+            except LeaderqError as exc:
+                error = exc
+            except (native.KafkaError, ValueError, AssertionError) as exc:
+                error = send_error(client, exc, topic, asked_s, self._translated)
             if not isinstance(error, MessageTooLarge):
                 # What comes after it would overtake it.
                 sending.break_off(min(outgoing.positions), error)
@@ -319,8 +314,11 @@ class KafkaSink:
     def _explained(self, error: BaseException, topic: str) -> LeaderqError:
         doing = f"sending to {topic!r}"
         if isinstance(error, native.KafkaError):
-            return translated(error, doing, self._settings.address)
+            return self._translated(error, doing)
         return KafkaError(f"{doing} at Kafka {self._settings.address!r}: {error}")
+
+    def _translated(self, error: native.KafkaError, doing: str) -> LeaderqError:
+        return translated(error, doing, self._settings.address)
 
     def _connected(self, timeout_s: float) -> Any:
         if self._client is None:

@@ -18,18 +18,12 @@ from typing import Any
 
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
-    AccessRefused,
     ConfigurationError,
-    KafkaError,
-    KafkaFenced,
     LeaderqError,
-    MessageTooLarge,
     MissingPiece,
-    OffsetOutOfRange,
-    UnknownTopic,
 )
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import Failure
 
 _FENCED = {"FENCED_INSTANCE_ID", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED"}
 _MEMBERSHIP = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
@@ -80,6 +74,14 @@ _AWAY = {
     "REPLICA_NOT_AVAILABLE",
 }
 
+_FAILURES = (
+    (_FENCED, Failure.FENCED),
+    (_MEMBERSHIP, Failure.MEMBERSHIP),
+    (_REFUSED, Failure.REFUSED),
+    (_GONE, Failure.GONE),
+    (UNKNOWN, Failure.UNKNOWN_TOPIC),
+    (_TOO_LARGE, Failure.TOO_LARGE),
+)
 _FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
 
 
@@ -166,24 +168,11 @@ def translated(exc: Any, doing: str, address: str, errors: ErrorCallback | None 
     if name in _AWAY and errors is not None and errors.refusal is not None:
         name = errors.refusal.name()
         at = f"{doing} at Kafka {address!r}: {name}: {errors.refusal.str()}"
-    if name in _FENCED:
-        return KafkaFenced(f"{at}; a newer member or producer of the same name has taken over")
-    if name in _MEMBERSHIP:
-        return MembershipLost(at)
-    if name in _REFUSED:
-        return AccessRefused(f"{at}; check user, password, mechanism and the broker's ACLs")
-    if name in _GONE:
-        return OffsetOutOfRange(
-            f"{at}; the records between the committed offset and the topic's first one are gone. Nothing is skipped "
-            "silently: set the group's offsets (kafka-consumer-groups --reset-offsets) once you have decided where to go on"
-        )
-    if name in UNKNOWN:
-        return UnknownTopic(f"{at}; is the topic's name written right?")
-    if name in _TOO_LARGE:
-        return MessageTooLarge(f"{at}; send less, or raise max.message.bytes of the topic")
-    if name in _AWAY or (hasattr(error, "retriable") and error.retriable() and not error.fatal()):
-        return KafkaAway(at)
-    return KafkaError(at)
+    for names, failure in _FAILURES:
+        if name in names:
+            return failure.error(at)
+    is_away = name in _AWAY or (hasattr(error, "retriable") and error.retriable() and not error.fatal())
+    return (Failure.AWAY if is_away else Failure.OTHER).error(at)
 
 
 def refused_options(exc: Any) -> ConfigurationError | None:

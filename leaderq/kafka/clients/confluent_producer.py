@@ -80,7 +80,6 @@ class ConfluentProducer:
         self._calls = SerialExecutor("leaderq-confluent-transaction")
 
     def open(self) -> None:
-        """Connect, without fencing anybody."""
         began = now_s()
         settings = self._settings
         try:
@@ -95,7 +94,6 @@ class ConfluentProducer:
             raise found from exc
 
     def fence(self, timeout_s: float) -> bool:
-        """Take the transactional id over."""
         work = self._calls.submit(partial(self._producer.init_transactions, timeout_s))
         try:
             if not work.done(timeout_s + _LATE_S):
@@ -108,14 +106,12 @@ class ConfluentProducer:
         return True
 
     def begin(self) -> None:
-        """Begin a transaction."""
         self._failed, self._on_delivery = [], self._delivered
         self._offsets_sent = self._commit_asked = False
         self._call("beginning a transaction", self._producer.begin_transaction)
         self._began_s = now_s()
 
     def produce(self, message: Message) -> None:
-        """Put a message into the transaction."""
         topic, value, key, headers, partition, timestamp_ms = message
         deadline = None
         is_plain = partition is None and timestamp_ms is None and not headers
@@ -147,7 +143,6 @@ class ConfluentProducer:
             self._failed.append((message.topic(), error))
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
-        """Commit the transaction with these offsets of the group."""
         deadline = now_s() + timeout_s
         if group is None:
             raise MembershipLost("the consumer is no member of its group at the moment")
@@ -187,7 +182,6 @@ class ConfluentProducer:
         self._offsets_sent = True
 
     def abort(self, timeout_s: float) -> None:
-        """Drop the transaction."""
         if self._began_s is None:
             return
         if self._commit_asked:
@@ -196,7 +190,6 @@ class ConfluentProducer:
         self._began_s = None
 
     def close(self) -> None:
-        """Free everything, within about a second."""
         clients = [self._client]
         self._client = self._on_delivery = None
         self._calls.close()
@@ -250,11 +243,7 @@ class ConfluentProducer:
         return self._explained(translated(exc, doing, self._settings.address, self._errors))
 
     def _explained(self, found: LeaderqError) -> LeaderqError:
-        open_s = now_s() - self._began_s if self._began_s is not None else 0.0
-        if isinstance(found, KafkaFenced) and open_s > self._settings.transaction_timeout_s:
-            hint = f"the transaction was open for {open_s:.0f} s, longer than transaction_timeout_s"
-            return KafkaFenced(f"{found}; or {hint}, and the broker has aborted it")
-        return found
+        return self._settings.explained(found, self._began_s)
 
     @property
     def _producer(self) -> Any:

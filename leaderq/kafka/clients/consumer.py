@@ -25,11 +25,21 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 from leaderq.config import KafkaSecurity
-from leaderq.errors import KafkaError
+from leaderq.errors import (
+    AccessRefused,
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    MessageTooLarge,
+    MissingPiece,
+    OffsetOutOfRange,
+    UnknownTopic,
+)
 from leaderq.kafka.record import Partition, Record
 
 Offsets = Mapping[Partition, int]
@@ -52,6 +62,30 @@ class BatchLost(KafkaError):
     """What was done for the batch in hand is undone, or may be: only the offsets can tell, once
     they are loaded again.
     """
+
+
+class Failure(Enum):
+    """What a client's own error means, whatever the library: the error of ours, and what to add."""
+
+    FENCED = KafkaFenced, "; a newer member or producer of the same name has taken over"
+    MEMBERSHIP = MembershipLost, ""
+    REFUSED = AccessRefused, "; check user, password, mechanism and the broker's ACLs"
+    GONE = (
+        OffsetOutOfRange,
+        "; the records between the committed offset and the topic's first one are gone. Nothing is skipped silently: set the "
+        "group's offsets (kafka-consumer-groups --reset-offsets) once you have decided where to go on",
+    )
+    CODEC = MissingPiece, "; pip install 'kafka-python[lz4,snappy,zstd]', or use client='confluent'"
+    UNKNOWN_TOPIC = UnknownTopic, "; is the topic's name written right?"
+    TOO_LARGE = MessageTooLarge, "; send less, or raise max.message.bytes of the topic"
+    AWAY = KafkaAway, ""
+    OTHER = KafkaError, ""
+
+    def error(self, at: str) -> LeaderqError:
+        """The error to raise for what was met ``at`` a place."""
+        kind: type[LeaderqError]
+        kind, remedy = self.value
+        return kind(f"{at}{remedy}")
 
 
 @dataclass(frozen=True)

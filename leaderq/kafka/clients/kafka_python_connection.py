@@ -39,38 +39,39 @@ from kafka.net.selector import NetworkSelector
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
-    AccessRefused,
     ConfigurationError,
-    KafkaError,
-    KafkaFenced,
     LeaderqError,
-    MessageTooLarge,
-    MissingPiece,
-    OffsetOutOfRange,
     ServersUnreachable,
-    UnknownTopic,
 )
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import Failure, KafkaAway
 
 DIRECT = "leaderq://direct"
 _AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
-_MEMBERSHIP = (
-    native.CommitFailedError,
-    native.RebalanceInProgressError,
-    native.IllegalGenerationError,
-    native.UnknownMemberIdError,
-)
 REFUSALS = (
     native.AuthorizationError,
     native.SaslAuthenticationFailedError,
     native.UnsupportedSaslMechanismError,
     native.IllegalSaslStateError,
 )
+_FAILURES: tuple[tuple[tuple[type[Exception], ...], Failure], ...] = (
+    ((native.FencedInstanceIdError, native.ProducerFencedError, native.InvalidProducerEpochError), Failure.FENCED),
+    (
+        (
+            native.CommitFailedError,
+            native.RebalanceInProgressError,
+            native.IllegalGenerationError,
+            native.UnknownMemberIdError,
+        ),
+        Failure.MEMBERSHIP,
+    ),
+    (REFUSALS, Failure.REFUSED),
+    ((native.OffsetOutOfRangeError, native.LogTruncationError), Failure.GONE),
+    ((native.UnsupportedCodecError,), Failure.CODEC),
+    ((native.InvalidTopicError,), Failure.UNKNOWN_TOPIC),
+    ((native.MessageSizeTooLargeError, native.RecordListTooLargeError), Failure.TOO_LARGE),
+)
 _UNUSABLE = (TypeError, ValueError, AssertionError)
-_SUPERSEDED = (native.ProducerFencedError, native.InvalidProducerEpochError)
-_TOO_LARGE = (native.MessageSizeTooLargeError, native.RecordListTooLargeError)
-_GONE = (native.OffsetOutOfRangeError, native.LogTruncationError)
 
 
 def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s: float = 10.0) -> dict[str, Any]:
@@ -302,28 +303,11 @@ def tls_options(security: KafkaSecurity) -> dict[str, Any]:
 def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:
     """The error of ours for ``exc``, met while ``doing`` something at ``address``."""
     at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {exc}"
-    if isinstance(exc, native.FencedInstanceIdError):
-        return KafkaFenced(f"{at}; a newer member of the same name has taken over")
-    if isinstance(exc, _SUPERSEDED):
-        return KafkaFenced(f"{at}; a newer producer of the same transactional id has taken over")
-    if isinstance(exc, _MEMBERSHIP):
-        return MembershipLost(at)
-    if isinstance(exc, REFUSALS):
-        return AccessRefused(f"{at}; check user, password, mechanism and the broker's ACLs")
-    if isinstance(exc, _GONE):
-        return OffsetOutOfRange(
-            f"{at}; the records between the committed offset and the topic's first one are gone. Nothing is skipped "
-            "silently: set the group's offsets (kafka-consumer-groups --reset-offsets) once you have decided where to go on"
-        )
-    if isinstance(exc, native.UnsupportedCodecError):
-        return MissingPiece(f"{at}; pip install 'kafka-python[lz4,snappy,zstd]', or use client='confluent'")
-    if isinstance(exc, native.InvalidTopicError):
-        return UnknownTopic(f"{at}; is the topic's name written right?")
-    if isinstance(exc, _TOO_LARGE):
-        return MessageTooLarge(f"{at}; send less, or raise max.message.bytes of the topic")
-    if exc.retriable or isinstance(exc, native.KafkaConnectionError):
-        return KafkaAway(at)
-    return KafkaError(at)
+    for kinds, failure in _FAILURES:
+        if isinstance(exc, kinds):
+            return failure.error(at)
+    is_away = exc.retriable or isinstance(exc, native.KafkaConnectionError)
+    return (Failure.AWAY if is_away else Failure.OTHER).error(at)
 
 
 @contextmanager

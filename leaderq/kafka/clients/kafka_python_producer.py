@@ -32,7 +32,8 @@ careers whose offsets are kept elsewhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
@@ -51,6 +52,9 @@ log = logging.getLogger(__name__)
 _ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
 _METADATA_S = 2.0
 _CLOSE_S = 1.0
+
+Translate = Callable[[native.KafkaError, str], LeaderqError]
+"""From an error of kafka-python, and what was being done, to ours."""
 
 
 def producer_options(settings: ProducerSettings) -> dict[str, Any]:
@@ -88,7 +92,6 @@ class KafkaPythonProducer:
         self._settings = settings
         self._client: Any = None  # what is private of it is used through private_api
         self._fencing: Any = None
-        self._known: set[str] = set()
         self._forget()
 
     def _forget(self) -> None:
@@ -99,7 +102,6 @@ class KafkaPythonProducer:
         self._failed: list[tuple[str, BaseException]] = []
 
     def open(self) -> None:
-        """Connect, without fencing anybody."""
         settings = self._settings
         self._client = connected_producer(
             settings,
@@ -108,55 +110,25 @@ class KafkaPythonProducer:
         )
 
     def fence(self, timeout_s: float) -> bool:
-        """Take the transactional id over."""
         with self._errors_translated("fencing in a producer"):
             if self._fencing is None:
                 self._fencing = private_api.start_fencing(self._producer)
             return self._answered(self._fencing, timeout_s)
 
     def begin(self) -> None:
-        """Begin a transaction."""
         self._forget()
         with self._errors_translated("beginning a transaction"):
             self._producer.begin_transaction()
         self._began_s = now_s()
 
     def produce(self, message: Message) -> None:
-        """Put a message into the transaction."""
-        producer = self._producer
-        topic, value, key, headers, partition, timestamp_ms = message
-        if topic not in self._known:
-            self._know(topic)
-        try:
-            sent = producer.send(
-                topic, value=value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp_ms
-            )
-        except native.KafkaError as exc:
-            raise self._translated(exc, f"producing to {topic!r}") from exc
-        except ValueError as exc:  # a partition that is not there
-            raise UnknownTopic(f"producing to {topic!r} at Kafka {self._settings.address!r}: {exc}") from exc
-        sent.add_errback(self._note, topic)
+        sent = sent_by(self._producer, message, self._translated)
+        sent.add_errback(self._note, message.topic)
 
     def _note(self, topic: str, error: BaseException) -> None:
         self._failed.append((topic, error))
 
-    def _know(self, topic: str) -> None:
-        """Learn of a topic, or raise if there is none."""
-        where = f"producing to {topic!r}"
-        asked_s = now_s()
-        try:
-            self._producer.partitions_for(topic)
-        except native.KafkaTimeoutError as exc:
-            if private_api.metadata_came_after(self._producer, asked_s):
-                at = f"{where} at Kafka {self._settings.address!r}: there is no such topic"
-                raise UnknownTopic(f"{at}; create it, or correct the name") from exc
-            raise self._translated(exc, where) from exc
-        except native.KafkaError as exc:
-            raise self._translated(exc, where) from exc
-        self._known.add(topic)
-
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
-        """Commit the transaction with these offsets of the group."""
         deadline = now_s() + timeout_s
         self._flush(deadline)
         with self._errors_translated("sending offsets to a transaction"):
@@ -204,7 +176,6 @@ class KafkaPythonProducer:
             raise BatchLost(f"{exc}; whether the transaction was committed is not known") from exc
 
     def abort(self, timeout_s: float) -> None:
-        """Drop the transaction."""
         if self._began_s is None:
             return
         deadline = now_s() + timeout_s
@@ -215,7 +186,6 @@ class KafkaPythonProducer:
         self._forget()
 
     def close(self) -> None:
-        """Free everything, within about a second."""
         client, self._client = self._client, None
         if client is not None:
             dropped(client)
@@ -228,8 +198,12 @@ class KafkaPythonProducer:
     def _answered(result: Any, timeout_s: float) -> bool:
         return bool(result.wait(timeout_ms=max(0.0, timeout_s) * 1000))
 
-    def _errors_translated(self, doing: str) -> _ErrorsTranslated:
-        return _ErrorsTranslated(self, doing)
+    @contextmanager
+    def _errors_translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except native.KafkaError as exc:
+            raise self._translated(exc, doing) from exc
 
     def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
         """The error of ours; the state that an earlier error left behind is explained by that
@@ -238,12 +212,7 @@ class KafkaPythonProducer:
         cause = private_api.transaction_error(self._producer)
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
             cause = exc
-        found = translated(cause, doing, self._settings.address)
-        open_s = now_s() - self._began_s if self._began_s is not None else 0.0
-        if isinstance(found, KafkaFenced) and open_s > self._settings.transaction_timeout_s:
-            hint = f"the transaction was open for {open_s:.0f} s, longer than transaction_timeout_s"
-            return KafkaFenced(f"{found}; or {hint}, and the broker has aborted it")
-        return found
+        return self._settings.explained(translated(cause, doing, self._settings.address), self._began_s)
 
     @property
     def _producer(self) -> Any:
@@ -252,19 +221,28 @@ class KafkaPythonProducer:
         return self._client
 
 
-class _ErrorsTranslated:
-    """Lets no exception of kafka-python out of the block."""
+def sent_by(client: Any, message: Message, translate: Translate) -> Any:
+    """The future of ``message``, given to ``client``; of kafka-python's errors no other comes out than
+    what ``translate`` makes of it.
+    """
+    topic, value, key, headers, partition, timestamp_ms = message
+    asked_s = now_s()
+    try:
+        return client.send(
+            topic, value=value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp_ms
+        )
+    except (native.KafkaError, ValueError, AssertionError) as exc:
+        raise send_error(client, exc, topic, asked_s, translate) from exc
 
-    def __init__(self, producer: KafkaPythonProducer, doing: str) -> None:
-        self._producer = producer
-        self._doing = doing
 
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
-        if isinstance(exc, native.KafkaError):
-            raise self._producer._translated(exc, self._doing) from exc
+def send_error(client: Any, exc: Exception, topic: str, asked_s: float, translate: Translate) -> LeaderqError:
+    """The error of ours for one met while sending to ``topic``, or asking for it, since ``asked_s``."""
+    doing = f"sending to {topic!r}"
+    if isinstance(exc, native.KafkaTimeoutError) and private_api.metadata_came_after(client, asked_s):
+        return UnknownTopic(f"there is no topic {topic!r}; create it, or correct the name")
+    if isinstance(exc, native.KafkaError):
+        return translate(exc, doing)
+    return UnknownTopic(f"{doing}: {exc}")  # a partition that is not there
 
 
 def dropped(client: Any) -> None:
@@ -311,35 +289,22 @@ class IdempotentSender:
         wanted = [checked(message, self._settings.max_message_bytes) for message in messages]
         client = self._connected()
         try:
-            futures = [(message.topic, self._sent(client, message)) for message in wanted]
+            futures = [(message.topic, sent_by(client, message, self._translated)) for message in wanted]
             for topic, future in futures:
                 self._await(topic, future, max(0.0, deadline - now_s()))
         except BaseException:
             self.close()  # what it still holds must not be sent behind the caller's back, nor before what comes next
             raise
 
-    def _sent(self, client: Any, message: Message) -> Any:
-        topic, value, key, headers, partition, timestamp_ms = message
-        asked_s = now_s()
-        try:
-            return client.send(
-                topic, value=value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp_ms
-            )
-        except native.KafkaTimeoutError as exc:
-            if private_api.metadata_came_after(client, asked_s):
-                raise UnknownTopic(f"there is no topic {topic!r} on Kafka {self._settings.address!r}; create it") from exc
-            raise translated(exc, f"sending to {topic!r}", self._settings.address) from exc
-        except native.KafkaError as exc:
-            raise translated(exc, f"sending to {topic!r}", self._settings.address) from exc
-        except ValueError as exc:
-            raise UnknownTopic(f"sending to {topic!r} at Kafka {self._settings.address!r}: {exc}") from exc
+    def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
+        return translated(exc, doing, self._settings.address)
 
     def _await(self, topic: str, future: Any, wait_s: float) -> None:
         doing = f"sending to {topic!r}"
         try:
             future.get(timeout=wait_s)
         except native.KafkaError as exc:
-            raise translated(exc, doing, self._settings.address) from exc
+            raise self._translated(exc, doing) from exc
         except Exception as exc:
             raise KafkaError(f"{doing} at Kafka {self._settings.address!r}: {exc}") from exc
 

@@ -28,8 +28,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
-from leaderq.errors import KafkaError, MessageTooLarge
+from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge
 from leaderq.kafka.clients.consumer import Offsets
 
 MAX_MESSAGE_BYTES = 1_000_000
@@ -123,6 +124,16 @@ class ProducerSettings:
     transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
     max_message_bytes: int = MAX_MESSAGE_BYTES
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def explained(self, error: LeaderqError, began_s: float | None) -> LeaderqError:
+        """``error`` of a producer whose transaction was begun at ``began_s``; a refusal has two reasons
+        if it was open for too long.
+        """
+        open_s = 0.0 if began_s is None else now_s() - began_s
+        if not isinstance(error, KafkaFenced) or open_s <= self.transaction_timeout_s:
+            return error
+        hint = f"the transaction was open for {open_s:.0f} s, longer than transaction_timeout_s"
+        return KafkaFenced(f"{error}; or {hint}, and the broker has aborted it")
 
 
 class TransactionalProducer(Protocol):

@@ -28,8 +28,9 @@ the last batch whose ``handle`` returned.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
@@ -37,7 +38,7 @@ from leaderq.kafka.record import Partition
 from leaderq.term import Term
 
 
-class OffsetStore(Protocol):
+class OffsetStore(ABC):
     """Keeps, for each partition, the offset at which the next reader begins.
 
     ``in_group``: the consumer must be a member of the consumer group (else it only takes the
@@ -56,9 +57,10 @@ class OffsetStore(Protocol):
     undoes: bool
     is_silent: bool
 
-    def open(self) -> None:
+    def open(self) -> None:  # noqa: B027 - most have nothing to connect
         """Connect, in advance and without fencing anybody."""
 
+    @abstractmethod
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """From now on refuse what an earlier leader commits, and hold the partitions; returns
         whether that is so yet.
@@ -67,9 +69,11 @@ class OffsetStore(Protocol):
         term.
         """
 
+    @abstractmethod
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         """The offsets committed; a partition never committed is absent."""
 
+    @abstractmethod
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Begin to keep these offsets, with the effects that wait to go with them; fails if a newer
         leader has fenced this one.
@@ -84,18 +88,20 @@ class OffsetStore(Protocol):
 
         Leaves alone what waits to go with the batch in hand.
         """
+        return self.commit(consumer, term, offsets)
 
-    def undo(self) -> None:
+    def undo(self) -> None:  # noqa: B027 - nothing, where nothing waits
         """Drop the effects that were to go with the batch in hand: it has failed."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - nothing, where nothing is held
         """The term is over: let go of what it held (abort what is open). May be called twice. Never
         raises.
         """
 
 
-class KafkaOffsets:
-    """The group's committed offsets in Kafka itself; the fence is the static membership.
+class KafkaOffsets(OffsetStore):
+    """The group's committed offsets in Kafka itself; the fence is the static membership: the broker
+    refuses the former holder of the career's name (KIP-345).
 
     Guarantees: once :meth:`fence` has given ``True``, no earlier member of the same name can
     commit.
@@ -105,37 +111,16 @@ class KafkaOffsets:
 
     in_group = True
     undoes = False
-    is_silent = True
-
-    def open(self) -> None:
-        """Nothing to connect: the consumer's own connection is used."""
+    is_silent = True  # a fenced consumer's poll is silent: only a commit tells it
 
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """Join under the career's name: the broker refuses the former holder of it (KIP-345)."""
         return consumer.join(allowed, timeout_s)
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        """The committed offsets, with those of open transactions waited for."""
         return consumer.committed(timeout_s)
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        """Commit; done once the broker has acknowledged it."""
-        return consumer.commit(offsets, note_of(term))
-
-    def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        """Commit, all the same: a fenced consumer's ``poll`` is silent, so only this tells it."""
-        return consumer.commit(offsets, note_of(term))
-
-    def undo(self) -> None:
-        """Nothing goes with the offsets here."""
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-def note_of(term: Term) -> str:
-    """What stands beside offsets committed to Kafka."""
-    return f"leaderq term {term.number}"
+        return consumer.commit(offsets, f"leaderq term {term.number}")
 
 
 class DoneAtOnce:
@@ -152,7 +137,7 @@ partition was never read.
 """
 
 
-class ExternalOffsets:
+class ExternalOffsets(OffsetStore):
     """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` whose offsets are the user's;
     ``where`` names their class in messages.
 
@@ -180,18 +165,9 @@ class ExternalOffsets:
         Raises whatever ``load_offsets`` raises, and :class:`~leaderq.errors.ConfigurationError` if
         its answer is unusable.
         """
-        self.set_loaded(term, self._load(term))
-
-    def set_loaded(self, term: Term, offsets: Mapping[Any, int]) -> None:
-        """From now on these are the offsets of ``term``; raises
-        :class:`~leaderq.errors.ConfigurationError` if they are unusable.
-        """
-        checked = checked_offsets(offsets, self._where)
+        checked = checked_offsets(self._load(term), self._where)
         with self._lock:
             self._term, self._offsets = term.id, checked
-
-    def open(self) -> None:
-        """Nothing to connect: the store is the user's."""
 
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Take all partitions. The former leader was fenced by ``load_offsets``, which has returned
@@ -211,27 +187,12 @@ class ExternalOffsets:
             return dict(self._offsets)
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
-        """Note how far the user's store has come: ``handle`` has returned, and had stored these
-        offsets by then.
-        """
+        # ``handle`` has returned, and the user's store had these offsets by then; or a partition
+        # begins there, of which that store learns with the first batch.
         with self._lock:
             if self._term == term.id:
                 self._offsets.update(offsets)
         return DoneAtOnce()
-
-    def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
-        """Note where a partition begins; the user's store learns of it with the first batch."""
-        return self.commit(consumer, term, offsets)
-
-    def undo(self) -> None:
-        """Nothing to do: the user's transaction was rolled back by the exception that failed the
-        batch.
-        """
-
-    def close(self) -> None:
-        """Nothing is held; what is known stands under its term's id, so the next term does not see
-        it.
-        """
 
 
 def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, int]:

@@ -45,6 +45,7 @@ from leaderq.errors import KafkaError, KafkaFenced
 from leaderq.kafka.clients.consumer import BatchLost, CommitFuture, ConsumerClient, KafkaAway, Offsets, SerialExecutor
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, TRANSACTION_TIMEOUT_S, Message, TransactionalProducer, checked
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
 
 log = logging.getLogger(__name__)
@@ -232,7 +233,7 @@ def _never() -> None:
 Make = Callable[[], TransactionalProducer]
 
 
-class TransactionOffsets:
+class TransactionOffsets(OffsetStore):
     """See :class:`~leaderq.kafka.stores.offset_store.OffsetStore`, and the docstring of this
     module.
 
@@ -283,11 +284,6 @@ class TransactionOffsets:
     # ---- for the consumer thread -----------------------------------------------------------------
 
     def open(self) -> None:
-        """Connect a producer, without fencing anybody; does nothing if one is connected.
-
-        Raises :class:`~leaderq.errors.ServersUnreachable` or
-        :class:`~leaderq.errors.AccessRefused`.
-        """
         if self._transacting is not None:
             return
         transacting = self._anew()
@@ -305,7 +301,6 @@ class TransactionOffsets:
         return TransactionThread(self._make, self._transaction_timeout_s)
 
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """Take over the transactional id, then the membership."""
         if self._transacting is None:
             self._transacting = self._anew()
         if not self._producer_is_fenced(self._transacting, allowed, timeout_s):
@@ -329,7 +324,6 @@ class TransactionOffsets:
             raise
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        """The committed offsets; no transaction of this career is open."""
         stored = consumer.committed(timeout_s)
         uncommitted, is_settled = self._uncommitted, self._is_settled
         self._is_settled = False
@@ -340,7 +334,6 @@ class TransactionOffsets:
         return stored
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        """Commit the messages produced for the batch, and these offsets."""
         uncommitted = self._uncommitted
         if uncommitted is None:
             messages, self._messages = self._messages, []
@@ -377,7 +370,6 @@ class TransactionOffsets:
         self._uncommitted = None
 
     def close(self) -> None:
-        """Abort what is open, and let the producer go; within about a second."""
         self._is_taking = False
         self._joined = self._fencing = None
         self.undo()

@@ -24,6 +24,7 @@ from functools import partial
 from leaderq.errors import ConnectionLost, CorruptRecord, NoNode
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets, SerialExecutor
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
 from leaderq.zookeeper import Create, Operation, Session, SetData
 
@@ -54,7 +55,7 @@ class TopicOffsets:
             ) from exc
 
 
-class ZooKeeperOffsets:
+class ZooKeeperOffsets(OffsetStore):
     """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` in ZooKeeper; ``path`` is the
     folder of the topics' znodes.
 
@@ -76,26 +77,20 @@ class ZooKeeperOffsets:
         self._numbers = itertools.count(1)
         self._background = SerialExecutor("leaderq-offsets")
 
-    def open(self) -> None:
-        """Nothing to connect: the career's session is used."""
-
     def add(self, operations: Iterable[Operation]) -> None:
         """Let these go with the offsets of the batch in hand. For the user's code, on any thread."""
         with self._lock:
             self._waiting.extend(operations)
 
     def undo(self) -> None:
-        """Drop the operations that wait: their batch has failed."""
         with self._lock:
             self._waiting.clear()
 
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """The term is the fence: every write of an earlier leader fails since this one was elected."""
-        term.check()
+        term.check()  # the term is the fence: every write of an earlier leader fails by now
         return consumer.join(allowed, timeout_s)
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        """The offsets that the znodes hold."""
         self._known = {}
         for topic in sorted({partition.topic for partition in consumer.existing()}):
             try:
@@ -112,11 +107,9 @@ class ZooKeeperOffsets:
         }
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        """Write offsets and waiting operations in one multi."""
         return self._background.submit(partial(self._write_with_operations, term, dict(offsets)))
 
     def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        """Write the offsets alone."""
         return self._background.submit(partial(self._write, term, dict(offsets), ()))
 
     def close(self) -> None:
