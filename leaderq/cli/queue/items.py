@@ -16,6 +16,8 @@ from leaderq.cli.queue.options import (
     kind_option,
     limit_option,
     lock_path_option,
+    meta_path,
+    meta_path_option,
     missing,
     queue_argument,
     root_argument,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 @click.command(cls=Verb)
 @takes_settings(*SECTIONS)
 @root_argument
+@meta_path_option
 @kind_option
 @lock_path_option
 @json_option
@@ -70,7 +73,7 @@ def _overviews(session: Session, path: str, kind: QueueKind | None, lock_path: s
     from leaderq.queues.admin import overview, queues_below
     from leaderq.queues.wire.znodes import QueuePaths
 
-    own = overview(session, QueuePaths(path, lock_path), kind)
+    own = overview(session, QueuePaths(path, lock_path, meta_path()), kind)
     if own is None:
         raise ConfigurationError(missing(session, path))
     is_queue = own.depth or own.shards or own.dead or own.consumers or own.is_paused
@@ -169,6 +172,7 @@ def _sentence(done: Purged, path: str) -> str:
 @click.command(cls=Verb)
 @takes_settings(*SECTIONS)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@meta_path_option
 @lock_path_option
 @switch("--force", help="also delete queues that hold items or dead letters, or have consumers")
 @yes_option
@@ -183,6 +187,8 @@ def rm(given: Given, paths: tuple[str, ...], lock_path: str | None, force: bool,
       leaderq queue rm /orders --lock-path /orders-locks --yes
       leaderq queue rm /replies/a /replies/b --force --yes
     """
+    if len(paths) > 1 and meta_path() is not None:
+        raise ConfigurationError("--meta-path belongs to one queue; delete one at a time")
     needs_yes(yes, f"this deletes {', '.join(paths)}")
     deleted: dict[str, int] = {}
     for path in paths:

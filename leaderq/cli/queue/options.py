@@ -47,7 +47,33 @@ def _as_queue(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return path
 
 
-queue_argument: Callable[[F], F] = click.argument("path", metavar="PATH", callback=_as_queue, shell_complete=queues)
+_META_PATH = "leaderq.queue.meta_path"
+
+
+def _keep_meta_path(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    ctx.meta[_META_PATH] = _as_path(ctx, param, value)
+
+
+meta_path_option: Callable[[F], F] = click.option(
+    "--meta-path",
+    metavar="PATH",
+    callback=_keep_meta_path,
+    expose_value=False,
+    help="where its side data lies, if its processes were given a meta_path",
+)
+
+
+def meta_path() -> str | None:
+    """What ``--meta-path`` says."""
+    given: str | None = click.get_current_context().meta.get(_META_PATH)
+    return given
+
+
+def queue_argument(verb: F) -> F:
+    """The path of the queue that a verb is about, and where its side data lies."""
+    return click.argument("path", metavar="PATH", callback=_as_queue, shell_complete=queues)(meta_path_option(verb))
+
+
 root_argument: Callable[[F], F] = click.argument("path", metavar="PATH", callback=_as_path, shell_complete=queues)
 kind_option: Callable[[F], F] = click.option(
     "--kind",
@@ -82,7 +108,7 @@ def keeping(
     from leaderq.queues.wire.znodes import QueuePaths
 
     with open_session(settings) as session:
-        keeper = QueueAdmin(session, QueuePaths(path, lock_path), kind)
+        keeper = QueueAdmin(session, QueuePaths(path, lock_path, meta_path()), kind)
         if not may_be_new and not keeper.is_there():
             raise ConfigurationError(missing(session, path))
         if lock_path is not None and session.exists(lock_path) is None:

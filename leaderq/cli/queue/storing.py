@@ -90,7 +90,7 @@ class SimpleStore:
 
     def __init__(self, session: Session, places: QueuePaths) -> None:
         self.stored = 0
-        self._queue = SimpleDistributedQueue(session, places.path)
+        self._queue = SimpleDistributedQueue(session, places.path, meta_path=places.meta_path)
         self._gathered: list[bytes] = []
 
     def put(self, entry: Entry) -> None:

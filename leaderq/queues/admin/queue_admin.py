@@ -122,7 +122,8 @@ class QueueAdmin:
             wanted.append(self.paths.lock_path)
         deleted = sum(delete_tree(self._session, path, patience_s=self._patience_s) for path in wanted)
         side = parent_of(self.paths.meta)
-        if side != parent_of(self.paths.path):  # of a shard: the place of all shards' side data goes with the last
+        if self.paths.meta_path is None and side != parent_of(self.paths.path):
+            # Of a shard: the place of all shards' side data goes with the last.
             deleted += delete_if_empty(self._session, side, self._patience_s)
         return deleted
 

@@ -22,6 +22,7 @@ What happens on each failure:
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -429,12 +430,14 @@ class Engine:
 
     def _overdue(self, wanted: int) -> list[str]:
         """Names of others' shares that have waited for too long, while our own share does not come
-        to an end: one now and then, to try whether its owner is at work, and if not, all of them.
+        to an end: one now and then, to try whether its owner is at work, and if not, as many as of our own.
         """
         if now_s() >= self._helps_until_s:
             if now_s() < self._probe_s:
                 return []
             self._probe_s, wanted = now_s() + _PROBE_S, 1
+        else:
+            wanted = (wanted + random.randrange(2)) // 2
         names = self._waiting.take_overdue(wanted, now_ms())
         self._probes.update(names)
         return names

@@ -24,6 +24,7 @@ from leaderq.queues.wire.names import QueueKind, due_ms_of, sequence_of, sort_ke
 Share = Callable[[str], bool]
 GRACE_MS = 50
 """How long a name of somebody else's share is left to its owner."""
+_SPREAD = 3
 
 
 def share_of(position: int, members: int) -> Share | None:
@@ -115,12 +116,14 @@ class PendingNames:
         return found
 
     def take_overdue(self, most: int, now_ms: int) -> list[str]:
-        """Names of others' shares that have waited for too long, from a random place on."""
+        """Names of others' shares that have waited for too long: the oldest or, so that two who help do
+        not always meet, those behind them. Were it any, some would wait for as long as there are any.
+        """
         self._forget_marks(now_ms)
         count = bisect_right(self._others, self._overdue_to, key=sequence_of)
-        if not count:
+        if not count or not most:
             return []
-        begin = random.randrange(max(1, count - most + 1))
+        begin = most * random.randrange(min(_SPREAD, max(1, count // most)))
         end = min(count, begin + most)
         found = [name for name in self._others[begin:end] if name not in self._gone and name not in self.in_hand]
         del self._others[begin:end]

@@ -323,6 +323,22 @@ def test_consumers_are_paused_and_go_on(queue, path, session):
     assert not keeper.is_paused()
 
 
+def test_side_data_of_a_queue_lies_where_the_operator_says(queue, path, session, znode_root):
+    side = f"{znode_root}/side/orders"
+    session.ensure_path(side)
+    session.create(f"{znode_root}/side/theirs")
+    told = ("--meta-path", side)
+    assert queue("put", path, "a", "b", *told).code == 0
+    assert queue("pause", path, *told).code == 0
+    assert queue("ls", path, "--json", *told).rows[0]["paused"]
+    assert queue("drain", path, "--yes", *told).out == b"a\nb\n"
+    assert session.exists(f"{path}-meta") is None
+    assert "one queue" in queue("rm", path, f"{path}2", "--yes", *told).err
+    session.delete(f"{znode_root}/side/theirs")
+    assert queue("rm", path, "--yes", *told).code == 0
+    assert sorted(session.children(znode_root)) == ["side"]
+
+
 def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(queue, path, session):
     assert queue("put", path, "a").code == 0
     near = path[:-1]

@@ -129,6 +129,15 @@ def test_nothing_is_claimed_ahead_before_an_item_is_done() -> None:
     assert ready.appetite() > 0
 
 
+def test_of_what_is_overdue_the_oldest_goes_before_long() -> None:
+    names = waiting(plain(*range(1000)))
+    names.take(999, 0, share_of(0, 2))
+    rounds = 1
+    while plain(1)[0] not in names.take_overdue(10, GRACE_MS):
+        rounds += 1
+    assert rounds < 40  # every third time, by the dice
+
+
 def test_an_overdue_name_that_was_deleted_is_not_taken() -> None:
     names = waiting(plain(*range(4)))
     names.take(99, 0, share_of(0, 2))

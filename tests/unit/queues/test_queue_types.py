@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
 from leaderq import connect
-from leaderq.queues import JSON, TEXT, DistributedPriorityQueue, DistributedQueue
+from leaderq.queues import JSON, TEXT, AsyncQueue, DistributedPriorityQueue, DistributedQueue
 
 with connect("127.0.0.1:2181") as session, DistributedQueue(session, "/mail", serializer=TEXT) as queue:
     name: str | bool = queue.put("hello")
@@ -26,6 +30,14 @@ with connect("127.0.0.1:2181") as session, DistributedQueue(session, "/mail", se
     raw.put(b"bytes")
     data: bytes = raw.take().value
     urgent = DistributedPriorityQueue(session, "/urgent", consumer=lambda value: print(value), serializer=JSON)
+
+
+async def main() -> None:
+    with connect("127.0.0.1:2181") as session:
+        async with AsyncQueue(DistributedQueue(session, "/mail", serializer=TEXT)) as queue:
+            async for item in queue:
+                async with item:
+                    print(item.value.upper())
 """
 WRONG = """
 from leaderq import connect
@@ -60,3 +72,15 @@ def test_the_loops_of_the_readme_pass_mypy_strict(tmp_path: Path) -> None:
     assert wrong.count("error: ") == 2
     assert "arg-type" in wrong
     assert "union-attr" in wrong
+
+
+@pytest.mark.skipif(find_spec("pyright") is None, reason="pyright is not installed: pip install 'pyright[nodejs]'")
+def test_the_loops_of_the_readme_pass_pyright_strict(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    options = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["*.py"]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(options))
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--project", str(tmp_path), "--pythonpath", sys.executable]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    errors = [(Path(one["file"]).name, one["rule"]) for one in json.loads(told)["generalDiagnostics"]]
+    assert errors == [("wrong.py", "reportArgumentType"), ("wrong.py", "reportOptionalMemberAccess")]
