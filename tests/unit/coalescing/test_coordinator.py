@@ -203,12 +203,6 @@ class TestScopes:
             assert not token
         assert head
 
-    def test_a_scope_can_be_entered_again_and_again(self):
-        scope = QueueCoordinator().hold("k")
-        for _ in range(3):
-            with scope as token:
-                assert token
-
     def test_a_decorated_function_runs_once_at_a_time_for_each_key(self, pool):
         coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
         begun, end = threading.Event(), threading.Event()
