@@ -56,7 +56,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         if cover is not None:
             require_coroutine_function(cover, "cover")
         self.coordinator: QueueCoordinator[Key] = QueueCoordinator(**rules) if coordinator is None else coordinator
-        """For what does not wait: ``try_enqueue``, ``offer``, ``is_current``, ``stats``..."""
+        """For what does not wait: ``try_enqueue``, ``offer``, ``state``, ``stats``..."""
         self._cover_function = cover
         self._loop: asyncio.AbstractEventLoop | None = None
         self._covering: set[asyncio.Task[None]] = set()

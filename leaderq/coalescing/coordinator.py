@@ -337,10 +337,6 @@ class QueueCoordinator(Generic[Key]):
 
     # -- how it stands -------------------------------------------------------------------------
 
-    def is_current(self, token: Token[Key]) -> bool:
-        """Whether this token's request may work on its key now: the same as ``bool(token)``."""
-        return token.is_current
-
     def state(self, key: Key) -> TrafficState:
         """Init, Process or Block."""
         line = self._stripe(key).line(key)

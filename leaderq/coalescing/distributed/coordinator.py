@@ -48,7 +48,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from leaderq.coalescing.automaton import EnqueueOutcome
@@ -65,9 +64,9 @@ from leaderq.coalescing.distributed.slots import (
     view,
 )
 from leaderq.coalescing.distributed.token import DistributedToken, SessionLease, TokenEnding
-from leaderq.errors import ConfigurationError, CoordinatorClosed, NoNode
+from leaderq.errors import CoordinatorClosed, NoNode
 from leaderq.plain import require_plain_function
-from leaderq.timeouts import AS_SET, Deadline, timeout_problem
+from leaderq.timeouts import AS_SET, Deadline, require_timeout
 from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
 
 log = logging.getLogger(__name__)
@@ -127,12 +126,7 @@ class DistributedQueueCoordinator:
     def __enter__(self) -> DistributedQueueCoordinator:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -384,6 +378,5 @@ class DistributedQueueCoordinator:
 
 
 def _bound(timeout_s: float | None) -> float | None:
-    if (problem := timeout_problem("timeout_s", timeout_s)) is not None:
-        raise ConfigurationError(problem)
+    require_timeout("timeout_s", timeout_s)
     return None if timeout_s is None or math.isinf(timeout_s) else float(timeout_s)

@@ -87,7 +87,7 @@ def test_dequeuing_twice_or_for_another_changes_nothing(pool):
     assert coordinator.dequeue(first)
     second = coordinator.enqueue("k")
     assert not coordinator.dequeue(first)
-    assert coordinator.is_current(second) and not coordinator.is_current(first)
+    assert second.is_current and not first.is_current
 
 
 def test_a_key_is_dequeued_by_the_thread_that_runs_on_it_and_no_other(pool):
