@@ -167,6 +167,16 @@ MUTANTS = [
         Edit(REQUEST, "        self._session.set_async(self.fence.path, who)\n", ""),
     ),
     mutant(
+        "across processes, a thread that has a key waits for itself",
+        f"{TURNS}whoever_asks_for_the_key_that_it_has_is_told_at_once_and_leaves_no_place_taken",
+        Edit(
+            "leaderq/coalescing/distributed/coordinator.py",
+            "            if any(one.owner == get_ident() and one.znodes == znodes",
+            "            if any(one.owner == -1 and one.znodes == znodes",
+        ),
+        may_hang=True,
+    ),
+    mutant(
         "of three readings at different moments somebody is declined",
         "tests/unit/coalescing/test_distributed_slots.py::"
         "test_nobody_is_declined_unless_somebody_waits_at_some_moment_of_the_looking",

@@ -111,6 +111,8 @@ class DistributedToken:
         self.outcome = outcome
         self.ended = threading.Event()
         self.holder = holder
+        self.owner = threading.get_ident()
+        """The thread that asked."""
         self.znodes = znodes
         self._session = session
         self._lease = lease
