@@ -6,9 +6,10 @@ READY  := $(VENV)/.ready
 WORKERS ?= 3
 MINUTES ?= 60
 CHANGES ?= 100
+TIMES   ?= 20
 JOBS    ?= 2
 
-.PHONY: demo test lint unit faults soak queue-soak rude mutants bench smoke servers clean
+.PHONY: demo test lint unit faults soak queue-soak rude histories mutants bench smoke servers clean
 
 demo: $(READY)
 	@$(BIN)/leaderq demo
@@ -46,6 +47,14 @@ queue-soak: $(READY)
 # the effects that came after; the ordinary test run does two of each. KINDS is a regular expression.
 rude: $(READY)
 	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py
+
+# Whether, of all who ask for a key, one runs, one waits, and each declined one is covered: 100
+# threads, tasks, and 16 processes over ZooKeeper whose waiters give up and die; so many times as
+# long as in the ordinary test run, with the figures.
+histories: $(READY)
+	@LEADERQ_TEST_HISTORIES=$(TIMES) $(BIN)/python -m pytest -rP --show-capture=stdout \
+	  tests/unit/coalescing/test_coordinator_coverage.py tests/integration/coalescing/test_distributed_processes.py \
+	  -k "hundred or random or sixteen"
 
 # Small edits to the lines that keep two from acting, each with the test that kills it
 # (docs/design/mutants.md). ONLY="a text" tries those whose name, files or test contain it.

@@ -338,12 +338,12 @@ class CoordinatorClosed(LeaderqError):
 
 class WaitTimedOut(LeaderqError, TimeoutError):
     """A request waited for its turn on a key until its time-out; it did not run. ``covers`` others
-    were declined because it waited; nothing covers them now.
+    were declined because it waited; see the coordinator for who runs for them now.
     """
 
     def __init__(self, key: object, *, waited_s: float, covers: int = 0) -> None:
         self.covers = covers
-        others = f"; {covers} that relied on it are not covered any more" if covers else ""
+        others = f"; {covers} that relied on it are passed on" if covers else ""
         what = f"key {key!r}: no turn for this request within {waited_s:g} s, it was given up"
         super().__init__(what + others)
 

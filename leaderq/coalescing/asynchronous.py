@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial, wraps
-from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from leaderq.coalescing.coordinator import QueueCoordinator, check_wait, has_run
+from leaderq.coalescing.coordinator import QueueCoordinator, check_wait
 from leaderq.coalescing.token import Key, RunResult, Token, TokenStage
 from leaderq.plain import require_coroutine_function, require_plain_function
 from leaderq.timeouts import AS_SET, Deadline
@@ -55,7 +56,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         if cover is not None:
             require_coroutine_function(cover, "cover")
         self.coordinator: QueueCoordinator[Key] = QueueCoordinator(**rules) if coordinator is None else coordinator
-        """For what does not wait: ``try_enqueue``, ``offer``, ``is_current``, ``stats``..."""
+        """For what does not wait: ``try_enqueue``, ``offer``, ``state``, ``stats``..."""
         self._cover_function = cover
         self._loop: asyncio.AbstractEventLoop | None = None
         self._covering: set[asyncio.Task[None]] = set()
@@ -70,7 +71,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         :raises WouldDeadlock: this task works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
         """
-        token = Token(key, value, asyncio.current_task())
+        token = Token(key, value, _this_task())
         await self._ask_and_wait(token, self.coordinator.deadline(timeout_s))
         return token
 
@@ -78,9 +79,16 @@ class AsyncQueueCoordinator(Generic[Key]):
         """The work is done, or given up: the next one runs. Return whether it was current."""
         return self.coordinator.dequeue(token)
 
-    def hold(self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET) -> AsyncKeyHold[Key]:
+    @asynccontextmanager
+    async def hold(self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET) -> AsyncIterator[Token[Key]]:
         """``async with coordinator.hold(key) as token: if token: ...``"""
-        return AsyncKeyHold(self, key, value, timeout_s)
+        token = await self.enqueue(key, value, timeout_s=timeout_s)
+        try:
+            yield token
+        except BaseException as exc:
+            self.coordinator.leave(token, has_run=isinstance(exc, Exception), error=type(exc))
+            raise
+        self.coordinator.leave(token)
 
     def coalesced(
         self,
@@ -152,12 +160,7 @@ class AsyncQueueCoordinator(Generic[Key]):
     async def __aenter__(self) -> AsyncQueueCoordinator[Key]:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.drain()
 
     # -- inside --------------------------------------------------------------------------------
@@ -211,7 +214,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         return first
 
     def _token(self, key: Key, function: Callable[[], Awaitable[Any]]) -> Token[Key]:
-        token: Token[Key] = Token(key, None, asyncio.current_task())
+        token: Token[Key] = Token(key, None, _this_task())
         token.repeat = partial(self._repeat, asyncio.get_running_loop(), function)
         return token
 
@@ -230,7 +233,6 @@ class AsyncQueueCoordinator(Generic[Key]):
         try:
             loop.call_soon_threadsafe(self._start_repeating, function, token)
         except RuntimeError:  # the loop is closed: the next request will cover it
-            self.coordinator._hooks.cover = None
             self.coordinator.leave(token, has_run=False)
 
     def _start_repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
@@ -239,42 +241,20 @@ class AsyncQueueCoordinator(Generic[Key]):
         task.add_done_callback(self._covering.discard)
 
     async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
+        token.owner = _this_task()
         try:
             await function()
         except Exception:
             log.exception("covering a key failed key=%r", token.key)
-        finally:
-            self.coordinator.leave(token)
+        except BaseException:
+            self.coordinator.leave(token, has_run=False)
+            raise
+        self.coordinator.leave(token)
 
 
-class AsyncKeyHold(Generic[Key]):
-    """``async with AsyncKeyHold(...) as token: if token: ...``. May be entered again once left."""
-
-    __slots__ = ("_coordinator", "_key", "_timeout_s", "_token", "_value")
-
-    def __init__(
-        self,
-        coordinator: AsyncQueueCoordinator[Key],
-        key: Key,
-        value: Any,
-        timeout_s: float | None,
-    ) -> None:
-        self._coordinator = coordinator
-        self._key = key
-        self._value = value
-        self._timeout_s = timeout_s
-        self._token: Token[Key] | None = None
-
-    async def __aenter__(self) -> Token[Key]:
-        """Ask, and wait if that is the answer; raises what ``enqueue`` raises."""
-        self._token = await self._coordinator.enqueue(self._key, self._value, timeout_s=self._timeout_s)
-        return self._token
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._token is not None:
-            self._coordinator.coordinator.leave(self._token, has_run=has_run(kind), error=kind)
+def _this_task() -> object:
+    """The owner of its requests; no more than a reference, or a key would keep the task of a loop
+    that is closed, and nobody would give the key back.
+    """
+    task = asyncio.current_task()
+    return None if task is None else weakref.ref(task)

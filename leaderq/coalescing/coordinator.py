@@ -5,11 +5,13 @@ tasks.
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from threading import get_ident
-from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from leaderq.clock import now_s
@@ -26,10 +28,11 @@ from leaderq.coalescing.rules import (
 from leaderq.coalescing.stripe import Hooks, Stripe, Wake
 from leaderq.coalescing.timer import KeyTimer
 from leaderq.coalescing.token import Key, RunResult, Token, TokenStage
-from leaderq.errors import ConfigurationError, CoordinatorClosed, WaitTimedOut
+from leaderq.errors import CoordinatorClosed, WaitTimedOut
 from leaderq.plain import require_plain_function
 from leaderq.threads import Waker
-from leaderq.timeouts import AS_SET, Deadline, timeout_problem
+from leaderq.threads.waker import bounded_s
+from leaderq.timeouts import AS_SET, Deadline, require_timeout
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +83,8 @@ class QueueCoordinator(Generic[Key]):
     will dequeue.
 
     Not to be called from signal handlers or finalizers, but a scope that the garbage collector
-    closes gives its key back. Fork before use, not after.
+    closes gives its key back. A key must not change while it is asked for. A forked child has no
+    keys: who ran or waited does so in the parent.
 
     :param waiters: how many requests may wait for a key: 0, 1 or more.
     :param overflow: who is declined when all places are taken: an :class:`Overflow`, or a function
@@ -133,6 +137,7 @@ class QueueCoordinator(Generic[Key]):
             self._hooks.cover = lambda token: self._repeat(partial(cover, token.key), token)
         self._stripes: list[Stripe[Key]] = [Stripe(self._rules, self._hooks) for _ in range(stripes)]
         self._mask = stripes - 1
+        _all.add(self)
 
     # -- asking, and being done ----------------------------------------------------------------
 
@@ -197,11 +202,18 @@ class QueueCoordinator(Generic[Key]):
         self.ask(token, on_turn)
         return token
 
-    def hold(self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET) -> KeyHold[Key]:
+    @contextmanager
+    def hold(self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET) -> Iterator[Token[Key]]:
         """``with coordinator.hold(key) as token: if token: ...``: asks at the beginning as
-        ``enqueue`` does, and dequeues at the end.
+        ``enqueue`` does, raises what that raises, and dequeues at the end.
         """
-        return KeyHold(self, key, value, timeout_s)
+        token = self.enqueue(key, value, timeout_s=timeout_s)
+        try:
+            yield token
+        except BaseException as exc:
+            self.leave(token, has_run=isinstance(exc, Exception), error=type(exc))
+            raise
+        self.leave(token)
 
     def coalesced(
         self,
@@ -316,8 +328,7 @@ class QueueCoordinator(Generic[Key]):
         """
         if timeout_s is AS_SET:
             return Deadline(self._rules.timeout_s)
-        if (problem := timeout_problem("timeout_s", timeout_s)) is not None:
-            raise ConfigurationError(problem)
+        require_timeout("timeout_s", timeout_s)
         return Deadline(timeout_s)
 
     def give_up(self, token: Token[Key]) -> None:
@@ -325,10 +336,6 @@ class QueueCoordinator(Generic[Key]):
         self._stripe(token.key).withdraw(token)
 
     # -- how it stands -------------------------------------------------------------------------
-
-    def is_current(self, token: Token[Key]) -> bool:
-        """Whether this token's request may work on its key now: the same as ``bool(token)``."""
-        return token.is_current
 
     def state(self, key: Key) -> TrafficState:
         """Init, Process or Block."""
@@ -360,10 +367,11 @@ class QueueCoordinator(Generic[Key]):
         are cut short. May be called again, to wait for longer. A caller that holds a key itself
         waits for itself until the time is over.
         """
+        require_timeout("timeout_s", timeout_s)
         for stripe in self._stripes:
             stripe.close()
         self._check_emptied()
-        self._emptied.wait(timeout_s)
+        self._emptied.wait(None if timeout_s is None else bounded_s(timeout_s))
         left = tuple(token for stripe in self._stripes for token in stripe.abandon_all())
         self._timer.stop()
         return left
@@ -371,12 +379,7 @@ class QueueCoordinator(Generic[Key]):
     def __enter__(self) -> QueueCoordinator[Key]:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.drain()
 
     # -- inside --------------------------------------------------------------------------------
@@ -420,9 +423,17 @@ class QueueCoordinator(Generic[Key]):
 
     def _repeat(self, function: Callable[[], object], token: Token[Key]) -> None:
         """Do the work of a request that gave up, for those that it covered."""
+        token.owner = get_ident()
         result = self._run_as(token, function)
         if result is not None and result.error is not None:
             log.error("covering a key failed key=%r", token.key, exc_info=result.error)
+
+    def _begin_again(self) -> None:
+        """In a forked child, in which the threads of the parent are not."""
+        self._emptied = threading.Event()
+        self._timer.begin_again()
+        for stripe in self._stripes:
+            stripe.begin_again()
 
     def _check_emptied(self) -> None:
         if all(stripe.is_closed and not stripe.keys for stripe in self._stripes):
@@ -430,44 +441,6 @@ class QueueCoordinator(Generic[Key]):
 
     def _tend(self, key: Key) -> float | None:
         return self._stripe(key).tend(key)
-
-
-class KeyHold(Generic[Key]):
-    """``with KeyHold(...) as token: if token: ...``. May be entered again once it was left."""
-
-    __slots__ = ("_coordinator", "_key", "_timeout_s", "_token", "_value")
-
-    def __init__(
-        self,
-        coordinator: QueueCoordinator[Key],
-        key: Key,
-        value: Any,
-        timeout_s: float | None,
-    ) -> None:
-        self._coordinator = coordinator
-        self._key = key
-        self._value = value
-        self._timeout_s = timeout_s
-        self._token: Token[Key] | None = None
-
-    def __enter__(self) -> Token[Key]:
-        """Ask, and wait if that is the answer; raises what ``enqueue`` raises."""
-        self._token = self._coordinator.enqueue(self._key, self._value, timeout_s=self._timeout_s)
-        return self._token
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._token is not None:
-            self._coordinator.leave(self._token, has_run=has_run(kind), error=kind)
-
-
-def has_run(error: type[BaseException] | None) -> bool:
-    """Whether a run that ended so was one: an interrupt or a cancellation leaves it undone."""
-    return error is None or issubclass(error, Exception)
 
 
 def check_wait(token: Token[Any], deadline: Deadline) -> None:
@@ -480,6 +453,17 @@ def check_wait(token: Token[Any], deadline: Deadline) -> None:
         raise WaitTimedOut(token.key, waited_s=deadline.timeout_s or 0.0, covers=token.covers)
     if token.stage is TokenStage.ABANDONED:
         raise CoordinatorClosed(f"key {token.key!r}: closed while this request waited")
+
+
+_all: weakref.WeakSet[QueueCoordinator[Any]] = weakref.WeakSet()
+
+
+def _begin_all_again() -> None:
+    for coordinator in list(_all):
+        coordinator._begin_again()
+
+
+os.register_at_fork(after_in_child=_begin_all_again)
 
 
 def _nobody_watches(due_s: float, key: object) -> None:

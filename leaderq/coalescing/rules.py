@@ -100,11 +100,13 @@ class Rules:
             times["delay_s"] = self.debounce.delay_s
             times["max_delay_s"] = self.debounce.max_delay_s
         problems = [
-            f"{name} is {value}; it must be above 0" for name, value in times.items() if value is not None and value <= 0
+            f"{name} is {value!r}; give seconds above 0"
+            for name, value in times.items()
+            if value == 0 or timeout_problem(name, value) is not None
         ]
         if (problem := timeout_problem("timeout_s", self.timeout_s)) is not None:
             problems.append(problem)
-        if self.debounce and self.debounce.max_delay_s < self.debounce.delay_s:
+        if self.debounce and not problems and self.debounce.max_delay_s < self.debounce.delay_s:
             pair = f"max_delay_s {self.debounce.max_delay_s}, delay_s {self.debounce.delay_s}"
             problems.append(f"{pair}: the first must not be below the second")
         return problems

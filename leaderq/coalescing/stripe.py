@@ -74,12 +74,14 @@ class DebounceWindow:
 @dataclass(slots=True)
 class Debt:
     """Requests declined, ``count`` of them, whose waiter gave up; ``value``: what it waited with;
-    ``repeat``: does its work with the token that it is called with, if it said how.
+    ``repeat``: does its work with the token that it is called with, if it said how. ``is_tried``:
+    a run in the background was begun for it and did not come to its end; the next request pays.
     """
 
     count: int
     value: Any
     repeat: Wake | None
+    is_tried: bool = False
     is_logged: bool = False
 
 
@@ -223,11 +225,16 @@ class Stripe(Generic[Key]):
         with self._lock:
             was_current = token.stage is _RUNNING
             state = self.keys.get(token.key)
-            if state is not None and not self._has_repeated(state, token, result, may_repeat, calls):
+            is_astray = was_current and (state is None or token not in state.line)
+            if is_astray:
+                token.stage = _ENDED
+            elif state is not None and not self._has_repeated(state, token, result, may_repeat, calls):
                 self._depart(state, token, result, calls, has_run=has_run)
                 self._advance(state, token.key, calls)
         self._deliver(calls)
-        return was_current
+        if is_astray:
+            log.error("key has changed its hash, the one it had is not given back key=%r", token.key)
+        return was_current and not is_astray
 
     def withdraw(self, token: Token[Key]) -> None:
         """The request waits no more, unless its wait is over already."""
@@ -304,6 +311,14 @@ class Stripe(Generic[Key]):
             heads = [state.line[0] for state in self.keys.values() if state.line]
         self._deliver(calls)
         return heads
+
+    def begin_again(self) -> None:
+        """In a forked child: whoever ran or waited does so in the parent."""
+        self._lock = threading.Lock()
+        for state in self.keys.values():
+            for token in state.line:
+                token.stage = TokenStage.ABANDONED
+        self.keys, self.idle, self._left = {}, {}, deque()
 
     def line(self, key: Key) -> tuple[AnyToken, ...]:
         """Who stands in line for a key; the head first, and the debounce window is one."""
@@ -492,7 +507,7 @@ class Stripe(Generic[Key]):
         if len(state.line) > 1 and isinstance(self.rules.overflow, Overflow):
             state.line[-1].covers += count
             return
-        before, state.debt = state.debt, Debt(count, token.value, token.repeat)
+        before, state.debt = state.debt, Debt(count, token.value, token.repeat, token.is_cover)
         if before is not None:
             state.debt.count += before.count
             state.debt.repeat = token.repeat or before.repeat
@@ -531,8 +546,9 @@ class Stripe(Generic[Key]):
             self._watch(state, key)
         elif state.debt is None:
             self._retire(state, key)
-        elif (cover := self.hooks.cover or state.debt.repeat) is not None:
+        elif not state.debt.is_tried and (cover := self.hooks.cover or state.debt.repeat) is not None:
             token: Token[Key] = Token(key, state.debt.value, None)
+            token.is_cover = True
             state.enqueue(token)
             self.stats.repeated += 1
             self._take_debt(state, token)
@@ -629,6 +645,9 @@ class Stripe(Generic[Key]):
         except Exception:
             log.exception("call failed, the key goes to the next token=%r", token)
             self.leave(token)
+        except BaseException:
+            self.leave(token, has_run=False)
+            raise
 
 
 class _Calls(threading.local):

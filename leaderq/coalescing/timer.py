@@ -62,6 +62,11 @@ class KeyTimer:
                 self._heap = [(due_s, number, one) for one, (due_s, number) in self._due.items()]
                 heapq.heapify(self._heap)
 
+    def begin_again(self) -> None:
+        """In a forked child, which has neither the thread nor anything to look at."""
+        self._lock = threading.Lock()
+        self._heap, self._due, self._service = [], {}, None
+
     def stop(self, timeout_s: float = 5.0) -> None:
         """Look at nothing any more; the thread has ended when this returns, or within ``timeout_s``
         if a callback holds it up.

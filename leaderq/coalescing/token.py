@@ -107,6 +107,8 @@ class Token(Generic[Key]):
     """Called with the token, without a lock, once it is no longer pending."""
     repeat: Callable[[Token[Key]], object] | None = None
     """Does its work with the token that it is called with, for those it covers, if it gives up."""
+    is_cover: bool = False
+    """Whether it was made for requests whose waiter gave up."""
     has_waited: bool = False
     refusal: Refusal | None = None
     """Why it was declined."""
@@ -128,7 +130,7 @@ class Token(Generic[Key]):
         """What the caller gave with the request; with a merging overflow, merged with the values
         of those declined since."""
         self.owner = owner
-        """Who asked: a thread's number, a task, whatever was given, or ``None``; see
+        """Who asked: a thread's number, a reference to a task, what was given, or ``None``; see
         ``WouldDeadlock``."""
         self.stage = _ASKING
         self.number = 0

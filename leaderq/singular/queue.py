@@ -14,7 +14,6 @@ import reprlib
 import weakref
 from collections.abc import Callable, Iterable
 from itertools import count
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
 from leaderq.clock import now_s
@@ -67,7 +66,8 @@ class SingularUpdateQueue(Generic[R, S]):
       handler works on does not count.
     - ``timeout_s``: how long :meth:`submit`, :meth:`post` and :meth:`call` wait for room when so
       many wait: ``None``, for ever; 0, not at all.
-    - ``deadline_s``: seconds within which a request must be begun, unless it comes with its own.
+    - ``deadline_s``: seconds within which a request must be begun, unless it comes with its own;
+      ``None``: at any time.
     - ``max_batch``: if given, the handler takes a list of all the requests that wait, at most so
       many, and returns an outcome for each, in their order (an exception: that request failed), or
       ``None``.
@@ -80,11 +80,13 @@ class SingularUpdateQueue(Generic[R, S]):
     waits for room gets it in the order of coming, as soon as there is some. A request that got in
     is applied, or its future and the listener get the error. A queue left open is drained when it
     is dropped, and when the interpreter exits, for ten seconds at most. :meth:`post` may be called
-    by a finalizer or a signal handler.
-    *Not guaranteed:* anything after the death of the process: nothing is on disk. A handler's own
-    requests to its queue get in beyond ``capacity``, because only it could make room. (A closed
-    queue takes no more of these either, or closing might never end.) Two handlers that wait for
-    each other's queues wait for ever.
+    by a finalizer or a signal handler. What handler, listener or callbacks raise ends the queue
+    only if it is a handler's ``SystemExit`` or ``KeyboardInterrupt``.
+    *Not guaranteed:* anything after the death of the process: nothing is on disk. Two kinds of
+    requests get in beyond ``capacity``, because nobody else could make room: a handler's to its own
+    queue, and those of a signal handler or finalizer that interrupted a post of its thread. (A
+    closed queue takes no more of these either, or closing might never end.) Two handlers that wait
+    for each other's queues wait for ever.
 
     Callbacks of other systems (a client library, a timer) must not touch what the handler owns,
     because they run on other threads: let them submit the outcome back, as :meth:`post_back` does.
@@ -269,12 +271,7 @@ class SingularUpdateQueue(Generic[R, S]):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # -- what can be seen ----------------------------------------------------------------------

@@ -6,7 +6,10 @@ from mutants.mutant import Edit, mutant
 
 MAILBOX = "leaderq/singular/mailbox.py"
 QUEUE = "leaderq/singular/queue.py"
+FUTURE = "leaderq/singular/request.py"
 WRITER = "leaderq/singular/writer.py"
+ASYNCHRONOUS = "leaderq/coalescing/asynchronous.py"
+COORDINATOR = "leaderq/coalescing/coordinator.py"
 STRIPE = "leaderq/coalescing/stripe.py"
 TIMER = "leaderq/coalescing/timer.py"
 REQUEST = "leaderq/coalescing/distributed/request.py"
@@ -15,6 +18,8 @@ COVERAGE = "leaderq/coalescing/distributed/coverage.py"
 SLOTS = "leaderq/coalescing/distributed/slots.py"
 
 FULL = "tests/unit/singular/test_singular_full.py::test_"
+RUDE_QUEUE = "tests/unit/singular/test_singular_rude.py::test_"
+RUDE = "tests/unit/coalescing/test_coordinator_rude.py::test_"
 CLOSING = "tests/unit/singular/test_singular_closing.py::test_"
 COVERED = "tests/unit/coalescing/test_coordinator_coverage.py::test_"
 TIME = "tests/unit/coalescing/test_coordinator_time.py::test_"
@@ -52,6 +57,58 @@ MUTANTS = [
         "a request that got in after the writer had ended is forgotten",
         f"{CLOSING}a_request_put_by_a_thread_held_up_until_the_writer_was_over_is_told",
         Edit(QUEUE, "        elif self._mailbox.has_ended:\n", "        elif False:\n"),
+    ),
+    mutant(
+        "a signal handler waits for room under the lock of the post that it interrupted",
+        f"{RUDE_QUEUE}a_signal_handler_that_posts_to_a_full_queue_in_the_midst_of_a_post_is_not_stuck",
+        Edit(MAILBOX, "            if is_nested or self._home.is_mine:\n", "            if self._home.is_mine:\n"),
+        may_hang=True,
+    ),
+    mutant(
+        "a callback that raises what nobody expects ends the queue",
+        f"{RUDE_QUEUE}a_callback_that_raises_anything_is_its_owners_business[Rude]",
+        Edit(FUTURE, "super().add_done_callback(partial(self._call_back, fn))", "super().add_done_callback(fn)"),
+        may_hang=True,
+    ),
+    mutant(
+        "an outcome that somebody else has set ends the queue",
+        f"{RUDE_QUEUE}an_outcome_set_by_somebody_else_costs_nobody_his[None]",
+        Edit(FUTURE, "        except InvalidStateError:\n", "        except ZeroDivisionError:\n"),
+        may_hang=True,
+    ),
+    mutant(
+        "who awaits a handler that raises StopIteration waits for ever",
+        f"{RUDE_QUEUE}whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on[StopIteration]",
+        Edit(FUTURE, "        if isinstance(error, StopIteration):", "        if False:"),
+        may_hang=True,
+    ),
+    mutant(
+        "a call that raises what nobody expects keeps the key",
+        f"{RUDE}a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_hears_of_it[Rude]",
+        Edit(STRIPE, "            self.leave(token, has_run=False)\n            raise\n", "            raise\n"),
+    ),
+    mutant(
+        "a cover that raises what nobody expects is called again without end",
+        f"{RUDE}a_cover_that_raises_anything_gives_the_key_back[Rude]",
+        Edit(STRIPE, "elif not state.debt.is_tried and (cover", "elif (cover"),
+        may_hang=True,
+    ),
+    mutant(
+        "a cover that asks for its own key waits for itself",
+        f"{RUDE}a_cover_that_asks_for_the_key_it_holds_does_not_wait_for_itself",
+        Edit(COORDINATOR, "        token.owner = get_ident()\n", ""),
+        may_hang=True,
+    ),
+    mutant(
+        "a key keeps the task of a closed loop, which never gives it back",
+        f"{RUDE}a_loop_closed_while_its_task_runs_gives_the_key_back",
+        Edit(ASYNCHRONOUS, "return None if task is None else weakref.ref(task)", "return task"),
+    ),
+    mutant(
+        "a forked child waits for what ran in its parent",
+        f"{RUDE}a_forked_child_has_no_keys_whatever_its_parent_was_doing",
+        Edit(COORDINATOR, "        _all.add(self)\n", ""),
+        may_hang=True,
     ),
     mutant(
         "a waiter that gives up takes along those it covered",
@@ -108,6 +165,16 @@ MUTANTS = [
         "a waiter that begins does not say so, and others run in vain",
         f"{FAR}a_waiter_that_begins_covers_and_nobody_runs_needlessly",
         Edit(REQUEST, "        self._session.set_async(self.fence.path, who)\n", ""),
+    ),
+    mutant(
+        "across processes, a thread that has a key waits for itself",
+        f"{TURNS}whoever_asks_for_the_key_that_it_has_is_told_at_once_and_leaves_no_place_taken",
+        Edit(
+            "leaderq/coalescing/distributed/coordinator.py",
+            "            if any(one.owner == get_ident() and one.znodes == znodes",
+            "            if any(one.owner == -1 and one.znodes == znodes",
+        ),
+        may_hang=True,
     ),
     mutant(
         "of three readings at different moments somebody is declined",

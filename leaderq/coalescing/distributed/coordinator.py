@@ -48,7 +48,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
+from threading import get_ident
 from typing import Any
 
 from leaderq.coalescing.automaton import EnqueueOutcome
@@ -65,9 +65,9 @@ from leaderq.coalescing.distributed.slots import (
     view,
 )
 from leaderq.coalescing.distributed.token import DistributedToken, SessionLease, TokenEnding
-from leaderq.errors import ConfigurationError, CoordinatorClosed, NoNode
+from leaderq.errors import CoordinatorClosed, NoNode, WouldDeadlock
 from leaderq.plain import require_plain_function
-from leaderq.timeouts import AS_SET, Deadline, timeout_problem
+from leaderq.timeouts import AS_SET, Deadline, require_timeout
 from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
 
 log = logging.getLogger(__name__)
@@ -127,12 +127,7 @@ class DistributedQueueCoordinator:
     def __enter__(self) -> DistributedQueueCoordinator:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -145,8 +140,7 @@ class DistributedQueueCoordinator:
 
         The token is true (``if token:``) when it is this request's turn, and false if it was
         declined because another waits already; ``token.outcome`` is ACCEPT, BLOCK or DECLINE. A
-        true one must be given to :meth:`dequeue`, or used as a context manager. One thread that
-        enqueues a key twice waits for itself.
+        true one must be given to :meth:`dequeue`, or used as a context manager.
 
         :param key: text or bytes of any length; text and bytes are never the same key.
         :param timeout_s: bounds all of it, seconds; 0 asks and does not wait, ``None`` waits for
@@ -156,6 +150,8 @@ class DistributedQueueCoordinator:
             back, however late that is known.
         :raises SessionExpired: the session ended while this request waited; it may be repeated.
         :raises TokenOver: the waiting request was evicted.
+        :raises WouldDeadlock: this thread has a current token of the key from this coordinator, and
+            would wait for itself.
         :raises CoordinatorClosed: this coordinator is closed.
         :raises ConfigurationError: the key or the time-out cannot be used.
         """
@@ -286,6 +282,8 @@ class DistributedQueueCoordinator:
         if standing is SlotStanding.HEAD:
             return self._begun(self._token(znodes, key, request.holder, EnqueueOutcome.ACCEPT))
         with self._lock:
+            if any(one.owner == get_ident() and one.znodes == znodes for one in self._held.values()):
+                raise WouldDeadlock(f"key {key!r}: this thread asks again while it works on it, and would wait for itself")
             self._waiting[znodes.name] = request
         self._renewer.wake()
         try:
@@ -309,7 +307,7 @@ class DistributedQueueCoordinator:
                 return
             try:
                 function(key)
-            except Exception:
+            except BaseException:  # on a thread of ours, that is to cover other keys too
                 log.exception("covering a key failed key=%r", key)
 
     def _token(
@@ -384,6 +382,5 @@ class DistributedQueueCoordinator:
 
 
 def _bound(timeout_s: float | None) -> float | None:
-    if (problem := timeout_problem("timeout_s", timeout_s)) is not None:
-        raise ConfigurationError(problem)
+    require_timeout("timeout_s", timeout_s)
     return None if timeout_s is None or math.isinf(timeout_s) else float(timeout_s)

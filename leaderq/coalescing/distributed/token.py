@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
-from types import TracebackType
 from typing import Any
 
 from leaderq.clock import now_s
@@ -112,6 +111,8 @@ class DistributedToken:
         self.outcome = outcome
         self.ended = threading.Event()
         self.holder = holder
+        self.owner = threading.get_ident()
+        """The thread that asked."""
         self.znodes = znodes
         self._session = session
         self._lease = lease
@@ -127,12 +128,7 @@ class DistributedToken:
     def __enter__(self) -> DistributedToken:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._dequeue(self)
 
     def __repr__(self) -> str:

@@ -92,9 +92,10 @@ def test_those_declined_in_the_waiters_own_process_are_covered_too(coordinator_o
         eventually(lambda: covered == ["k"])
 
 
-def test_a_cover_that_fails_is_logged_and_gives_the_key_back(coordinator_of, caplog, session):
+@pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit])
+def test_a_cover_that_fails_is_logged_and_gives_the_key_back(coordinator_of, caplog, session, raised):
     def cover(key: str) -> None:
-        raise ZeroDivisionError(key)
+        raise raised(key)
 
     one, two, three = coordinator_of(), coordinator_of(), coordinator_of(cover=cover)
     with ThreadPoolExecutor(1) as pool, one.enqueue("k"):
@@ -105,6 +106,7 @@ def test_a_cover_that_fails_is_logged_and_gives_the_key_back(coordinator_of, cap
             waiting.result(60)
     eventually(lambda: "covering a key failed" in caplog.text)
     eventually(lambda: session.children(ROOT) == [])
+    assert three._coverage._service.is_running, "it covers other keys too"
 
 
 def test_a_cover_that_would_not_run_is_refused(coordinator_of):

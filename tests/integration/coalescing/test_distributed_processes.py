@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from turns import TIMES, Event, TurnHistory, What, faults
 from workers import ROOT, WorkerProcess
 
 from leaderq.coalescing.automaton import TrafficState
@@ -97,12 +98,12 @@ def test_whoever_waits_outlives_a_killed_head_and_a_killed_waiter_before_it(star
     assert eventually(lambda: look("k").state is TrafficState.INIT, timeout_s=30)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300 * TIMES)
 @pytest.mark.parametrize("killed", [0, 4])
 def test_sixteen_processes_never_make_two_heads_nor_two_waiters(started, session, killed):
     timeout_s = 10.0 if killed else 30.0
     workers = [started(str(number), is_ready=False, timeout_s=timeout_s) for number in range(16)]
-    check(session, workers, rounds=40, killed=killed)
+    check(session, workers, rounds=40 * TIMES, killed=killed)
 
 
 @pytest.mark.timeout(300)
@@ -115,7 +116,7 @@ def test_those_on_servers_that_lag_behind_are_coordinated_as_well(started, zooke
         check(session, workers, rounds=60)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300 * TIMES)
 def test_sixteen_processes_whose_waiters_give_up_and_die_leave_no_declined_request_uncovered(started, session):
     for path in ("/runs", "/declined", ROOT):
         session.ensure_path(path)
@@ -123,23 +124,26 @@ def test_sixteen_processes_whose_waiters_give_up_and_die_leave_no_declined_reque
     for one in workers:
         assert one.says(120) == "ready"
     for one in workers:
-        one.tell("crowd 6")
+        one.tell(f"crowd {6 * TIMES}")
     for victim in workers[:3]:
         reached = len(session.children("/runs"))
         eventually(lambda reached=reached: len(session.children("/runs")) > reached + 10, timeout_s=60)
         victim.send(signal.SIGKILL)
     for one in workers[3:]:
-        assert one.says(200) == "done"
+        assert one.says(200 * TIMES) == "done"
     for one in workers[3:]:
         assert one.does("idle", 100) == "True"
     session.sync("/runs")
-    newest: dict[str, float] = {}
+    events: list[Event] = []
     for name in session.children("/runs"):
         key, began_s = json.loads(session.get(f"/runs/{name}")[0])
-        newest[key] = max(began_s, newest.get(key, 0.0))
+        events += [Event(began_s, key, name, What.BEGAN), Event(began_s, key, name, What.ENDED)]
     declined = [one for name in session.children("/declined") for one in json.loads(session.get(f"/declined/{name}")[0])]
+    for number, (key, asked_s) in enumerate(declined):
+        events += [Event(asked_s, key, number, What.CAME), Event(asked_s, key, number, What.DECLINED)]
+    print(f"16 processes, 3 killed: {TurnHistory(events)}")
     assert len(declined) > 10
-    assert [one for one in declined if newest.get(one[0], 0.0) < one[1]] == []
+    assert faults(events) == []
 
 
 def check(session: Session, workers: list[WorkerProcess], *, rounds: int, killed: int = 0) -> None:
@@ -156,7 +160,7 @@ def check(session: Session, workers: list[WorkerProcess], *, rounds: int, killed
             eventually(lambda: len(session.children("/history")) > 20, timeout_s=60)
             victim.send(signal.SIGKILL)
         for one in workers[killed:]:
-            assert one.says(200) == "done"
+            assert one.says(200 * TIMES) == "done"
     eventually(lambda: session.children(ROOT) == [], timeout_s=30)
     session.sync("/history")
     names = sorted(session.children("/history"))
@@ -183,19 +187,22 @@ class Crowd:
 
 
 def check_heads(history: list[list[str]], killed: int) -> None:
-    """In the order in which the store has it: each run ends before the next begins, and fencing numbers rise."""
-    running: tuple[str, str] | None = None
-    newest = 0
-    cut_short = 0
-    for what, number, name in history:
+    """In the order in which the store has it: each run ends before the next begins, and fencing
+    numbers rise. The runs of those that were killed end with the next one's begin.
+    """
+    numbers = [int(number) for what, number, _ in history if what == "begin"]
+    assert numbers == sorted(set(numbers))
+    ended = {number for what, number, _ in history if what == "end"}
+    events: list[Event] = []
+    cut_short = [number for what, number, _ in history if what == "begin" and number not in ended]
+    for at, (what, number, _) in enumerate(history):
         if what == "begin":
-            cut_short += running is not None
-            assert int(number) > newest
-            newest, running = int(number), (number, name)
-        else:
-            assert running == (number, name)
-            running = None
-    assert cut_short <= killed
+            dead = [one for one in cut_short if int(one) < int(number)]
+            events += [Event(at - 0.5, "hot", one, What.DIED) for one in dead]
+        events.append(Event(at, "hot", number, What.BEGAN if what == "begin" else What.ENDED))
+    events += [Event(len(history), "hot", one, What.DIED) for one in cut_short]
+    assert faults(events) == []
+    assert len(cut_short) <= killed
 
 
 def check_declined(answers: list[list[Any]], killed: int) -> None:

@@ -13,7 +13,15 @@ from workers import ROOT
 from leaderq.clock import now_s
 from leaderq.coalescing.automaton import EnqueueOutcome, TrafficState
 from leaderq.coalescing.distributed import DistributedQueueCoordinator
-from leaderq.errors import BadVersion, ConfigurationError, CoordinatorClosed, NodeExists, TokenOver, WaitTimedOut
+from leaderq.errors import (
+    BadVersion,
+    ConfigurationError,
+    CoordinatorClosed,
+    NodeExists,
+    TokenOver,
+    WaitTimedOut,
+    WouldDeadlock,
+)
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SetData
 
@@ -196,7 +204,7 @@ def test_any_text_and_any_bytes_is_a_key(coordinator_of, session, key):
         assert one.look(key).head.number == token.number
         token.confirm()
         assert all(len(name) < 200 for name in session.children(ROOT))
-        with pytest.raises(WaitTimedOut):
+        with pytest.raises(WouldDeadlock):
             one.enqueue(key, timeout_s=0)
     eventually(lambda: session.children(ROOT) == [])
 
@@ -350,3 +358,17 @@ def test_a_declined_token_may_be_treated_like_any_other(coordinator_of):
             with pytest.raises(TokenOver, match="declined"):
                 use()
     one.dequeue(waiting.result(30))
+
+
+def test_whoever_asks_for_the_key_that_it_has_is_told_at_once_and_leaves_no_place_taken(coordinator_of):
+    one, two = coordinator_of(timeout_s=None), coordinator_of()
+    with ThreadPoolExecutor(1) as pool, one.enqueue("k") as token:
+        with pytest.raises(WouldDeadlock):
+            one.enqueue("k")
+        eventually(lambda: two.look("k").waiter is None)
+        assert token.is_current
+        waiting = pool.submit(two.enqueue, "k")
+        eventually(lambda: two.look("k").waiter)
+        assert not one.enqueue("k"), "where another waits it is declined like anybody"
+        assert one.dequeue(token)
+        assert two.dequeue(waiting.result(60))

@@ -5,16 +5,14 @@ runs for it, and begins after the declined request came.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import pytest
+from turns import TIMES, TurnHistory, What, faults
 
 from leaderq.clock import now_s
 from leaderq.coalescing import (
@@ -339,30 +337,8 @@ def test_what_is_no_coroutine_function_is_refused_for_tasks():
 # -- the history of a crowd ---------------------------------------------------------------------
 
 
-@dataclass
-class History:
-    """When each request came, what became of it, and when each run began, on one counter."""
-
-    ticks: Iterator[int] = field(default_factory=itertools.count)
-    declined: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    begun: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    inside: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    faults: list[str] = field(default_factory=list)
-
-    def work(self, key: str) -> None:
-        self.begun[key].append(next(self.ticks))
-        self.inside[key] += 1
-        if self.inside[key] != 1:
-            self.faults.append(f"two run on {key}")
-        time.sleep(random.choice((0, 0.000_2)))
-        self.inside[key] -= 1
-
-    def check(self) -> None:
-        assert self.faults == []
-        for key, asked in self.declined.items():
-            last = max(self.begun[key])
-            uncovered = [one for one in asked if one > last]
-            assert not uncovered, f"{key}: declined at {uncovered}, the last run began at {last}"
+class Died(BaseException):
+    """Ends a thread's work while it has the key, or waits for it."""
 
 
 def crowd(count: int, life: Callable[[int], None]) -> None:
@@ -370,54 +346,82 @@ def crowd(count: int, life: Callable[[int], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(120 * TIMES)
         assert not thread.is_alive(), "a thread is stuck"
 
 
 class Asking:
-    """The ways in which the threads of a crowd ask for a key."""
+    """The ways in which the threads of a crowd ask for a key, and how each is noted."""
 
     def __init__(self, waiters: int, *, has_cover: bool) -> None:
-        self.history = History()
+        self.history = TurnHistory()
         self.coordinator: QueueCoordinator[str] = QueueCoordinator(
-            waiters=waiters, stripes=4, cover=self.history.work if has_cover else None
+            waiters=waiters, stripes=4, cover=self.work if has_cover else None
         )
-        self.refresh = self.coordinator.coalesced(key=lambda key: key, declined="declined")(self.history.work)
+        self.refresh = self.coordinator.coalesced(key=lambda key: key, declined="declined")(self.work)
 
-    def by_hand(self, key: str, asked: int, chance: random.Random) -> None:
+    def work(self, key: str, request: object = None) -> None:
+        request = request or object()
+        self.history.note(key, request, What.BEGAN)
+        time.sleep(random.choice((0, 0.000_2)))
+        self.history.note(key, request, What.ENDED)
+
+    def by_hand(self, key: str, request: object, chance: random.Random) -> None:
         try:
             token = self.coordinator.enqueue(key, timeout_s=chance.choice((0, 0.000_1, 0.001)))
         except WaitTimedOut:
             return
         if token.refusal is not None:
-            self.history.declined[key].append(asked)
+            self.history.note(key, request, What.DECLINED)
             return
-        self.history.work(key)
+        self.work(key, request)
         assert self.coordinator.dequeue(token)
 
-    def by_function(self, key: str, asked: int, _: random.Random) -> None:
+    def by_function(self, key: str, request: object, _: random.Random) -> None:
         if self.refresh(key) == "declined":
-            self.history.declined[key].append(asked)
+            self.history.note(key, request, What.DECLINED)
 
-    def and_withdraws(self, key: str, asked: int, _: random.Random) -> None:
+    def and_withdraws(self, key: str, request: object, _: random.Random) -> None:
         token = self.coordinator.offer(key, lambda token: None)
         if token.refusal is not None:
-            self.history.declined[key].append(asked)
-        elif token:
-            self.history.work(key)
-        if self.coordinator.dequeue(token) and token.has_waited:
-            self.history.begun[key].append(next(self.history.ticks))  # its turn came just then
+            self.history.note(key, request, What.DECLINED)
+            return
+        if not token.has_waited:
+            self.work(key, request)
+            assert self.coordinator.dequeue(token)
+            return
+        self.history.note(key, request, What.WAITS)
+        time.sleep(0)
+        if has_run := bool(token):  # its turn came just then
+            self.work(key, request)
+        else:
+            self.history.note(key, request, What.GAVE_UP)
+        self.coordinator.leave(token, has_run=has_run)
+
+    def and_dies(self, key: str, request: object, _: random.Random) -> None:
+        try:
+            with self.coordinator.hold(key) as token:
+                if token.refusal is not None:
+                    self.history.note(key, request, What.DECLINED)
+                    return
+                raise Died
+        except Died:
+            return
 
     def ask(self, key: str, chance: random.Random) -> None:
-        asked = next(self.history.ticks)
-        ways = (self.by_hand, self.by_hand, self.by_function, self.and_withdraws)
-        chance.choice(ways)(key, asked, chance)
+        request = object()
+        self.history.note(key, request, What.CAME)
+        ways = (self.by_hand, self.by_hand, self.by_function, self.and_withdraws, self.and_dies)
+        chance.choice(ways)(key, request, chance)
 
 
+@pytest.mark.timeout(180 * TIMES)
 @pytest.mark.parametrize(("waiters", "has_cover"), [(1, True), (1, False), (2, True)])
-def test_a_hundred_threads_whose_waiters_give_up_leave_no_declined_request_uncovered(waiters: int, has_cover: bool) -> None:
+def test_a_hundred_threads_whose_waiters_give_up_and_die_leave_no_declined_request_uncovered(
+    waiters: int, has_cover: bool
+) -> None:
     asking = Asking(waiters, has_cover=has_cover)
-    for round_ in range(5):
+    for round_ in range(5 * TIMES):
         keys = [f"{round_}-{number}" for number in range(8)]
 
         def life(number: int, keys: list[str] = keys, round_: int = round_) -> None:
@@ -430,36 +434,42 @@ def test_a_hundred_threads_whose_waiters_give_up_leave_no_declined_request_uncov
             for key in keys:
                 asking.refresh(key)
         assert asking.coordinator.stats().owed == 0
-    assert sum(map(len, asking.history.declined.values())) > 10
+    assert asking.coordinator.stats().declined > 10
     assert asking.coordinator.drain(30) == ()
-    asking.history.check()
+    print(f"100 threads, waiters={waiters} cover={has_cover}: {asking.history}")
+    assert faults(asking.history.events, waiters=waiters) == []
 
 
+@pytest.mark.timeout(180 * TIMES)
 def test_tasks_that_are_cancelled_at_random_leave_no_declined_request_uncovered() -> None:
     async def main() -> None:
-        history = History()
+        history = TurnHistory()
 
-        async def refresh(key: str) -> None:
-            history.begun[key].append(next(history.ticks))
-            await asyncio.sleep(random.choice((0, 0.000_2)))
+        async def refresh(key: str, request: object = None) -> None:
+            request = request or object()
+            history.note(key, request, What.BEGAN)
+            try:
+                await asyncio.sleep(random.choice((0, 0.000_2)))
+            finally:
+                history.note(key, request, What.ENDED)
 
         coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(cover=refresh)
 
         async def live(keys: list[str]) -> None:
             for _ in range(8):
-                key = random.choice(keys)
-                asked = next(history.ticks)
+                key, request = random.choice(keys), object()
+                history.note(key, request, What.CAME)
                 try:
                     async with coordinator.hold(key, timeout_s=random.choice((0.000_1, 5))) as token:
                         if token:
-                            await refresh(key)
+                            await refresh(key, request)
                         else:
-                            history.declined[key].append(asked)
+                            history.note(key, request, What.DECLINED)
                 except WaitTimedOut:
                     pass
                 await asyncio.sleep(0)
 
-        for round_ in range(40):
+        for round_ in range(40 * TIMES):
             keys = [f"{round_}-{number}" for number in range(3)]
             tasks = [asyncio.create_task(live(keys)) for _ in range(12)]
             for task in random.sample(tasks, 9):
@@ -469,6 +479,7 @@ def test_tasks_that_are_cancelled_at_random_leave_no_declined_request_uncovered(
             assert {type(one) for one in found} <= {type(None), asyncio.CancelledError}
         assert await coordinator.drain(30) == ()
         assert coordinator.coordinator.stats().repeated > 0
-        history.check()
+        print(f"12 tasks: {history}")
+        assert faults(history.events) == []
 
     asyncio.run(main())

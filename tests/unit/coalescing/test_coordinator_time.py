@@ -36,12 +36,12 @@ class TestSafeTimeout:
         tail = coordinator.offer("k", lambda token: None)
         clock.now += 4.9
         coordinator.sweep()
-        assert coordinator.is_current(head) and not evicted
+        assert head.is_current and not evicted
         clock.now += 0.1
         coordinator.sweep()
-        assert evicted == [head] and head.stage is TokenStage.EVICTED and not coordinator.is_current(head)
-        assert coordinator.is_current(tail) and tail.number > head.number
-        assert not coordinator.dequeue(head) and coordinator.is_current(tail)
+        assert evicted == [head] and head.stage is TokenStage.EVICTED and not head.is_current
+        assert tail.is_current and tail.number > head.number
+        assert not coordinator.dequeue(head) and tail.is_current
 
     def test_the_evicted_owner_itself_can_be_called(self, clock):
         called = []
