@@ -27,7 +27,7 @@ def main(name: str = "mailer") -> None:
     # With a lock path a mail is deleted only after it was sent, and goes to another mailer if this one dies.
     policy = RetryPolicy(attempts=3, backoff_s=0.2)
     with (
-        connect(os.environ["LEADERQ_ZOOKEEPER"]) as session,
+        connect(os.environ.get("LEADERQ_ZOOKEEPER", "127.0.0.1:2181")) as session,
         DistributedQueue(session, "/mail", consumer=send, serializer=TEXT, lock_path="/mail-locks", retry=policy),
     ):
         print(f"{name} waits for mails", flush=True)

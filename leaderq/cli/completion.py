@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leaderq.cli.options import Given, Verb, debug_option
-from leaderq.errors import ConfigurationError, LeaderqError, NoNode
+from leaderq.errors import ConfigurationError, NoNode
 
 if TYPE_CHECKING:
     from leaderq.config import Settings
@@ -106,7 +106,7 @@ def _asked(ctx: click.Context, incomplete: str, ask: Callable[[Session, Settings
     try:
         with _session(ctx) as (session, settings):
             return [one for one in ask(session, settings) if one.startswith(incomplete)]
-    except (LeaderqError, OSError):
+    except Exception:  # noqa: BLE001  (whoever types is told nothing)
         return []
 
 
@@ -114,7 +114,7 @@ def _asked(ctx: click.Context, incomplete: str, ask: Callable[[Session, Settings
 def _session(ctx: click.Context) -> Iterator[tuple[Session, Settings]]:
     from leaderq.cli.connecting import open_session
     from leaderq.cli.output import quiet
-    from leaderq.config import BY_NAME
+    from leaderq.config.settings import BY_NAME
 
     flags = {name: value for name, value in ctx.params.items() if name.removesuffix("_file") in BY_NAME}
     settings = Given(flags, ctx.params.get("config")).load().settings

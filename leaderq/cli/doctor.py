@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import click
 
+from leaderq.career import ILeaderCareer, career_name
+from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.entry import exit_code
 from leaderq.cli.options import CONNECTION, Given, Verb, json_option, takes_settings
-from leaderq.cli.output import quiet, write_json
+from leaderq.cli.output import Shade, quiet, shaded, write_json
 from leaderq.clock import now_s
 from leaderq.config import Configuration, Section, Settings
 from leaderq.errors import ConfigurationError, LeaderqError
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from leaderq.zookeeper import Session
 
 _PROBES = 9
+_OPTIONAL = {"confluent-kafka": "confluent", "prometheus-client": "metrics"}
 
 
 class Verdict(str, Enum):
@@ -39,6 +43,9 @@ class Verdict(str, Enum):
     OK = "ok"
     ADVICE = "advice"
     FAILED = "failed"
+
+
+_SHADES = {Verdict.OK: Shade.GOOD, Verdict.ADVICE: Shade.WARNING, Verdict.FAILED: Shade.BAD}
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,11 @@ def _packages() -> Iterator[Finding]:
         yield Finding(
             "crc32c", Verdict.ADVICE, "is not installed, and Kafka is read many times slower; run: pip install crc32c"
         )
+    for name, extra in _OPTIONAL.items():
+        try:
+            yield Finding(name, Verdict.OK, version(name))
+        except PackageNotFoundError:
+            yield Finding(name, Verdict.OK, f"is not installed; if you want it: pip install 'leaderq[{extra}]'")
 
 
 def _configuration(found: Configuration) -> Iterator[Finding]:
@@ -106,6 +118,25 @@ def _kafka(settings: Settings) -> Iterator[Finding]:
         yield Finding("kafka", Verdict.FAILED, str(error), error)
     else:
         yield Finding("kafka", Verdict.OK, f"{settings.kafka} answers")
+
+
+def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Iterator[Finding]:
+    """Whether a career could be run. Nothing of its code is called but its constructor."""
+    from leaderq.kafka.career import KafkaLeaderCareer
+    from leaderq.kafka.career_check import Severity, check_career
+
+    verdicts = {Severity.FINE: Verdict.OK, Severity.ADVICE: Verdict.ADVICE, Severity.FATAL: Verdict.FAILED}
+    name = settings.career or career_name(career)
+    try:
+        made = make_career(career, target)
+        if not isinstance(made, KafkaLeaderCareer):
+            yield Finding("career", Verdict.OK, f"{name} can be made from {target}; it drains no topics")
+            return
+        for found in check_career(made, name, settings):
+            yield Finding(found.what, verdicts[found.severity], found.sentence, found.error)
+    except LeaderqError as error:
+        problems = error.problems if isinstance(error, ConfigurationError) else (str(error),)
+        yield from (Finding("career", Verdict.FAILED, problem, error) for problem in problems)
 
 
 def _java() -> Iterator[Finding]:
@@ -163,10 +194,17 @@ def _root(session: Session, root: str) -> Finding:
     is_flag=True,
     help="leave out Kafka and Java: ZooKeeper and what is local",
 )
+@click.option(
+    "--career",
+    "target",
+    metavar="MODULE:CLASS",
+    help="also check this career: topics, what this user may do, dead letters; needs ZooKeeper and Kafka",
+)
 @takes_settings(*CONNECTION, Section.KAFKA)
 @json_option
-def doctor(given: Given, quick: bool, as_json: bool) -> int:
-    """Check Python, packages, configuration, ZooKeeper, Kafka and Java, and say what to do about each fault.
+def doctor(given: Given, quick: bool, target: str | None, as_json: bool) -> int:
+    """Check Python, packages, configuration, ZooKeeper, Kafka and Java, and say what to do about
+    each fault; with --career, whether that career could be run.
 
     Exit codes: 0 nothing failed (there may be advice), 2 configuration or credentials, 3 a server did not answer, 1 anything
     else. Nothing is left behind on any server.
@@ -175,27 +213,32 @@ def doctor(given: Given, quick: bool, as_json: bool) -> int:
     Examples:
       leaderq doctor
       leaderq doctor --quick --zookeeper zk1:2181
+      leaderq doctor --career billing:AdBilling
       leaderq doctor --json | jq -r 'select(.verdict == "failed").detail'
     """
     quiet()
     code: int = ExitCode.OK
-    for finding in _findings(given, quick):
+    for finding in _findings(given, quick, target):
         if as_json:
             write_json({"check": finding.check, "verdict": finding.verdict.value, "detail": finding.detail})
         else:
-            click.echo(f"{finding.verdict.value:<7} {finding.check:<17} {finding.detail}")
+            verdict = shaded(f"{finding.verdict.value:<7}", _SHADES[finding.verdict])
+            click.echo(f"{verdict} {finding.check:<17} {finding.detail}")
         if finding.verdict is Verdict.FAILED and code is ExitCode.OK:
             code = exit_code(finding.error) if finding.error else ExitCode.FAILED
     return code
 
 
-def _findings(given: Given, quick: bool) -> Iterator[Finding]:
+def _findings(given: Given, quick: bool, target: str | None) -> Iterator[Finding]:
     yield from _python()
     yield from _packages()
     if not quick:
         yield from _java()
+    career: type[ILeaderCareer] | None = None
     try:
-        configuration = given.load()
+        if target is not None:
+            career = find_career(target, Path.cwd())
+        configuration = given.load(career=career_name(career) if career else None)
     except ConfigurationError as error:
         for problem in error.problems:
             yield Finding("configuration", Verdict.FAILED, problem, error)
@@ -204,3 +247,5 @@ def _findings(given: Given, quick: bool) -> Iterator[Finding]:
     yield from _zookeeper(configuration.settings)
     if not quick:
         yield from _kafka(configuration.settings)
+    if career is not None:
+        yield from _career(career, str(target), configuration.settings)

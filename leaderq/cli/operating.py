@@ -101,7 +101,7 @@ def raise_floor(given: Given, number: int) -> None:
 def forget(given: Given, yes: bool) -> None:
     """Delete all that is kept of a career, so that leaderq status shows it no more.
 
-    Refused while a candidate stands, or a process that has stood is alive. Offsets kept in
+    Refused while a candidate stands or cools off, or a process that has waited is alive. Offsets kept in
     ZooKeeper are lost. If the career is ever run again, its terms are numbered from 1: where
     resources compare term numbers, follow it up with leaderq raise-floor.
 

@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from leaderq.cli.signals import stop_early
 from leaderq.config import Settings
 from leaderq.errors import CareerFailed, ConfigurationError
 from leaderq.events import EventBus
+from leaderq.exits import ExitCode
 from leaderq.observability.logging import configure, log_failure
 
 if TYPE_CHECKING:
@@ -145,6 +147,9 @@ def _answer(endpoint: HttpEndpoint, runner: Runner) -> None:
 
 def _leave(code: int) -> None:
     """End the process and what it has started: what still runs was told to stop, and did not."""
+    if code == ExitCode.FORCED and sys.stderr is not None and sys.stderr.isatty():
+        # Past the log: this is a signal handler, and what it has interrupted may hold its lock.
+        os.write(sys.stderr.fileno(), b"leaderq: left at the second signal, without a hand-over\n")
     from leaderq.running.descendants import end_all
 
     end_all(os.getpid(), within_s=0.2)

@@ -30,17 +30,18 @@ def up(as_json: bool) -> None:
     """Start one ZooKeeper and one Kafka, print their addresses, stop them at Ctrl-C or SIGTERM.
 
     Needs nothing but Python with leaderq[servers]: the servers are fetched once and kept. Their data is thrown
-    away at the end. A server named by LEADERQ_ZOOKEEPER or LEADERQ_KAFKA is taken as it is and not started.
+    away at the end. They answer on 2181 and 9092, which are leaderq's defaults, if these ports are
+    free. A server named by LEADERQ_ZOOKEEPER or LEADERQ_KAFKA is taken as it is and not started.
 
     \b
     Example, in two terminals:
       leaderq servers up
-      export LEADERQ_ZOOKEEPER=... LEADERQ_KAFKA=...      (as printed by the first)
+      export LEADERQ_ZOOKEEPER=... LEADERQ_KAFKA=...      (as printed by the first, if other ports)
     """
     from leaderq.testing.pair import ServerPair
 
     signal.signal(signal.SIGTERM, stop_early)
-    with ServerPair() as pair:
+    with ServerPair(usual_ports=True) as pair:
         told = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: told.set())

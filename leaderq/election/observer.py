@@ -312,19 +312,23 @@ class Operator(Observer):
 
         Its offsets in ZooKeeper are lost, and its terms are numbered from 1 again.
 
-        :raises RequestRefused: a candidate stands, or a process that stood is alive.
+        :raises RequestRefused: a candidate stands or cools off, or a process that stood is alive.
         """
         for _ in range(_FORGET_TRIES):
-            _, _, standing, places = self._look()
-            who = [f"candidate {one.candidate!r}" for one in standing]
+            record, wishes, standing, places = self._look()
+            view = view_of(self._career, record, wishes, standing, now=time.time())
+            who = [f"candidate {one.candidate!r}" for one in (*view.members, *view.cooling_off)]
             who += [f"process {pid} on {host}" for host, pid in places.values()]
             if who:
                 raise RequestRefused(f"{self._career!r} is in use by {', '.join(who)}; stop them first")
+            living = (self._layout.candidates, self._layout.processes)
             paths = [self._layout.base]
             for path in paths:  # which grows
-                paths += [join(path, child) for child in self._session.children(path)]
+                children = () if path in living else self._session.children(path)
+                paths += [join(path, child) for child in children]
             try:
-                # At once or not at all: who enlists meanwhile keeps everything.
+                # At once or not at all: whoever enlists meanwhile keeps everything, because a
+                # znode with children cannot be deleted.
                 self._session.multi([Delete(path) for path in reversed(paths)])
             except (NoNode, NotEmpty):
                 continue

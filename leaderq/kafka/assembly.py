@@ -126,7 +126,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
     consumer_class = _consumer_class(declared.client)
     if former is not None:
         former.close()
-    on_error, security = policy(declared.on_error, declared.where), _security(declared, settings)
+    on_error, security = policy(declared.on_error, declared.where), security_for(declared, settings)
     layout = Layout(settings.root, declared.name)
     store = _store(declared, environment, layout)
     topic = dead_letters_of(declared.on_error, declared.name)
@@ -214,7 +214,7 @@ def handling_context(
     )
 
 
-def _security(declared: Declaration, settings: Settings) -> KafkaSecurity:
+def security_for(declared: Declaration, settings: Settings) -> KafkaSecurity:
     """What is needed to be let in, also by what is done with kafka-python beside the draining."""
     return replace(settings.kafka_security, client_options=for_all_clients(declared.client, declared.client_options))
 
@@ -231,7 +231,7 @@ def _free_group(declared: Declaration, environment: Environment) -> str:
     for which nobody stands any more. Returns what the group waits for.
     """
     settings, group = environment.settings, declared.group
-    security = _security(declared, settings)
+    security = security_for(declared, settings)
     try:
         others = static_members(settings.kafka, group, security=security) - {declared.name}
         gone = sorted(name for name in others if _is_abandoned(environment.session, Layout(settings.root, name)))
@@ -266,7 +266,7 @@ def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int
 
     It is made when the career is, so that poison does not meet a missing one at night.
     """
-    address, security, timeout_s = settings.kafka, _security(declared, settings), settings.connect_timeout_s
+    address, security, timeout_s = settings.kafka, security_for(declared, settings), settings.connect_timeout_s
     sources = declared.topics
     if isinstance(sources, TopicPattern):
         sources = sources.among(existing_topics(address, security=security, timeout_s=timeout_s))
@@ -313,7 +313,7 @@ def consumer_settings(declared: Declaration, environment: Environment, in_group:
             member=declared.name,
             membership=in_group,
             client_id=f"leaderq-{declared.name}-{environment.candidate}",
-            security=_security(declared, settings),
+            security=security_for(declared, settings),
             open_timeout_s=settings.connect_timeout_s,
             partition_fetch_bytes=SHARED_FETCH_BYTES if declared.workers > 1 else None,
             options=declared.client_options,
@@ -343,7 +343,7 @@ def _producer(declared: Declaration, environment: Environment) -> TransactionalP
         address=environment.settings.kafka,
         transactional_id=transactional_id(declared.name, declared.group, environment.settings.root),
         client_id=f"leaderq-{declared.name}-{environment.candidate}",
-        security=_security(declared, environment.settings),
+        security=security_for(declared, environment.settings),
         open_timeout_s=environment.settings.connect_timeout_s,
         max_message_bytes=_letter_bytes(declared),
         options=declared.client_options,

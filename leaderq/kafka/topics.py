@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -160,6 +161,63 @@ def produce(
         if failed:
             raise KafkaError(f"{len(failed)} of {sent[topic]} records were not produced: {failed[0]}") from failed[0]
     return sent[topic]
+
+
+@dataclass(frozen=True)
+class TopicView:
+    """A topic as the cluster describes it to one user.
+
+    ``partitions`` is 0 if it is not there, or hidden. ``replicas`` and ``in_sync``: of the
+    partition that has the fewest. ``operations``: what the user may do with it, or with a topic of
+    that name, if the cluster says so; ``min_in_sync``: how many must be in sync for a write, if that may be known.
+    """
+
+    partitions: int
+    leaderless: int
+    replicas: int
+    in_sync: int
+    min_in_sync: int | None
+    operations: frozenset[str] | None
+
+    def may(self, operation: str) -> bool:
+        """Whether the user may do this, as ``READ``."""
+        return self.operations is None or operation in self.operations
+
+
+def describe_topics(
+    address: str, topics: Sequence[str], *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
+) -> dict[str, TopicView]:
+    """What the cluster says of each of ``topics``, also of those that are not there."""
+    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("describing topics", address):
+        found = {each["name"]: each for each in admin.describe_topics(list(topics))}
+        there = [name for name, each in found.items() if each["partitions"]]
+        asked = [ConfigResource("TOPIC", name, [_LEAST_IN_SYNC]) for name in there]
+        told = admin.describe_configs(asked, config_filter="all").get("topic", {}) if asked else {}
+    return {name: _view(found[name], told.get(name, {})) for name in topics}
+
+
+_LEAST_IN_SYNC = "min.insync.replicas"
+
+
+_REFUSED = 29  # TOPIC_AUTHORIZATION_FAILED
+
+
+def _operations(topic: Mapping[str, Any]) -> frozenset[str] | None:
+    told = topic["authorized_operations"]
+    return frozenset(told) if isinstance(told, list) else None
+
+
+def _view(topic: Mapping[str, Any], configs: Mapping[str, Any]) -> TopicView:
+    partitions = topic["partitions"]
+    least = configs.get(_LEAST_IN_SYNC)
+    return TopicView(
+        partitions=len(partitions),
+        leaderless=sum(each["leader_id"] < 0 for each in partitions),
+        replicas=min((len(each["replica_nodes"]) for each in partitions), default=0),
+        in_sync=min((len(each["isr_nodes"]) for each in partitions), default=0),
+        min_in_sync=None if least is None else int(least["value"]),
+        operations=frozenset() if topic["error_code"] == _REFUSED else _operations(topic),
+    )
 
 
 def static_members(

@@ -155,8 +155,18 @@ class Runner:
         )
 
     def _wind_up(self) -> None:
+        term = self._term
         self._candidate.step_down(Reason.WITHDRAWN)
         self._candidate.wake()
+        if term is not None and self._leave is not None:
+            log.info(
+                "stopping; what is in hand is finished within the budget; a second signal leaves at once: "
+                "career=%s id=%s term=%d budget_s=%g",
+                self.career_name,
+                self.candidate_id,
+                term.number,
+                self.settings.handover_budget_s,
+            )
 
     def _budget_missed(self, missed: Allowance) -> None:
         self.events.publish(

@@ -41,6 +41,15 @@ class LeasedPort:
         self._lock.close()
 
 
+def can_be_leased(number: int) -> bool:
+    """Whether nobody has this port now."""
+    try:
+        lease_port(number).release()
+    except ServerFailed:
+        return False
+    return True
+
+
 def lease_port(wanted: int | None = None) -> LeasedPort:
     """A free port, or exactly ``wanted``.
 

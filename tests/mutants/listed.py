@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mutants import command, election, helpers, kafka, producing, queues, running, session
+from mutants import cli, command, election, helpers, kafka, producing, queues, running, session
 
 MUTANTS = [
+    *cli.MUTANTS,
     *command.MUTANTS,
     *election.MUTANTS,
     *helpers.MUTANTS,

@@ -25,7 +25,7 @@ _FEWEST = 500  # with fewer, some leader would find nothing to bill
     "input_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="access log to feed; default: ../shared/data/access.log if it is there, else one is made up",
+    help="access log to feed; default: one is made up",
 )
 @click.option(
     "--records",

@@ -15,8 +15,6 @@ from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.topics import produce
 from leaderq.testing.waiting import patience
 
-SHARED = Path("../shared/data/access.log")  # beside a developer's checkout
-
 
 @dataclass(frozen=True)
 class InputLines:
@@ -26,12 +24,11 @@ class InputLines:
     lines: Iterator[str]
 
 
-def choose(given: Path | None, records: int) -> InputLines:
-    """``records`` lines of ``given``, else of the shared log if it is there, else made up.
+def choose(path: Path | None, records: int) -> InputLines:
+    """``records`` lines of ``path``; ``None``: made up.
 
     Raises :class:`~leaderq.errors.ConfigurationError` if the file cannot be read or is empty.
     """
-    path = given or (SHARED if SHARED.is_file() else None)
     if path is None:
         return InputLines("lines made up with the skew of a real access log", generated(records))
     try:

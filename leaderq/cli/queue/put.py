@@ -94,7 +94,7 @@ def put(
         try:
             with _input(items, null, stopping) as batches:
                 first, entries = _first(_entries(batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects))
-                store = store_for(session, keeper.paths, known or _kind_of(first, path))
+                store = store_for(session, keeper.paths, known or _kind_of(first, keeper))
                 with closing(store):
                     _run(store, refusals, entries)
         finally:
@@ -170,12 +170,14 @@ def _first(entries: Iterator[Entry | None]) -> tuple[Entry | None, Iterator[Entr
     return (before[-1] if before else None), chain(before, entries)
 
 
-def _kind_of(first: Entry | None, path: str) -> QueueKind:
-    """The kind of a new queue, as the keys of its first item tell."""
+def _kind_of(first: Entry | None, keeper: QueueAdmin) -> QueueKind:
+    """The kind of an empty queue, as the keys of its first item tell; said of a new one."""
     from leaderq.queues.wire.names import QueueKind
 
     kind = QueueKind(first.keys.kind) if first and first.keys.kind else QueueKind.PLAIN
-    click.echo(f"nothing lies at {path} yet: taken for a {kind.value} queue (--kind says otherwise)", err=True)
+    if not keeper.is_there():
+        path = keeper.paths.path
+        click.echo(f"{path} is new: taken for a {kind.value} queue (--kind says otherwise)", err=True)
     return kind
 
 

@@ -16,11 +16,16 @@ from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.waiting import patience
 
 BILLING = """
+import time
 from leaderq.career import LeaderCareer
 
 class AdBilling(LeaderCareer):
     def execute(self, term):
         term.wait(0.05)
+
+class Slow(AdBilling):
+    def execute(self, term):
+        time.sleep(600)
 
 class Poison(AdBilling):
     def execute(self, term):

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import signal
 import socket
+import subprocess
+import sys
+import time
 import uuid
 
 from leaderq import connect
 from leaderq.election.layout import Layout
 from leaderq.errors import NoNode
+from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing.waiting import eventually
 
 
@@ -123,6 +130,33 @@ def test_each_change_of_stage_is_one_line_with_event_career_candidate_and_term(s
     assert candidate.wait() == 0
     seen = [(line["career"], line["candidate"], line["term"], line["stage"]) for line in candidate.said("stage_began")]
     assert seen == [("ad-billing", "a", 1, stage) for stage in ("inauguration", "execution", "hand-over")]
+
+
+def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(folder, environment, root, zookeeper_server):
+    """At a terminal, as its user has it."""
+    screen, tty = pty.openpty()
+    command = [sys.executable, "-m", "leaderq", "run", "billing:Slow", "--id", "a"]
+    settings = environment(zookeeper=zookeeper_server.address, root=root)
+    with subprocess.Popen(command, cwd=folder, env=settings, stderr=tty, start_new_session=True) as process:
+        os.close(tty)
+        seen = read_until(screen, "execution")
+        process.send_signal(signal.SIGINT)
+        seen += read_until(screen, "budget_s=10")
+        time.sleep(2 * SAME_REQUEST_S)  # else it is the same request
+        process.send_signal(signal.SIGINT)
+        seen += read_until(screen, "without a hand-over")
+    os.close(screen)
+    assert process.returncode == 130
+    assert "what is in hand is finished within the budget; a second signal leaves at once: career=slow id=a term=1" in seen
+    assert "leaderq: left at the second signal, without a hand-over" in seen
+
+
+def read_until(fd, text):
+    """What a process writes until it has written ``text``; pytest's own time-out ends the wait."""
+    seen = ""
+    while text not in seen:
+        seen += os.read(fd, 4096).decode()
+    return seen
 
 
 def test_what_prepare_raises_ends_the_process_with_the_place_in_the_users_code(shell, root, zookeeper_server):

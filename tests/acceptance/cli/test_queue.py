@@ -112,7 +112,7 @@ def bury(session: Session, path: str, *, count: int = 1, error: str = "KeyError:
 def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
     done = queue("put", path, "a", "", "ä\nb")
     assert (done.code, done.out) == (0, b"")
-    assert done.err == f"nothing lies at {path} yet: taken for a plain queue (--kind says otherwise)\n3 stored in {path}\n"
+    assert done.err == f"{path} is new: taken for a plain queue (--kind says otherwise)\n3 stored in {path}\n"
     assert queue("put", path, stdin=b"x\n\xff\r\n\ny").err == f"4 stored in {path}\n"
     table = queue("ls", path).out.decode().splitlines()
     assert table[0].split() == ["QUEUE", "KIND", "DEPTH", "HELD", "DEAD", "NEXT", "CONSUMERS", "OLDEST", "REMARKS"]
@@ -165,9 +165,7 @@ def test_a_queue_goes_over_into_another_through_json_with_its_keys(queue, path, 
 def test_what_java_has_requeued_without_its_priority_goes_over_as_it_is(queue, path):
     rows = [{"values": ["urgent"], "priority": -1}, {"values": ["requeued"], "priority": None}]
     done = queue("put", path, "--from-json", stdin=lines(rows))
-    assert (
-        done.err == f"nothing lies at {path} yet: taken for a priority queue (--kind says otherwise)\n2 stored in {path}\n"
-    )
+    assert done.err == f"{path} is new: taken for a priority queue (--kind says otherwise)\n2 stored in {path}\n"
     assert [row["name"] for row in queue("peek", path, "--json").rows] == ["queue-0000000001", "queue-0FFFFFFFF0000000000"]
     done = queue("put", path, "--from-json", stdin=lines([{"value": "x"}, {"value": "x", "id": "y"}]))
     assert done.code == 1

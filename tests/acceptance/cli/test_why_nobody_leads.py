@@ -45,6 +45,9 @@ def test_a_career_without_a_leader_says_what_failed_who_cools_off_and_until_when
         ("a", "cooling off", None),
         ("b", "cooling off", None),
     ]
+    refused = shell("forget", "--career", "poison", "--yes", **given)
+    assert refused.returncode == 1
+    assert "'poison' is in use by candidate" in refused.stderr
     table = shell("history", "--career", "poison", **given).stdout.splitlines()
     assert [line.split()[:2] for line in table] == [["TERM", "LEADER"], ["2", "b"], ["1", "a"]]
     assert "failed: ValueError: bad record" in table[2]

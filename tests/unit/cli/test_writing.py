@@ -1,10 +1,28 @@
-"""Tables and durations, as people read them."""
+"""Tables, colours and durations, as people read them."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+
+import click
 import pytest
 
-from leaderq.cli.output import duration, since, write_table
+from leaderq.cli.output import Column, Shade, duration, shaded, since, write_table
+
+
+@pytest.fixture
+def terminal(monkeypatch, capsys):
+    """Standard output is a terminal of so many columns."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def of(columns):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
+
+    return of
 
 
 @pytest.mark.parametrize(
@@ -23,3 +41,30 @@ def test_an_instant_in_the_future_of_a_crooked_clock_is_no_negative_duration():
 def test_columns_are_as_wide_as_their_widest_cell(capsys):
     write_table(("A", "LONG"), [("wide", None), ("", 3)])
     assert capsys.readouterr().out == "A     LONG\nwide  -\n      3\n"
+
+
+def test_a_narrow_terminal_is_shown_fewer_columns_and_never_too_few(capsys, terminal):
+    columns = (Column("A"), Column("SPARE", 2), Column("B"), Column("LESS", 1))
+    row = [("a" * 9, "s" * 9, "b" * 9, "l" * 9)]
+    for width, wanted in ((42, ["A", "SPARE", "B", "LESS"]), (41, ["A", "B", "LESS"]), (30, ["A", "B"]), (5, ["A", "B"])):
+        terminal(width)
+        write_table(columns, row)
+        assert capsys.readouterr().out.split("\n")[0].split() == wanted
+
+
+def test_a_pipe_is_shown_all_columns(capsys):
+    write_table((Column("A"), Column("SPARE", 1)), [("a" * 200, "s" * 200)])
+    assert "SPARE" in capsys.readouterr().out
+
+
+def test_colours_are_for_terminals_that_want_them_and_take_no_room(capsys, monkeypatch, terminal):
+    assert shaded("a", Shade.BAD) == "a"
+    terminal(80)
+    red = shaded("a", Shade.BAD)
+    assert red != "a"
+    assert shaded("a", None) == "a"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shaded("a", Shade.BAD) == "a"
+    write_table(("H", "X"), [(red, "x"), ("ab", "y")])
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert [line.index(last) for line, last in zip(lines, "Xxy", strict=True)] == [4, 4, 4]

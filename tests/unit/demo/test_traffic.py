@@ -11,7 +11,7 @@ from leaderq.cli.demo.ad_billing.clicks import Click, parse
 from leaderq.cli.demo.ad_billing.feed import numbered
 from leaderq.cli.demo.ad_billing.prices import charge
 from leaderq.cli.demo.ad_billing.traffic import client_of, generated, read
-from leaderq.cli.demo.feeding import SHARED, choose
+from leaderq.cli.demo.feeding import choose
 from leaderq.errors import ConfigurationError
 
 LINE = '83.149.9.216 - - [17/May/2015:10:05:03 +0000] "GET /a.png?x HTTP/1.1" 200 203023 "-" "Mozilla/5.0 (X; Y) \\"Z\\""'
@@ -72,14 +72,8 @@ def test_a_file_is_repeated_until_there_are_enough_lines(tmp_path: Path) -> None
     assert list(read(tmp_path / "log")) == ["a", "b"]
 
 
-def test_input_is_the_file_given_else_the_shared_one_else_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkout = tmp_path / "main"
-    checkout.mkdir()
-    monkeypatch.chdir(checkout)
+def test_input_is_the_file_given_else_made_up_wherever_the_demo_is_started(tmp_path: Path) -> None:
     assert "made up" in choose(None, 10).origin
-    SHARED.parent.mkdir(parents=True)
-    SHARED.write_text("shared\n")
-    assert list(choose(None, 2).lines) == ["shared", "shared"]
     (tmp_path / "own").write_text("own\n")
     assert list(choose(tmp_path / "own", 1).lines) == ["own"]
 

@@ -1,0 +1,79 @@
+"""``leaderq topics create``, and what ``leaderq doctor --career`` finds at a career before and after."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+CAREER = """
+from leaderq import LeaderCareer
+from leaderq.kafka import KafkaLeaderCareer, dead_letter
+
+class Settling(KafkaLeaderCareer):
+    topics = "{topic}"
+    on_error = dead_letter("{topic}-dead")
+
+    def handle(self, records, term):
+        pass
+
+class Broken(KafkaLeaderCareer):
+    topics = "{topic}"
+    delivery = "exactly_once"
+
+    def handle(self, records, term):
+        pass
+"""
+
+
+@pytest.fixture
+def topic(folder):
+    name = f"clicks-{uuid.uuid4().hex[:8]}"
+    (folder / "settling.py").write_text(CAREER.format(topic=name))
+    return name
+
+
+@pytest.fixture
+def given(zookeeper_server, kafka_broker):
+    return {"zookeeper": zookeeper_server.address, "kafka": kafka_broker.address}
+
+
+def findings(done):
+    return {each["check"]: (each["verdict"], each["detail"]) for each in map(json.loads, done.stdout.splitlines())}
+
+
+def test_doctor_says_what_a_career_lacks_and_that_it_lacks_nothing_when_that_is_there(shell, topic, given):
+    done = shell("doctor", "--career", "settling:Settling", "--json", **given)
+    found = findings(done)
+    assert done.returncode == 1
+    assert found[f"topic {topic}"] == ("failed", f"is not there; create it: leaderq topics create {topic}")
+    assert found[f"topic {topic}-dead"] == ("ok", "for dead letters; it is made when the career is run")
+
+    made = shell("topics", "create", topic, "--partitions", "3", "--topic-config", "retention.ms=86400000", **given)
+    assert (made.returncode, made.stdout, made.stderr) == (0, "", f"{topic} is created\n")
+    again = shell("topics", "create", topic, f"{topic}-dead", **given)
+    assert again.stderr == f"{topic} is there already\n{topic}-dead is created\n"
+
+    done = shell("doctor", "--career", "settling:Settling", "--json", **given)
+    found = findings(done)
+    assert done.returncode == 0, done.stdout
+    assert found["career"] == ("ok", f"settling reads {topic} as group 'settling', offsets in 'kafka'")
+    assert found[f"topic {topic}"][1].startswith("3 partitions, 1 of 1 replicas in sync")
+    assert found["group"] == ("ok", "'settling' may be used; it has committed nothing yet")
+
+
+def test_doctor_tells_all_that_is_wrong_with_a_career_itself(shell, topic, given):
+    done = shell("doctor", "--career", "settling:Broken", "--json", **given)
+    assert done.returncode == 2
+    assert "contradicts its offsets" in findings(done)["career"][1]
+    done = shell("doctor", "--career", "settling:Setling", "--json", **given)
+    assert done.returncode == 2
+    assert "did you mean 'Settling'?" in findings(done)["configuration"][1]
+
+
+def test_a_topic_config_that_is_none_is_refused_before_anything_is_made(shell, topic, given):
+    done = shell("topics", "create", topic, "--topic-config", "retention", **given)
+    assert done.returncode == 2
+    assert "'retention' is not KEY=VALUE" in done.stderr
+    assert "is created" in shell("topics", "create", topic, **given).stderr

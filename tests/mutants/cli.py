@@ -1,0 +1,68 @@
+"""The mutants of the command line, and of what operators are told."""
+
+from __future__ import annotations
+
+from mutants.mutant import Edit, mutant
+
+CONNECTING = "leaderq/cli/connecting.py"
+DRAIN = "leaderq/cli/queue/drain.py"
+LAYOUT = "leaderq/election/layout.py"
+OBSERVER = "leaderq/election/observer.py"
+OPTIONS = "leaderq/cli/options.py"
+
+OPERATING = "tests/acceptance/cli/test_operating.py::test_"
+QUEUE = "tests/acceptance/cli/test_queue.py::test_"
+RECORDS = "tests/unit/election/test_records.py::test_"
+SURFACE = "tests/unit/cli/test_command_line_surface.py::test_"
+WHY = "tests/acceptance/cli/test_why_nobody_leads.py::test_"
+
+MUTANTS = [
+    mutant(
+        "what lies unread in a broken pipe is deleted",
+        f"{QUEUE}a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read[1]",
+        Edit(DRAIN, "return self.written - unread[0]", "return self.written"),
+    ),
+    mutant(
+        "a drain ends before its reader has taken the last item",
+        f"{QUEUE}a_drain_that_ends_waits_until_its_reader_has_taken_the_last_item",
+        Edit(DRAIN, "                self._outlet.await_reader()\n", ""),
+    ),
+    mutant(
+        "a variable confirms what destroys",
+        f"{SURFACE}what_one_call_is_told_has_no_variable_so_that_none_confirms_or_aims_it",
+        Edit(
+            OPTIONS,
+            "is_flag=True, help=help)",
+            'is_flag=True, help=help, envvar="LEADERQ_" + name[2:].upper())',
+        ),
+    ),
+    mutant(
+        "status shows a career that nobody knows",
+        f"{OPERATING}a_request_for_a_career_nobody_knows_changes_nothing",
+        Edit(CONNECTING, "[known_career(session, settings)] if", "[settings.career] if"),
+    ),
+    mutant(
+        "nobody is told who cools off",
+        f"{RECORDS}those_who_cool_off_are_shown_until_they_stand_again_or_their_time_is_over",
+        Edit(LAYOUT, "stands_again = round(ended + details.cool_off_s, 3)", "stands_again = None"),
+    ),
+    mutant(
+        "the past of a career grows for ever",
+        f"{RECORDS}the_past_keeps_the_newest_terms_and_stays_small",
+        Edit(LAYOUT, "*newest.past)[:_KEPT_TERMS]", "*newest.past)"),
+    ),
+    mutant(
+        "a spoilt past keeps everybody from leading",
+        f"{RECORDS}a_spoilt_past_stops_nobody",
+        Edit(
+            LAYOUT,
+            "        except CorruptRecord:\n            continue\n",
+            "        except ZeroDivisionError:\n            continue\n",
+        ),
+    ),
+    mutant(
+        "a career is forgotten under its leader's feet",
+        f"{WHY}a_career_is_forgotten_when_nobody_stands_for_it",
+        Edit(OBSERVER, "            if who:\n", "            if False:\n"),
+    ),
+]
