@@ -179,6 +179,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         calls,
         store,
         commit=consumer.commit,
+        rest=consumer.rest,
         send_dead_letter=dead_letters.send,
         marks=marks,
         on_skipped=reports.skipped,

@@ -11,6 +11,10 @@ TERM_CONSUMER = "leaderq/kafka/consuming/term_consumer.py"
 CONSUMER_THREAD = "leaderq/kafka/consuming/consumer_thread.py"
 ASSEMBLY = "leaderq/kafka/assembly.py"
 CONNECTION = "leaderq/kafka/clients/kafka_python_connection.py"
+PRIVATE = "leaderq/kafka/clients/private_api.py"
+ON_ERROR = "leaderq/kafka/handling/on_error.py"
+BATCH_HANDLER = "leaderq/kafka/handling/batch_handler.py"
+RESTING = "tests/unit/kafka/test_resting.py::test_"
 CONFLUENT_PRODUCER = "leaderq/kafka/clients/confluent_producer.py"
 KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
 
@@ -123,5 +127,53 @@ MUTANTS = [
         "test_a_coordinator_that_librdkafka_has_forgotten_is_not_waited_for_without_end",
         Edit(CONFLUENT_PRODUCER, "work.done, timeout_s + _LATE_S)", "work.done, 600.0)"),
         may_hang=True,
+    ),
+    mutant(
+        "one record's retries hold up all partitions",
+        "tests/integration/kafka/test_resting_partitions.py::"
+        "test_one_records_retries_hold_up_its_own_partition_only[kafka-python-kafka-1]",
+        Edit(ASSEMBLY, "        rest=consumer.rest,\n", ""),
+    ),
+    mutant(
+        "what is read after a partition was let go of leaves a gap",
+        "tests/integration/kafka/test_resting_partitions.py::"
+        "test_one_records_retries_hold_up_its_own_partition_only[confluent-kafka-4]",
+        Edit(
+            TERM_CONSUMER,
+            "it would leave a gap\n            self._is_to_place = True\n",
+            "it would leave a gap\n            self._is_to_place = False\n",
+        ),
+    ),
+    mutant(
+        "a record that waits for its retry is committed past",
+        f"{RESTING}the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again",
+        Edit(BATCH_HANDLER, "self._batch.ends.items() if where not in self._let_go}", "self._batch.ends.items()}"),
+    ),
+    mutant(
+        "records are handled that stand behind one that waits for its retry",
+        f"{RESTING}the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again",
+        Edit(BATCH_HANDLER, "(left := each.without(where)) is not None)", "(left := each) is not None)"),
+    ),
+    mutant(
+        "a record is tried for ever, a rest between two attempts",
+        f"{RESTING}attempts_are_counted_over_all_batches",
+        Edit(BATCH_HANDLER, "            self._resting.put(where, part)\n", ""),
+    ),
+    mutant(
+        "kafka-python never fetches again what was paused",
+        "tests/integration/kafka/test_kafka_python_consumer.py::TestKafkaPythonConsumer::"
+        "test_a_partition_that_rests_is_not_read_before_the_next_seek",
+        Edit(PRIVATE, "    consumer._fetcher._paused_partition_records.clear()\n", ""),
+    ),
+    mutant(
+        "offsets are committed while the group assigns anew",
+        "tests/integration/kafka/test_kafka_python_consumer.py::TestKafkaPythonConsumer::"
+        "test_a_member_is_joining_until_the_group_has_assigned_again",
+        Edit(PRIVATE, "return bool(consumer._coordinator.rejoining)", "return False"),
+    ),
+    mutant(
+        "a missing file of one record's making holds up the work",
+        "tests/unit/kafka/test_hold_ups.py::test_only_and_except_say_which_errors_are_about_records",
+        Edit(ON_ERROR, "return not _is_of_the_records_making(error)", "return True"),
     ),
 ]

@@ -44,7 +44,7 @@ then no more than every 10 s, without anybody waiting for the answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -106,6 +106,7 @@ class ConfluentConsumer:
         self._held: frozenset[Partition] = frozenset()
         self._next: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
+        self._resting: frozenset[Partition] = frozenset()
         self._stash: list[Any] = []
         self._is_reading = self._is_revoked = False
         self._fenced: KafkaFenced | None = None
@@ -199,7 +200,7 @@ class ConfluentConsumer:
         consumer.assign([])
 
     def _begin_anew(self, partitions: frozenset[Partition]) -> None:
-        self._held, self._stash, self._next, self._ends = partitions, [], {}, {}
+        self._held, self._stash, self._next, self._ends, self._resting = partitions, [], {}, {}, frozenset()
         self._is_reading = False
 
     @property
@@ -320,12 +321,12 @@ class ConfluentConsumer:
             raise found
         return records
 
-    def seek(self, offsets: Offsets) -> None:
+    def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
         """Read on from these offsets."""
         if lost := set(offsets) - self._held:  # lost to a rebalance since: the next join sets positions again
             raise KafkaAway(f"partitions {', '.join(map(str, sorted(lost)))} are not held any more")
         self._next.update(offsets)
-        self._stash, self._ends = [], {}
+        self._stash, self._ends, self._resting = [], {}, frozenset(resting)
         self._read(self._next)
 
     def _read(self, offsets: Offsets) -> None:
@@ -333,7 +334,7 @@ class ConfluentConsumer:
         which waits for its fetcher.
         """
         with self._errors_translated("setting positions"):
-            self._consumer.assign(self._named(offsets))
+            self._consumer.assign(self._named({at: offset for at, offset in offsets.items() if at not in self._resting}))
         self._is_reading = bool(offsets)
 
     def positions(self) -> dict[Partition, int]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from queue import SimpleQueue
@@ -220,8 +220,8 @@ class ConsumerClient(Protocol):
         An empty answer proves nothing: a fenced member may be given no error, only silence.
         """
 
-    def seek(self, offsets: Offsets) -> None:
-        """Read on from these offsets."""
+    def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
+        """Read on from these offsets; nothing of ``resting`` is read before the next call."""
 
     def positions(self) -> dict[Partition, int]:
         """The offset to be read next; may be past the last record given, over transaction markers."""

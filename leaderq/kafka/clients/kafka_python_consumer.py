@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
@@ -301,14 +301,16 @@ class KafkaPythonConsumer:
         wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else QUIET_FETCH_MS
         private_api.set_fetch_wait(self._consumer, wait_ms)
 
-    def seek(self, offsets: Offsets) -> None:
+    def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
         """Read on from these offsets."""
         consumer = self._consumer
+        private_api.resume_all(consumer)
         for partition, offset in offsets.items():
             try:
                 consumer.seek(TopicPartition(*partition), offset)
             except ValueError as exc:  # lost to a rebalance since: the next join sets positions again
                 raise KafkaAway(f"partition {partition} is not held any more") from exc
+        consumer.pause(*(TopicPartition(*partition) for partition in resting))
 
     def positions(self) -> dict[Partition, int]:
         """The offset to be read next."""

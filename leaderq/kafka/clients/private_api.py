@@ -64,7 +64,8 @@ RELIED_ON: Final = MappingProxyType(
             fetch_committed_offsets fetch_committed_offsets_async _commit_offsets_sync_async
             _on_join_prepare_async _on_join_complete_async""",
         "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
-        "kafka.consumer.fetcher.Fetcher": "_create_fetch_requests fetch_records",
+        "kafka.consumer.fetcher.Fetcher": """_create_fetch_requests fetch_records fetched_records
+            _fetchable_partitions""",
         "kafka.consumer.group.KafkaConsumer": "position",
         "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
         "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id topics metadata_request",
@@ -231,6 +232,16 @@ def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -
 def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
     """How long a broker may keep a fetch that finds nothing; read by the client at its next fetch."""
     consumer._fetcher.config["fetch_max_wait_ms"] = wait_ms
+
+
+def resume_all(consumer: Any) -> None:
+    """Let every partition be read again that was paused; their positions are to be set anew.
+
+    What was fetched of one before it was paused is set aside, and taken up again only where nothing
+    of any other was unpacked since: else it is never fetched again. So it is dropped.
+    """
+    consumer.resume(*consumer.paused())
+    consumer._fetcher._paused_partition_records.clear()
 
 
 def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:

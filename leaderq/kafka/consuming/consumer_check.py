@@ -22,7 +22,7 @@ reasons, and none of them may count:
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from leaderq.errors import UnknownTopic
@@ -135,14 +135,16 @@ class ConsumerCheck:
         self._polls += 1
         self._empty_polls += empty
 
-    def look(self, consumer: ConsumerClient, now_s: float, wait_s: float) -> CheckResult:
-        """One look; asks the brokers for positions and ends."""
+    def look(
+        self, consumer: ConsumerClient, now_s: float, wait_s: float, resting: Collection[Partition] = ()
+    ) -> CheckResult:
+        """One look; asks the brokers for positions and ends. ``resting`` partitions are not read."""
         added = self._lacks_topics(consumer) | self.misses(consumer)
         ends, positions = consumer.end_offsets(wait_s), consumer.positions()
         observations = {
             where: Observation(now_s, positions[where], end, self._polls, self._empty_polls)
             for where, end in ends.items()
-            if where in positions
+            if where in positions and where not in resting
         }
         self._memory, stalled = find_stalled(self._memory, observations, self._limits)
         return CheckResult(

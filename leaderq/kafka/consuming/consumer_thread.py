@@ -32,7 +32,7 @@ from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, TermConsumer
-from leaderq.kafka.record import Batch
+from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Reason, Term
 
 log = logging.getLogger(__name__)
@@ -82,6 +82,12 @@ class _NextBatch(_Request):
 @dataclass
 class _Commit(_Request):
     ends: Offsets = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class _Rest(_Request):
+    partition: Partition
+    for_s: float
 
 
 @dataclass(frozen=True)
@@ -187,6 +193,17 @@ class ConsumerThread:
                     raise KafkaError("the last batch was not committed in time; the next leader repeats it")
         self._next_batch = cast("_Committed", answer).next_batch
 
+    def rest(self, partition: Partition, for_s: float) -> bool:
+        """Hand out no more of this partition for so long, then again from what is committed; the
+        others go on. Returns ``False``, and does nothing, if there are no others.
+
+        What of it is in hand must not be committed any more.
+        """
+        if len(self._progress or self.loaded or ()) < 2:
+            return False
+        self._requests.put(_Rest(partition=partition, for_s=for_s))
+        return True
+
     def finish(self, term: Term) -> None:
         """The term's work is over: from now on nothing joins, reads or commits for it."""
         if self._gate is not None and self._gate.term is term:
@@ -235,7 +252,7 @@ class ConsumerThread:
                 consumer = self._warm()
             elif request is None:
                 consumer = self._kept_warm(consumer)
-            elif not isinstance(request, _Finish):
+            elif not isinstance(request, _Finish | _Rest):
                 request.answer.put((None, KafkaError("no term is being drained")))
         if consumer is not None:
             consumer.close()
@@ -329,6 +346,8 @@ class _TermLoop:
         elif isinstance(request, _Commit):
             self._committing = request
             self._term_consumer.commit(request.ends)
+        elif isinstance(request, _Rest):
+            self._term_consumer.rest(request.partition, request.for_s)
 
     def _round(self) -> None:
         try:

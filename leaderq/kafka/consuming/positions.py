@@ -52,6 +52,16 @@ class Positions:
             self.handed.update({partition: self.committed[partition] for partition in self.in_hand.ends})
             self.in_hand = None
 
+    def release(self, partitions: Collection[Partition]) -> None:
+        """What is in hand of these is not to be committed: reading goes on there where the store
+        stands.
+        """
+        self.handed.update({partition: self.committed[partition] for partition in partitions if partition in self.committed})
+        if self.in_hand is not None:
+            ends = {where: end for where, end in self.in_hand.ends.items() if where not in partitions}
+            records = {where: rows for where, rows in self.in_hand.records.items() if where in ends}
+            self.in_hand = Batch(records=records, ends=ends) if ends else None
+
     def advance(self, positions: Offsets) -> None:
         """These positions (past transaction markers, with no record between) were committed while
         nothing was in hand.

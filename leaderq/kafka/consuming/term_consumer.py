@@ -123,6 +123,8 @@ class TermConsumer:
         self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
+        self._resting: dict[Partition, float] = {}
+        self._is_to_place = False
         self._mirrored: dict[Partition, int] = {}
         self._mirror_all_at = 0.0
         self._waits_since: float | None = None
@@ -157,6 +159,16 @@ class TermConsumer:
         """
         self._commits.request(ends, in_hand=self._has_in_hand)
 
+    def rest(self, partition: Partition, for_s: float) -> None:
+        """Let go of what is in hand of this partition, and read it again from what is committed, in
+        ``for_s``; the others go on meanwhile.
+        """
+        if self._positions is not None:
+            self._positions.release((partition,))
+            self._resting[partition] = now_s() + for_s
+            self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
+            self._is_to_place = True
+
     def outcome(self) -> bool | None:
         """Whether what was to be committed was committed (``False``: it was let go of); ``None``
         while that is open.
@@ -180,7 +192,11 @@ class TermConsumer:
             return self._outage.not_before_s - now
         if not self._joined or self._commits.is_busy or self._is_idle:
             return 0.0
-        due = min(self._attended + ATTEND_S, self._confirmed + CONFIRM_S, self._inspected + INSPECT_S)
+        due = min(
+            self._attended + ATTEND_S, self._confirmed + CONFIRM_S, self._inspected + INSPECT_S, *self._resting.values()
+        )
+        if self._is_to_place:
+            return 0.0
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
         if (left_s := self._ahead.wait_s(now)) is not None and not self._has_in_hand:
@@ -232,6 +248,7 @@ class TermConsumer:
             self._attend(consumer)
             return
         self._commits.start(consumer)
+        self._wake(consumer)
         polled = self._read(consumer)
         self._finish_committing(consumer, may_wait=not polled)
         if now_s() >= self._attended + ATTEND_S:
@@ -305,11 +322,26 @@ class TermConsumer:
             self._commits.commit_positions_now(consumer, begin, 2 * REQUEST_S)
             positions.add(begin)
         self._reset(consumer, changed)
-        consumer.seek(positions.handed)
+        self._place(consumer, positions)
+        self._joins = joins
+
+    def _place(self, consumer: ConsumerClient, positions: Positions) -> None:
+        """Read from the positions; what was read before is read again."""
+        self._is_to_place = True
+        consumer.seek(positions.handed, [where for where in self._resting if where in positions.handed])
+        self._is_to_place = False
         self._ahead.clear()
         self._look_ahead_at = 0.0
-        self._joins = joins
         self._check.repositioned()
+
+    def _wake(self, consumer: ConsumerClient) -> None:
+        """Let partitions rest that are to, and read those again that have."""
+        due = [where for where, until_s in self._resting.items() if until_s <= now_s()]
+        for where in due:
+            del self._resting[where]
+        self._is_to_place = self._is_to_place or bool(due)
+        if self._is_to_place and self._positions is not None:
+            self._place(consumer, self._positions)
 
     def _check_forgotten(self, reached: Offsets) -> None:
         """Offsets that are gone (expired without a leader, deleted with their group, in another store)
@@ -410,8 +442,7 @@ class TermConsumer:
             )
             self._commits.commit_positions_now(consumer, new, 2 * REQUEST_S)
             self._positions.add(new)
-            consumer.seek(self._positions.handed)
-            self._ahead.clear()
+            self._place(consumer, self._positions)
         self._check.accept(consumer, recreated)
         return bool(new)
 
@@ -471,7 +502,7 @@ class TermConsumer:
         if now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = now_s()
-        found = self._check.look(consumer, self._inspected, REQUEST_S)
+        found = self._check.look(consumer, self._inspected, REQUEST_S, self._resting)
         if found.added:
             consumer.rejoin()
             consumer.attend(REQUEST_S)

@@ -25,6 +25,11 @@ What happens on each failure:
   culprit. A failure of a part costs a record none of its own attempts: an outage outlasts the
   attempts of a part, and would else dead-letter a whole batch at one attempt each. Dead letters
   tell all attempts, those in larger parts too.
+* **a retry has to wait** for 0.5 s or longer: only the culprit's own partition does
+  (:mod:`leaderq.kafka.handling.resting`). What is behind the culprit is let go of, and handed out
+  again with it; the rest of the batch, and batches of other partitions, go on. All wait where the
+  culprit is not known among several partitions, with *at most once*, with a rate limit, and while
+  records are marked one by one after a crash.
 * **what the records need is away** (an outage, see :mod:`leaderq.kafka.handling.on_error`), or too
   many in a row fail alike: what is done is committed, and the same part is tried again after a
   back-off, as often as it takes; nothing is counted, cut, skipped or dead-lettered
@@ -84,6 +89,7 @@ from leaderq.kafka.handling.on_error import (
     SkipRecord,
 )
 from leaderq.kafka.handling.parts import BatchPart, PartFailure, PartMode, attempt, by_partition, ends_of
+from leaderq.kafka.handling.resting import REST_FROM_S, RestingParts
 from leaderq.kafka.handling.workers import PartitionWorkers, TaskOutcome
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
@@ -106,6 +112,7 @@ class BatchHandler:
             context = replace(context, marks=None)
         self._context = context
         self._hold_ups = HoldUps(context.on_error)
+        self._resting = RestingParts()
         many = context.workers > 1
         self._workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
 
@@ -116,7 +123,8 @@ class BatchHandler:
         Raises the user's own error where the policy says so; what ``commit`` and
         ``send_dead_letter`` raise; and errors that are not about records.
         """
-        return BatchWork(self._context, self._workers, self._hold_ups, batch, term).run()
+        self._resting.begin(term.id)
+        return BatchWork(self._context, self._workers, self._hold_ups, self._resting, batch, term).run()
 
     def close(self) -> None:
         """End the worker threads. May be called twice; a later :meth:`work` makes new ones."""
@@ -132,11 +140,14 @@ class BatchWork:
         context: HandlingContext,
         workers: PartitionWorkers | None,
         hold_ups: HoldUps,
+        resting: RestingParts,
         batch: Batch,
         term: Term,
     ) -> None:
         self._context = context
         self._hold_ups = hold_ups
+        self._resting = resting
+        self._let_go: set[Partition] = set()
         self._workers = workers
         self._batch = batch
         self._term = term
@@ -172,7 +183,18 @@ class BatchWork:
     def _rounds(self) -> Iterator[tuple[float, Sequence[BatchPart]]]:
         """How long to wait, and the parts to work on then."""
         if self._context.rate_limit is None:
-            yield 0.0, self._parts(self._batch.records, self._batch.ends, self._batch.merged)
+            again = self._resting.returned(self._batch)
+            if not again:
+                yield 0.0, self._parts(self._batch.records, self._batch.ends, self._batch.merged)
+                return
+            yield 0.0, again
+            counts = {_partition(part.records[0]): len(part.records) for part in again}
+            left = {
+                where: rows[counts.get(where, 0) :]
+                for where, rows in self._batch.records.items()
+                if where not in self._let_go and len(rows) > counts.get(where, 0)
+            }
+            yield 0.0, self._parts(left, {}, Batch(records=left, ends={}).merged)
             return
         is_split = self._context.is_by_partition or self._context.marks is not None
         for wait_s, records in self._context.rate_limit.parts(self._batch.merged()):
@@ -354,9 +376,24 @@ class BatchWork:
     def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
         self._context.tell_retried(part, failure.error, after_s)
         part.failure = None
+        if self._may_rest(part, after_s):
+            where = _partition(part.records[0])
+            self._resting.put(where, part)
+            self._let_go.add(where)
+            self._line = deque(left for each in self._line if (left := each.without(where)) is not None)
+            return
         self._line.appendleft(part)
         if after_s > 0:
             self._term.wait(after_s)
+
+    def _may_rest(self, part: BatchPart, after_s: float) -> bool:
+        """Whether the part's partition is let go of for so long, while the others go on."""
+        context, where = self._context, _partition(part.records[0])
+        if context.rest is None or after_s < REST_FROM_S or part.marked:
+            return False
+        if context.commits_first or context.rate_limit is not None or part.without(where) is not None:
+            return False
+        return context.rest(where, after_s)
 
     def _raise(self, part: BatchPart, failure: PartFailure) -> None:
         self._context.tell_undecided(self._pending())
@@ -386,7 +423,7 @@ class BatchWork:
     def _commit_done(self, all_done: bool = False) -> None:
         done, self._uncommitted = self._uncommitted, []
         if all_done:
-            self._commit(self._batch.ends)
+            self._commit({where: end for where, end in self._batch.ends.items() if where not in self._let_go})
         elif done and not self._context.commits_first:
             self._commit({where: end for part in done for where, end in ends_of(part, self._batch).items()})
 

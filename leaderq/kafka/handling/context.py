@@ -57,6 +57,9 @@ class HandlingContext:
         ``batches``; with ``workers`` of more than 1 always by partition, on so many threads.
         ``rate_limit`` limits how fast; ``marks`` tell of records over which processes have died.
 
+        ``rest(partition, for_s)``: no more of the partition is handed out for so long, then again
+        from what is committed of it, while the others go on; ``False`` if it is the only one.
+
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are told, before its offset is committed, of each raw record that is passed over: perhaps twice,
     never not at all. ``on_held_up(why)`` is told a sentence while the work is held up, and ``None``
@@ -70,6 +73,7 @@ class HandlingContext:
     send_dead_letter: Callable[[Term, str, NewDeadLetter], None]
     on_error: OnError
     decode: Callable[[Record], Record] | None = None
+    rest: Callable[[Partition, float], bool] | None = None
     undoes: bool = False
     commits_first: bool = False
     batches: BatchShape = BatchShape.MERGED

@@ -23,9 +23,24 @@ the same term, and nothing is passed over (:mod:`leaderq.kafka.handling.hold_ups
 * :class:`DependencyUnavailable`, for the user to raise;
 * what ``except_`` of ``retry``, ``skip`` or ``dead_letter`` names, a class or several;
 * everything that ``only`` does not name, if it is given;
-* if it is not: ``OSError`` (so also ``ConnectionError``, ``TimeoutError``, ``requests``' errors), and
-  classes that drivers call ``OperationalError`` or ``InterfaceError`` (DB-API 2), ``TimeoutError``,
-  ``ConnectionError``, ``NetworkError`` or ``TimeoutException``.
+* if it is not, what this table says:
+
+=================================================  =================================================
+an outage                                          about the record
+=================================================  =================================================
+``ConnectionError``, ``TimeoutError``, a host      ``FileNotFoundError``, ``FileExistsError``,
+that is not found, TLS; no space, no memory, a     ``IsADirectoryError``, ``NotADirectoryError``; a
+read-only or failing disk, too many open files;    name that is too long, a directory that is not
+``PermissionError``; every other ``OSError``, so   empty, a loop of links: a path is mostly made of
+also ``requests``' errors                          what the record says
+classes that drivers call ``OperationalError`` or  an ``OSError`` that is a ``ValueError`` too: an
+``InterfaceError`` (DB-API 2), ``TimeoutError``,   invalid URL, what is no JSON, an operation that
+``ConnectionError``, ``NetworkError`` or           the file does not have; everything else
+``TimeoutException``
+=================================================  =================================================
+
+A disk that is not mounted looks like files that are not there: see ``most_in_a_row`` below, or name
+``FileNotFoundError`` in ``except_``.
 
 The same goes for a record that would be one of more than ``most_in_a_row`` of different keys passed
 over with the same class of error, none having been handled between them: whatever is wrong, it is
@@ -36,8 +51,10 @@ With *at most once* and no ``retry`` nothing is tried again, so nothing is held 
 
 from __future__ import annotations
 
+import errno
 import math
 import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import FunctionType
@@ -72,6 +89,10 @@ _OUTAGES = frozenset(
     {"OperationalError", "InterfaceError", "TimeoutError", "ConnectionError", "NetworkError", "TimeoutException"}
 )
 """What drivers call their errors about a server that is away; the first two by PEP 249."""
+
+
+_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+_PATH_ERRNOS = frozenset({errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.ELOOP})
 
 
 class PoisonRecord(LeaderqError):
@@ -197,7 +218,9 @@ class OnError:
             return True
         if self.only is not None:
             return not isinstance(error, self.only)
-        return isinstance(error, OSError) or any(each.__name__ in _OUTAGES for each in type(error).__mro__)
+        if isinstance(error, OSError):
+            return not _is_of_the_records_making(error)
+        return any(each.__name__ in _OUTAGES for each in type(error).__mro__)
 
     def decision(self, attempts: int) -> Decision:
         """What to do after ``attempts`` attempts in vain (at least 1)."""
@@ -211,6 +234,12 @@ class OnError:
 
     def _backoff_s(self, first_s: float, attempts: int) -> float:
         return min(max(self.max_backoff_s, first_s), first_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS))
+
+
+def _is_of_the_records_making(error: OSError) -> bool:
+    if isinstance(error, ssl.SSLError):
+        return False  # a certificate that is refused is a ValueError too
+    return isinstance(error, (*_PATHS, ValueError)) or error.errno in _PATH_ERRNOS
 
 
 def dead_letter_topic(career: str) -> str:
@@ -288,7 +317,10 @@ def retry(
     """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time,
     up to ``max_backoff_s``.
 
-    Records behind the one that fails wait: order is kept. ``then`` is what follows when all are in
+    Records behind the one that fails wait: order is kept. Those of other partitions go on while it
+    waits for 0.5 s or longer, with every store, where it is known which record or which partition
+    failed (``handle_record``, :class:`PoisonRecord`, ``batches="partition"``, ``workers``). All
+    wait with ``delivery="at_most_once"`` and with a rate limit. ``then`` is what follows when all are in
     vain. ``only``, ``except_``: as for :func:`skip`; written here or in ``then``, not in both.
     """
     return RetryOption(n, backoff_s, then, max_backoff_s, only, except_)

@@ -7,7 +7,7 @@ An attempt may run on a worker thread; all else is pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
@@ -95,6 +95,13 @@ class BatchPart:
     def together(self) -> BatchPart:
         """The same records, to be handed over together and with nothing counted against them."""
         return BatchPart(self.records, ends=self.ends)
+
+    def without(self, partition: Partition) -> BatchPart | None:
+        """What of it is of other partitions."""
+        rest = [record for record in self.records if (record.topic, record.partition) != partition]
+        if len(rest) == len(self.records):
+            return self
+        return replace(self, records=rest, ends=None) if rest else None
 
     def cut(self, failure: PartFailure) -> tuple[BatchPart | None, BatchPart, BatchPart | None]:
         """What lies before the culprit, the culprit (with the failure to be judged), and what lies

@@ -294,6 +294,38 @@ class ConsumerContract:
         assert set(found) == {one}
         assert consumer.poll(0.5, 100) == {}
 
+    def test_a_partition_that_rests_is_not_read_before_the_next_seek(self, make_consumer: Make, feed: Feed) -> None:
+        feed(0, 400)
+        consumer = self.join(make_consumer())
+        resting = max(self.read(consumer, 1), key=str)  # a part of what was fetched of it waits in the client
+        for _ in range(3):
+            consumer.seek(dict.fromkeys(consumer.assigned(), 0), (resting,))
+            rest = sum(end for where, end in consumer.end_offsets(20.0).items() if where != resting)
+            assert resting not in self.read(consumer, rest)
+            assert consumer.positions()[resting] == 0
+            consumer.seek(dict.fromkeys(consumer.assigned(), 0))
+            assert resting in self.read(consumer, 400)
+
+    def test_a_member_is_joining_until_the_group_has_assigned_again(self, make_consumer: Make) -> None:
+        def has_joined(joining: ConsumerClient, *others: ConsumerClient) -> bool:
+            for other in others:
+                other.attend(0.1)
+            return joining.join(allowed, 0.5)
+
+        consumer = self.join(make_consumer(session_timeout_s=4.0))
+        assert not consumer.is_joining
+        other = make_consumer(member="other", session_timeout_s=4.0)
+        eventually(lambda: has_joined(other, consumer), timeout_s=60, message="the other has joined")
+        eventually(lambda: (consumer.attend(0.2), not consumer.is_joining)[1], timeout_s=60)
+        other.close()  # it stays in the group, which waits for it until its session is over
+        joins = consumer.joins
+        consumer.rejoin()
+        eventually(lambda: (consumer.attend(0.2), consumer.is_joining)[1], timeout_s=60, message="it is joining")
+        assert consumer.joins == joins
+        eventually(lambda: (consumer.attend(0.2), not consumer.is_joining)[1], timeout_s=60, message="it has joined")
+        assert consumer.joins > joins
+        assert consumer.assigned() == consumer.existing()
+
     def test_partitions_taken_again_and_again_are_all_read_each_time(self, make_consumer: Make, feed: Feed) -> None:
         feed(0, 400)
         consumer = make_consumer(membership=False)

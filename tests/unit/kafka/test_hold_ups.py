@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import logging
+import socket
 import sqlite3
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
@@ -119,6 +123,19 @@ def test_plain_raise_raises_it_at_once() -> None:
         (retry(1, except_=KeyError, then=skip()), KeyError("x"), True),
         (skip(), ValueError("x"), False),
         (skip(), sqlite3.IntegrityError("x"), False),
+        (skip(), FileNotFoundError("of the record's making"), False),
+        (skip(), FileExistsError("x"), False),
+        (skip(), IsADirectoryError("x"), False),
+        (skip(), NotADirectoryError("x"), False),
+        (skip(), OSError(errno.ENAMETOOLONG, "x"), False),
+        (skip(), io.UnsupportedOperation("x"), False),
+        (skip(except_=FileNotFoundError), FileNotFoundError("a disk that is not mounted"), True),
+        (skip(), PermissionError("x"), True),
+        (skip(), OSError(errno.ENOSPC, "x"), True),
+        (skip(), OSError(errno.EROFS, "x"), True),
+        (skip(), BrokenPipeError("x"), True),
+        (skip(), socket.gaierror("x"), True),
+        (skip(), ssl.SSLCertVerificationError("a ValueError, too"), True),
     ],
 )
 def test_only_and_except_say_which_errors_are_about_records(on_error: Any, error: Exception, is_outage: bool) -> None:

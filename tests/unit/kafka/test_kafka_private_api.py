@@ -47,6 +47,8 @@ SEEN = {
     "RangePartitionAssignor.on_assignment": "7e4880534a7f6876",
     "Fetcher._create_fetch_requests": "4399843be7e40180",
     "Fetcher.fetch_records": "aec7275fea19760d",
+    "Fetcher.fetched_records": "bf91319f1a2fda46",
+    "Fetcher._fetchable_partitions": "ac80c911cfb62f35",
     "KafkaConsumer.position": "c1bc7a6aff544661",
     "TopicPartitionState.seek": "d1a2f98d60f55c3e",
     "TopicPartitionState._get_position": "753acdede90767fd",
