@@ -90,6 +90,14 @@ class Row:
         """Whether it is on or off: its flag takes no value and has a ``--no-`` form."""
         return not self.kind.metavar
 
+    def problem(self, value: Any) -> str | None:
+        """What is wrong with ``value``, and what to write instead; ``None``: it can be used."""
+        try:
+            self.kind.check(value)
+        except InvalidValue as error:
+            return f"{self.shown(value)!r} {error.why}; {error.remedy}"
+        return None
+
     def shown(self, value: Any) -> Any:
         """``value`` as it may be shown and written as JSON."""
         if self.secret and value is not None:
@@ -199,19 +207,19 @@ class Settings:
     max_records: int | None = setting(
         None, kinds.count(1, 10_000_000), _DRAIN, "most records of a batch")
     max_bytes: int | None = setting(
-        None, kinds.count(1, 1 << 40), _DRAIN, "most bytes of keys and values of a batch")
+        None, kinds.count(1, 1_000_000_000_000), _DRAIN, "most bytes of keys and values of a batch")
     max_wait_s: float | None = setting(
         None, kinds.seconds(0, 86400), _DRAIN, "how long a batch waits for more records")
     workers: int | None = setting(
         None, kinds.count(1, 1000), _DRAIN, "how many partitions to handle in parallel")
     max_records_per_s: float | None = setting(
-        None, kinds.number(0.001, 1e9), _DRAIN, "most records a second")
+        None, kinds.number(1e-6, 1e9), _DRAIN, "most records a second")
     max_bytes_per_s: float | None = setting(
-        None, kinds.number(0.001, 1e12), _DRAIN, "most bytes of keys and values a second")
+        None, kinds.number(1e-6, 1e12), _DRAIN, "most bytes of keys and values a second")
     key_interval_s: float | None = setting(
         None, kinds.seconds(0.001, 86400), _DRAIN, "least time between two records of one key")
     max_message_bytes: int | None = setting(
-        None, kinds.count(1, 1 << 30), _DRAIN, "largest message to produce")
+        None, kinds.count(1, 1_000_000_000), _DRAIN, "largest message to produce")
     handle_budget_s: float | None = setting(
         None, kinds.seconds(0.01, 7 * 86400), _DRAIN, "how long one call of handle may take")
     inaugurate_budget_s: float = setting(

@@ -208,9 +208,7 @@ def handling_context(
         batches=declared.batches,
         workers=declared.workers,
         on_error=policy(declared.on_error, declared.where),
-        rate_limit=rate_limiter_of(
-            declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, declared.where
-        ),
+        rate_limit=rate_limiter_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s),
         **parts,
     )
 

@@ -31,7 +31,6 @@ result are stored together, so nothing can be committed first.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -46,10 +45,8 @@ from leaderq.config.settings import TABLE, Section
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import TopicPattern
-from leaderq.kafka.consuming.positions import POLICIES
 from leaderq.kafka.handling.context import BatchShape
 from leaderq.kafka.handling.on_error import SendToDeadLetters, dead_letter_topic, policy
-from leaderq.kafka.handling.rate_limit import rate_limiter_of
 from leaderq.kafka.record import Deserializer
 from leaderq.plain import require_plain_function
 
@@ -73,6 +70,7 @@ class Delivery(str, Enum):
 
 _MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 _TUNABLE = tuple(row.name for row in TABLE if row.section is Section.DRAIN)
+_NEEDED = ("max_records", "max_wait_s", "workers", "max_message_bytes")
 _ACCEPTED = {
     StoreKind.KAFKA: (Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE),
     StoreKind.ZOOKEEPER: (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE),
@@ -209,11 +207,6 @@ def _problems_of_reading(declared: Declaration) -> Iterator[str]:
             yield f"'topics' of {where} has {letters!r}, where its own dead letters go; read them with another career"
     if not _MEMBER_NAME.match(declared.name):
         yield f"the career name {declared.name!r} cannot be a Kafka member name; use up to 249 letters, digits, '.', '_' and '-'"
-    if declared.auto_offset_reset not in POLICIES:
-        yield (
-            f"auto_offset_reset={declared.auto_offset_reset!r} of {where} is not known; use 'earliest', 'latest' or 'none', or "
-            "leave it out: then a new group begins at the earliest record, and what is gone is an error"
-        )
     client: object = declared.client
     options: Any = declared.client_options
     if not isinstance(client, ClientLibrary):
@@ -226,21 +219,16 @@ def _problems_of_reading(declared: Declaration) -> Iterator[str]:
 
 def _problems_of_batches(declared: Declaration) -> Iterator[str]:
     where = declared.where
-    for attribute in ("max_records", "workers", "max_message_bytes"):
-        if not _is_count(value := getattr(declared, attribute)):
-            yield f"{attribute}={value!r} of {where} must be a whole number, at least 1"
-    if declared.max_bytes is not None and not _is_count(declared.max_bytes):
-        yield f"max_bytes={declared.max_bytes!r} of {where} must be a whole number of bytes, or None for no limit"
-    if not _is_duration(declared.max_wait_s):
-        yield f"max_wait_s={declared.max_wait_s!r} of {where} must be a number of seconds, at least 0"
-    if declared.handle_budget_s is not None and not (
-        _is_duration(declared.handle_budget_s) and declared.handle_budget_s > 0
-    ):
-        yield f"handle_budget_s={declared.handle_budget_s!r} of {where} must be a number of seconds, or None for no limit"
+    for row in TABLE:
+        value = getattr(declared, row.name) if row.section is Section.DRAIN and row.name != "client" else None
+        if (value is not None or row.name in _NEEDED) and (problem := row.problem(value)):
+            remedy = "" if row.name in _NEEDED else ", or leave it out (None)"
+            yield f"{row.name} of {where}: {problem}{remedy}"
     if not isinstance(batches := cast("object", declared.batches), BatchShape):
         yield _unknown("batches", batches, where, BatchShape)
-    if declared.atomic and _is_count(declared.workers) and declared.workers > 1:
-        yield f"{where} is atomic and has workers={declared.workers}; a unit on several threads cannot be abandoned: choose one"
+    workers: Any = declared.workers
+    if declared.atomic and isinstance(workers, int) and workers > 1:
+        yield f"{where} is atomic and has workers={workers}; a unit on several threads cannot be abandoned: choose one"
 
 
 def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
@@ -254,21 +242,12 @@ def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
         *(partial(require_plain_function, found, what) for what, found in deserializers.items()),
         lambda: delivery_of(declared.delivery, declared.offsets, where),
         lambda: policy(declared.on_error, where),
-        lambda: rate_limiter_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s, where),
     )
     for one in checks:
         try:
             one()
         except ConfigurationError as exc:
             yield from exc.problems
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def delivery_of(delivery: object, store: object, where: str) -> Delivery:

@@ -22,8 +22,6 @@ from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Batch, Partition
 
-POLICIES = ("earliest", "latest", "none", None)
-
 
 class Positions:
     """The offsets of one term. Not thread-safe."""

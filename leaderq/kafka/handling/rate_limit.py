@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.errors import ConfigurationError
 from leaderq.kafka.record import Record
 
 BURST_S = 1.0
@@ -119,27 +118,14 @@ class RateLimiter:
         return wait_s, end
 
 
-def rate_limiter_of(records_per_s: Any, bytes_per_s: Any, key_interval_s: Any, where: str) -> RateLimiter | None:
-    """The pace that a career named ``where`` asks for; ``None`` when it sets no limit.
-
-    Raises :class:`~leaderq.errors.ConfigurationError` with one sentence for each value that cannot
-    be used.
+def rate_limiter_of(
+    records_per_s: float | None, bytes_per_s: float | None, key_interval_s: float | None
+) -> RateLimiter | None:
+    """The pace that a career asks for with its ``max_records_per_s``, ``max_bytes_per_s`` and
+    ``key_interval_s``; ``None`` when it sets no limit.
     """
-    limits = {"max_records_per_s": records_per_s, "max_bytes_per_s": bytes_per_s, "key_interval_s": key_interval_s}
-    problems = [
-        f"{name}={value!r} of {where} must be a number greater than 0; leave it out (None) for no limit"
-        for name, value in limits.items()
-        if value is not None and not _is_limit(value)
-    ]
-    if problems:
-        raise ConfigurationError(*problems)
-    return (
-        None if all(value is None for value in limits.values()) else RateLimiter(records_per_s, bytes_per_s, key_interval_s)
-    )
-
-
-def _is_limit(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    limits = (records_per_s, bytes_per_s, key_interval_s)
+    return None if limits == (None, None, None) else RateLimiter(*limits)
 
 
 _DUST = 1e-6  # of a token: what adding up fractions of seconds may lose

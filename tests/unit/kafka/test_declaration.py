@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import sys
 import threading
@@ -206,11 +207,12 @@ def test_the_transactional_id_tells_apart_careers_groups_and_roots() -> None:
     assert len({transactional_id(*place) for place in places}) == len(places) == 8
 
 
-@pytest.mark.parametrize("budget", [0, -1.0, "1", True])
-def test_a_budget_of_handle_is_a_number_of_seconds(budget: Any) -> None:
-    kind = type("Wrong", (Sums,), {"handle_budget_s": budget})
-    with pytest.raises(ConfigurationError, match="handle_budget_s="):
-        dressed(kind)._declared()
+@pytest.mark.parametrize("name", ["handle_budget_s", "max_records_per_s", "max_bytes_per_s", "key_interval_s"])
+@pytest.mark.parametrize("limit", [0, -1.0, "1", True, math.inf, math.nan])
+def test_limits_are_numbers_more_than_0(name: str, limit: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} of Wrong: .*leave it out") as refused:
+        dressed(type("Wrong", (Sums,), {name: limit}))._declared()
+    assert len(refused.value.problems) == 1
 
 
 TUNED = {
