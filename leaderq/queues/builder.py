@@ -96,10 +96,6 @@ class QueueBuilder(Generic[T]):
         """Write items as gzip."""
         return self._set("compress", wanted)
 
-    def linger_s(self, seconds: float) -> QueueBuilder[T]:
-        """Let puts gather for so long."""
-        return self._set("linger_s", seconds)
-
     def name(self, name: str) -> QueueBuilder[T]:
         """The name in logs and of threads."""
         return self._set("name", name)

@@ -70,8 +70,6 @@ class QueueRecipe(Generic[T]):
       path, died;
     * ``compress``: write items as gzip (all readers must be leaderq, or Curator 5.8 with its
       compression switched on);
-    * ``linger_s``: a put may wait so long for others to share a request with; 0: it does not wait
-      if none are under way;
     * ``name``: in logs and names of threads.
 
     :raises ConfigurationError: some of this cannot be used.
@@ -98,7 +96,6 @@ class QueueRecipe(Generic[T]):
         error_mode: ErrorMode = ErrorMode.REQUEUE,
         retry: RetryPolicy | None = None,
         compress: bool = False,
-        linger_s: float = 0.0,
         name: str | None = None,
         min_items_before_refresh: int = 0,
         claim_ahead: int = 100,
@@ -147,7 +144,6 @@ class QueueRecipe(Generic[T]):
             put_in_background=put_in_background,
             final_flush_s=final_flush_s,
             compress=compress,
-            linger_s=linger_s,
             name=name,
         )
         self._admin = QueueAdmin(self._session, paths, self.KIND)

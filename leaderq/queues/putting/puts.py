@@ -10,7 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from leaderq.errors import LeaderqError
 from leaderq.queues.writing.groups import OperationGroup
@@ -21,13 +21,6 @@ _OP_BYTES = 96
 _TOLD_AT_A_TIME = 100
 KEPT_FAILURES = 100
 """Failures of which the item is kept; the others are counted."""
-
-
-class Waiter(Protocol):
-    """Whoever put it, and wants to know."""
-
-    def on_outcome(self, put: Put, error: LeaderqError | None) -> None:
-        """It was stored, or why not."""
 
 
 class Put(OperationGroup):
@@ -49,7 +42,7 @@ class Put(OperationGroup):
         value: Any,
         *,
         is_multi: bool = False,
-        waiter: Waiter | None = None,
+        waiter: PutResults | None = None,
     ) -> None:
         super().__init__((), _OP_BYTES + len(path) * (1 if path.isascii() else 4) + len(content) + extra_bytes)
         self.count = 1
@@ -75,22 +68,8 @@ class Put(OperationGroup):
         self.over(self, results, error)
 
 
-class PutResult:
-    """Waits for one put."""
-
-    __slots__ = ("error", "event")
-
-    def __init__(self) -> None:
-        self.event = threading.Event()
-        self.error: LeaderqError | None = None
-
-    def on_outcome(self, put: Put, error: LeaderqError | None) -> None:
-        self.error = error
-        self.event.set()
-
-
 class PutResults:
-    """Waits for a stream of puts; keeps the first failures and counts the others."""
+    """Waits for puts; keeps the first failures and counts the others."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -44,8 +44,8 @@ from uuid import uuid4
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
 from leaderq.queues.connected import retry_until_connected
-from leaderq.queues.putting.puts import KEPT_FAILURES, Put, PutListener, PutListeners, PutResult, PutResults, Waiter
-from leaderq.queues.putting.strategies import BoundedPut, DirectPut, LingeringPut, PutStrategy
+from leaderq.queues.putting.bounded import BoundedPut
+from leaderq.queues.putting.puts import KEPT_FAILURES, Put, PutListener, PutListeners, PutResults
 from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are, unchanging
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
@@ -105,7 +105,6 @@ _GRACE_S = 0.25
 or of a connection.
 """
 _CHUNK = 256
-_ENOUGH = 500
 
 
 class Putter(Generic[T]):
@@ -126,10 +125,9 @@ class Putter(Generic[T]):
         put_in_background: bool = False,
         final_flush_s: float = 5.0,
         compress: bool = False,
-        linger_s: float = 0.0,
         name: str | None = None,
     ) -> None:
-        _check(max_items=max_items, final_flush_s=final_flush_s, linger_s=linger_s)
+        _check(max_items=max_items, final_flush_s=final_flush_s)
         self.put_in_background = put_in_background
         self._session = session
         self._paths = paths
@@ -137,7 +135,6 @@ class Putter(Generic[T]):
         self._max_items = max_items
         self._final_flush_s = final_flush_s
         self._compress = compress
-        self._linger_s = linger_s
         self._name = name or paths.path.rpartition("/")[2]
         self.writer = SequencedWriter(session, join(paths.tallies, f"put-{uuid4().hex}"), window=_WINDOW)
         """What all writes of this producer go through."""
@@ -148,7 +145,7 @@ class Putter(Generic[T]):
         self._listeners = PutListeners(self._name, self._in_flight.release)
         self._sequence_monitor = SequenceMonitor(paths.path)
         self._lock = threading.Lock()
-        self._strategy: PutStrategy | None = None
+        self._sender: SequencedWriter | BoundedPut | None = None
         self._is_closed = False
         self._unheard: list[tuple[Any, BaseException]] = []  # failures in the background that no listener was told of
         self._unheard_count = 0
@@ -164,15 +161,13 @@ class Putter(Generic[T]):
         :raises ConnectionLost: the servers did not answer within some 15 s.
         """
         with self._lock:
-            if self._strategy is not None or self._is_closed:
+            if self._sender is not None or self._is_closed:
                 return
             retry_until_connected(self._session, self._open_all, _START_S)
-            strategy: PutStrategy = DirectPut(self.writer)
-            if self._max_items is not None:
-                strategy = BoundedPut(self.writer, self._session, self._paths, self._max_items, name=self._name)
-            elif self._linger_s > 0:
-                strategy = LingeringPut(strategy, self._linger_s, enough=_ENOUGH, name=self._name)
-            self._strategy = strategy
+            if self._max_items is None:
+                self._sender = self.writer
+            else:
+                self._sender = BoundedPut(self.writer, self._session, self._paths, self._max_items, name=self._name)
 
     def _open_all(self) -> None:
         """All of it may be repeated."""
@@ -189,20 +184,20 @@ class Putter(Generic[T]):
         """
         with self._lock:
             is_first, self._is_closed = not self._is_closed, True
-            strategy = self._strategy
+            sender = self._sender
         if not is_first:
             return
         self._in_flight.close(lambda: QueueClosed("the queue was closed; nothing was put"))
-        if strategy is None:
+        if sender is None:
             return
         deadline = now_s() + self._final_flush_s
         self._in_flight.wait_empty(min(_GRACE_S, self._final_flush_s))
-        for put in strategy.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is not None):
+        for put in sender.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is not None):
             put.settle(error=QueueClosed("the queue was closed before this was sent"))
-        strategy.flush_now()
         if not self._in_flight.wait_empty(self._final_flush_s):
             log.warning("queue %s: %d puts were not settled when it was closed", self._paths.path, self._in_flight.items)
-        strategy.close()
+        if isinstance(sender, BoundedPut):
+            sender.close()
         self.writer.close(max(0.0, deadline - now_s()))
         self._in_flight.wait_empty(_CLOSE_S)
         self._listeners.stop(_CLOSE_S)
@@ -241,16 +236,12 @@ class Putter(Generic[T]):
         try:
             self._stream(pairs, chunk, many, deadline)
         except Exception:  # of the iterable, or closed meanwhile: what was taken from it is seen through
-            many.wait(None if deadline is None else max(0.0, deadline - now_s()))
+            many.wait(_left_s(deadline))
             raise
         except BaseException:  # Ctrl-C
             self._give_up(many)
             raise
-        left = many.wait(None if deadline is None else max(0.0, deadline - now_s()))
-        last = now_s() + _ANSWER_S
-        while left and now_s() < last:
-            many.forget(self._give_up(many))
-            left = many.wait(_LOOK_S)
+        left = self._waited(many, deadline)
         if left or many.failed:
             unknown = [(None, ConnectionLost(f"{left} items were sent, and not answered in time"))] if left else []
             raise PutsFailed(stored=many.stored, failed=many.failed + left, failures=[*many.failures, *unknown])
@@ -259,57 +250,56 @@ class Putter(Generic[T]):
     def _put_one(
         self, values: Sequence[T], prefix: str, *, is_multi: bool, timeout_s: float | None, background: bool | None
     ) -> str | bool:
-        strategy = self._open_strategy()
+        sender = self._open_sender()
         deadline = None if timeout_s is None else now_s() + timeout_s
-        one = None if (self.put_in_background if background is None else background) else PutResult()
+        one = None if (self.put_in_background if background is None else background) else PutResults()
         put = self._made(values, prefix, one, is_multi=is_multi)
         if not self._admitted(1, put.size, deadline):
             return False
-        strategy.send([put])
-        return True if one is None else self._waited(strategy, put, one, deadline)
+        if one is None:
+            sender.send([put])
+            return True
+        one.expect(1)
+        sender.send([put])
+        if self._waited(one, deadline):
+            raise ConnectionLost("the item was sent, and not answered in time: it may have been stored, or may still be")
+        if one.failures:
+            raise one.failures[0][1]
+        return name_of(put.made) if put.made is not None else one.stored > 0
+
+    def _waited(self, many: PutResults, deadline: float | None) -> int:
+        """Wait until they are settled; at the deadline give up those not sent. Returns how many were sent
+        and not answered.
+        """
+        try:
+            left = many.wait(_left_s(deadline))
+        except BaseException:  # Ctrl-C: nobody will know whether they were stored, so rather not
+            self._give_up(many)
+            raise
+        last = now_s() + _ANSWER_S
+        while left and now_s() < last:
+            many.forget(self._give_up(many))
+            left = many.wait(_LOOK_S)
+        return left
 
     def _admitted(self, count: int, size: int, deadline: float | None) -> bool:
         """Wait for room; a listener that puts does not, because it is needed to make room."""
         if self._listeners.is_current:
             self._in_flight.take(count, size)
             return True
-        return self._in_flight.acquire(count, size, None if deadline is None else max(0.0, deadline - now_s()))
-
-    def _waited(self, strategy: PutStrategy, put: Put, one: PutResult, deadline: float | None) -> str | bool:
-        try:
-            is_over = one.event.wait(None if deadline is None else max(0.0, deadline - now_s()))
-        except BaseException:  # Ctrl-C: nobody will know whether it was stored, so rather not
-            self._withdrawn(strategy, put)
-            raise
-        last = now_s() + _ANSWER_S
-        while not is_over:
-            if self._withdrawn(strategy, put):
-                return False
-            is_over = one.event.wait(_LOOK_S)
-            if not is_over and now_s() >= last:
-                raise ConnectionLost("the item was sent, and not answered in time: it may have been stored, or may still be")
-        if one.error is not None:
-            raise one.error
-        return True if put.made is None else name_of(put.made)
-
-    def _withdrawn(self, strategy: PutStrategy, put: Put) -> bool:
-        if not strategy.withdraw(put):
-            return False
-        self._in_flight.release(1, put.size)
-        return True
+        return self._in_flight.acquire(count, size, _left_s(deadline))
 
     def _give_up(self, many: PutResults) -> int:
-        strategy = self._strategy
-        puts = (
-            strategy.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is many) if strategy is not None else []
-        )
+        """Take back those that were certainly not sent; returns how many."""
+        sender = self._sender
+        puts = [] if sender is None else sender.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is many)
         for put in puts:
             self._in_flight.release(1, put.size)
         return len(puts)
 
     def _stream(self, values: Iterable[tuple[T, str]], chunk: int, many: PutResults | None, deadline: float | None) -> int:
         """Send them as they come; returns how many were."""
-        strategy = self._open_strategy()
+        sender = self._open_sender()
         source = iter(values)
         count = 0
         while pairs := list(islice(source, chunk)):
@@ -320,7 +310,7 @@ class Putter(Generic[T]):
                     break
                 if many is not None:
                     many.expect(len(puts))
-                strategy.send(puts)
+                sender.send(puts)
                 count += len(puts)
         return count
 
@@ -334,7 +324,7 @@ class Putter(Generic[T]):
                 many.fail(value, exc)
             return None
 
-    def _made(self, values: Sequence[T], prefix: str, waiter: Waiter | None, *, is_multi: bool) -> Put:
+    def _made(self, values: Sequence[T], prefix: str, waiter: PutResults | None, *, is_multi: bool) -> Put:
         items = map(unchanging, map(self._serialize, values))
         content = payload.encode(items, compress=self._compress)
         value = values if is_multi else values[0]
@@ -352,11 +342,11 @@ class Putter(Generic[T]):
             self._last_path = (prefix, path)
         return path
 
-    def _open_strategy(self) -> PutStrategy:
-        strategy = self._strategy
-        if strategy is None or self._is_closed:
+    def _open_sender(self) -> SequencedWriter | BoundedPut:
+        sender = self._sender
+        if sender is None or self._is_closed:
             raise QueueClosed("the queue is closed" if self._is_closed else "the queue was not started; call start()")
-        return strategy
+        return sender
 
     # -- outcomes -------------------------------------------------------------------------------------------------------
 
@@ -380,9 +370,6 @@ class Putter(Generic[T]):
         :raises PutsFailed: puts in the background have failed since the last time, and no listener
             was told.
         """
-        strategy = self._strategy
-        if strategy is not None:
-            strategy.flush_now()
         is_empty = self._in_flight.wait_empty(timeout_s)
         self._raise_unheard()
         return is_empty
@@ -423,12 +410,15 @@ class Putter(Generic[T]):
             raise PutsFailed(stored=stored, failed=failed, failures=failures)
 
 
-def _check(*, max_items: int | None, final_flush_s: float, linger_s: float) -> None:
+def _left_s(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - now_s())
+
+
+def _check(*, max_items: int | None, final_flush_s: float) -> None:
     problems = []
     if max_items is not None and max_items < 1:
         problems.append(f"max_items={max_items!r}: give 1 or more, or None for no bound")
-    for name, value in (("final_flush_s", final_flush_s), ("linger_s", linger_s)):
-        if value < 0:
-            problems.append(f"{name}={value!r}: give 0 or more seconds")
+    if final_flush_s < 0:
+        problems.append(f"final_flush_s={final_flush_s!r}: give 0 or more seconds")
     if problems:
         raise ConfigurationError(*problems)

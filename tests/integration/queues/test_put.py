@@ -119,19 +119,6 @@ def test_compressed_items_are_one_gzip_member_each(straight: Session) -> None:
         assert item.value == b"x" * 1000
 
 
-def test_lingering_puts_are_sent_together_and_hurried_by_a_flush(straight: Session) -> None:
-    with DistributedQueue(straight, PATH, linger_s=60.0, put_in_background=True) as queue:
-        for item in numbered(10):
-            queue.put(item)
-        assert straight.children(PATH) == []
-        assert queue.flush_puts(60)
-        assert stored(straight) == numbered(10)
-        queue.put(b"last")
-    assert stored(straight)[-1] == b"last"
-    with DistributedQueue(straight, "/q2", linger_s=0.01) as queue:
-        assert queue.put(b"waits for it")
-
-
 def test_a_kazoo_client_will_do_and_stays_the_callers(
     zookeeper_server: ZooKeeperServer, straight: Session, znode_root: str
 ) -> None:

@@ -106,7 +106,6 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
         .error_mode(ErrorMode.KEEP)
         .retry(QUICK)
         .compress(False)
-        .linger_s(0.0)
         .name("built")
     )
     with ThreadPoolExecutor(2) as pool:

@@ -1,7 +1,4 @@
-"""How puts get to the servers: straight through a writer, after lingering, or as a bounded queue
-has room.
-
-Puts into a queue that may hold ``max_items`` znodes and no more, tight among all producers that go
+"""Puts into a queue that may hold ``max_items`` znodes and no more, tight among all producers that go
 this way.
 
 One thread sends one multi at a time: ``SetData(bound, version)``, then as many creates as there is
@@ -22,7 +19,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, QueueClosed
 from leaderq.queues.wire.znodes import QueuePaths
@@ -30,108 +27,6 @@ from leaderq.queues.writing import SequencedWriter
 from leaderq.queues.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, estimated_bytes
 from leaderq.threads import Service
 from leaderq.zookeeper import GetData, Operation, Session, SetData, Stat, Subscription
-
-
-class PutStrategy(Protocol):
-    """Each group sent hears of its outcome by itself, unless it was withdrawn."""
-
-    def send(self, groups: Sequence[OperationGroup]) -> None:
-        """In this order, at the next opportunity. Never waits."""
-
-    def withdraw(self, group: OperationGroup) -> bool:
-        """Give up a group that was certainly not sent; ``False``: too late."""
-
-    def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
-        """Give up all of these that were certainly not sent, and say which."""
-
-    def flush_now(self) -> None:
-        """Somebody waits for all of it: do not linger."""
-
-    def close(self) -> None:
-        """What waits fails with ``QueueClosed``; what is under way is the writer's."""
-
-
-class DirectPut:
-    """Through the writer."""
-
-    def __init__(self, writer: SequencedWriter) -> None:
-        self.send = writer.send
-        self.withdraw = writer.withdraw
-        self.withdraw_those = writer.withdraw_those
-
-    def flush_now(self) -> None:
-        """It does not linger."""
-
-    def close(self) -> None:
-        """The writer is closed by whoever opened it."""
-
-
-class LingeringPut:
-    """A :class:`~leaderq.queues.putting.strategies.PutStrategy` before another: a put waits
-    ``linger_s`` at most, or until ``enough`` have gathered.
-    """
-
-    def __init__(self, strategy: PutStrategy, linger_s: float, *, enough: int, name: str) -> None:
-        self._strategy = strategy
-        self._linger_s = linger_s
-        self._enough = enough
-        self._changed = threading.Condition()
-        self._gathered: list[OperationGroup] = []
-        self._is_closed = False
-        self._service = Service(f"leaderq-{name}-linger", self._run)
-        self._service.start()
-
-    def send(self, groups: Sequence[OperationGroup]) -> None:
-        with self._changed:
-            if not self._is_closed:
-                before = len(self._gathered)
-                self._gathered += groups
-                if before == 0 or len(self._gathered) >= self._enough:
-                    self._changed.notify_all()
-                return
-        self._strategy.send(groups)
-
-    def withdraw(self, group: OperationGroup) -> bool:
-        with self._changed:
-            if group in self._gathered:
-                self._gathered.remove(group)
-                group.is_withdrawn = True
-                return True
-        return self._strategy.withdraw(group)
-
-    def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
-        with self._changed:
-            found = [group for group in self._gathered if wanted(group)]
-            self._gathered = [group for group in self._gathered if not wanted(group)]
-        return found + self._strategy.withdraw_those(wanted)
-
-    def flush_now(self) -> None:
-        self._pass_on()
-        self._strategy.flush_now()
-
-    def close(self) -> None:
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-        self._pass_on()
-        self._service.stop(1.0)
-        self._strategy.close()
-
-    def _run(self, service: Service) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._is_closed or self._gathered)
-                if self._is_closed:
-                    return
-                self._changed.wait_for(lambda: self._is_closed or len(self._gathered) >= self._enough, self._linger_s)
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        with self._changed:  # while it is held, so that two threads cannot pass on in the wrong order
-            gathered, self._gathered = self._gathered, []
-            if gathered:
-                self._strategy.send(gathered)
-
 
 log = logging.getLogger(__name__)
 _LOOK_S = 1.0  # news come by a watch; this is for those that got lost
@@ -157,7 +52,7 @@ class _GuardedPuts(OperationGroup):
 
 
 class BoundedPut:
-    """A :class:`~leaderq.queues.putting.strategies.PutStrategy`; see the module."""
+    """See the module. Each group sent hears of its outcome by itself, unless it was withdrawn."""
 
     def __init__(self, writer: SequencedWriter, session: Session, paths: QueuePaths, max_items: int, *, name: str) -> None:
         self._writer = writer
@@ -174,6 +69,7 @@ class BoundedPut:
         self._service.start()
 
     def send(self, groups: Sequence[OperationGroup]) -> None:
+        """In this order, as there is room. Never waits."""
         with self._lock:
             if not self._is_closed:
                 self._waiting.extend(groups)
@@ -181,25 +77,15 @@ class BoundedPut:
                 return
         _fail(groups, QueueClosed("the queue was closed before this was sent"))
 
-    def withdraw(self, group: OperationGroup) -> bool:
-        with self._lock:
-            try:
-                self._waiting.remove(group)
-            except ValueError:
-                return False
-            group.is_withdrawn = True
-            return True
-
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
+        """Give up all of these that were certainly not sent, and say which."""
         with self._lock:
             found = [group for group in self._waiting if wanted(group)]
             self._waiting = deque(group for group in self._waiting if not wanted(group))
             return found
 
-    def flush_now(self) -> None:
-        """It does not linger."""
-
     def close(self) -> None:
+        """What waits fails with ``QueueClosed``; what is under way is the writer's."""
         with self._lock:
             self._is_closed = True
             left, self._waiting = list(self._waiting), deque()
@@ -265,7 +151,7 @@ class BoundedPut:
         if group is None:
             return
         self._writer.send([group])
-        group.is_over.wait()  # the tally tells each group: at its own close at the latest
+        group.is_over.wait()  # the writer tells each group: at its own close at the latest
         error = group.error
         if error is None:
             self._version += 1
