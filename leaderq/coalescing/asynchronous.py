@@ -14,7 +14,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial, wraps
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from leaderq.coalescing.coordinator import QueueCoordinator, check_wait
 from leaderq.coalescing.token import Key, RunResult, Token, TokenStage
@@ -109,18 +109,9 @@ class AsyncQueueCoordinator(Generic[Key]):
 
             @wraps(function)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
-                whose = key(*args, **kwargs)
-                if share:
-                    return await self.run(whose, partial(function, *args, **kwargs))
-                work = partial(function, *args, **kwargs)
-                while True:
-                    token = self._token(whose, work)
-                    await self._ask_and_wait(token, self.coordinator.deadline(AS_SET))
-                    if token.refusal is not None:
-                        return declined
-                    if (result := await self._run_as(token, work)) is not None:
-                        returned: R = result.get()
-                        return returned
+                work, deadline = partial(function, *args, **kwargs), self.coordinator.deadline(AS_SET)
+                result = await self._result_of(key(*args, **kwargs), work, deadline, follows=share)
+                return declined if result is None else cast(R, result.get())
 
             return call
 
@@ -143,15 +134,9 @@ class AsyncQueueCoordinator(Generic[Key]):
         :raises WouldDeadlock: this task works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
         """
-        deadline = self.coordinator.deadline(timeout_s)
-        while True:
-            token = self._token(key, function)
-            token.follows = True
-            await self._ask_and_wait(token, deadline)
-            result = token.result or await self._run_as(token, function)
-            if result is not None:
-                returned: R = result.get()
-                return returned
+        result = await self._result_of(key, function, self.coordinator.deadline(timeout_s), follows=True)
+        assert result is not None  # it is not declined without one
+        return cast(R, result.get())
 
     async def drain(self, timeout_s: float | None = 30.0) -> tuple[Token[Key], ...]:
         """See ``QueueCoordinator.drain``; waits in a thread, while the tasks finish."""
@@ -165,20 +150,34 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     # -- inside --------------------------------------------------------------------------------
 
+    async def _result_of(
+        self, key: Key, function: Callable[[], Awaitable[Any]], deadline: Deadline, *, follows: bool
+    ) -> RunResult | None:
+        """What this run returned, or if it ``follows``, the one that covers it; ``None``: declined."""
+        while True:
+            token: Token[Key] = Token(key, None, _this_task())
+            token.follows = follows
+            token.repeat = partial(self._repeat, asyncio.get_running_loop(), function)
+            await self._ask_and_wait(token, deadline)
+            if token.refusal is not None and not follows:
+                return None
+            if (result := token.result or await self._run_as(token, function)) is not None:
+                return result
+
     async def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
         loop = self._loop = asyncio.get_running_loop()
-        woken = asyncio.Event()
-
-        def wake(token: Token[Key]) -> None:
-            try:
-                loop.call_soon_threadsafe(woken.set)
-            except RuntimeError:  # the loop is closed: nobody will ever dequeue
-                log.warning("event loop closed while a task waited, token leaves token=%r", token)
-                self.coordinator.leave(token, has_run=False)
-
         try:
             if self.coordinator.start(token):
                 return
+            woken = asyncio.Event()
+
+            def wake(token: Token[Key]) -> None:
+                try:
+                    loop.call_soon_threadsafe(woken.set)
+                except RuntimeError:  # the loop is closed: nobody will ever dequeue
+                    log.warning("event loop closed while a task waited, token leaves token=%r", token)
+                    self.coordinator.leave(token, has_run=False)
+
             self.coordinator.ask(token, wake)
             while token.stage.is_pending:
                 left_s = deadline.remaining_s
@@ -212,11 +211,6 @@ class AsyncQueueCoordinator(Generic[Key]):
             self.coordinator.leave(token, has_run=False, error=type(exc))
             raise
         return first
-
-    def _token(self, key: Key, function: Callable[[], Awaitable[Any]]) -> Token[Key]:
-        token: Token[Key] = Token(key, None, _this_task())
-        token.repeat = partial(self._repeat, asyncio.get_running_loop(), function)
-        return token
 
     def _cover(self, token: Token[Key]) -> None:
         assert self._cover_function is not None

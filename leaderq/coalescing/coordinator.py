@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from threading import get_ident
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from leaderq.clock import now_s
 from leaderq.coalescing.automaton import TrafficAutomaton, TrafficState
@@ -237,19 +237,9 @@ class QueueCoordinator(Generic[Key]):
 
             @wraps(function)
             def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
-                whose = key(*args, **kwargs)
-                if share:
-                    return self.run(whose, lambda: function(*args, **kwargs))
                 work = partial(function, *args, **kwargs)
-                while True:
-                    token = Token(whose, None, get_ident())
-                    token.repeat = partial(self._repeat, work)
-                    self._ask_and_wait(token, self.deadline(AS_SET))
-                    if token.refusal is not None:
-                        return declined
-                    if (result := self._run_as(token, work)) is not None:
-                        returned: R = result.get()
-                        return returned
+                result = self._result_of(key(*args, **kwargs), work, self.deadline(AS_SET), follows=share)
+                return declined if result is None else cast(R, result.get())
 
             return call
 
@@ -270,16 +260,9 @@ class QueueCoordinator(Generic[Key]):
         :raises ConfigurationError: ``function`` is no plain function.
         """
         require_plain_function(function, "function")
-        deadline = self.deadline(timeout_s)
-        while True:
-            token = Token(key, None, get_ident())
-            token.follows = True
-            token.repeat = partial(self._repeat, function)
-            self._ask_and_wait(token, deadline)
-            result = token.result or self._run_as(token, function)
-            if result is not None:
-                returned: R = result.get()
-                return returned
+        result = self._result_of(key, function, self.deadline(timeout_s), follows=True)
+        assert result is not None  # it is not declined without one
+        return cast(R, result.get())
 
     # -- for other ways of waiting (see leaderq.coalescing.asynchronous) ------------------------
 
@@ -386,6 +369,18 @@ class QueueCoordinator(Generic[Key]):
 
     def _stripe(self, key: Key) -> Stripe[Key]:
         return self._stripes[hash(key) & self._mask]
+
+    def _result_of(self, key: Key, function: Callable[[], Any], deadline: Deadline, *, follows: bool) -> RunResult | None:
+        """What this run returned, or if it ``follows``, the one that covers it; ``None``: declined."""
+        while True:
+            token = Token(key, None, get_ident())
+            token.follows = follows
+            token.repeat = partial(self._repeat, function)
+            self._ask_and_wait(token, deadline)
+            if token.refusal is not None and not follows:
+                return None
+            if (result := token.result or self._run_as(token, function)) is not None:
+                return result
 
     def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
         """Ask with this token, and let this thread wait for the outcome."""

@@ -233,7 +233,7 @@ class Stripe(Generic[Key]):
                 self._advance(state, token.key, calls)
         self._deliver(calls)
         if is_astray:
-            log.error("key has changed its hash, the one it had is not given back key=%r", token.key)
+            log.error("token stands in no line, the key has changed or it is of elsewhere token=%r", token)
         return was_current and not is_astray
 
     def withdraw(self, token: Token[Key]) -> None:

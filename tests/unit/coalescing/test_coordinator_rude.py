@@ -166,7 +166,18 @@ def test_a_key_that_changes_while_it_is_worked_on_is_told_of(caplog: pytest.LogC
     token = coordinator.enqueue(key)
     key.number = 2
     assert coordinator.dequeue(token) is False
-    assert not token and "key has changed" in caplog.text
+    assert not token and "the key has changed or it is of elsewhere" in caplog.text
+    assert coordinator.dequeue(token) is False, "it is over, and was told of once"
+
+
+def test_a_token_of_another_coordinator_gives_no_key_back(caplog: pytest.LogCaptureFixture) -> None:
+    one: QueueCoordinator[str] = QueueCoordinator()
+    other: QueueCoordinator[str] = QueueCoordinator()
+    mine, foreign = one.enqueue("k"), other.enqueue("k")
+    assert one.dequeue(foreign) is False and "of elsewhere" in caplog.text
+    assert mine and one.dequeue(mine)
+    other.dequeue(foreign)
+    assert other.state("k") is TrafficState.INIT
 
 
 @pytest.mark.parametrize("key", [[], {}, set(), bytearray(b"k")])
