@@ -144,11 +144,11 @@ def test_pausing_stops_what_is_not_begun_and_an_operator_can_do_it_too(session: 
         assert held.entered.wait(60)
         queue.pause()
         held.released.set()
-        eventually(lambda: queue._engine.ready.takers == 1)
+        eventually(lambda: queue.engine.ready.takers == 1)
         assert held.seen.values == [b"0"]
         session.ensure_path(f"{PATH}-meta/control")
         session.set(f"{PATH}-meta/control", b'{"paused": true}')
-        eventually(lambda: queue._engine.pause_switch._by_operator)
+        eventually(lambda: queue.engine.pause_switch._by_operator)
         queue.resume()
         assert queue.is_paused
         assert held.seen.values == [b"0"]
@@ -163,7 +163,7 @@ def test_closing_gives_back_what_was_claimed_ahead(session: Session) -> None:
     with consuming(session, stuck) as queue, ThreadPoolExecutor(1) as pool:
         assert stuck.entered.wait(60)
         closed = pool.submit(queue.close, 60.0)
-        eventually(lambda: queue._engine.ready.is_closed)  # what was claimed ahead was taken back by then
+        eventually(lambda: queue.engine.ready.is_closed)  # what was claimed ahead was taken back by then
         stuck.released.set()
         assert closed.result(60)
     assert len(seen.values) == 50
