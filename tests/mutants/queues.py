@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mutants.mutant import Edit, mutant
 
-CLAIMS = "leaderq/queues/consuming/claims.py"
 DEATHS = "leaderq/queues/consuming/deaths.py"
 ENGINE = "leaderq/queues/consuming/engine.py"
 ITEMS = "leaderq/queues/consuming/items.py"
 MEMBERS = "leaderq/queues/consuming/members.py"
 PENDING = "leaderq/queues/consuming/pending.py"
 PREFETCH = "leaderq/queues/consuming/prefetch.py"
+SETTLING = "leaderq/queues/consuming/settling.py"
 WORKERS = "leaderq/queues/consuming/workers.py"
 READING = "leaderq/queues/reading.py"
 GROUPS = "leaderq/queues/writing/groups.py"
@@ -75,7 +75,7 @@ MUTANTS = [
         f"{VALUES}a_value_acknowledged_with_operations_is_written_off_with_them",
         Edit(
             ITEMS,
-            "own = keep_operations(claim, taken.remaining, failures=claim.failures, wait_s=0.0)",
+            "own = rewritten(claim, taken.remaining)",
             "own = ()",
         ),
     ),
@@ -141,7 +141,7 @@ MUTANTS = [
     mutant(
         "an item of a simple queue is given back to the end, in a frame",
         f"{HERE}test_simple_queue_faults.py::test_items_claimed_ahead_come_in_order_and_the_rest_goes_back",
-        Edit(CLAIMS, "if in_place or claim.is_raw:", "if in_place:"),
-        Edit(CLAIMS, "claim.data if claim.is_raw else encode(", "encode("),
+        Edit(SETTLING, "elif in_place or claim.is_raw:", "elif in_place:"),
+        Edit(SETTLING, "claim.data if claim.is_raw else _encoded(", "_encoded("),
     ),
 ]

@@ -1,18 +1,10 @@
-"""An item that is this consumer's for now, and under what title.
-
-What is written for each thing that can become of an item (pure). All or none of it, through the
-writer of the item's hold.
-
-With a lock path the item's znode stands until then: it is deleted together with its lock. Without
-one it was deleted when it was claimed, and what is to survive is created again.
-
-Makes items ours, many in one multi.
+"""Items that are this consumer's for now, and how they become its own, many in one multi.
 
 First they are read (one multiRead), then claimed *as read*: with a lock path by ``Create(lock)``
 and ``Check(item, version)``, else by ``Delete(item, version)``. So nobody ever works on data that
-was not there at the moment of the claim, and a lock never stands for an item that is gone. Both go
-through the hold's writer: a lost reply neither loses an item (Curator's F2) nor leaves a lock that
-nobody knows of (F6).
+was not there at the moment of the claim, and a lock never stands for an item that is gone. Claims go
+through the membership's writer: a lost reply neither loses an item (Curator's F2) nor leaves a lock
+that nobody knows of (F6).
 
 A multi is all or none. If one item is somebody else's, all are looked at again, those taken are
 left out, and the rest is tried again. After some rounds the rest is left for the next attempt.
@@ -30,16 +22,26 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, NodeExists, NoNode, ZooKeeperError
 from leaderq.queues.reading import SizedReader
-from leaderq.queues.wire.names import QueueKind, is_item, prefix_of
-from leaderq.queues.wire.payload import Note, Payload, decode, encode, is_compressed, may_have_note
+from leaderq.queues.wire.names import QueueKind, is_item
+from leaderq.queues.wire.payload import Note, Payload, decode, may_have_note
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.queues.writing import SequencedWriter
-from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session, SetData
+from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session
+
+log = logging.getLogger(__name__)
+
+_ROUNDS = 3
+_SLICE_S = 0.5
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch, by this host's clock."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +104,16 @@ class Claim:
         return self._payload
 
     @property
+    def operations(self) -> tuple[Operation, ...]:
+        """What makes it ours, if it is still what was read."""
+        membership = self.membership
+        item = membership.paths.item(self.name)
+        if not membership.is_locking:
+            return (Delete(item, self.version),)
+        who = membership.member.rpartition("/")[2].encode()
+        return Create(membership.paths.lock(self.name), who, ephemeral=True), Check(item, self.version)
+
+    @property
     def count(self) -> int:
         """How many values it holds; 1 if it cannot be understood."""
         payload = self.payload
@@ -130,92 +142,6 @@ class Claim:
     def enqueued_ms(self) -> int:
         """When it was first put."""
         return self.note.enqueued_ms or self.created_ms
-
-
-MAX_ERROR = 1000
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch, by this host's clock."""
-    return time.time_ns() // 1_000_000
-
-
-def claim_operations(claim: Claim) -> tuple[Operation, ...]:
-    """Make it ours, if it is still what was read."""
-    path, paths = claim.membership.paths.item(claim.name), claim.membership.paths
-    if not claim.membership.is_locking:
-        return (Delete(path, claim.version),)
-    who = claim.membership.member.rpartition("/")[2].encode()
-    return Create(paths.lock(claim.name), who, ephemeral=True), Check(path, claim.version)
-
-
-def ack_operations(claim: Claim) -> tuple[Operation, ...]:
-    """It is done."""
-    if not claim.membership.is_locking:
-        return ()
-    paths = claim.membership.paths
-    return Delete(paths.item(claim.name)), Delete(paths.lock(claim.name))
-
-
-def release_operations(claim: Claim, *, in_place: bool = False) -> tuple[Operation, ...]:
-    """It was not begun: whoever wants it may have it."""
-    if claim.membership.is_locking:
-        return (Delete(claim.membership.paths.lock(claim.name)),)
-    note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
-    if in_place or claim.is_raw:
-        return (Create(claim.membership.paths.item(claim.name), claim.data),)
-    return (_again(claim, claim.payload.items if claim.payload else (), note),)
-
-
-def requeue_operations(claim: Claim, items: Sequence[bytes], *, failures: int, wait_s: float) -> tuple[Operation, ...]:
-    """These of its items go to the tail, with its id, priority or due time, to be tried again after
-    ``wait_s``.
-    """
-    return *ack_operations(claim), _again(claim, items, _tried(claim, failures, wait_s))
-
-
-def keep_operations(claim: Claim, items: Sequence[bytes], *, failures: int, wait_s: float) -> tuple[Operation, ...]:
-    """It stays where it is, with what is left of it, and is still ours; only a new consumer needs
-    to know.
-    """
-    if not claim.membership.is_locking:
-        return ()
-    data = encode(items, _tried(claim, failures, wait_s), compress=is_compressed(claim.data))
-    return (SetData(claim.membership.paths.item(claim.name), data),)
-
-
-def dead_letter_operations(
-    claim: Claim, items: Sequence[bytes], *, reason: str, error: BaseException, failures: int
-) -> tuple[Operation, ...]:
-    """It goes to the dead letters, with the reason."""
-    note = Note(
-        attempt=failures,
-        enqueued_ms=claim.enqueued_ms,
-        reason=reason,
-        error=f"{type(error).__name__}: {error}"[:MAX_ERROR],
-        origin=claim.name,
-        died_ms=now_ms(),
-        raw=claim.payload is None,
-    )
-    data = encode([claim.data] if claim.payload is None else items, note, compress=is_compressed(claim.data))
-    dead = f"{claim.membership.paths.dead}/{prefix_of(claim.name)}"
-    return *ack_operations(claim), Create(dead, data, sequential=True)
-
-
-def _again(claim: Claim, items: Sequence[bytes], note: Note) -> Create:
-    data = claim.data if claim.is_raw else encode(items, note, compress=is_compressed(claim.data))
-    return Create(claim.membership.paths.item(prefix_of(claim.name)), data, sequential=True)
-
-
-def _tried(claim: Claim, failures: int, wait_s: float) -> Note:
-    until = now_ms() + int(wait_s * 1000) if wait_s > 0 else None
-    return Note(attempt=failures, enqueued_ms=claim.enqueued_ms, not_before_ms=until)
-
-
-log = logging.getLogger(__name__)
-
-ROUNDS = 3
-_LOOK_S = 0.5
 
 
 @dataclass
@@ -265,7 +191,7 @@ class ClaimAttempt:
         """Wait for the outcome."""
         self._wait(self._reading)
         self._is_judged.wait()
-        for round_left in reversed(range(ROUNDS)):
+        for round_left in reversed(range(_ROUNDS)):
             if self._taking is None:
                 break
             error = self._wait(self._taking)
@@ -315,7 +241,7 @@ class ClaimAttempt:
     def _take(self) -> None:
         self._taking = None
         if self._wanted:
-            operations = [op for claim in self._wanted for op in claim_operations(claim)]
+            operations = [op for claim in self._wanted for op in claim.operations]
             self._taking = self._membership.writer.submit([*operations, *self._record])
 
     def _may_try_again(self, error: BaseException) -> bool:
@@ -361,7 +287,7 @@ class ClaimAttempt:
         """The future's error, once it is settled; stops waiting when the queue is being closed."""
         while True:
             try:
-                return future.exception(_LOOK_S)
+                return future.exception(_SLICE_S)
             except FutureTimeout:
                 if self._is_stopped() and future.cancel():
                     return ConnectionLost("the queue is being closed")

@@ -18,11 +18,11 @@ from leaderq.errors import (
 )
 from leaderq.queues.consumers import ConsumeOptions, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import settling
-from leaderq.queues.consuming.claims import Claim, now_ms, requeue_operations
+from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.engine import START_S, Engine
 from leaderq.queues.consuming.items import Item, TakenZnode
-from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
-from leaderq.queues.consuming.workers import ItemWorkers, WorkerContext, readable
+from leaderq.queues.consuming.settling import ItemSettlement
+from leaderq.queues.consuming.workers import ItemWorkers, WorkerContext, log_failure, readable
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Operation, Session
@@ -177,27 +177,12 @@ class Consumption(Generic[T]):
         if not left:
             return settling.done(claim)
         if taken.error is not None:
-            settlement = settling.failed(claim, left, taken.error, self._options.error_mode, self._options.retry)
-            log.warning(
-                "item failed queue=%s item=%s attempt=%d outcome=%s",
-                self._paths.path,
-                claim.name,
-                claim.failures + 1,
-                settlement.outcome.value,
-                exc_info=taken.error,
-            )
-            if settlement.outcome is not ItemOutcome.KEPT:
-                return settlement
-            if claim.membership.is_locking:  # nobody stays with it: free it, with its note
-                operations = (*settlement.operations, *settling.given_back(claim).operations)
-                return ItemSettlement(claim, operations, ItemOutcome.GIVEN_BACK)
-            wait_s = max(0.0, (settlement.rest_until_ms - now_ms()) / 1000)
-            operations = requeue_operations(claim, left, failures=claim.failures + 1, wait_s=wait_s)
-            return ItemSettlement(claim, operations, ItemOutcome.REQUEUED, settlement.rest_until_ms)
+            options = self._options
+            settlement = settling.failed(claim, left, taken.error, options.error_mode, options.retry, stays=False)
+            log_failure(self._paths.path, settlement, taken.error)
+            return settlement
         if taken.delay_s is not None:
-            until_ms = now_ms() + int(taken.delay_s * 1000)
-            operations = requeue_operations(claim, left, failures=claim.failures + 1, wait_s=taken.delay_s)
-            return ItemSettlement(claim, operations, ItemOutcome.REQUEUED, until_ms)
+            return settling.requeued(claim, left, taken.delay_s)
         return settling.interrupted(claim, left)
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:

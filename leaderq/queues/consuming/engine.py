@@ -73,8 +73,8 @@ class Engine:
     ) -> None:
         self._session = session
         self._paths = paths
-        self._name = name
         self._workers = workers
+        self._chroot_bytes = len(session.chroot.encode())
         self.options = options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._is_simple = kind is QueueKind.SIMPLE
@@ -82,7 +82,6 @@ class Engine:
         self._service = Service(f"leaderq-queue-{name}", self._run)
         wake = self._service.wake
         self._finished: deque[tuple[ItemSettlement, LeaderqError | None, Any]] = deque()
-        self._done: deque[list[str]] = deque()
         self._waiting = PendingNames(kind)
         self._reader = SizedReader(session, paths.path)
         self.ready = Prefetch(
@@ -163,24 +162,7 @@ class Engine:
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
         """Write what has become of items; never blocks."""
-        done = [
-            settlement.claim.name
-            for settlement in settlements
-            if not settlement.operations and settlement.outcome is ItemOutcome.ACKNOWLEDGED
-        ]
-        if done:  # without a lock path nothing is to be written, and this is all there is to tell
-            self._done.append(done)
-            if self.ready.takers or not self.ready:
-                self._service.wake()
-        if len(done) < len(settlements):
-            settle(
-                [
-                    settlement
-                    for settlement in settlements
-                    if settlement.operations or settlement.outcome is not ItemOutcome.ACKNOWLEDGED
-                ],
-                self._on_settled,
-            )
+        settle(settlements, self._chroot_bytes, self._on_settled)
 
     def is_ours(self, claim: Claim) -> bool:
         """Whether a claim still stands, as far as is known here."""
@@ -260,8 +242,6 @@ class Engine:
     def _note_finished(self) -> None:
         """Free the names of what is settled, and let rest what was put back."""
         freed: list[str] = []
-        while self._done:
-            freed += self._done.popleft()
         while self._finished:
             settlement, error, results = self._finished.popleft()
             name = settlement.claim.name

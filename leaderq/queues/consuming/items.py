@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from leaderq.errors import BadVersion, ClaimLost, NoNode, QueueClosed, SessionExpired, ZooKeeperError
-from leaderq.queues.consuming.claims import Claim, keep_operations
-from leaderq.queues.consuming.settling import ItemSettlement
+from leaderq.queues.consuming.claims import Claim
+from leaderq.queues.consuming.settling import ItemSettlement, rewritten
 from leaderq.zookeeper import Check, Operation
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Item(Generic[T]):
         if settlement is not None:
             own = settlement.operations
         elif ops or term is not None:
-            own = keep_operations(claim, taken.remaining, failures=claim.failures, wait_s=0.0)
+            own = rewritten(claim, taken.remaining)
         else:
             return []
         needs_guard = term is not None or (ops and not claim.membership.is_locking)

@@ -1,39 +1,29 @@
-"""Writes what has become of items, many in one multi, without waiting.
+"""What becomes of an item that was claimed, and what is written for it.
 
-Parts go together as long as all is well. If ZooKeeper refuses one (somebody deleted the item behind
-our back), its owner is told and the others are sent again. Runs on whatever thread calls, and on
-the session's; blocks neither.
+With a lock path the item's znode stands until then: it is deleted together with its lock. Without
+one it was deleted when it was claimed, and what is to survive is created again. Each settlement is
+all or none, and goes through the writer of the item's membership, which packs many into one multi:
+if ZooKeeper refuses one (somebody deleted the item behind our back) the others are not touched.
 """
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
-from functools import partial
 from typing import Any
 
-from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, SessionExpired, TooLarge, ZooKeeperError
+from leaderq.errors import CorruptItem, LeaderqError
 from leaderq.queues.consumers import ErrorMode, RetryDecision, RetryPolicy
-from leaderq.queues.consuming.claims import (
-    Claim,
-    ack_operations,
-    dead_letter_operations,
-    keep_operations,
-    now_ms,
-    release_operations,
-    requeue_operations,
-)
-from leaderq.queues.wire.payload import Payload
-from leaderq.queues.writing.groups import MULTI_BYTES, MULTI_OPS, estimated_bytes
-from leaderq.zookeeper import Create, Operation
+from leaderq.queues.consuming.claims import Claim, now_ms
+from leaderq.queues.wire.names import prefix_of
+from leaderq.queues.wire.payload import Note, Payload, encode, is_compressed
+from leaderq.queues.writing.groups import OperationGroup, estimated_bytes
+from leaderq.zookeeper import Create, Delete, Operation, SetData
 
-log = logging.getLogger(__name__)
-
-OnSettled = Callable[["ItemSettlement", LeaderqError | None, Sequence[Any] | None], None]
+_MAX_ERROR = 1000
+Operations = tuple[Operation, ...]
 
 
 class ItemOutcome(Enum):
@@ -52,16 +42,23 @@ class ConsumerDied(LeaderqError):
     """Why an item is among the dead letters that no consumer could say anything about."""
 
 
-@dataclass(slots=True, eq=False)
-class ItemSettlement:
+class ItemSettlement(OperationGroup):
     """What is to be written of one item. ``rest_until_ms``: if it is created again, not to be
     touched until then.
     """
 
-    claim: Claim
-    operations: tuple[Operation, ...]
-    outcome: ItemOutcome
-    rest_until_ms: int = 0
+    __slots__ = ("_on_settled", "claim", "outcome", "rest_until_ms")
+
+    def __init__(self, claim: Claim, operations: Operations, outcome: ItemOutcome, rest_until_ms: int = 0) -> None:
+        super().__init__(operations, 0)
+        self.claim = claim
+        self.outcome = outcome
+        self.rest_until_ms = rest_until_ms
+        self._on_settled: OnSettled | None = None
+
+    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
+        if self._on_settled is not None:
+            self._on_settled(self, error, results)
 
     def created(self, results: Sequence[Any] | None) -> str | None:
         """The name under which the item was created again, if the answer tells."""
@@ -73,125 +70,74 @@ class ItemSettlement:
         return None
 
 
-def settle(settlements: Sequence[ItemSettlement], on_settled: OnSettled) -> None:
-    """Write these through the writers of their memberships; ``on_settled(settlement, error,
-    results)`` is called once for each.
+OnSettled = Callable[[ItemSettlement, LeaderqError | None, Sequence[Any] | None], None]
+
+
+def settle(settlements: Sequence[ItemSettlement], chroot_bytes: int, on_settled: OnSettled) -> None:
+    """Write these; never blocks. ``on_settled(settlement, error, results)`` is called once for each,
+    here or on the session's thread.
     """
-    waiting: dict[int, list[ItemSettlement]] = {}
+    by_writer: dict[Any, list[ItemSettlement]] = {}
     for settlement in settlements:
         if settlement.operations:
-            waiting.setdefault(id(settlement.claim.membership), []).append(settlement)
+            settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
+            settlement._on_settled = on_settled
+            by_writer.setdefault(settlement.claim.membership.writer, []).append(settlement)
         else:
             on_settled(settlement, None, [])
-    for of_one in waiting.values():
-        for together in _fitting(of_one):
-            _send(together, on_settled)
+    for writer, of_one in by_writer.items():
+        writer.send(of_one)
 
 
-def _fitting(settlements: list[ItemSettlement]) -> Iterator[list[ItemSettlement]]:
-    """As many at a time as fit in one multi of the usual size."""
-    together: list[ItemSettlement] = []
-    count = size = 0
-    for settlement in settlements:
-        ops, data = len(settlement.operations), estimated_bytes(settlement.operations, 0)
-        if together and (count + ops > MULTI_OPS or size + data > MULTI_BYTES):
-            yield together
-            together, count, size = [], 0, 0
-        together.append(settlement)
-        count += ops
-        size += data
-    if together:
-        yield together
-
-
-def _send(settlements: list[ItemSettlement], on_settled: OnSettled) -> None:
-    writer = settlements[0].claim.membership.writer
-    answer = writer.submit([op for settlement in settlements for op in settlement.operations])
-    answer.add_done_callback(partial(_answered, settlements, on_settled))
-
-
-def _answered(settlements: list[ItemSettlement], on_settled: OnSettled, answer: Future[list[Any] | None]) -> None:
-    error = ConnectionLost("given up") if answer.cancelled() else answer.exception()
-    if error is None:
-        results, at = answer.result(), 0
-        for settlement in settlements:
-            count = len(settlement.operations)
-            _tell(on_settled, settlement, None, None if results is None else results[at : at + count])
-            at += count
-        return
-    known = error if isinstance(error, LeaderqError) else ConnectionLost(f"{type(error).__name__}: {error}")
-    if isinstance(known, TooLarge) and len(settlements) > 1:
-        for settlement in settlements:
-            _send([settlement], on_settled)
-        return
-    blamed = _blamed(settlements, known)
-    for settlement in settlements if blamed is None else (blamed,):
-        _tell(on_settled, settlement, known, None)
-    if blamed is not None and (rest := [settlement for settlement in settlements if settlement is not blamed]):
-        _send(rest, on_settled)
-
-
-def _blamed(settlements: list[ItemSettlement], error: LeaderqError) -> ItemSettlement | None:
-    """The one that failed by itself; ``None`` if all did."""
-    if isinstance(error, ConnectionLost | SessionExpired) or not isinstance(error, ZooKeeperError) or error.index is None:
-        return None
-    at = 0
-    for settlement in settlements:
-        if error.index < at + len(settlement.operations):
-            error.index -= at
-            return settlement
-        at += len(settlement.operations)
-    return None
-
-
-def _tell(
-    on_settled: OnSettled, settlement: ItemSettlement, error: LeaderqError | None, results: Sequence[Any] | None
-) -> None:
-    try:
-        on_settled(settlement, error, results)
-    except Exception:
-        log.exception("what became of %s could not be noted; the queue goes on", settlement.claim.name)
+# -- what can become of one --------------------------------------------------------------------------------------------
 
 
 def done(claim: Claim) -> ItemSettlement:
     """It was worked on."""
-    return ItemSettlement(claim, ack_operations(claim), ItemOutcome.ACKNOWLEDGED)
+    return ItemSettlement(claim, _removal(claim), ItemOutcome.ACKNOWLEDGED)
 
 
 def given_back(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
     """It was not begun. ``in_place``: without a lock path, under its old name, which may be taken."""
-    return ItemSettlement(claim, release_operations(claim, in_place=in_place), ItemOutcome.GIVEN_BACK)
+    paths = claim.membership.paths
+    if claim.membership.is_locking:
+        release: Operation = Delete(paths.lock(claim.name))
+    elif in_place or claim.is_raw:
+        release = Create(paths.item(claim.name), claim.data)
+    else:
+        note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
+        release = _again(claim, claim.payload.items if claim.payload else (), note)
+    return ItemSettlement(claim, (release,), ItemOutcome.GIVEN_BACK)
 
 
 def interrupted(claim: Claim, left: Sequence[bytes]) -> ItemSettlement:
     """The user's code could not go on, through no fault of the item; ``left`` of its items are not
     done.
     """
-    payload = claim.payload
-    if payload is None or len(left) == len(payload.items):
-        return given_back(claim)
-    if claim.membership.is_locking:
-        left_there = keep_operations(claim, left, failures=claim.failures, wait_s=0.0)
-        return ItemSettlement(claim, (*left_there, *release_operations(claim)), ItemOutcome.GIVEN_BACK)
-    claim.is_now(Payload(list(left), payload.note))
+    if claim.payload is not None and len(left) < len(claim.payload.items):
+        if claim.membership.is_locking:
+            return _freed(claim, rewritten(claim, left))
+        claim.is_now(Payload(list(left), claim.payload.note))
     return given_back(claim)
+
+
+def requeued(claim: Claim, left: Sequence[bytes], wait_s: float) -> ItemSettlement:
+    """These of its items go to the tail, with its id, priority or due time, to be tried again after
+    ``wait_s``; counts as a failure.
+    """
+    note, until_ms = _failure_note(claim, claim.failures + 1, wait_s)
+    return ItemSettlement(claim, (*_removal(claim), _again(claim, left, note)), ItemOutcome.REQUEUED, until_ms)
 
 
 def corrupt(claim: Claim, error: Exception) -> ItemSettlement:
     """Its bytes, or its values, cannot be understood."""
-    items = claim.payload.items if claim.payload else ()
-    return ItemSettlement(
-        claim,
-        dead_letter_operations(claim, items, reason="corrupt", error=error, failures=claim.failures),
-        ItemOutcome.SET_ASIDE,
-    )
+    return _set_aside(claim, claim.payload.items if claim.payload else (), "corrupt", error, claim.failures)
 
 
 def corrupt_values(claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception) -> ItemSettlement:
     """Some of its values cannot be understood; it stays ours with the others."""
-    *_, dead = dead_letter_operations(claim, bad, reason="corrupt", error=error, failures=claim.failures)
-    left_there = keep_operations(claim, good, failures=claim.failures, wait_s=0.0)
-    return ItemSettlement(claim, (*left_there, dead), ItemOutcome.KEPT)
+    dead = _dead_letter(claim, bad, "corrupt", error, claim.failures)
+    return ItemSettlement(claim, (*rewritten(claim, good), dead), ItemOutcome.KEPT)
 
 
 def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement | None:
@@ -201,31 +147,91 @@ def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement | 
     decision = retry.decision(mode, claim.failures)
     if decision is RetryDecision.RETRY or claim.failures < (retry.attempts or math.inf):
         return None
-    error = ConsumerDied(f"{claim.deaths} consumers died while they worked on it")
     if decision is RetryDecision.DELETE:
-        return ItemSettlement(claim, ack_operations(claim), ItemOutcome.DELETED)
-    items = claim.payload.items if claim.payload else ()
-    operations = dead_letter_operations(claim, items, reason="died", error=error, failures=claim.failures)
-    return ItemSettlement(claim, operations, ItemOutcome.SET_ASIDE)
+        return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
+    error = ConsumerDied(f"{claim.deaths} consumers died while they worked on it")
+    return _set_aside(claim, claim.payload.items if claim.payload else (), "died", error, claim.failures)
 
 
-def failed(claim: Claim, left: Sequence[bytes], error: BaseException, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement:
+def failed(
+    claim: Claim,
+    left: Sequence[bytes],
+    error: BaseException,
+    mode: ErrorMode,
+    retry: RetryPolicy,
+    *,
+    stays: bool = True,
+) -> ItemSettlement:
     """The user's code raised; ``left`` of its items are not done. In KEEP mode, when it is tried
-    again, it stays claimed.
+    again, it stays claimed, unless its worker does not stay with it.
     """
     failures = claim.failures + 1
     decision = retry.decision(mode, failures)
     if decision is RetryDecision.DELETE:
-        return ItemSettlement(claim, ack_operations(claim), ItemOutcome.DELETED)
+        return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
     if decision is RetryDecision.SET_ASIDE:
-        reason = "corrupt" if isinstance(error, CorruptItem) else "attempts"
-        return ItemSettlement(
-            claim, dead_letter_operations(claim, left, reason=reason, error=error, failures=failures), ItemOutcome.SET_ASIDE
-        )
+        return _set_aside(claim, left, "corrupt" if isinstance(error, CorruptItem) else "attempts", error, failures)
     wait_s = retry.wait_s(failures)
-    until = now_ms() + int(wait_s * 1000)
-    if mode is ErrorMode.KEEP:
-        return ItemSettlement(claim, keep_operations(claim, left, failures=failures, wait_s=wait_s), ItemOutcome.KEPT, until)
-    return ItemSettlement(
-        claim, requeue_operations(claim, left, failures=failures, wait_s=wait_s), ItemOutcome.REQUEUED, until
+    if mode is not ErrorMode.KEEP or not (stays or claim.membership.is_locking):
+        return requeued(claim, left, wait_s)
+    note, until_ms = _failure_note(claim, failures, wait_s)
+    kept = rewritten(claim, left, note)
+    return ItemSettlement(claim, kept, ItemOutcome.KEPT, until_ms) if stays else _freed(claim, kept)
+
+
+# -- what is written ---------------------------------------------------------------------------------------------------
+
+
+def rewritten(claim: Claim, left: Sequence[bytes], note: Note | None = None) -> Operations:
+    """It stays where it is, with what is left of it; only a new consumer needs to know."""
+    if not claim.membership.is_locking:
+        return ()
+    note = note or Note(attempt=claim.failures, enqueued_ms=claim.enqueued_ms)
+    return (SetData(claim.membership.paths.item(claim.name), _encoded(claim, left, note)),)
+
+
+def _removal(claim: Claim) -> Operations:
+    paths = claim.membership.paths
+    if not claim.membership.is_locking:
+        return ()
+    return Delete(paths.item(claim.name)), Delete(paths.lock(claim.name))
+
+
+def _freed(claim: Claim, operations: Operations) -> ItemSettlement:
+    lock = claim.membership.paths.lock(claim.name)
+    return ItemSettlement(claim, (*operations, Delete(lock)), ItemOutcome.GIVEN_BACK)
+
+
+def _again(claim: Claim, items: Sequence[bytes], note: Note) -> Create:
+    data = claim.data if claim.is_raw else _encoded(claim, items, note)
+    return Create(claim.membership.paths.item(prefix_of(claim.name)), data, sequential=True)
+
+
+def _set_aside(claim: Claim, items: Sequence[bytes], reason: str, error: BaseException, failures: int) -> ItemSettlement:
+    dead = _dead_letter(claim, items, reason, error, failures)
+    return ItemSettlement(claim, (*_removal(claim), dead), ItemOutcome.SET_ASIDE)
+
+
+def _dead_letter(claim: Claim, items: Sequence[bytes], reason: str, error: BaseException, failures: int) -> Create:
+    note = Note(
+        attempt=failures,
+        enqueued_ms=claim.enqueued_ms,
+        reason=reason,
+        error=f"{type(error).__name__}: {error}"[:_MAX_ERROR],
+        origin=claim.name,
+        died_ms=now_ms(),
+        raw=claim.payload is None,
     )
+    path = f"{claim.membership.paths.dead}/{prefix_of(claim.name)}"
+    return Create(path, _encoded(claim, [claim.data] if claim.payload is None else items, note), sequential=True)
+
+
+def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int]:
+    """What the next consumer is to know, and when it may try."""
+    until_ms = now_ms() + int(wait_s * 1000)
+    note = Note(attempt=failures, enqueued_ms=claim.enqueued_ms, not_before_ms=until_ms if wait_s > 0 else None)
+    return note, until_ms
+
+
+def _encoded(claim: Claim, items: Sequence[bytes], note: Note) -> bytes:
+    return encode(items, note, compress=is_compressed(claim.data))

@@ -79,6 +79,13 @@ def readable(options: ConsumeOptions[T], claim: Claim, settle: Callable[[Sequenc
     return values
 
 
+def log_failure(queue: str, settlement: ItemSettlement, error: BaseException) -> None:
+    """Say that the user's code raised, and what becomes of the item."""
+    claim, outcome = settlement.claim, settlement.outcome.value
+    phrase = "item failed queue=%s item=%s attempt=%d outcome=%s"
+    log.warning(phrase, queue, claim.name, claim.failures + 1, outcome, exc_info=error)
+
+
 class ItemWorkers(Generic[T]):
     """As many as the plan's ``concurrency``."""
 
@@ -197,14 +204,7 @@ class ItemWorkers(Generic[T]):
 
     def _failed(self, claim: Claim, left: list[bytes], error: BaseException) -> ItemSettlement:
         settlement = settling.failed(claim, left, error, self.options.error_mode, self.options.retry)
-        log.warning(
-            "item failed queue=%s item=%s attempt=%d outcome=%s",
-            self._queue,
-            claim.name,
-            claim.failures + 1,
-            settlement.outcome.value,
-            exc_info=error,
-        )
+        log_failure(self._queue, settlement, error)
         if settlement.outcome is ItemOutcome.KEPT:
             note = replace(claim.note, attempt=claim.failures + 1, enqueued_ms=claim.enqueued_ms)
             claim.is_now(Payload(list(left), note))
