@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def _logging_as_found() -> Iterator[None]:
     """A verb that is run in this process sets up its logging, which would stay for the tests after it."""
-    root, names = logging.getLogger(), ("kazoo", "kafka", "leaderq.zookeeper.session")
+    root, names = logging.getLogger(), ("kazoo", "kafka", "leaderq", "leaderq.zookeeper.session")
     handlers, levels = list(root.handlers), {name: logging.getLogger(name).level for name in ("", *names)}
     yield
     logging.captureWarnings(False)

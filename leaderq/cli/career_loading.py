@@ -105,7 +105,7 @@ def _check(found: Any, target: str) -> None:
     if needed:
         raise ConfigurationError(
             f"{target!r} ({place}) cannot be made without arguments: its constructor needs {', '.join(needed)};"
-            " give them defaults, or read them in prepare() from self.settings or the environment"
+            " give them defaults, or read them in prepare() from self.options"
         )
 
 

@@ -85,8 +85,9 @@ def lead(ctx: click.Context, given: Given, on_exit: str, command: tuple[str, ...
     from leaderq.running.guardian import GUARDIAN_FD, watch_over
 
     check_command(command[0])
-    configure(settings.log_format, settings.log_level)
-    if GUARDIAN_FD not in os.environ:
+    is_worker = GUARDIAN_FD in os.environ
+    configure(settings.log_format, settings.log_level, settings.log_config if is_worker else None)
+    if not is_worker:
         return watch_over(ctx.find_root().obj)
     from leaderq.running.guardian_link import GuardianLink
 

@@ -64,7 +64,7 @@ def run(ctx: click.Context, given: Given, target: str) -> int:
     link = GuardianLink.from_environment()
     settings, career = _checked(given, target)
     _collect_seldom(settings.gc_threshold)
-    configure(settings.log_format, settings.log_level)
+    configure(settings.log_format, settings.log_level, settings.log_config)
     if link is not None:
         link.use_servers(settings.zookeeper, zookeeper_security(settings))
     return work(settings, make_career(career, target), link)

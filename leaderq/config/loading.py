@@ -19,6 +19,7 @@ from leaderq.errors import ConfigurationError
 CONFIG_VARIABLE = "LEADERQ_CONFIG"
 FILE_NAME = "leaderq.toml"
 _CAREERS = "careers"
+_OPTIONS = "options"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def load(
     The last one wins: defaults, the file, its table ``[careers.NAME]``, ``LEADERQ_*`` variables,
     ``flags`` by setting name. The file is ``config``, else the one that ``LEADERQ_CONFIG`` names,
     else ``leaderq.toml`` in ``folder`` (default: the current one). ``career`` is the name of the
-    career unless a setting names another; it chooses the table.
+    career unless a setting names another; it chooses the table. ``[careers.NAME.options]`` holds
+    values of the career's own, of any kind (``Settings.options``).
 
     :raises ConfigurationError: with every problem found.
     """
@@ -66,6 +68,7 @@ def load(
     document, problems = _read_toml(path)
     names = [one.get("career") for one in (own[1].values, own[0].values, document)]
     name = next((name for name in names if isinstance(name, str)), career)
+    options = _taken_options(document.get(_CAREERS), path, problems)
     layers = [*_file_layers(path, document, name, problems), *own]
     found = resolution.resolve(layers, _read_secret)
     problems += found.problems
@@ -77,7 +80,20 @@ def load(
         raise ConfigurationError(*problems)
     if career is not None and "career" not in found.values:
         found.values["career"], found.sources["career"] = career, "the class"
-    return Configuration(Settings(**found.values), found.sources, path)
+    settings = Settings(**found.values, options=options.get(str(name), {}))
+    return Configuration(settings, found.sources, path)
+
+
+def _taken_options(careers: object, path: Path | None, problems: list[str]) -> dict[str, Any]:
+    """The table ``options`` of each career, which holds what leaderq does not know."""
+    found = {}
+    for name, table in careers.items() if isinstance(careers, dict) else ():
+        options = table.pop(_OPTIONS, {}) if isinstance(table, dict) else {}
+        found[name] = options
+        if not isinstance(options, dict):
+            remedy = f"write a table of your own values, like [{_CAREERS}.{name}.{_OPTIONS}]"
+            problems.append(f"{_OPTIONS} in [{_CAREERS}.{name}] of {path} is not a table; {remedy}")
+    return found
 
 
 def _file_layers(

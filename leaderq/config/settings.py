@@ -248,10 +248,15 @@ class Settings:
         "answer /livez, /readyz, /leader, /status and /metrics there; a port alone: this host only")
     log_format: str = setting(
         "text", kinds.choice("text", "json"), _PROCESS, "format of the log on standard error")
+    log_config: Path | None = setting(
+        None, kinds.FILE, _PROCESS,
+        "set logging up with this file (.toml, .json: dictConfig; else fileConfig), in the worker")
     log_level: str = setting(
         "info", kinds.choice("debug", "info", "warning", "error"), _PROCESS,
         "lowest level of log lines to write")
     # fmt: on
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    """The career's own values, of ``[careers.NAME.options]``; leaderq does not look at them."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -274,5 +279,5 @@ class Settings:
         return KafkaSecurity(**values | files)
 
 
-TABLE: tuple[Row, ...] = tuple(Row(name=spec.name, **spec.metadata) for spec in fields(Settings))
+TABLE: tuple[Row, ...] = tuple(Row(name=spec.name, **spec.metadata) for spec in fields(Settings) if spec.metadata)
 BY_NAME: dict[str, Row] = {row.name: row for row in TABLE}

@@ -12,16 +12,17 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
+from configparser import RawConfigParser
 from dataclasses import fields
 from datetime import datetime, timezone
 from enum import Enum
 from logging import DEBUG, ERROR, INFO, WARNING
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from leaderq import events as happened
-from leaderq.errors import CareerFailed, CommandFailed, Deposed, Reason
+from leaderq.errors import CareerFailed, CommandFailed, ConfigurationError, Deposed, Reason
 from leaderq.events import CareerError, Event, EventBus
 from leaderq.observability.background import BackgroundHandler
 
@@ -63,35 +64,88 @@ def log_failure(error: CareerFailed) -> None:
     log.error("%s", error, extra=extra, exc_info=_from_user_code(error.__cause__))
 
 
-def configure(form: str, level: str) -> None:
+def configure(form: str, level: str, config: Path | None = None) -> None:
     """Write the logs of this process, and Python's warnings, on standard error.
 
     ``form`` is *text* or *json*. The client libraries are kept quieter than ``level`` says.
+    Handlers that a module has set on the root logger stay, and ours joins them, unless one of them
+    writes to standard error or output already; so does a level of the root logger other than
+    Python's default. ``config``: a file that sets all of it instead.
+
+    :raises ConfigurationError: the file cannot be used.
     """
-    handler = BackgroundHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
-    root = logging.getLogger()
+    root, number = logging.getLogger(), getattr(logging, level.upper())
+    # At its level 5 kazoo writes session passwords, at debug every request (K17).
+    logging.getLogger("kazoo").setLevel(max(WARNING, number))
+    # SessionChanged says the same, with career and candidate.
+    logging.getLogger("leaderq.zookeeper.session").setLevel(max(ERROR, number))
+    # It calls every failed attempt an error, many times a second.
+    logging.getLogger("kafka").setLevel(WARNING if number <= DEBUG else logging.CRITICAL)
+    logging.captureWarnings(True)
+    if config is not None:
+        _configure_by(config)
+        return
+    own = [one for one in root.handlers if not isinstance(one, BackgroundHandler)]
     for former in root.handlers:
         former.flush()
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-    # At its level 5 kazoo writes session passwords, at debug every request (K17).
-    logging.getLogger("kazoo").setLevel(max(WARNING, root.level))
-    # SessionChanged says the same, with career and candidate.
-    logging.getLogger("leaderq.zookeeper.session").setLevel(max(ERROR, root.level))
-    # It calls every failed attempt an error, many times a second.
-    logging.getLogger("kafka").setLevel(WARNING if root.level <= DEBUG else logging.CRITICAL)
-    logging.captureWarnings(True)
+    root.handlers[:] = own
+    if not any(isinstance(one, logging.StreamHandler) and one.stream in _standard() for one in own):
+        handler = BackgroundHandler(sys.stderr)
+        handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+        root.addHandler(handler)
+    if not own or root.level == WARNING:
+        root.setLevel(number)
+    logging.getLogger("leaderq").setLevel(number)
+
+
+def _standard() -> tuple[TextIO | None, ...]:
+    return sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__
+
+
+def _configure_by(file: Path) -> None:
+    """Set logging up as ``file`` says; loggers that it does not name go on."""
+    from logging import config  # here: it loads a server of sockets, and most have no file
+
+    try:
+        text = file.read_text()
+        if file.suffix not in _DICTIONARIES:
+            parser = RawConfigParser()
+            parser.read_string(text)
+            config.fileConfig(parser, disable_existing_loggers=False)
+            return
+        found = {"version": 1, "disable_existing_loggers": False, **_DICTIONARIES[file.suffix](text)}
+        config.dictConfig(found)
+    except Exception as exc:
+        why = f"{exc} ({exc.__cause__})" if exc.__cause__ else str(exc)
+        what = f"log_config: {str(file)!r} cannot be used: {type(exc).__name__}: {why}"
+        raise ConfigurationError(f"{what}; see logging.config in Python's documentation") from exc
+    finally:
+        kazoo = logging.getLogger("kazoo")
+        kazoo.setLevel(max(DEBUG, kazoo.level))
+
+
+def _toml(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(text)
+
+
+_DICTIONARIES: dict[str, Callable[[str], dict[str, Any]]] = {".json": json.loads, ".toml": _toml}
 
 
 class TextFormatter(logging.Formatter):
-    """``12:30:01.250 INFO    message``; records of other libraries name their logger."""
+    """``2026-11-22 12:30:01.250+0100 INFO    message``; records of other libraries name their
+    logger.
+    """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the library's name)
         """Return one line; the library puts the traceback of an error behind it."""
-        moment = time.strftime("%H:%M:%S", time.localtime(record.created))
+        at = time.localtime(record.created)
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", at)
         origin = "" if record.name.startswith("leaderq") else f"{record.name}: "
-        head = f"{moment}.{int(record.msecs):03d} {record.levelname:<7}"
+        head = f"{moment}.{int(record.msecs):03d}{time.strftime('%z', at)} {record.levelname:<7}"
         return f"{head} {origin}{record.message}"
 
 

@@ -215,6 +215,7 @@ class Runner:
         if isinstance(self._career, LeaderCareer):
             self._career.session = self._session
             self._career.settings = self.settings
+            self._career.options = self.settings.options
             self._career.events = self.events
             self._career.candidate_id = self.candidate_id
             self._career.prepare()

@@ -157,7 +157,7 @@ def drive(
     driven = Driven(held)
     if isinstance(career, LeaderCareer):
         career.settings, career.events = settings or Settings(), EventBus()
-        career.candidate_id, career.options = "test", dict(options or {})
+        career.candidate_id, career.options = "test", dict(options or career.settings.options)
     if isinstance(career, KafkaLeaderCareer):
         source = _Source([*given], deposed_at, failing_commit)
         career._assembly = _assembly(career, source, driven)

@@ -268,3 +268,17 @@ def test_settings_made_by_hand_are_checked_too():
 
 def test_each_process_gets_an_id_of_its_own():
     assert Settings().id != Settings().id
+
+
+def test_a_careers_own_values_reach_it_and_are_not_looked_at(tmp_path):
+    toml = "[careers.a.options]\nsetle_s = 1\nnested = { deep = [1, 'x'] }\n[careers.b.options]\nother = 2\n"
+    assert loaded(tmp_path, toml, career="a").settings.options == {"setle_s": 1, "nested": {"deep": [1, "x"]}}
+    assert loaded(tmp_path, toml, career="b").settings.options == {"other": 2}
+    assert loaded(tmp_path, toml, career="c").settings.options == {}
+    assert Settings().options == {}
+
+
+def test_own_values_must_be_a_table(tmp_path):
+    (problem,) = problems(tmp_path, "[careers.b]\noptions = 'x'\n", career="a")
+    assert problem.startswith("options in [careers.b] of ")
+    assert problem.endswith("write a table of your own values, like [careers.b.options]")

@@ -12,7 +12,7 @@ import pytest
 
 import leaderq
 from leaderq import events
-from leaderq.errors import CareerFailed, Deposed
+from leaderq.errors import CareerFailed, ConfigurationError, Deposed
 from leaderq.events import CareerError, Event, EventBus, Stage, StageBegan
 from leaderq.observability.logging import PHRASES, configure, log_events, log_failure, message
 from leaderq.term import Reason
@@ -53,7 +53,7 @@ def sample(kind: type[Event]) -> Event:
 
 
 def written(capsys: pytest.CaptureFixture[str]) -> str:
-    logging.getLogger().handlers[0].flush()
+    logging.getLogger().handlers[-1].flush()
     return capsys.readouterr().err
 
 
@@ -138,7 +138,7 @@ def test_a_change_of_stage_carries_event_career_candidate_term_and_stage(capsys)
 
 def test_in_text_a_line_is_time_level_and_message(capsys):
     line = logged(capsys, StageBegan("c", "a", 3, Stage.EXECUTION), "text")
-    assert line[13:] == "INFO    stage began career=c id=a term=3 stage=execution\n"
+    assert line[29:] == "INFO    stage began career=c id=a term=3 stage=execution\n"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -195,7 +195,7 @@ def test_client_libraries_are_kept_quiet(capsys):
     logging.getLogger("kafka.conn").info("chatter")
     logging.getLogger("kazoo.client").warning("heard")
     logging.getLogger("user.code").debug("heard too")
-    assert [line[21:] for line in written(capsys).splitlines()] == ["kazoo.client: heard", "user.code: heard too"]
+    assert [line[37:] for line in written(capsys).splitlines()] == ["kazoo.client: heard", "user.code: heard too"]
     configure("text", "info")
     logging.getLogger("kafka.conn").error("chatter, many times a second")
     assert written(capsys) == ""
@@ -218,3 +218,70 @@ def test_warnings_of_python_are_log_lines_too(capsys):
         logging.captureWarnings(True)
         warnings.warn("old thing", DeprecationWarning, stacklevel=1)
     assert "old thing" in json.loads(written(capsys))["message"]
+
+
+class Kept(logging.Handler):
+    """As a module puts it on the root logger: of a file, a collector of errors, a tracer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def test_handlers_that_a_module_has_set_stay_and_ours_joins_them(capsys):
+    root, own = logging.getLogger(), Kept()
+    root.handlers[:], root.level = [own], logging.WARNING
+    configure("text", "info")
+    configure("text", "info")
+    logging.getLogger("leaderq.x").info("one")
+    assert own.said == ["one"]
+    assert written(capsys).count("one") == 1
+
+
+def test_a_module_that_writes_to_standard_error_itself_is_not_doubled(capsys):
+    root = logging.getLogger()
+    root.handlers[:] = [logging.StreamHandler()]
+    root.setLevel("DEBUG")
+    configure("text", "info")
+    logging.getLogger("user").debug("theirs")
+    logging.getLogger("leaderq.x").debug("not asked for")
+    assert written(capsys) == "theirs\n"
+
+
+FILES = {
+    "log.toml": '[handlers.h]\nclass = "logging.FileHandler"\nfilename = "{out}"\n'
+    '[root]\nlevel = "INFO"\nhandlers = ["h"]\n',
+    "log.json": '{{"handlers": {{"h": {{"class": "logging.FileHandler", "filename": "{out}"}}}}, '
+    '"root": {{"level": "INFO", "handlers": ["h"]}}}}',
+    "log.ini": "[loggers]\nkeys = root\n[handlers]\nkeys = h\n[formatters]\nkeys =\n"
+    "[logger_root]\nlevel = INFO\nhandlers = h\n[handler_h]\nclass = FileHandler\nargs = ('{out}',)\n",
+}
+
+
+@pytest.mark.parametrize("name", [*FILES])
+def test_a_file_sets_logging_up_and_loggers_that_exist_go_on(capsys, tmp_path, name):
+    file, out = tmp_path / name, tmp_path / "out.log"
+    file.write_text(FILES[name].format(out=out))
+    earlier = logging.getLogger("leaderq.earlier")
+    try:
+        configure("text", "info", file)
+        earlier.info("one")
+        logging.getLogger("kazoo.client").log(5, "password")
+        assert out.read_text() == "one\n"
+        assert capsys.readouterr().err == ""
+    finally:
+        for each in logging.getLogger().handlers:
+            each.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("log.toml", "= 1"), ("log.json", "[]"), ("log.ini", "x"), ("log.toml", '[root]\nlevel = "LOUD"')],
+)
+def test_a_file_that_cannot_be_used_is_named_with_the_reason(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigurationError, match=rf"log_config: '.*{name}' cannot be used: "):
+        configure("text", "info", tmp_path / name)
