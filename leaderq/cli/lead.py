@@ -97,7 +97,7 @@ def lead(ctx: click.Context, given: Given, on_exit: str, command: tuple[str, ...
     career = CommandCareer(command, OnExit(on_exit))
     for number in _PASSED_ON:
         signal.signal(number, lambda got, _frame: career.pass_on(got))
-    return work(settings, career, link) or career.exit_code
+    return work([(settings, career)], link) or career.exit_code
 
 
 def _check(settings: Settings) -> None:

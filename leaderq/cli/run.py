@@ -12,6 +12,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +24,8 @@ from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import open_session, zookeeper_security
 from leaderq.cli.options import EVERYTHING, Given, Verb, takes_settings
 from leaderq.cli.signals import stop_early
-from leaderq.config import Settings
+from leaderq.config import TABLE, Section, Settings
 from leaderq.errors import CareerFailed, ConfigurationError
-from leaderq.events import EventBus
 from leaderq.exits import ExitCode
 from leaderq.observability.logging import configure, log_failure
 
@@ -34,12 +35,21 @@ if TYPE_CHECKING:
     from leaderq.running.guardian_link import GuardianLink
 
 
+log = logging.getLogger(__name__)
+Careers = Sequence[tuple[Settings, ILeaderCareer]]
+_OF_THE_PROCESS = (Section.CONNECTION, Section.ZOOKEEPER_SECURITY, Section.PROCESS)
+
+
 @click.command(cls=Verb)
-@click.argument("target", metavar="MODULE:CLASS")
+@click.argument("targets", metavar="MODULE:CLASS...", nargs=-1, required=True)
 @takes_settings(*EVERYTHING)
 @click.pass_context
-def run(ctx: click.Context, given: Given, target: str) -> int:
+def run(ctx: click.Context, given: Given, targets: tuple[str, ...]) -> int:
     """Stand for election with the career MODULE:CLASS, and lead when elected, until told to stop.
+
+    Several careers share this process and its session. Each has a candidate and failures of its
+    own, and one that cannot go on does not end the others; but what ends the process (an overrun
+    hand-over, a unit that outlives its lease) ends all, and what they start in a term may outlive it.
 
     The module is looked for in the current directory too. The first SIGTERM or SIGINT (Ctrl-C) winds the work up and hands
     over; the second one leaves at once.
@@ -52,22 +62,24 @@ def run(ctx: click.Context, given: Given, target: str) -> int:
       leaderq run billing:AdBilling
       leaderq run billing:AdBilling --id a --zookeeper zk1:2181,zk2:2181,zk3:2181 --kafka kafka1:9092
       leaderq run billing:AdBilling --http 8080
+      leaderq run billing:AdBilling caching:Refresh
       LEADERQ_LOG_FORMAT=json leaderq run billing:AdBilling --no-guardian
     """
     signal.signal(signal.SIGTERM, stop_early)
     from leaderq.running.guardian import GUARDIAN_FD, watch_over  # not needed for --help
 
-    if GUARDIAN_FD not in os.environ and _wants_guardian(given, target):
+    if GUARDIAN_FD not in os.environ and _wants_guardian(given, targets[0]):
         return watch_over(ctx.find_root().obj)
     from leaderq.running.guardian_link import GuardianLink
 
     link = GuardianLink.from_environment()
-    settings, career = _checked(given, target)
+    classes = _all_checked(given, targets)
+    settings = classes[0][1]
     _collect_seldom(settings.gc_threshold)
     configure(settings.log_format, settings.log_level, settings.log_config)
     if link is not None:
         link.use_servers(settings.zookeeper, zookeeper_security(settings))
-    return work(settings, make_career(career, target), link)
+    return work([(each, make_career(career, target)) for target, each, career in classes], link)
 
 
 def _collect_seldom(threshold: int) -> None:
@@ -93,46 +105,99 @@ def _wants_guardian(given: Given, target: str) -> bool:
     return settings.guardian
 
 
-def work(settings: Settings, career: ILeaderCareer, link: GuardianLink | None) -> int:
+def work(careers: Careers, link: GuardianLink | None) -> int:
+    """Stand with each career, with its settings, in this process; returns the exit code."""
+    settings = careers[0][0]
     if settings.http is None:
-        return _stand(settings, career, link, None)
+        return _stand(careers, link, None)
     from leaderq.observability.http import HttpEndpoint  # costs nothing when it is off
 
     with HttpEndpoint(settings.http) as endpoint:
-        return _stand(settings, career, link, endpoint)
+        return _stand(careers, link, endpoint)
 
 
-def _stand(
-    settings: Settings,
-    career: ILeaderCareer,
-    link: GuardianLink | None,
-    endpoint: HttpEndpoint | None,
-) -> int:
+def _stand(careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint | None) -> int:
     from leaderq.running import Runner
     from leaderq.running.descendants import end_all
     from leaderq.running.runner import handling
 
-    events = EventBus()
-    session = open_session(settings)
+    session = open_session(careers[0][0])
     try:
-        runner = Runner(
-            career, session, settings=settings, events=events, candidate_id=settings.id, guardian=link, leave=_leave
-        )
+        runners = [Runner(career, session, settings=settings, guardian=link, leave=_leave) for settings, career in careers]
         if endpoint is not None:
-            _answer(endpoint, runner)
-        with handling(runner):
+            _answer(endpoint, runners[0])
+        with handling(*runners):
             try:
-                return runner.run()
+                return runners[0].run() if len(runners) == 1 else _run_together(runners)
             finally:
                 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                     signal.signal(number, signal.SIG_IGN)  # it is leaving as fast as it can
     except CareerFailed as error:
-        log_failure(error)
+        if len(careers) == 1:
+            log_failure(error)
         raise
     finally:
         end_all(os.getpid(), within_s=1.0)
         if session.close() and link is not None:
             link.forget_session()
+
+
+def _run_together(runners: Sequence[Runner]) -> int:
+    """Run each on a thread of its own until all have ended; then raise the first failure."""
+    failures: list[Exception] = []
+
+    def run(runner: Runner) -> None:
+        try:
+            runner.run()
+        except Exception as error:  # noqa: BLE001  (raised below; the others go on)
+            failures.append(error)
+            if isinstance(error, CareerFailed):
+                log_failure(error)
+            else:
+                log.error("career has ended: career=%s error=%s", runner.career_name, error)  # noqa: TRY400
+
+    threads = [threading.Thread(target=run, args=(each,), name=f"leaderq-runner-{each.career_name}") for each in runners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return ExitCode.OK
+
+
+def _all_checked(given: Given, targets: Sequence[str]) -> list[tuple[str, Settings, type[ILeaderCareer]]]:
+    """Settings and class of each target; raises with the problems of all."""
+    problems: list[str] = []
+    found = []
+    for target in targets:
+        try:
+            found.append((target, *_checked(given, target)))
+        except ConfigurationError as error:
+            problems += error.problems
+            cause = error
+    if problems:
+        raise ConfigurationError(*problems) from cause
+    _check_together([settings for _, settings, _ in found])
+    return found
+
+
+def _check_together(settings: Sequence[Settings]) -> None:
+    """Whether careers with these settings can share a process."""
+    problems = []
+    names = [each.career for each in settings]
+    for name in sorted({str(one) for one in names if names.count(one) > 1}):
+        remedy = "leave --career out, and give each class a name of its own"
+        problems.append(f"several of these careers stand as {name!r}; {remedy}")
+    for row in TABLE if len(settings) > 1 else ():
+        differs = any(getattr(each, row.name) != getattr(settings[0], row.name) for each in settings)
+        if row.section in _OF_THE_PROCESS and differs:
+            remedy = "set it at the top of the file, not in a career's table"
+            problems.append(f"{row.name} differs between careers that share a process; {remedy}")
+    if len(settings) > 1 and settings[0].http is not None:
+        problems.append("http answers for one career; leave it out, or run each career by itself")
+    if problems:
+        raise ConfigurationError(*problems)
 
 
 def _answer(endpoint: HttpEndpoint, runner: Runner) -> None:

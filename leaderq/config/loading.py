@@ -68,7 +68,7 @@ def load(
     document, problems = _read_toml(path)
     names = [one.get("career") for one in (own[1].values, own[0].values, document)]
     name = next((name for name in names if isinstance(name, str)), career)
-    options = _taken_options(document.get(_CAREERS), path, problems)
+    options = _taken_options(document.get(_CAREERS), path, problems).get(str(name), {})
     layers = [*_file_layers(path, document, name, problems), *own]
     found = resolution.resolve(layers, _read_secret)
     problems += found.problems
@@ -80,7 +80,7 @@ def load(
         raise ConfigurationError(*problems)
     if career is not None and "career" not in found.values:
         found.values["career"], found.sources["career"] = career, "the class"
-    settings = Settings(**found.values, options=options.get(str(name), {}))
+    settings = Settings(**found.values, options=options)
     return Configuration(settings, found.sources, path)
 
 

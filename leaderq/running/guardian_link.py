@@ -53,7 +53,8 @@ class GuardianLink:
         self._newest_report: bytes | None = None
         self._begun = b""  # the rest of a line of which a part was sent
         self._session: Session | None = None
-        self._held: _HeldTerm | None = None
+        self._told: list[Callable[[], None]] = []  # when the guardian is gone
+        self._held: list[_HeldTerm] = []
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> GuardianLink | None:
@@ -81,15 +82,27 @@ class GuardianLink:
         candidate: str,
         lost: Callable[[], None],
     ) -> None:
-        """Keep the guardian informed of ``session``; call ``lost`` when the guardian is gone."""
-        self._session = session
+        """Keep the guardian informed of ``session``; call ``lost`` when the guardian is gone.
+
+        Several careers may be attached, all with the one session of the process.
+        """
+
+        def tell() -> None:
+            events.publish(GuardianLost(career, candidate, self.pid))
+            lost()
+
+        with self._lock:
+            self._told.append(tell)
+            if self._session is not None:
+                return
+            self._session = session
         session.add_listener(self._session_changed)
         self._session_changed(session.state)
 
         def listen() -> None:
             self._listen()
-            events.publish(GuardianLost(career, candidate, self.pid))
-            lost()
+            for told in self._told:
+                told()
 
         threading.Thread(target=listen, name="leaderq-guardian", daemon=True).start()
 
@@ -103,23 +116,36 @@ class GuardianLink:
         """
         assert self._session is not None  # attach comes first
         with self._lock:
-            self._held = _HeldTerm(term, self._session, handover_budget_s)
+            self._held.append(_HeldTerm(term, self._session, handover_budget_s))
         self.report()
 
-    def report(self, *, handing_over: bool = False) -> None:
-        """Something about the term has changed. ``handing_over``: its last unit has returned."""
+    def report(self, *, handing_over: Term | None = None) -> None:
+        """Something about a term has changed. ``handing_over``: the one whose last unit has
+        returned.
+        """
         with self._lock:
-            if self._held is not None:
-                self._held.handing_over |= handing_over
-                self._newest_report = _line(asdict(self._held.report()))
+            for held in self._held:
+                held.handing_over |= held.term is handing_over
+            if self._held:
+                self._newest_report = _line(asdict(self._first_to_end()))
                 self._send()
 
-    def forget_term(self) -> None:
-        """The code of the term has returned: there is nothing to stop any more."""
+    def forget_term(self, term: Term) -> None:
+        """The code of ``term`` has returned: there is nothing to stop any more."""
         with self._lock:
-            self._held = None
-            self._newest_report = _line({"term": None})
+            self._held = [held for held in self._held if held.term is not term]
+            left = asdict(self._first_to_end()) if self._held else {"term": None}
+            self._newest_report = _line(left)
             self._send()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several careers run in this process."""
+        return len(self._told) > 1
+
+    def _first_to_end(self) -> LeaseReport:
+        """Of several terms the one whose code must be gone first: it takes the process along."""
+        return min((held.report() for held in self._held), key=lambda one: one.kill_s)
 
     def _session_changed(self, state: SessionState) -> None:
         session = self._session
@@ -188,7 +214,7 @@ class _HeldTerm:
 
     def __init__(self, term: Term, session: Session, handover_budget_s: float) -> None:
         self.handing_over = False
-        self._term = term
+        self.term = term
         self._session = session
         self._handover_budget_s = handover_budget_s
         self._lease_until_s = float("inf")
@@ -196,7 +222,7 @@ class _HeldTerm:
         self._grace_s = float("inf")
 
     def report(self) -> LeaseReport:
-        term, reason = self._term, self._term.reason
+        term, reason = self.term, self.term.reason
         self._grace_s = min(self._grace_s, self._session.timeout_s / 12)
         if not term.ending.is_set():
             self._lease_until_s = term.deadline

@@ -264,7 +264,8 @@ class Runner:
         started = None
         if self._guardian is not None:
             self._guardian.watch_term(term, self.settings.handover_budget_s)
-            started = StartedInTerm(self._guardian.pid)
+            # Of several careers nobody can tell which of them has started a process.
+            started = None if self._guardian.is_shared else StartedInTerm(self._guardian.pid)
         stages = StageRunner(
             self._career,
             term,
@@ -298,7 +299,7 @@ class Runner:
                 ",".join(str(one.pid) for one in sorted(killed)),
             )
         if self._guardian is not None:
-            self._guardian.forget_term()
+            self._guardian.forget_term(term)
         timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
         reason = Reason.FAILED if error else term.reason or Reason.WITHDRAWN
         asked_s, policy = term.stand_again_after_s, self._cool_off_policy
@@ -317,7 +318,7 @@ class Runner:
 
     def _tell_stage(self, term: OpenTerm, stage: Stage) -> None:
         if stage is Stage.HANDOVER and self._guardian is not None:
-            self._guardian.report(handing_over=True)
+            self._guardian.report(handing_over=term)
         self._candidate.announce(term, stage)
 
 
@@ -325,8 +326,8 @@ _ASKING = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def handling(runner: Runner) -> Iterator[None]:
-    """Within the block SIGTERM, SIGINT and SIGHUP reach ``runner``. Main thread only.
+def handling(*runners: Runner) -> Iterator[None]:
+    """Within the block SIGTERM, SIGINT and SIGHUP reach the runners. Main thread only.
 
     A SIGHUP that was ignored before stays ignored (``nohup``). A second signal within
     ``SAME_REQUEST_S`` of the first is the same request.
@@ -337,9 +338,10 @@ def handling(runner: Runner) -> Iterator[None]:
         nonlocal asked_s
         if asked_s is None:
             asked_s = now_s()
-            runner.stop()
+            for runner in runners:
+                runner.stop()
         elif now_s() - asked_s > SAME_REQUEST_S:
-            runner.give_up()
+            runners[0].give_up()  # the whole process
 
     hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
     before = {number: signal.signal(number, handle) for number in (*_ASKING, *hung_up)}

@@ -370,8 +370,8 @@ REPORTING = [
         f"{PURE_LINK}nothing_of_a_term_is_reported_after_its_code_has_returned",
         Edit(
             LINK,
-            "            self._held = None\n            self._newest_report = _line(",
-            "            self._newest_report = _line(",
+            "[held for held in self._held if held.term is not term]",
+            "[*self._held]",
         ),
     ),
     mutant(
@@ -379,8 +379,8 @@ REPORTING = [
         f"{PURE_LINK}a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_newest_when_it_does",
         Edit(
             LINK,
-            "self._newest_report = _line(asdict(self._held.report()))",
-            "self._unsent.append(_line(asdict(self._held.report())))",
+            "self._newest_report = _line(asdict(self._first_to_end()))",
+            "self._unsent.append(_line(asdict(self._first_to_end())))",
         ),
     ),
     mutant(
@@ -395,11 +395,16 @@ REPORTING = [
         Edit(LINK, "            lost()\n", ""),
     ),
     mutant(
+        "of several terms the guardian hears of the one that ends last",
+        f"{PURE_LINK}of_several_terms_the_one_is_reported_whose_code_must_be_gone_first",
+        Edit(LINK, "return min((held.report()", "return max((held.report()"),
+    ),
+    mutant(
         "a term is not reported to the guardian",
         f"{AS_TREATED}what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
         Edit(
             LINK,
-            "            self._held = _HeldTerm(term, self._session, handover_budget_s)\n",
+            "            self._held.append(_HeldTerm(term, self._session, handover_budget_s))\n",
             "            pass\n",
         ),
     ),

@@ -125,7 +125,7 @@ def test_a_lease_that_ran_out_counts_from_its_deadline(guardian):
     guardian.link.watch_term(led, 10.0)
     assert not led.wait(10)
     assert led.reason is Reason.LEASE
-    guardian.link.report(handing_over=True)
+    guardian.link.report(handing_over=led)
     report = eventually(lambda: next((r for r in guardian.reports() if r["handing_over"]), None))
     assert report["lease_until_s"] == deadline
 
@@ -145,12 +145,13 @@ def test_a_planned_end_has_its_budget_and_its_lease_goes_on(guardian):
 
 def test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays(guardian):
     guardian.attach()
-    guardian.link.watch_term(term(), 10.0)
+    led = term()
+    guardian.link.watch_term(led, 10.0)
     eventually(guardian.reports)
     guardian.session.timeout_s = 1.2
-    guardian.link.report(handing_over=True)
+    guardian.link.report(handing_over=led)
     guardian.session.timeout_s = 12.0
-    guardian.link.report(handing_over=True)
+    guardian.link.report(handing_over=led)
     assert [r["grace_s"] for r in guardian.reports()][-2:] == pytest.approx([0.1, 0.1])
 
 
@@ -158,19 +159,20 @@ def test_nothing_of_a_term_is_reported_after_its_code_has_returned(guardian):
     guardian.attach()
     led = term()
     guardian.link.watch_term(led, 10.0)
-    guardian.link.forget_term()
+    guardian.link.forget_term(led)
     led.wind_up(Reason.LEASE)
-    guardian.link.report(handing_over=True)
+    guardian.link.report(handing_over=led)
     assert guardian.reports()[-1] == {"term": None}
 
 
 def test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_newest_when_it_does(guardian):
     guardian.attach()
-    guardian.link.watch_term(term(), 10.0)
+    led = term()
+    guardian.link.watch_term(led, 10.0)
     for _ in range(600):
-        guardian.link.report(handing_over=True)
+        guardian.link.report(handing_over=led)
         guardian.session.listeners[0](SessionState.CONNECTED)
-    guardian.link.forget_term()
+    guardian.link.forget_term(led)
     guardian.link.use_servers("127.0.0.1:2181", None)
     eventually(lambda: {"term": None} in guardian.read())
     assert guardian.reports()[-1] == {"term": None}
@@ -184,3 +186,23 @@ def test_the_end_of_the_guardian_is_said_and_the_worker_told(guardian):
     assert guardian.lost.wait(30)
     assert [event.pid for event in guardian.events] == [os.getpid()]
     guardian.link.forget_session()  # harmless
+
+
+def test_of_several_terms_the_one_is_reported_whose_code_must_be_gone_first(guardian):
+    guardian.attach()
+    guardian.attach()
+    assert guardian.link.is_shared
+    assert len(guardian.session.listeners) == 1
+    long, short = term(lease_s=100.0), term(lease_s=50.0)
+    for led in (long, short):
+        guardian.link.watch_term(led, 10.0)
+    guardian.link.report(handing_over=long)
+    newest = eventually(guardian.reports)[-1]
+    assert (newest["lease_until_s"], newest["handing_over"]) == (short.deadline, False)
+    long.wind_up(Reason.FENCED)
+    guardian.link.report()
+    assert guardian.reports()[-1]["handing_over"], "the one that was deposed ends first now"
+    guardian.link.forget_term(long)
+    assert guardian.reports()[-1]["lease_until_s"] == short.deadline
+    guardian.link.forget_term(short)
+    assert guardian.reports()[-1] == {"term": None}
