@@ -254,7 +254,15 @@ class BufferFull(LeaderqError, queue.Full):
 
 
 class ProducerClosed(LeaderqError):
-    """The buffered producer was closed, or is that of a fork's parent; nothing was accepted."""
+    """The buffered producer was closed, or is that of a fork's parent; nothing was accepted.
+
+    Raised by the future of a request that was accepted before: it is in the journal, at ``place``
+    (a ``leaderq.producing.JournalPlace``, or ``None`` if that cannot be known any more).
+    """
+
+    def __init__(self, message: str, place: object = None) -> None:
+        self.place = place
+        super().__init__(message)
 
 
 class RequestTooLarge(LeaderqError):

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from leaderq.producing.account import Balance, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.codec import PLAIN, Codec
-from leaderq.producing.frame import Packed, pack_frame, unpack_frame
-from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
+from leaderq.producing.journal import (
+    EVERY_ITEM,
+    NO_SYNC,
+    Every,
+    Interval,
+    Journal,
+    JournalPlace,
+)
 from leaderq.producing.options import Block, ProducerRetry, WhenFull
 from leaderq.producing.producer import BufferedProducer
 from leaderq.producing.sinks import ALL_CONFIRMED, BatchOutcome, CallableSink, QueueSink, Sink
@@ -16,7 +22,7 @@ from leaderq.producing.states import BufferState
 from leaderq.producing.workers import SKIP
 
 if TYPE_CHECKING:
-    from leaderq.kafka.sink import KafkaSink
+    from leaderq.kafka.sink import KafkaPlace, KafkaSink
 
 __all__ = [
     "ALL_CONFIRMED",
@@ -34,24 +40,23 @@ __all__ = [
     "Every",
     "Interval",
     "Journal",
+    "JournalPlace",
+    "KafkaPlace",
     "KafkaSink",
     "LossReason",
     "Lost",
-    "Packed",
     "ProducerRetry",
     "QueueSink",
     "Settlement",
     "Sink",
     "Snapshot",
     "WhenFull",
-    "pack_frame",
-    "unpack_frame",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """``KafkaSink``, from the layer above: loaded when it is asked for, so that nothing here needs
+    """The names of the layer above: loaded when they are asked for, so that nothing here needs
     Kafka."""
-    if name == "KafkaSink":
-        return import_module("leaderq.kafka.sink").KafkaSink
+    if name in ("KafkaSink", "KafkaPlace"):
+        return getattr(import_module("leaderq.kafka.sink"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

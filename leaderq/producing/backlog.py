@@ -120,11 +120,12 @@ class JournalBacklog:
                 self._probe, self._probe_at_s = one, 0.0
                 return
 
-    def leave(self) -> tuple[list[BufferedRequest], list[Future[Any]]]:
-        """At the end: return those that were never written, and the futures of the others."""
+    def leave(self) -> tuple[list[BufferedRequest], list[tuple[int | None, Future[Any]]]]:
+        """At the end: return those that were never written, and of the others the ids with the
+        futures of whoever waits."""
         left = list(self._retained)
         self._retained.clear()
-        written = (one.waiter for one in self._being_written if one.waiter is not None)
-        waiters = [*self._waiters.values(), *written]
+        waiters: list[tuple[int | None, Future[Any]]] = [*self._waiters.items()]
+        waiters += [(None, one.waiter) for one in self._being_written if one.waiter is not None]
         self._waiters.clear()
         return left, waiters

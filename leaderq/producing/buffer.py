@@ -18,9 +18,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -203,7 +202,7 @@ class RequestBuffer:
     def settle(self, confirmed: Iterable[BufferedRequest], gone: Iterable[Gone] = ()) -> None:
         """The sink has acknowledged the former; the latter are given up. One that was settled
         already is passed over."""
-        waiters: list[Future[Any]] = []
+        waited: list[BufferedRequest] = []
         with self._lock:
             self._collect()
             count = 0
@@ -211,7 +210,7 @@ class RequestBuffer:
                 if self._is_over(one):
                     count += 1
                     if one.waiter is not None:
-                        waiters.append(one.waiter)
+                        waited.append(one)
             self.account.confirm(count)
             for one, reason, error in gone:
                 if self._is_over(one):
@@ -219,8 +218,8 @@ class RequestBuffer:
             ids = self.backlog.take_acks()
             self._judge()
         self._acknowledge(ids)
-        for waiter in waiters:
-            resolve(waiter)
+        for one in waited:
+            resolve(one.waiter, one.stored_at)
         self._dispatcher.tell()
 
     def _is_over(self, one: BufferedRequest) -> bool:
@@ -411,13 +410,12 @@ class RequestBuffer:
             for one in [one for one in self.memory if not one.is_journaled]:
                 self.memory.remove(one)
                 self._give_up(one, LossReason.JOURNAL, None)
-            waiters += [one.waiter for one in self.memory if one.waiter is not None]
+            waiters += [(one.journal_id, one.waiter) for one in self.memory if one.waiter]
             self._dispatcher.owe(self._loss_log.finish)
-        kept = ProducerClosed(
-            "closed before it was confirmed; the request is in the journal, and is sent from there"
-        )
-        for waiter in waiters:
-            resolve(waiter, error=kept)
+        for number, waiter in waiters:
+            place = None if number is None or self._spill is None else self._spill.place(number)
+            text = "closed before it was confirmed; the request is in the journal, and is sent from"
+            resolve(waiter, error=ProducerClosed(f"{text} there: {place}", place))
         self._dispatcher.tell()
 
     # -- coming in ---------------------------------------------------------------------------------

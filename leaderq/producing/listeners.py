@@ -108,10 +108,12 @@ class LossLog:
             )
 
 
-def resolve(waiter: Future[Any], value: Any = None, error: BaseException | None = None) -> None:
+def resolve(
+    waiter: Future[Any] | None, value: Any = None, error: BaseException | None = None
+) -> None:
     """Tell whoever waits, unless that was cancelled."""
     try:
-        if waiter.set_running_or_notify_cancel():
+        if waiter is not None and waiter.set_running_or_notify_cancel():
             if error is None:
                 waiter.set_result(value)
             else:

@@ -53,6 +53,7 @@ class BufferedRequest:
         "seq",
         "since_s",
         "size",
+        "stored_at",
         "waiter",
     )
 
@@ -76,6 +77,8 @@ class BufferedRequest:
         self.since_s = since_s
         self.deadline = deadline
         self.waiter = waiter
+        self.stored_at: object = None
+        """Where the sink has stored it, if it said so."""
         self.place = RequestPlace.OUTSIDE if journal_id is None else RequestPlace.JOURNAL
         self.copy = JournalCopy.NONE if journal_id is None else JournalCopy.STORED
         self.journal_id = journal_id

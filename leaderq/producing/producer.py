@@ -284,11 +284,12 @@ class BufferedProducer(Generic[T]):
         timeout_s: float | None = AS_SET,
     ) -> Future[Any]:
         """As :meth:`send`, without waiting for the disk; the future is done when the sink has
-        confirmed the request.
+        confirmed the request. It returns where the record is, if the sink tells: ``KafkaSink`` a
+        ``KafkaPlace`` of topic, partition and offset.
 
         It raises :class:`~leaderq.errors.RequestGivenUp` if the request was dropped or has failed,
         and :class:`~leaderq.errors.ProducerClosed` if the producer was closed and the request is in
-        the journal. Cancelling it changes nothing but that.
+        the journal, where ``place`` of the error says. Cancelling it changes nothing but that.
         """
         one = self._entered(request, ttl_s)
         waiter: Future[Any] = Future()

@@ -6,7 +6,9 @@ those of their keys only, and the rest goes on beside them, until half of the me
 held back; then all wait. On each failure:
 
 * ``SinkAway``: the batch is given again after a pause (back-off with jitter);
-* ``SinkBusy``: the same batch is given again at once; the sink itself waits;
+* ``SinkBusy``: the sink itself goes on with the batch, or with those it names. A batch is given
+  again at once; those that are named are given again as others that are held back, but neither
+  expire meanwhile nor count an attempt;
 * ``SinkBroken``, any exception that the sink should not have raised, and an outcome that cannot be
   of its batch: the longest pause at once, and what follows is logged once until it goes well again.
   Nothing is given up for it: the whole batch is given again;
@@ -54,6 +56,7 @@ class SinkSender:
         self._held: dict[Hashable, deque[BufferedRequest]] = {}
         self._held_items = 0
         self._max_held = options.max_items // 2
+        self._kept: set[BufferedRequest] = set()  # which the sink has, and has not confirmed
         self._batch_items, self._batch_bytes = options.batch_items, options.batch_bytes
         self._has_keys = options.key is not None
         self._takes_some = True  # whether the last attempt confirmed anything
@@ -152,21 +155,44 @@ class SinkSender:
         again, refused = set(outcome.again), outcome.refused
         gone: list[Gone] = [(batch[at], LossReason.REFUSED, error) for at, error in refused.items()]
         left = [batch[at] for at in sorted(again)]
-        taken = (one for at, one in enumerate(batch) if at not in again and at not in refused)
-        self._buffer.settle(taken, gone)
+        taken = [at for at in range(len(batch)) if at not in again and at not in refused]
+        self._ask_places(batch, taken, outcome)
+        self._buffer.settle((batch[at] for at in taken), gone)
+        self._kept.difference_update(batch)
         if outcome.error is None:
             self._well()
             return left
-        self._takes_some = len(again) + len(refused) < len(batch)
+        if not self._is_retry:  # what is held back may be all that is stuck
+            self._takes_some = bool(taken)
         self._ill(outcome.error)
-        left = self._persevering(left, outcome.error)
+        if isinstance(outcome.error, SinkBusy):
+            self._kept.update(left)
+        else:
+            left = self._persevering(left, outcome.error)
         if not self._has_keys:
             return left
+        self._put_back(left)
+        return []
+
+    def _ask_places(
+        self, batch: list[BufferedRequest], taken: list[int], outcome: BatchOutcome
+    ) -> None:
+        """Note where the sink has stored what somebody waits for."""
+        if outcome.place_of is None:
+            return
+        for at in taken:
+            if batch[at].waiter is not None:
+                try:
+                    batch[at].stored_at = outcome.place_of(at)
+                except Exception:
+                    log.exception("producer %s: the sink cannot tell a place", self._name)
+                    return
+
+    def _put_back(self, left: list[BufferedRequest]) -> None:
         for one in reversed(left):
             self._held.setdefault(one.key, deque()).appendleft(one)
         self._held_items += len(left)
         self._forget_empty_lines()
-        return []
 
     def _forget_empty_lines(self) -> None:
         for key in [key for key, line in self._held.items() if not line]:
@@ -189,13 +215,13 @@ class SinkSender:
 
     def _unexpired(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
         now = now_s()
-        expired: list[Gone] = [
-            (one, LossReason.EXPIRED, None) for one in batch if one.is_expired(now)
-        ]
+        expired = {one for one in batch if one.is_expired(now) and one not in self._kept}
         if not expired:
             return batch
-        self._buffer.settle((), expired)
-        return [one for one in batch if not one.is_expired(now)]
+        self._buffer.settle(
+            (), [(one, LossReason.EXPIRED, None) for one in batch if one in expired]
+        )
+        return [one for one in batch if one not in expired]
 
     def _well(self) -> None:
         if self._said is not None:

@@ -28,7 +28,14 @@ from leaderq.errors import (
     WouldDeadlock,
 )
 from leaderq.producing.codec import Codec
-from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
+from leaderq.producing.journal import (
+    EVERY_ITEM,
+    Every,
+    Interval,
+    Journal,
+    JournalPlace,
+    Policy,
+)
 from leaderq.producing.memory import BufferedRequest, JournalCopy, require_hash
 from leaderq.producing.options import KeyOf
 from leaderq.threads import Waker
@@ -226,6 +233,10 @@ class Spill:
         except (LeaderqError, ValueError) as exc:
             self.last_error = exc
             log.warning("acknowledgements lost, records may be sent again after a restart: %s", exc)
+
+    def place(self, record_id: int) -> JournalPlace | None:
+        """Return where it is, also after the end."""
+        return self._journal.place(record_id)
 
     def when_room(self, tell: Callable[[], None]) -> None:
         """Have ``tell`` called on the journal's thread when it has deleted something."""

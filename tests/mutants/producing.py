@@ -94,6 +94,21 @@ MUTANTS = [
         Edit(SENDING, "        self._has_keys = options.key is not None\n", "        self._has_keys = False\n"),
     ),
     mutant(
+        "what is tried again and fails holds up all others",
+        f"{UNIT}stuck_keys.py::test_trying_the_stuck_key_again_holds_up_nobody",
+        Edit(SENDING, "        if not self._is_retry:  # what", "        if True:  # what"),
+    ),
+    mutant(
+        "what the sink keeps expires",
+        f"{UNIT}stuck_keys.py::test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt",
+        Edit(SENDING, " and one not in self._kept", ""),
+    ),
+    mutant(
+        "what the sink keeps counts attempts",
+        f"{UNIT}stuck_keys.py::test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt",
+        Edit(SENDING, "        if isinstance(outcome.error, SinkBusy):\n", "        if False:\n"),
+    ),
+    mutant(
         "a healthy request overtakes one of its key that is held back",
         f"{UNIT}stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order",
         Edit(SENDING, "            if one.key in self._held:\n", "            if False:\n"),

@@ -6,7 +6,12 @@ from __future__ import annotations
 from leaderq.producing.journal.journal import Journal
 from leaderq.producing.journal.policy import EVERY_ITEM, NO_SYNC, Every, Interval, NoSync, Policy
 from leaderq.producing.journal.records import JournalRecord
-from leaderq.producing.journal.report import Damage, JournalCounters, RecoveryReport
+from leaderq.producing.journal.report import (
+    Damage,
+    JournalCounters,
+    JournalPlace,
+    RecoveryReport,
+)
 
 __all__ = [
     "EVERY_ITEM",
@@ -16,6 +21,7 @@ __all__ = [
     "Interval",
     "Journal",
     "JournalCounters",
+    "JournalPlace",
     "JournalRecord",
     "NoSync",
     "Policy",

@@ -68,7 +68,7 @@ from leaderq.producing.journal.policy import (
 from leaderq.producing.journal.reader import SegmentReader
 from leaderq.producing.journal.records import EXPIRY_BYTES, HEAD_BYTES, JournalRecord, record_of
 from leaderq.producing.journal.recovery import Recovered, recovered
-from leaderq.producing.journal.report import Damage, JournalCounters
+from leaderq.producing.journal.report import Damage, JournalCounters, JournalPlace
 from leaderq.producing.journal.segments import HEADER_BYTES
 from leaderq.producing.journal.store import BatchStore
 from leaderq.threads import Waker
@@ -445,6 +445,16 @@ class Journal:
             with self._translated("looked at"):
                 rooms.append(self._disk.free_bytes(self.directory) - self._reserve_bytes)
         return max(0, min(rooms)) if rooms else None
+
+    def place(self, record_id: int) -> JournalPlace | None:
+        """Return where a record lies; ``None`` if its segment is gone. Also of a closed journal."""
+        with self._gate:
+            segment = self._index.holding(record_id)
+        if segment is None:
+            return None
+        return JournalPlace(
+            self.directory, segment.path.name, record_id - segment.first_id, record_id
+        )
 
     @property
     def next_id(self) -> int:

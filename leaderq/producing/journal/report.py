@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+
+class JournalPlace(NamedTuple):
+    """Where a record is: the segment's file in ``directory``, and how many records lie before it
+    there. The file's name ends in ``.bad`` if it was set aside later."""
+
+    directory: Path
+    segment: str
+    position: int
+    id: int
 
 
 @dataclass(frozen=True)

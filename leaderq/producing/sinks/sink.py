@@ -17,12 +17,16 @@ class BatchOutcome(NamedTuple):
 
     ``refused``: the sink will never take this record, though it takes others. ``again``: not
     confirmed, to be given again, in order (unless it is refused as well); ``error`` says why. If a
-    record is to be given again, so are all later ones whose order to it matters.
+    record is to be given again, so are all later ones whose order to it matters. With ``SinkBusy``
+    as the error the sink keeps those records, and knows them when they come again.
+    ``place_of`` returns of a confirmed position where the sink has stored it: what the request's
+    future returns. It is asked only if somebody waits.
     """
 
     refused: Mapping[int, BaseException] = {}
     again: Sequence[int] = ()
     error: BaseException | None = None
+    place_of: Callable[[int], object] | None = None
 
 
 ALL_CONFIRMED = BatchOutcome()
@@ -61,7 +65,7 @@ def _fitting(outcome: Any, count: int) -> BatchOutcome:
     for error in (*refused.values(), *(() if outcome.error is None else (outcome.error,))):
         if not isinstance(error, BaseException):
             raise TypeError(f"{error!r} is a {type(error).__name__}, not an exception")
-    return BatchOutcome(refused, again, outcome.error)
+    return outcome._replace(refused=refused, again=again)
 
 
 def _position(at: Any, count: int) -> int:

@@ -21,7 +21,7 @@ from numbering import KEYS
 from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
 
 from leaderq.kafka.record import Record
-from leaderq.kafka.sink import KafkaSink, unpacked
+from leaderq.kafka.sink import KafkaSink
 from leaderq.kafka.topics import create_topics
 from leaderq.producing import BufferedProducer, BufferState, Journal
 from leaderq.producing.codec import PLAIN
@@ -95,7 +95,7 @@ def read_all(address: str, topic: str) -> list[Record]:
         while any(consumer.position(place) < ends[place] for place in places):
             for records in consumer.poll(timeout_ms=500, max_records=20_000).values():
                 found += [Record(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
-        return list(unpacked(found))
+        return found
     finally:
         consumer.close()
 
@@ -186,7 +186,8 @@ class Load:
     def __init__(self, broker: KafkaBroker, topic: str, journal: Path, *, rate: int, outage_s: float) -> None:
         self.rate, self.outage_s = rate, outage_s
         self.producer = BufferedProducer(
-            KafkaSink(broker.address, topic, packing="frame"),
+            KafkaSink(broker.address, topic, client="confluent"),
+            key=lambda request: request[0],
             journal=journal,
             max_items=5000,
             batch_items=2000,

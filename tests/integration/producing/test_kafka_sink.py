@@ -15,7 +15,7 @@ from reading_topics import Read, read_all
 from leaderq.errors import ConfigurationError, MessageTooLarge, RequestGivenUp, RequestsLost
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
-from leaderq.kafka.sink import KafkaSink, UnpackedRecord, unpacked
+from leaderq.kafka.sink import KafkaPlace, KafkaSink
 from leaderq.kafka.topics import create_topics, produce
 from leaderq.producing import EVERY_ITEM, BufferedProducer, ProducerRetry
 from leaderq.producing import KafkaSink as Exported
@@ -35,59 +35,48 @@ def test_it_is_exported_where_users_look_for_it() -> None:
     assert Exported is KafkaSink
 
 
-@pytest.mark.parametrize("packing", [None, "frame"])
+@pytest.fixture(params=["kafka-python", "confluent"])
+def client(request: pytest.FixtureRequest) -> str:
+    """Each client stands behind the same sink."""
+    name: str = request.param
+    return name
+
+
 def test_what_is_confirmed_is_on_the_topic_once_and_in_order(
-    kafka_broker: Any, topic: str, stored: Read, packing: str | None
+    kafka_broker: Any, topic: str, stored: Read, client: str
 ) -> None:
-    with BufferedProducer(KafkaSink(kafka_broker.address, topic, packing=packing)) as producer:
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         for number in range(5000):
             producer.send((b"key-%d" % (number % 10), b"%d" % number))
         assert producer.flush(60)
         assert producer.snapshot().balance.confirmed == 5000
-    records = list(unpacked(stored()))
+    records = stored()
     assert len(records) == 5000
     assert by_key(records) == {b"key-%d" % key: [b"%d" % number for number in range(key, 5000, 10)] for key in range(10)}
 
 
-def test_frames_are_few_and_keys_lie_where_other_producers_put_them(kafka_broker: Any, topic: str, stored: Read) -> None:
-    """The partition of a key is the same with frames, without, and with kafka-python by itself."""
+def test_a_future_tells_where_the_record_is(kafka_broker: Any, topic: str, stored: Read, client: str) -> None:
+    sink = KafkaSink(kafka_broker.address, topic, client=client)
+    with BufferedProducer(sink) as producer:
+        futures = [producer.submit((b"key-%d" % (number % 5), b"%d" % number)) for number in range(50)]
+        places = {future.result(30): b"%d" % number for number, future in enumerate(futures)}
+    assert places == {KafkaPlace(topic, one.partition, one.offset): one.value for one in stored()}
+
+
+def test_keys_lie_where_other_producers_put_them(kafka_broker: Any, topic: str, stored: Read, client: str) -> None:
     requests = [(b"key-%d" % number, b"v") for number in range(200)]
-    with BufferedProducer(
-        KafkaSink(kafka_broker.address, topic, packing="frame"), batch_items=200, linger_s=60.0
-    ) as producer:
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         for request in requests:
             producer.send(request)
-        assert producer.flush(30)
-    frames = stored()
-    assert len(frames) == 4
-    assert all(record.headers[0][0] == "leaderq-frame" for record in frames)
-    packed = {record.key: record.partition for record in unpacked(frames)}
+    ours = {record.key: record.partition for record in stored()}
     produce(kafka_broker.address, topic, requests)
-    alone = {record.key: record.partition for record in stored()[0:] if record.key is not None}
-    assert packed == alone
+    assert {record.key: record.partition for record in stored()[200:]} != {}
+    assert all(record.partition == ours[record.key] for record in stored())
 
 
-def test_unpacking_keeps_keys_headers_and_times_and_passes_other_records(
-    kafka_broker: Any, topic: str, stored: Read
-) -> None:
-    with BufferedProducer(KafkaSink(kafka_broker.address, topic, packing="frame"), batch_items=2, linger_s=60.0) as producer:
-        producer.send(Message("", b"one", b"k", [("name", b"value")], None, 1_700_000_000_000))
-        producer.send((b"k", None))
-        assert producer.flush(30)
-    plain = Record("t", 0, 7, 5, None, b"plain", ())
-    first, second, third = unpacked([*stored(), plain])
-    assert (first.key, first.value, list(first.headers)) == (b"k", b"one", [("name", b"value")])
-    assert first.timestamp_ms == 1_700_000_000_000
-    assert (second.key, second.value) == (b"k", None)
-    assert isinstance(second, UnpackedRecord)
-    assert [first.frame_index, second.frame_index] == [0, 1]
-    assert first.offset == second.offset
-    assert third is plain
-
-
-def test_records_come_in_every_form(kafka_broker: Any, topic: str, stored: Read) -> None:
+def test_records_come_in_every_form(kafka_broker: Any, topic: str, stored: Read, client: str) -> None:
     create_topics(kafka_broker.address, {f"{topic}-2": 1})
-    with BufferedProducer(KafkaSink(kafka_broker.address, topic)) as producer:
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         futures = [
             producer.submit(request)
             for request in (
@@ -107,8 +96,8 @@ def test_records_come_in_every_form(kafka_broker: Any, topic: str, stored: Read)
     assert [record.partition for record in stored() if record.value == b"as a tuple"] == [3]
 
 
-def test_what_is_no_record_or_too_large_is_refused_alone(kafka_broker: Any, topic: str, stored: Read) -> None:
-    sink = KafkaSink(kafka_broker.address, topic, max_message_bytes=100_000, frame_bytes=1000)
+def test_what_is_no_record_or_too_large_is_refused_alone(kafka_broker: Any, topic: str, stored: Read, client: str) -> None:
+    sink = KafkaSink(kafka_broker.address, topic, max_message_bytes=100_000, client=client)
     with pytest.raises(RequestsLost, match="'refused by the sink': 3"), BufferedProducer(sink) as producer:
         good = [producer.submit((b"k", b"%d" % number)) for number in range(10)]
         bad = [producer.submit((b"k", b"x" * 100_001)), producer.submit(17), producer.submit((None, None))]
@@ -124,7 +113,9 @@ def test_what_is_no_record_or_too_large_is_refused_alone(kafka_broker: Any, topi
     assert by_key(stored()) == {b"k": [b"%d" % number for number in range(20)]}
 
 
-def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_stays(kafka_broker: Any, topic: str) -> None:
+def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_stays(
+    kafka_broker: Any, topic: str, client: str
+) -> None:
     small = f"{topic}-small"
     admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
     try:
@@ -133,7 +124,7 @@ def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_
         )
     finally:
         admin.close()
-    sink = KafkaSink(kafka_broker.address, small)
+    sink = KafkaSink(kafka_broker.address, small, client=client)
     with (
         pytest.raises(RequestsLost, match="'refused by the sink': 10"),
         BufferedProducer(sink, batch_items=50, retry=SOON) as producer,
@@ -152,9 +143,11 @@ def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_
 
 
 def test_a_topic_that_is_not_there_breaks_the_sink_until_it_is_created(
-    kafka_broker: Any, topic_name: str, tmp_path: Path
+    kafka_broker: Any, topic_name: str, tmp_path: Path, client: str
 ) -> None:
-    with BufferedProducer(KafkaSink(kafka_broker.address, topic_name), retry=SOON, journal=tmp_path) as producer:
+    with BufferedProducer(
+        KafkaSink(kafka_broker.address, topic_name, client=client), retry=SOON, journal=tmp_path
+    ) as producer:
         producer.send(b"early")
         eventually(lambda: "there is no topic" in str(producer.snapshot().sink_error), timeout_s=30)
         create_topics(kafka_broker.address, {topic_name: 1})
@@ -162,9 +155,15 @@ def test_a_topic_that_is_not_there_breaks_the_sink_until_it_is_created(
     assert [record.value for record in read_all(kafka_broker.address, topic_name)] == [b"early"]
 
 
-def test_nobody_there_at_the_start_is_no_reason_to_wait_or_to_fail(free_port_address: str, tmp_path: Path) -> None:
+def test_nobody_there_at_the_start_is_no_reason_to_wait_or_to_fail(
+    free_port_address: str, tmp_path: Path, client: str
+) -> None:
     with BufferedProducer(
-        KafkaSink(free_port_address, "t", open_timeout_s=0.2), retry=SOON, journal=tmp_path, max_items=5, close_timeout_s=0.1
+        KafkaSink(free_port_address, "t", open_timeout_s=0.2, client=client),
+        retry=SOON,
+        journal=tmp_path,
+        max_items=5,
+        close_timeout_s=0.1,
     ) as producer:
         for number in range(100):
             producer.send(b"%d" % number)
@@ -181,12 +180,11 @@ def free_port_address() -> Iterator[str]:
         yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("packing", [None, "frame"])
 def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
-    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, packing: str | None
+    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, client: str
 ) -> None:
     """While this process lives, an outage doubles nothing either: the client keeps its place in the sequence."""
-    sink = KafkaSink(kafka_broker.address, topic, packing=packing)
+    sink = KafkaSink(kafka_broker.address, topic, client=client)
     with BufferedProducer(sink, journal=tmp_path, max_items=500, sink_timeout_s=0.5) as producer:
         number = 0
         while number < 2000:
@@ -201,9 +199,7 @@ def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
         kafka_broker.start()
         assert producer.flush(90), producer.snapshot()
         assert producer.snapshot().balance.confirmed == 8000
-    assert by_key(list(unpacked(stored()))) == {
-        b"key-%d" % key: [b"%d" % each for each in range(key, 8000, 7)] for key in range(7)
-    }
+    assert by_key(stored()) == {b"key-%d" % key: [b"%d" % each for each in range(key, 8000, 7)] for key in range(7)}
 
 
 def test_write_ahead_and_kafka_together(kafka_broker: Any, topic: str, stored: Read, tmp_path: Path) -> None:
@@ -217,7 +213,5 @@ def test_write_ahead_and_kafka_together(kafka_broker: Any, topic: str, stored: R
 
 
 def test_settings_that_cannot_be_used_are_refused(kafka_broker: Any) -> None:
-    with pytest.raises(ConfigurationError, match="packing='zip'"):
-        KafkaSink(kafka_broker.address, packing="zip")
-    with pytest.raises(ConfigurationError, match="frame_bytes=0"):
-        KafkaSink(kafka_broker.address, frame_bytes=0)
+    with pytest.raises(ConfigurationError, match="client='pykafka'"):
+        KafkaSink(kafka_broker.address, client="pykafka")

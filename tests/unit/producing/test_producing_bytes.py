@@ -1,4 +1,4 @@
-"""Requests, journaled requests and frames as bytes."""
+"""Requests, and journaled requests, as bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError, CorruptRecord
-from leaderq.producing import PLAIN, Packed, pack_frame, unpack_frame
+from leaderq.producing import PLAIN
 from leaderq.producing.memory import measured
 
 simple = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -87,38 +87,6 @@ def test_a_named_tuple_comes_back_as_a_tuple() -> None:
 def test_what_is_not_plain_is_refused_with_a_remedy() -> None:
     with pytest.raises(ConfigurationError, match=r"of type object .* codec"):
         PLAIN.serialize([object()])
-
-
-messages = st.builds(
-    Packed,
-    key=st.none() | st.binary(max_size=20),
-    value=st.none() | st.binary(max_size=50),
-    headers=st.lists(st.tuples(st.text(max_size=8), st.binary(max_size=8)), max_size=3),
-    timestamp_ms=st.integers(-1, 2**60),
-)
-
-
-@given(st.lists(messages, max_size=20))
-def test_a_frame_gives_back_its_messages_and_has_the_size_foretold(given_: list[Packed]) -> None:
-    frame = pack_frame(given_)
-    assert unpack_frame(frame) == given_
-    assert len(frame) == 12 + sum(message.frame_bytes for message in given_)
-
-
-@given(st.lists(messages, min_size=1, max_size=5), st.data())
-def test_no_spoilt_byte_of_a_frame_goes_unnoticed(given_: list[Packed], data: st.DataObject) -> None:
-    frame = bytearray(pack_frame(given_))
-    at = data.draw(st.integers(0, len(frame) - 1))
-    frame[at] ^= data.draw(st.integers(1, 255))
-    with pytest.raises(CorruptRecord):
-        unpack_frame(bytes(frame))
-
-
-@given(st.lists(messages, min_size=1, max_size=5), st.data())
-def test_a_frame_cut_off_is_refused(given_: list[Packed], data: st.DataObject) -> None:
-    frame = pack_frame(given_)
-    with pytest.raises(CorruptRecord):
-        unpack_frame(frame[: data.draw(st.integers(0, len(frame) - 1))])
 
 
 def test_sizes_are_those_of_the_parts() -> None:

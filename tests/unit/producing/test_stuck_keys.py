@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from scripted_sink import Make
 
-from leaderq.errors import SinkAway
-from leaderq.producing import ALL_CONFIRMED, BatchOutcome, BufferState, WhenFull
+from leaderq.errors import SinkAway, SinkBusy
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome, BufferState, ProducerRetry, WhenFull
 from leaderq.testing import eventually
 
 Record = tuple[str, int]
@@ -21,8 +21,10 @@ Record = tuple[str, int]
 class ByKey:
     """Takes all but those of the keys in ``stuck``, which it returns to be given again."""
 
-    def __init__(self, *stuck: str) -> None:
+    def __init__(self, *stuck: str, error: SinkAway | None = None) -> None:
         self.stuck = set(stuck)
+        self.error = error or SinkAway("no leader for this one")
+        self.retried = 0
         self.confirmed: dict[str, list[int]] = defaultdict(list)
         self.largest = 0
 
@@ -32,8 +34,8 @@ class ByKey:
         for at, (key, number) in enumerate(batch):
             if at not in again:
                 self.confirmed[key].append(number)
-        error = SinkAway("no leader for this one")
-        return BatchOutcome(again=again, error=error) if again else ALL_CONFIRMED
+        self.retried += len(again) == len(batch)
+        return BatchOutcome(again=again, error=self.error) if again else ALL_CONFIRMED
 
     def close(self, timeout_s: float) -> None:
         pass
@@ -65,6 +67,29 @@ def test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order(
     for key, numbers in sink.confirmed.items():
         assert numbers == sorted(numbers), key
     assert sink.largest <= batch_items
+
+
+def test_trying_the_stuck_key_again_holds_up_nobody(producer: Make) -> None:
+    """All of what is tried again fails: that says nothing about the sink. The next pause is an hour."""
+    sink = ByKey("stuck")
+    one = producer(sink, key=key_of, retry=ProducerRetry(first_s=0.05, max_s=3600.0, factor=1e6), batch_items=10)
+    one.send(("stuck", 0))
+    one.send(("healthy", 0))
+    eventually(lambda: sink.retried)
+    for number in range(1, 100):
+        one.send(("healthy", number))
+    eventually(lambda: len(sink.confirmed["healthy"]) == 100)
+
+
+def test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt(producer: Make) -> None:
+    sink = ByKey("kept", error=SinkBusy("no leader for this one"))
+    retry = ProducerRetry(first_s=0.001, max_s=0.002, max_attempts=2)
+    one = producer(sink, key=key_of, retry=retry)
+    future = one.submit(("kept", 0), ttl_s=0.05)
+    eventually(lambda: one.snapshot().retries >= 50)
+    sink.stuck.clear()
+    assert future.result(60) is None
+    assert sink.confirmed["kept"] == [0]
 
 
 def test_without_a_key_all_is_one_line(producer: Make) -> None:
