@@ -89,7 +89,7 @@ def _behind_the_verb(args: list[str]) -> list[str]:
         "dead": ("dead", "Look at records set aside as dead letters, and replay them."),
         "queue": ("queue", "Look into ZooKeeper queues, fill, drain and repair them."),
         "analyze": ("analyze", "Tell whether coalescing pays on a stream of requests."),
-        "journal": ("journal", "Look into journals of producers, check and repair them."),
+        "journal": ("journal", "Look into journals of producers, check, send and repair them."),
         "config": ("config", "Show settings and where they come from."),
         "doctor": ("doctor", "Find out what is missing or unreachable."),
         "topics": ("topics", "Create topics on Kafka."),

@@ -10,6 +10,7 @@ DISK = "leaderq/producing/journal/disk.py"
 PRODUCER = "leaderq/producing/producer.py"
 QUEUE_SINK = "leaderq/producing/sinks/queue_sink.py"
 RECOVERY = "leaderq/producing/journal/recovery.py"
+SENDING_VERB = "leaderq/cli/journal/send.py"
 SENDING = "leaderq/producing/sending.py"
 SINK = "leaderq/producing/sinks/sink.py"
 STORE = "leaderq/producing/journal/store.py"
@@ -19,6 +20,7 @@ CUT = "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_"
 LEFT_BEHIND = (
     "tests/unit/producing/journal/test_power_cut.py::test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out"
 )
+SEND = "tests/integration/producing/test_journal_send.py::test_"
 PROMISED = f"{CUT}costs_nothing_that_was_promised"
 
 MUTANTS = [
@@ -112,6 +114,20 @@ MUTANTS = [
         "a healthy request overtakes one of its key that is held back",
         f"{UNIT}stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order",
         Edit(SENDING, "            if one.key in self._held:\n", "            if False:\n"),
+    ),
+    mutant(
+        "journal send gives up what is not a record for Kafka",
+        f"{SEND}what_stopped_half_way_goes_on_where_it_was",
+        Edit(
+            "leaderq/cli/journal/send.py",
+            "            if at not in again and at not in outcome.refused\n",
+            "            if at not in again\n",
+        ),
+    ),
+    mutant(
+        "journal send does not note what was confirmed",
+        f"{SEND}exactly_what_was_not_confirmed_is_sent_in_order_and_once",
+        Edit(SENDING_VERB, "        self._journal.ack_many(confirmed)\n", ""),
     ),
     mutant(
         "appended records are not forced out",

@@ -1,4 +1,4 @@
-"""``leaderq journal``: journals of producers, looked at and repaired from outside."""
+"""``leaderq journal``: journals of producers, looked at, repaired and sent from outside."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from leaderq.cli.verbs import Verbs
         "inspect": ("directory", "Show what is in a journal."),
         "verify": ("directory", "Read every byte, and check every record."),
         "replay": ("replay", "Write records to standard output."),
+        "send": ("send", "Send to Kafka what nobody sends any more."),
         "truncate": ("directory", "Give up records, or files set aside."),
     },
 )
 def journal() -> None:
-    """Look into journals of producers, check, read and repair them."""
+    """Look into journals of producers, check, read, send and repair them."""

@@ -12,7 +12,7 @@ import click
 
 from leaderq.cli.journal.directory import directory_argument, readable
 from leaderq.cli.options import Verb, debug_option, json_option, switch
-from leaderq.errors import ConfigurationError
+from leaderq.errors import ConfigurationError, CorruptRecord
 
 if TYPE_CHECKING:
     from leaderq.producing.journal import JournalRecord
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @switch("--bad", help="also what can be read of the files set aside (*.bad)")
 @switch("--null", help="end each record with a NUL instead of a line end")
 @switch("--base64", "as_base64", help="write each record in base64")
+@switch("--decode", help="write each request that a BufferedProducer put there, as JSON")
 @json_option
 @debug_option
 def replay(
@@ -36,22 +37,25 @@ def replay(
     bad: bool,
     null: bool,
     as_base64: bool,
+    decode: bool,
     as_json: bool,
 ) -> None:
     """Write the records of the journal in DIR that are not acknowledged to standard output, one a line and in their order.
 
     Changes nothing, acknowledges nothing, and may be used beside the process that has the journal open. What cannot be read is
-    left out: leaderq journal verify names it. Records hold what the producer stored: a BufferedProducer puts a few bytes of its own in
-    front of each. --json writes id, times and payload (base64).
+    left out: leaderq journal verify names it. Records hold what the producer stored: a BufferedProducer its requests, as Python's pickle
+    of plain values, unless it has a codec of its own. --decode writes these: bytes as text, or as an object with base64 if they are none.
+    --json writes id, times and payload (base64), or with --decode the request.
 
     \b
     Examples:
       leaderq journal replay /var/lib/collector/journal --limit 10 --json
+      leaderq journal replay /var/lib/collector/journal --decode | jq '.[0]'
       leaderq journal replay /var/lib/collector/journal --base64 > records.txt
       leaderq journal replay /var/lib/collector/journal --bad --after 1000 --json
     """
-    if as_json and (null or as_base64):
-        raise ConfigurationError("--json stands alone: it needs neither --null nor --base64")
+    if (as_json or decode) and (null or as_base64):
+        raise ConfigurationError("--json and --decode write JSON: they need neither --null nor --base64")
     from leaderq.producing.journal.inspection import entries
 
     out, count = sys.stdout.buffer, 0
@@ -59,7 +63,10 @@ def replay(
         for entry in entries(directory, after_id=after, done_too=all_too, bad_too=bad):
             if limit is not None and count >= limit:
                 break
-            out.write(_line(entry, null=null, as_base64=as_base64, as_json=as_json))
+            if decode:
+                out.write(_decoded_line(entry, as_json=as_json))
+            else:
+                out.write(_line(entry, null=null, as_base64=as_base64, as_json=as_json))
             count += 1
         out.flush()
     click.echo(f"{count} records written", err=True)
@@ -72,9 +79,38 @@ def _line(entry: JournalRecord, *, null: bool, as_base64: bool, as_json: bool) -
 
 
 def _object(entry: JournalRecord) -> dict[str, Any]:
+    return {**_times(entry), "payload": base64.b64encode(entry.payload).decode()}
+
+
+def _times(entry: JournalRecord) -> dict[str, Any]:
     return {
         "id": entry.id,
         "appended_at": entry.appended_at,
         "expires_at": entry.expires_at,
-        "payload": base64.b64encode(entry.payload).decode(),
     }
+
+
+def _decoded_line(entry: JournalRecord, *, as_json: bool) -> bytes:
+    from leaderq.producing.codec import PLAIN
+
+    try:
+        request = _plain(PLAIN.deserialize(entry.payload))
+    except CorruptRecord as exc:
+        raise ConfigurationError(
+            f"record id={entry.id} cannot be decoded, since no BufferedProducer wrote it, or one with a codec of its own: {exc}"
+        ) from exc
+    return json.dumps({**_times(entry), "request": request} if as_json else request).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """A plain value as JSON knows it."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(_plain(key)): _plain(one) for key, one in value.items()}
+    return value

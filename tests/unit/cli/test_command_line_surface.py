@@ -73,6 +73,7 @@ LEAVES = [
     "journal inspect",
     "journal verify",
     "journal replay",
+    "journal send",
     "journal truncate",
 ]
 READS = [

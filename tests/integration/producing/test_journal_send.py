@@ -1,0 +1,94 @@
+"""``leaderq journal send``: what a dead host's journal holds goes to Kafka, once and in order, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reading_topics import Read, read_all
+
+from leaderq.cli import main
+from leaderq.exits import ExitCode
+from leaderq.kafka.topics import create_topics
+from leaderq.producing import EVERY_ITEM, BufferedProducer, CallableSink
+from leaderq.producing.journal import Journal
+from leaderq.testing import eventually
+
+KEYS = 7
+
+
+def left_behind(place: Path, requests: Sequence[Any], confirmed: int) -> None:
+    """The journal of a producer whose sink took ``confirmed`` requests, and then nothing more."""
+    taken: list[Any] = []
+
+    def take(request: Any) -> None:
+        if len(taken) == confirmed:
+            raise OSError("gone")
+        taken.append(request)
+
+    with BufferedProducer(
+        CallableSink(take, each=True), journal=place, persistence=EVERY_ITEM, close_timeout_s=0.0
+    ) as producer:
+        for request in requests:
+            producer.send(request, on_durable=lambda _: None)
+        eventually(lambda: producer.snapshot().balance.confirmed == confirmed and producer.snapshot().sink_error)
+
+
+def send(place: Path, broker: Any, *more: str) -> int:
+    return main(["journal", "send", str(place), "--kafka", broker.address, *more])
+
+
+def numbered(count: int) -> list[tuple[bytes, bytes]]:
+    return [(b"key-%d" % (number % KEYS), b"%d" % number) for number in range(count)]
+
+
+def test_exactly_what_was_not_confirmed_is_sent_in_order_and_once(
+    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    left_behind(tmp_path, numbered(3000), confirmed=1000)
+    assert send(tmp_path, kafka_broker, "--topic", topic, "--json", "--client", "confluent") == ExitCode.OK
+    assert json.loads(capfd.readouterr().out) == {"sent": 2000, "expired": 0, "damaged": 0, "left": 0}
+    for key in range(KEYS):
+        numbers = [int(one.value) for one in stored() if one.key == b"key-%d" % key]
+        assert numbers == [number for number in range(1000, 3000) if number % KEYS == key]
+    assert send(tmp_path, kafka_broker, "--topic", topic) == ExitCode.OK
+    assert len(stored()) == 2000
+
+
+def test_it_is_refused_while_a_producer_has_the_directory_open(
+    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    left_behind(tmp_path, numbered(3), confirmed=0)
+    with Journal(tmp_path):
+        assert send(tmp_path, kafka_broker, "--topic", topic) != ExitCode.OK
+    assert "is open in process" in capfd.readouterr().err
+    assert stored() == []
+
+
+def test_what_stopped_half_way_goes_on_where_it_was(kafka_broker: Any, topic_name: str, tmp_path: Path) -> None:
+    """Nothing is given up: neither for a topic that is not there, nor for a request that is no record for Kafka."""
+    left_behind(tmp_path, [*numbered(10), {"a": "dict"}, *numbered(20)[10:]], confirmed=0)
+    assert send(tmp_path, kafka_broker, "--topic", topic_name) != ExitCode.OK
+    create_topics(kafka_broker.address, {topic_name: 1})
+    assert send(tmp_path, kafka_broker, "--topic", topic_name) != ExitCode.OK
+    with Journal(tmp_path) as journal:
+        (at_fault,) = [one.id for one in journal.read() if b"dict" in one.payload]
+        assert journal.depth >= 1
+    assert main(["journal", "truncate", str(tmp_path), "--to", str(at_fault), "--yes"]) == ExitCode.OK
+    assert send(tmp_path, kafka_broker, "--topic", topic_name) == ExitCode.OK
+    values = [int(one.value) for one in read_all(kafka_broker.address, topic_name)]
+    assert sorted(values) == list(range(20))
+    for key in range(KEYS):
+        assert [one for one in values if one % KEYS == key] == list(range(key, 20, KEYS))
+
+
+def test_decoded_it_shows_the_requests(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    left_behind(tmp_path, [(b"k", b"text"), {"a": [1, b"\xff"]}], confirmed=0)
+    assert main(["journal", "replay", str(tmp_path), "--decode"]) == ExitCode.OK
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert lines == [["k", "text"], {"a": [1, {"base64": "/w=="}]}]
+    assert main(["journal", "replay", str(tmp_path), "--decode", "--json", "--limit", "1"]) == ExitCode.OK
+    assert json.loads(capfd.readouterr().out)["request"] == ["k", "text"]
