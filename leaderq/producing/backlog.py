@@ -49,6 +49,11 @@ class JournalBacklog:
         return self.count - len(self._being_written) - len(self._retained)
 
     @property
+    def is_written(self) -> bool:
+        """Whether some are on their way to the disk, and it takes them."""
+        return bool(self._being_written) and not self.is_held_up
+
+    @property
     def is_held_up(self) -> bool:
         """Whether some are retained: nothing may come behind them before they are written."""
         return bool(self._retained) or self._probe is not None

@@ -50,6 +50,7 @@ _LOOK_AT_NEWS_S = 0.02
 _CROWDED_S = 1.0
 _CROWDED_LOOK_S = 0.01
 _DELETING_S = 0.005
+_DELETED_S = 1.0
 _DROPPING_S = 5.0
 _LOSSES = 20
 _TAKEN_ALONG = 4  # a quarter of the memory is left for three quarters to be written
@@ -517,15 +518,15 @@ class RequestBuffer:
         return f"{text}; the sink is too slow, or away"
 
     def _drop_oldest(self) -> bool:
-        """Give up what is oldest; return whether there was anything to give up. With a journal by
-        whole segments, since only these give room on the disk."""
+        """Give up what is oldest; return whether anything was, or may be in a moment. With a journal
+        by many, since only whole segments give room on the disk."""
+        before = self.account.gone[LossReason.OLDEST]
         most = 1 if self._spill is None else _PIECE
         for count in range(most):
             oldest = self.memory.withdraw_oldest()
             if oldest is None:
-                if self._spill is None:
-                    return False
-                self._drop_unread(self._spill, most - count)
+                if self._spill is not None:
+                    self._drop_unread(self._spill, most - count)
                 break
             if oldest.copy is JournalCopy.STORED and oldest.journal_id is not None:
                 self.backlog.acks.append(oldest.journal_id)
@@ -533,7 +534,8 @@ class RequestBuffer:
         if self._spill is not None:
             self._spill.ack(self.backlog.take_acks())
         self._judge()
-        return True
+        is_coming = self.backlog.is_read or self.backlog.is_written
+        return is_coming or self.account.gone[LossReason.OLDEST] > before
 
     def _drop_unread(self, spill: Spill, most: int) -> None:
         """Give up the oldest in the journal. It is read under the lock: the last resort of whoever
@@ -725,6 +727,7 @@ class Admission:
         self._give_up_s = None if timeout_s is None else now_s() + timeout_s
         self._crowded_until_s: float | None = None
         self._dropping_until_s: float | None = None
+        self._room_by_s = 0.0  # by then what was dropped has made room, if it makes any
 
     def attempt(self) -> float | None:
         """Try once; return ``None`` if it is decided, else how long to wait at most.
@@ -795,6 +798,8 @@ class Admission:
             now = now_s()
             self._dropping_until_s = self._dropping_until_s or now + _DROPPING_S
             if now < self._dropping_until_s and buffer._drop_oldest():
+                self._room_by_s = now + _DELETED_S
+            if now < self._room_by_s:
                 return 0.0 if buffer._spill is None else _DELETING_S
         buffer.account.accept()
         buffer._give_up(self._request, LossReason.NEWEST, None)

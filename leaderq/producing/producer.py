@@ -25,7 +25,8 @@ each failure:
 * **the disk is behind** with more than the journal buffers: a caller waits a second for it, then
   ``when_full`` decides; nobody else waits;
 * **a fork**: the producer belongs to the parent; in the child every call raises ``ProducerClosed``
-  and touches nothing, but ``close``, which does nothing;
+  and touches nothing, but ``close``, the end of a block and the end of the program, which do
+  nothing: no request is sent twice, and the parent's journal stays as it is;
 * **Ctrl-C** in a call that waits: the call raises it, and the request was not taken (or, waiting
   for the disk, was). In a close: it waits for nothing pending any more, and puts it away;
   interrupted once more it raises at once, and goes on in the background until the next ``close``,

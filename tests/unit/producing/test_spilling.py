@@ -12,6 +12,7 @@ from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import BufferFull, ConfigurationError, JournalFull, ProducerClosed, RequestGivenUp, RequestTooLarge
 from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferState, Every, Interval, Journal, LossReason, Lost, WhenFull
+from leaderq.producing import buffer as buffer_module
 from leaderq.testing import eventually
 
 
@@ -274,6 +275,34 @@ def test_the_oldest_on_the_disk_are_dropped_if_that_is_the_policy(
         assert sent[-1] == 599
         assert len(gone) < 600
         one.close()
+
+
+def test_on_a_full_disk_dropping_the_oldest_waits_for_nothing(
+    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes no room there: once there is nothing to drop, the new request is."""
+    monkeypatch.setattr(buffer_module, "_DROPPING_S", 3600.0)
+    disk = FullDisk()
+    sink.now(is_away)
+    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
+        one = producer(journal=journal, max_items=10, when_full=WhenFull.DROP_OLDEST)
+        for number in range(50):
+            one.send(number)
+        eventually(lambda: journal.depth == 50)
+        disk.is_full = True
+        one.send(50)
+        eventually(lambda: one.snapshot().state is BufferState.BLOCKED)
+        answers: list[bool] = []
+        load = threading.Thread(target=lambda: answers.extend(one.send(number) for number in range(51, 80)), daemon=True)
+        load.start()
+        try:
+            eventually(lambda: not load.is_alive())
+        finally:
+            disk.is_full = False
+        balance = one.snapshot().balance
+        assert balance.is_exact
+        assert balance.dropped[LossReason.NEWEST.value] == answers.count(False) == 29
+        one.close(0.0)
 
 
 def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
