@@ -72,6 +72,18 @@ MUTANTS = [
         may_hang=True,
     ),
     mutant(
+        "a forked child closes its parent's producer",
+        f"{UNIT}ends_of_a_process.py::test_a_forked_child_that_ends_leaves_the_parents_journal_as_it_is",
+        Edit(PRODUCER, "        if os.getpid() != self._pid:\n            return Settlement()\n", ""),
+        may_hang=True,
+    ),
+    mutant(
+        "dropping the oldest waits though there was nothing to drop",
+        f"{UNIT}spilling.py::test_on_a_full_disk_dropping_the_oldest_waits_for_nothing",
+        Edit(BUFFER, "        return is_coming or self.account.gone[LossReason.OLDEST] > before\n", "        return True\n"),
+        may_hang=True,
+    ),
+    mutant(
         "whoever comes overtakes those who wait for room",
         f"{UNIT}full_means_full.py::test_nobody_overtakes_whoever_waits",
         Edit(
@@ -188,6 +200,11 @@ MUTANTS = [
             "        write_all(self._disk, fd, cursor.encode(), 0)\n        self._disk.sync(fd)\n",
             "        write_all(self._disk, fd, cursor.encode(), 0)\n",
         ),
+    ),
+    mutant(
+        "the names of new cursor files are not forced out",
+        "tests/unit/producing/journal/test_power_cut.py::test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment",
+        Edit(CURSOR, "        disk.sync_directory(directory)\n", ""),
     ),
     mutant(
         "what a killed process had only written stays so",

@@ -353,9 +353,8 @@ class SegmentWriter:
     def _allot(self) -> None:
         """Fill what comes next with zeros: a sync of bytes written over need not write down the
         file's new size as well, and is twice as quick. Behind the last record zeros are no record.
-        Without room for them the records are written all the same.
-
-        :raises OSError: the sync failed; the file will not be used any more.
+        Without room for them the records are written all the same. They are forced out with the
+        next record.
         """
         try:
             write_all(self._disk, self._fd, bytes(self._allot_bytes), self.end)
@@ -363,7 +362,6 @@ class SegmentWriter:
             self._allot_bytes = 0
             self.cut(self.end)
             return
-        self.sync()
         self._allotted = self.end + self._allot_bytes
 
     def cut(self, end: int) -> None:

@@ -13,10 +13,9 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from faulty_disk import crash
+from faulty_disk import crash, flip, no_space
 from power_cut import Moment, PowerCutDisk, platter
 from scripted_sink import ScriptedSink, is_away, takes
 
@@ -30,14 +29,35 @@ POLICIES = [EVERY_ITEM, EVERY_ITEM, Every(3), NO_SYNC]
 SEGMENT = 4096
 
 
+class Host:
+    """Folders below ``root``; each cut of the power is followed by a boot with an id of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._folders = root, 0
+        self.boot_id = secrets.token_bytes(16)
+
+    def folder(self) -> Path:
+        self._folders += 1
+        made = self._root / f"place{self._folders}"
+        made.mkdir()
+        return made
+
+    def after(self, moment: Moment, folder: Path, luck: random.Random, share: float | None = None) -> Path:
+        """Return what there is of ``folder`` after a cut at that moment."""
+        found = self.folder()
+        platter(moment, folder, found, luck, share)
+        self.boot_id = secrets.token_bytes(16)
+        return found
+
+
 @pytest.fixture
-def boots(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The boot ids of the host; the last one is that of now."""
-    ids = [secrets.token_bytes(16)]
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    one = Host(tmp_path)
     for module in (cursor, recovery):
-        monkeypatch.setattr(module, "boot_id", lambda: ids[-1])
+        monkeypatch.setattr(module, "boot_id", lambda: one.boot_id)
     monkeypatch.setattr("leaderq.producing.journal.committer.CHORES_EVERY_S", 0.002)
-    return ids
+    yield one
+    shutil.rmtree(tmp_path, ignore_errors=True)
 
 
 Facts = tuple[int, int, frozenset[int], frozenset[int]]
@@ -119,24 +139,17 @@ class Life:
         assert journal.next_id > last, "an id is given out twice"
 
 
-def opened(life: Life, place: Path, chance: float, segment_bytes: int = SEGMENT) -> Any:
-    disk = PowerCutDisk(place, life.luck, chance, life.facts)
-    journal = Journal(place / "above" / "journal", sync=life.policy, segment_bytes=segment_bytes, disk=disk)
-    return journal, disk
+def opened(life: Life, folder: Path, chance: float = 0.0, segment_bytes: int = SEGMENT) -> tuple[Journal, PowerCutDisk]:
+    disk = PowerCutDisk(folder, life.luck, chance, life.facts)
+    return Journal(folder / "above" / "journal", sync=life.policy, segment_bytes=segment_bytes, disk=disk), disk
 
 
-@pytest.fixture
-def places(tmp_path: Path) -> Iterator[Any]:
-    """Makes a new folder at each call."""
-    made: list[Path] = []
-
-    def make() -> Path:
-        made.append(tmp_path / f"place{len(made)}")
-        made[-1].mkdir()
-        return made[-1]
-
-    yield make
-    shutil.rmtree(tmp_path, ignore_errors=True)
+def checked(life: Life, folder: Path, facts: Facts, chance: float = 0.0) -> PowerCutDisk:
+    """Open what is left, see that it holds what was promised, and close it; return its disk."""
+    journal, disk = opened(life, folder, chance)
+    life.check(journal, facts)
+    journal.close()
+    return disk
 
 
 def chosen(luck: random.Random, moments: list[Moment], most: int) -> list[Moment]:
@@ -145,11 +158,10 @@ def chosen(luck: random.Random, moments: list[Moment], most: int) -> list[Moment
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_power_cut_costs_nothing_that_was_promised(boots: list[bytes], places: Any, seed: int) -> None:
+def test_a_power_cut_costs_nothing_that_was_promised(host: Host, seed: int) -> None:
     luck, cuts = random.Random(seed), 0
     while cuts < CUTS / 4:
-        life = Life(luck, luck.choice(POLICIES))
-        first = places()
+        life, first = Life(luck, luck.choice(POLICIES)), host.folder()
         journal, disk = opened(life, first, 0.2, luck.choice([SEGMENT, SEGMENT, 8 << 20]))
         for _ in range(luck.choice([1, 2])):  # openings
             life.live(journal, luck.randrange(4, 25))
@@ -159,35 +171,24 @@ def test_a_power_cut_costs_nothing_that_was_promised(boots: list[bytes], places:
         journal.close()
         for moment in chosen(luck, disk.moments, 12):
             cuts += 1
-            place = places()
-            platter(moment, first, place, luck)
-            boots.append(secrets.token_bytes(16))
+            place = host.after(moment, first, luck)
             # A second cut, in the recovery from the first or soon after it.
-            again, second = opened(life, place, 0.5)
-            life.check(again, moment.facts)
-            again.close()
+            second = checked(life, place, moment.facts, 0.5)
             for later in chosen(luck, second.moments, 2):
                 cuts += 1
-                last = places()
-                platter(later, place, last, luck)
-                boots.append(secrets.token_bytes(16))
-                third, _ = opened(life, last, 0.0)
-                life.check(third, moment.facts)
-                third.close()
+                last = host.after(later, place, luck)
+                checked(life, last, moment.facts)
                 shutil.rmtree(last)
             shutil.rmtree(place)
         shutil.rmtree(first)
-        boots[:] = [secrets.token_bytes(16)]
 
 
 @pytest.mark.parametrize("policy", [EVERY_ITEM, Every(3), NO_SYNC])
 @pytest.mark.parametrize("ends", ["flush", "kill"])
-def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(
-    boots: list[bytes], places: Any, policy: Policy, ends: str
-) -> None:
+def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(host: Host, policy: Policy, ends: str) -> None:
     """Nothing that was not forced out survives; what was told as stored fills several segments."""
-    life, first = Life(random.Random(1), policy), places()
-    journal, disk = opened(life, first, 0.0)
+    life, first = Life(random.Random(1), policy), host.folder()
+    journal, disk = opened(life, first)
     for _ in range(10):
         payload = life.payload().ljust(1000, b".")
         life.note(journal.append(payload), payload)
@@ -197,26 +198,55 @@ def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(
         crash(journal)
         journal = Journal(first / "above" / "journal", sync=policy, disk=disk)
     life.safe = len(life.told)
-    moment, place = disk.now(), places()
+    moment = disk.now()
     journal.close()
-    platter(moment, first, place, life.luck, share=0.0)
-    boots.append(secrets.token_bytes(16))
-    again, _ = opened(life, place, 0.0)
-    life.check(again, moment.facts)
-    again.close()
+    checked(life, host.after(moment, first, life.luck, share=0.0), moment.facts)
 
 
-def test_a_power_cut_deletes_no_damaged_segment(boots: list[bytes], places: Any) -> None:
+def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment(host: Host) -> None:
+    """The names of new cursor files are forced out, though no segment is made whose name would be."""
+    life, first = Life(random.Random(2), EVERY_ITEM), host.folder()
+    journal, _ = opened(life, first)
+    for _ in range(3):
+        life.append(journal)
+    journal.close()
+    for path in (first / "above" / "journal").glob("cursor.*"):
+        path.unlink()
+    life.safe = len(life.told)
+
+    class Full(PowerCutDisk):
+        def create(self, path: Path) -> int:
+            if path.suffix == ".seg":
+                raise no_space()
+            return super().create(path)
+
+    disk = Full(first, life.luck, 0.0, life.facts)
+    journal = Journal(first / "above" / "journal", segment_bytes=SEGMENT, disk=disk)
+    life.done = {life.told[0][0]}
+    journal.ack_many(life.done)
+    life.flush(journal)
+    moment = disk.now()
+    journal.close()
+    checked(life, host.after(moment, first, life.luck, share=0.0), moment.facts)
+
+
+def kept_after(host: Host, life: Life, moment: Moment, folder: Path) -> list[bytes]:
+    """What lies in the segments, and in what was set aside, once the journal was opened after a cut."""
+    journal, _ = opened(life, host.after(moment, folder, life.luck))
+    journal.close()
+    return [path.read_bytes() for path in journal.directory.glob("*.seg*")]
+
+
+def test_a_power_cut_deletes_no_damaged_segment(host: Host) -> None:
     luck = random.Random(3)
     for _ in range(8):
-        life, first = Life(luck, EVERY_ITEM), places()
-        journal, _ = opened(life, first, 0.0)
+        life, first = Life(luck, EVERY_ITEM), host.folder()
+        journal, _ = opened(life, first)
         ids = [journal.append(b"x" * 1000) for _ in range(8)]
         journal.close()
         damaged = min((first / "above" / "journal").glob("*.seg"))
-        data = bytearray(damaged.read_bytes())
-        data[500] ^= 0xFF
-        damaged.write_bytes(data)
+        flip(damaged, 500)
+        data = damaged.read_bytes()
         journal, disk = opened(life, first, 1.0)
         journal.read(max_items=100)
         journal.ack_many(ids)
@@ -224,51 +254,38 @@ def test_a_power_cut_deletes_no_damaged_segment(boots: list[bytes], places: Any)
         eventually(lambda journal=journal: journal.counters.set_aside)
         journal.close()
         for moment in chosen(luck, disk.moments, 20):
-            place = places()
-            platter(moment, first, place, luck)
-            boots.append(secrets.token_bytes(16))
-            again, _ = opened(life, place, 0.0)
-            again.close()
-            kept = [path.read_bytes() for path in again.directory.glob(f"{damaged.name}*")]
-            assert bytes(data) in kept
+            assert data in kept_after(host, life, moment, first)
 
 
-def test_a_power_cut_deletes_no_damaged_tail(boots: list[bytes], places: Any) -> None:
+def test_a_power_cut_deletes_no_damaged_tail(host: Host) -> None:
     """A last record that was whole once, and is not any more when a killed process is followed."""
     luck = random.Random(4)
     for _ in range(8):
-        life, first = Life(luck, EVERY_ITEM), places()
-        journal, _ = opened(life, first, 0.0)
+        life, first = Life(luck, EVERY_ITEM), host.folder()
+        journal, _ = opened(life, first)
         for _ in range(3):
             journal.append(b"kept as it is" * 20)
         crash(journal)
         segment = max((first / "above" / "journal").glob("*.seg"))
-        data = bytearray(segment.read_bytes())
-        tail = len(data) - 260
-        data[tail + 100] ^= 0xFF
-        segment.write_bytes(data)
+        tail = segment.stat().st_size - 260
+        flip(segment, tail + 100)
+        data = segment.read_bytes()[tail:]
         journal, disk = opened(life, first, 1.0)
         journal.append(b"next")
         journal.close()
         for moment in chosen(luck, disk.moments, 20):
-            place = places()
-            platter(moment, first, place, luck)
-            boots.append(secrets.token_bytes(16))
-            again, _ = opened(life, place, 0.0)
-            again.close()
-            kept = [path.read_bytes() for path in again.directory.glob("*.seg*")]
-            assert any(bytes(data[tail:]) in one for one in kept)
+            assert any(data in one for one in kept_after(host, life, moment, first))
 
 
 @pytest.mark.timeout(3600)
-def test_a_power_cut_costs_no_request_that_a_producer_has_taken(boots: list[bytes], places: Any) -> None:
+def test_a_power_cut_costs_no_request_that_a_producer_has_taken(host: Host) -> None:
     """Two producers, one after the other, on one journal; their sink takes and refuses by turns."""
     cuts = 0
     luck = random.Random(17)
     while cuts < CUTS / 8:
         sent: list[int] = []
         sink = ScriptedSink()
-        first = places()
+        first = host.folder()
         facts = lambda sent=sent, sink=sink: (len(sent), list(sink.confirmed))  # noqa: E731
         disk = PowerCutDisk(first, luck, 0.15, facts)
         for start in (0, 100):
@@ -285,9 +302,7 @@ def test_a_power_cut_costs_no_request_that_a_producer_has_taken(boots: list[byte
             journal.close()
         for moment in chosen(luck, disk.moments, 10):
             cuts += 1
-            place = places()
-            platter(moment, first, place, luck)
-            boots.append(secrets.token_bytes(16))
+            place = host.after(moment, first, luck)
             count, confirmed = moment.facts
             after = ScriptedSink()
             with BufferedProducer(after, journal=place / "j", persistence=EVERY_ITEM) as last:
