@@ -132,8 +132,8 @@ MUTANTS = [
         f"{SEND}what_stopped_half_way_goes_on_where_it_was",
         Edit(
             "leaderq/cli/journal/send.py",
-            "            if at not in again and at not in outcome.refused\n",
-            "            if at not in again\n",
+            " and at not in outcome.refused]",
+            "]",
         ),
     ),
     mutant(
