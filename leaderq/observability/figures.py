@@ -65,14 +65,3 @@ def read_figures() -> dict[tuple[FigureSource, str], Figures]:
             else:
                 found.setdefault((source, name), Counter()).update(figures)
     return dict(found)
-
-
-def producer_figures(producer: Any) -> Figures:
-    """The figures of a :class:`~leaderq.producing.BufferedProducer`, from its snapshot."""
-    found = producer.snapshot()
-    balance = found.balance
-    names = ("memory_items", "memory_bytes", "journal_bytes", "oldest_age_s", "batches", "retries")
-    figures = {name: getattr(found, name) for name in (*names, "spilled")}
-    figures |= {name: getattr(balance, name) for name in ("accepted", "recovered", "confirmed")}
-    lost = {name: sum(getattr(balance, name).values()) for name in ("dropped", "failed", "refused")}
-    return {**figures, **lost, "pending": balance.pending}

@@ -57,6 +57,7 @@ from leaderq.errors import (
     RequestTooLarge,
     WouldDeadlock,
 )
+from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.producing.account import Lost, Settlement, Snapshot
 from leaderq.producing.buffer import Admission, RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
@@ -134,7 +135,8 @@ class BufferedProducer(Generic[T]):
     * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request,
       ``state_listener`` with the former and the new state: one call at a time, on whichever thread;
       errors of theirs are logged;
-    * ``close_timeout_s``: for :meth:`close` and the end of a ``with`` block.
+    * ``close_timeout_s``: for :meth:`close` and the end of a ``with`` block;
+    * ``name``: in the log, of its threads, and the label of its figures in ``/metrics``.
 
     Each ``timeout_s`` is in seconds, and ``None`` waits for ever.
 
@@ -212,6 +214,7 @@ class BufferedProducer(Generic[T]):
         for service in services:
             service.start()
         _open.add(self)
+        offer_figures(FigureSource.PRODUCER, name, self, _figures)
 
     # -- taking requests ---------------------------------------------------------------------------
 
@@ -546,6 +549,28 @@ def _durable(told: list[BaseException | None]) -> bool:
     if told[0] is not None:
         raise told[0]
     return True
+
+
+def _figures(producer: BufferedProducer[Any]) -> dict[str, float]:
+    """Those of the table of metrics."""
+    found = producer.snapshot()
+    balance = found.balance
+    return {
+        "accepted": balance.accepted,
+        "recovered": balance.recovered,
+        "confirmed": balance.confirmed,
+        "pending": balance.pending,
+        "dropped": sum(balance.dropped.values()),
+        "failed": sum(balance.failed.values()),
+        "refused": sum(balance.refused.values()),
+        "memory_items": found.memory_items,
+        "memory_bytes": found.memory_bytes,
+        "journal_bytes": found.journal_bytes,
+        "oldest_age_s": found.oldest_age_s,
+        "batches": found.batches,
+        "retries": found.retries,
+        "spilled": found.spilled,
+    }
 
 
 def _text(error: BaseException | None) -> str | None:

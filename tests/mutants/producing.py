@@ -72,6 +72,11 @@ MUTANTS = [
         may_hang=True,
     ),
     mutant(
+        "a producer offers no figures",
+        "tests/unit/observability/test_metrics.py::test_a_buffered_producer_offers_every_figure_of_the_table",
+        Edit(PRODUCER, "        offer_figures(FigureSource.PRODUCER, name, self, _figures)\n", ""),
+    ),
+    mutant(
         "a forked child closes its parent's producer",
         f"{UNIT}ends_of_a_process.py::test_a_forked_child_that_ends_leaves_the_parents_journal_as_it_is",
         Edit(PRODUCER, "        if os.getpid() != self._pid:\n            return Settlement()\n", ""),

@@ -6,6 +6,8 @@ import gc
 import re
 import subprocess
 import sys
+import urllib.request
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,10 +36,10 @@ from leaderq.observability import figures, metrics
 from leaderq.observability.figures import (
     FigureSource,
     offer_figures,
-    producer_figures,
     read_figures,
 )
 from leaderq.observability.health import Health
+from leaderq.observability.http import HttpEndpoint
 from leaderq.observability.metrics import TABLE, Metrics
 from leaderq.producing import BufferedProducer
 from leaderq.producing.sinks import CallableSink
@@ -242,16 +244,29 @@ def test_an_owner_that_cannot_be_read_is_left_out_and_logged(scraped, caplog):
     assert "figures cannot be read queue=/bad" in caplog.text
 
 
-def test_a_buffered_producer_has_every_figure_of_the_table(scraped):
-    with BufferedProducer(CallableSink(lambda batch: None)) as producer:
-        offer_figures(FigureSource.PRODUCER, "clicks", producer, producer_figures)
-        producer.send("a")
-        assert producer.flush(60)
+def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path):
+    def take(batch: list[object]) -> None:
+        if "bad" in batch:
+            raise ValueError("bad")
+
+    sink = CallableSink(take, refuses=(ValueError,))
+    producer = BufferedProducer(sink, name="clicks", journal=tmp_path)
+    with HttpEndpoint("127.0.0.1:0") as endpoint, closing(producer):
+        endpoint.start({"/metrics": scraped.metrics.route(scraped.registry)})
+        for request in ("a", "bad", "b"):
+            producer.send(request)
+        producer.flush(60)
+        with urllib.request.urlopen(f"http://{endpoint.address}/metrics", timeout=60) as reply:
+            lines = [line for line in reply.read().decode().splitlines() if 'producer="clicks"' in line]
         wanted = {row.figure for row in TABLE if row.source is FigureSource.PRODUCER}
         assert set(read_figures()[FigureSource.PRODUCER, "clicks"]) == wanted
-        assert scraped.value("producer_accepted_requests_total", producer="clicks") == 1
-        assert scraped.value("producer_confirmed_requests_total", producer="clicks") == 1
-        assert scraped.value("producer_pending_requests", producer="clicks") == 0
+    told = {line.split("{")[0].removeprefix("leaderq_producer_"): float(line.split()[-1]) for line in lines}
+    assert len(told) == len(wanted)
+    counts = {"accepted": 3, "recovered": 0, "confirmed": 2, "failed": 1, "dropped": 0, "refused": 0}
+    assert {name: told[f"{name}_requests_total"] for name in counts} == counts
+    assert told["pending_requests"] == told["memory_requests"] == told["spills_total"] == 0
+    assert told["batches_total"] >= 1
+    assert told["journal_bytes"] > 0
 
 
 def test_a_careers_own_metrics_are_served_beside_ours(client, no_offers):
