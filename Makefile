@@ -9,7 +9,7 @@ CHANGES ?= 100
 TIMES   ?= 20
 JOBS    ?= 2
 
-.PHONY: demo test lint unit faults soak queue-soak rude histories mutants bench smoke servers clean
+.PHONY: demo test lint unit faults soak queue-soak losses rude histories mutants bench smoke servers clean
 
 demo: $(READY)
 	@$(BIN)/leaderq demo
@@ -42,6 +42,13 @@ soak: $(READY)
 queue-soak: $(READY)
 	@LEADERQ_TEST_SOAK=1 LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest -s --timeout 1800 tests/faults/queues \
 	  tests/integration/queues/test_kind_to_the_server.py tests/integration/queues/test_failed_items.py
+
+# What a producer and its journal have taken: 10,000 simulated power cuts, a process killed at 1,000
+# points, and Kafka away for a minute under 20,000 messages a second. Half an hour on two cores.
+losses: $(READY)
+	@LEADERQ_TEST_FAULTS=10000 $(BIN)/python -m pytest tests/unit/producing/journal/test_power_cut.py
+	@LEADERQ_TEST_FAULTS=1000 $(BIN)/python -m pytest -s tests/faults/journal/test_journal_killed.py
+	@$(BIN)/python benchmarks/producing.py --outage 60
 
 # Changes of leader of careers that never look at their term, so many of each kind, and a table of
 # the effects that came after; the ordinary test run does two of each. KINDS is a regular expression.

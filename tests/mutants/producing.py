@@ -133,6 +133,16 @@ MUTANTS = [
         Edit(SENDING, "            if one.key in self._held:\n", "            if False:\n"),
     ),
     mutant(
+        "a partition without a leader holds up all",
+        "tests/integration/producing/test_partition_without_leader.py::test_the_others_go_on_and_nothing_is_doubled_or_out_of_order",
+        Edit("leaderq/kafka/sink.py", "            return SinkBusy(\n", "            raise SinkBusy(\n"),
+    ),
+    mutant(
+        "what Kafka holds is sent once more",
+        "tests/integration/producing/test_partition_without_leader.py::test_the_others_go_on_and_nothing_is_doubled_or_out_of_order",
+        Edit("leaderq/kafka/sink.py", "            if self._kept and (kept :=", "            if False and (kept :="),
+    ),
+    mutant(
         "journal send gives up what is not a record for Kafka",
         f"{SEND}what_stopped_half_way_goes_on_where_it_was",
         Edit(
