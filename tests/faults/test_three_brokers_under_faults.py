@@ -26,7 +26,7 @@ from verdicts import exactly_once, skipped
 
 from leaderq.election import View
 from leaderq.kafka.assembly import transactional_id
-from leaderq.kafka.topics import create_topics
+from leaderq.kafka.topics import committed, create_topics, end_offsets
 
 FAULTS = int(os.environ.get("LEADERQ_TEST_FAULTS", "0"))
 SEED = int(os.environ.get("LEADERQ_TEST_SEED", random.randrange(10**6)))
@@ -154,7 +154,18 @@ def test_records_are_handled_as_promised_whatever_befalls_leaders_and_brokers(
             fault(view)
             feeding.join()
         cluster.led(supervised=True)
-        cluster.eventually(lambda: handled() >= feeder.fed, "all records are handled", timeout_s=180)
+        try:
+            cluster.eventually(lambda: handled() >= feeder.fed, "all records are handled", timeout_s=60)
+        except AssertionError:
+            print(f"{handled()} of {feeder.fed}; ends {feeder.ends()}")
+            print(f"committed {committed(kafka_cluster.address, topic_name, topic_name)}")
+            if isinstance(results, OutputTopic):
+                again = OutputTopic(kafka_cluster.address, f"{topic_name}-output", PARTITIONS)
+                print(
+                    f"stable {end_offsets(kafka_cluster.address, again.environment['OUTPUT'])}, read {len(again.all_results())}"
+                )
+                again.close()
+            raise
     cluster.close()
     ends = {where.number: end for where, end in feeder.ends().items()}
     failed = [line for line in cluster.said("term_ended") if line.get("reason") == "failed"]

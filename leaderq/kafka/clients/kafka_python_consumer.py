@@ -221,9 +221,8 @@ class KafkaPythonConsumer:
         self._assignor.allowed = allowed
         if not self._settings.membership:
             return self._take_all()
-        before = self._assignor.joins
         self.attend(timeout_s)
-        return self._assignor.joins > before
+        return self.joins > 0 and not private_api.is_joining(self._consumer)
 
     def _take_all(self) -> bool:
         self._assignor.allowed()

@@ -55,6 +55,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.2
 ATTEND_S = 1.0
 REQUEST_S = 1.0
+PARTITIONS_A_SECOND = 2000
+"""So many may take a second more of each request and join, which are begun again if they are late."""
 CONFIRM_S = 3.0
 MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
@@ -116,6 +118,7 @@ class TermConsumer:
         self._check = ConsumerCheck(plan.stall_limits, plan.by_pattern)
         self._ahead = read_ahead(plan.batch_limits)
         self._positions: Positions | None = None
+        self._request_s = REQUEST_S
         self._joined = False
         self._joins = 0
         self._commits = OffsetCommits(plan.store, term)
@@ -215,7 +218,7 @@ class TermConsumer:
     # ---- rounds ----------------------------------------------------------------------------------
 
     def round(self) -> None:
-        """Do the next step, bounded by about a second.
+        """Do the next step, bounded by about a second, or some with thousands of partitions.
 
         Raises :class:`~leaderq.errors.Deposed`, or the error with which the term must fail.
         """
@@ -258,7 +261,7 @@ class TermConsumer:
             self._inspect(consumer)
 
     def _attend(self, consumer: ConsumerClient) -> None:
-        consumer.attend(REQUEST_S)
+        consumer.attend(self._request_s)
         self._attended = now_s()
         self._settle_membership(consumer)
 
@@ -273,11 +276,12 @@ class TermConsumer:
     # ---- taking over -----------------------------------------------------------------------------
 
     def _take_over(self, consumer: ConsumerClient) -> None:
-        if not self._store.fence(consumer, self._term, self._allowed, REQUEST_S):
+        self._request_s = REQUEST_S + len(consumer.existing()) / PARTITIONS_A_SECOND
+        if not self._store.fence(consumer, self._term, self._allowed, self._request_s):
             self._wait_for_group()
         if self._check.misses(consumer):
             consumer.rejoin()
-            consumer.attend(REQUEST_S)
+            consumer.attend(self._request_s)
         if self._positions is None and self._plan.reports is not None:
             former = self._plan.reports.former()
             self._check.topic_ids = dict(former.topic_ids)
@@ -302,7 +306,9 @@ class TermConsumer:
         """
         joins = consumer.joins
         held = consumer.assigned()
-        stored = {where: at for where, at in self._store.load(consumer, self._term, REQUEST_S).items() if where in held}
+        stored = {
+            where: at for where, at in self._store.load(consumer, self._term, self._request_s).items() if where in held
+        }
         if self._positions is None:
             self._positions = Positions(stored)
         else:
@@ -310,8 +316,8 @@ class TermConsumer:
         positions = self._positions
         changed = self._check.changed_topics(consumer)
         if fresh := held - set(positions.handed):
-            first = consumer.start_offsets(REQUEST_S)
-            last = consumer.end_offsets(REQUEST_S) if self._plan.start == "latest" else first
+            first = consumer.start_offsets(self._request_s)
+            last = consumer.end_offsets(self._request_s) if self._plan.start == "latest" else first
             # Committed before the first record is read: otherwise "latest" would be a later place
             # for the next leader.
             # A topic made later begins at its first record, as an added partition does.
@@ -319,7 +325,7 @@ class TermConsumer:
             begin = starts(self._plan.start, fresh, known, first, last)
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
             log.info("reading begins where no offset is stored; partitions=%s", _names(fresh))
-            self._commits.commit_positions_now(consumer, begin, 2 * REQUEST_S)
+            self._commits.commit_positions_now(consumer, begin, 2 * self._request_s)
             positions.add(begin)
         self._reset(consumer, changed)
         self._place(consumer, positions)
@@ -432,7 +438,7 @@ class TermConsumer:
             )
         if self._positions is None or self._has_in_hand or self._commits.wanted is not None:
             return False  # found again, once the batch in hand is committed
-        first, last = consumer.start_offsets(REQUEST_S), consumer.end_offsets(REQUEST_S)
+        first, last = consumer.start_offsets(self._request_s), consumer.end_offsets(self._request_s)
         new = resets(self._plan.start, self._positions.handed, recreated, first, last)
         if new:
             log.warning(
@@ -440,7 +446,7 @@ class TermConsumer:
                 _names(new),
                 self._plan.start,
             )
-            self._commits.commit_positions_now(consumer, new, 2 * REQUEST_S)
+            self._commits.commit_positions_now(consumer, new, 2 * self._request_s)
             self._positions.add(new)
             self._place(consumer, self._positions)
         self._check.accept(consumer, recreated)
@@ -452,7 +458,7 @@ class TermConsumer:
         try:
             ends = self._commits.finish(may_wait=may_wait)
         except MembershipLost:
-            consumer.attend(REQUEST_S)
+            consumer.attend(self._request_s)
             if self._settle_membership(consumer):
                 raise
             return
@@ -487,7 +493,7 @@ class TermConsumer:
         if not changed:
             return
         try:
-            if consumer.commit(changed, f"leaderq term {self._term.number}, for information").done(REQUEST_S):
+            if consumer.commit(changed, f"leaderq term {self._term.number}, for information").done(self._request_s):
                 self._mirrored.update(changed)
         except KafkaError as exc:
             log.debug("the group's offsets could not be set for lag tools: %s", exc)
@@ -502,10 +508,10 @@ class TermConsumer:
         if now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = now_s()
-        found = self._check.look(consumer, self._inspected, REQUEST_S, self._resting)
+        found = self._check.look(consumer, self._inspected, self._request_s, self._resting)
         if found.added:
             consumer.rejoin()
-            consumer.attend(REQUEST_S)
+            consumer.attend(self._request_s)
             self._settle_membership(consumer)
         self._reset(consumer, found.recreated)
         if self._plan.reports is not None and self._positions is not None:

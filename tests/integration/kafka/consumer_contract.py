@@ -127,6 +127,13 @@ class ConsumerContract:
         consumer = self.join(make_consumer())
         assert consumer.assigned() == consumer.existing()
 
+    def test_a_member_that_is_asked_to_join_is_one_already(self, make_consumer: Make) -> None:
+        consumer = self.join(make_consumer())
+        joins = consumer.joins
+        assert consumer.join(allowed, 5.0)  # what followed the first time has failed
+        assert consumer.joins == joins
+        commit(consumer, dict.fromkeys(consumer.assigned(), 0))
+
     def test_the_positions_of_many_partitions_are_told(
         self, make_consumer: Make, kafka_broker: Any, topic_name: str
     ) -> None:

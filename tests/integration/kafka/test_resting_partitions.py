@@ -21,6 +21,7 @@ class Stubborn(Recorder):
     """Fails at the first record of partition 0 some times."""
 
     output: Output
+    meanwhile: Callable[[], object]
     left = 2
 
     def handle_record(self, record: Record, term: Term) -> None:
@@ -28,7 +29,9 @@ class Stubborn(Recorder):
         if self.offsets == "transaction":
             self.produce(self.output.topic, record.value)
         if record.partition == 0 and record.offset == 0 and self.left:
-            type(self).left -= 1
+            self.left -= 1
+            if self.left == 1:
+                self.meanwhile()
             raise ValueError("not yet")
 
     handle = KafkaLeaderCareer.handle
@@ -41,8 +44,12 @@ class Stubborn(Recorder):
 def test_one_records_retries_hold_up_its_own_partition_only(
     drive: Drive, kafka_broker: Any, four_partitions: str, client: str, offsets: str, workers: int
 ) -> None:
-    produce(kafka_broker.address, four_partitions, ((b"k%d" % (n % 16), b"%d" % n) for n in range(400)))
-    ends = {Partition(four_partitions, n): end for n, end in end_offsets(kafka_broker.address, four_partitions).items()}
+    def feed(first: int, last: int) -> dict[Partition, int]:
+        produce(kafka_broker.address, four_partitions, ((b"k%d" % (n % 16), b"%d" % n) for n in range(first, last)))
+        return {Partition(four_partitions, n): at for n, at in end_offsets(kafka_broker.address, four_partitions).items()}
+
+    feed(0, 200)
+    ends: dict[Partition, int] = {}
     output = Output(kafka_broker.address, f"{four_partitions}-out")
     leader = drive(
         Stubborn,
@@ -52,14 +59,16 @@ def test_one_records_retries_hold_up_its_own_partition_only(
         max_records=20,
         on_error=retry(3, backoff_s=LATER_S),
         output=output,
+        meanwhile=lambda _career: ends.update(feed(200, 400)),
     ).begin()
-    leader.run_until(lambda: leader.career._assembly.consumer.progress() == ends)
+    leader.run_until(lambda: bool(ends) and leader.career._assembly.consumer.progress() == ends)
     assert committed(kafka_broker.address, four_partitions, four_partitions) == {at.number: end for at, end in ends.items()}
     handled: list[Record] = leader.career.seen
     tries = [at for at, record in enumerate(handled) if (record.partition, record.offset) == (0, 0)]
-    between = [record.partition for record in handled[tries[0] + 1 : tries[1]]]
+    between = {record.value for record in handled[tries[0] : tries[-1]]}
     assert len(tries) == 3
     assert len(between) > 60  # more than the batch in hand and the one read ahead
+    assert any(int(value) >= 200 for value in between)  # fed after the first try
     if offsets == "transaction":
         assert sorted(output.read(), key=int) == [b"%d" % n for n in range(400)]
     for number in range(4):
