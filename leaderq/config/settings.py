@@ -91,11 +91,11 @@ class Row:
         return not self.kind.metavar
 
     def problem(self, value: Any) -> str | None:
-        """What is wrong with ``value``, and what to write instead; ``None``: it can be used."""
+        """Why ``value`` cannot be used, and what to write instead; ``None``: it can."""
         try:
             self.kind.check(value)
         except InvalidValue as error:
-            return f"{self.shown(value)!r} {error.why}; {error.remedy}"
+            return str(error)
         return None
 
     def shown(self, value: Any) -> Any:

@@ -66,29 +66,19 @@ class Environment:
     consumer_settings: Callable[[ConsumerSettings], ConsumerSettings]
 
 
+@dataclass
 class Assembly:
     """What serves one career, through all its terms; for the career thread."""
 
-    def __init__(
-        self,
-        declared: Declaration,
-        store: OffsetStore,
-        consumer: ConsumerThread,
-        handler: BatchHandler,
-        dead_letters: DeadLetterSender,
-        marks: CrashMarks | None,
-        calls: HandleCalls,
-        figures: DrainFigures,
-    ) -> None:
-        self.declared = declared
-        self.calls = calls
-        self.figures = figures
-        self.store = store
-        self.consumer = consumer
-        self.handler = handler
-        self.dead_letters = dead_letters
-        self._marks = marks
-        self._marked: str | None = None
+    declared: Declaration
+    store: OffsetStore
+    consumer: ConsumerThread
+    handler: BatchHandler
+    dead_letters: DeadLetterSender
+    marks: CrashMarks | None
+    calls: HandleCalls
+    figures: DrainFigures
+    _marked: str | None = None
 
     def begin(self, term: Term, wait_s: float) -> None:
         """Take over for ``term``: fence the former leader, load the offsets."""
@@ -100,8 +90,8 @@ class Assembly:
         """Judge, once a term, what the marks of former leaders say about the offsets at which this
         one began.
         """
-        if self._marks is not None and self._marked != term.id:
-            self._marks.begin(term, self.consumer.loaded or {})
+        if self.marks is not None and self._marked != term.id:
+            self.marks.begin(term, self.consumer.loaded or {})
             self._marked = term.id
 
     def close(self) -> None:

@@ -223,7 +223,7 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
         value = getattr(declared, row.name) if row.section is Section.DRAIN and row.name != "client" else None
         if (value is not None or row.name in _NEEDED) and (problem := row.problem(value)):
             remedy = "" if row.name in _NEEDED else ", or leave it out (None)"
-            yield f"{row.name} of {where}: {problem}{remedy}"
+            yield f"{row.name}={value!r} of {where} {problem}{remedy}"
     if not isinstance(batches := cast("object", declared.batches), BatchShape):
         yield _unknown("batches", batches, where, BatchShape)
     workers: Any = declared.workers

@@ -10,6 +10,10 @@ READ_AHEAD = "leaderq/kafka/consuming/read_ahead.py"
 TERM_CONSUMER = "leaderq/kafka/consuming/term_consumer.py"
 CONSUMER_THREAD = "leaderq/kafka/consuming/consumer_thread.py"
 ASSEMBLY = "leaderq/kafka/assembly.py"
+CONSUMER = "leaderq/kafka/clients/consumer.py"
+CLIENT_OPTIONS = "leaderq/kafka/clients/client_options.py"
+DECLARATION = "leaderq/kafka/declaration.py"
+PRIVATE_API = "leaderq/kafka/clients/private_api.py"
 CONNECTION = "leaderq/kafka/clients/kafka_python_connection.py"
 PRIVATE = "leaderq/kafka/clients/private_api.py"
 ON_ERROR = "leaderq/kafka/handling/on_error.py"
@@ -22,6 +26,9 @@ UNIT = "tests/unit/kafka/test_positions.py::test_"
 GATE = "tests/unit/kafka/test_join_gate.py::test_"
 CAREER = "tests/integration/kafka/test_kafka_career.py::test_"
 SHARED = "tests/integration/kafka/test_shared_group.py::test_"
+OPTIONS = "tests/unit/kafka/test_client_options.py::test_"
+OPTIONS_AT_WORK = "tests/integration/kafka/test_client_options_at_work.py::test_"
+READ_BEFORE = "tests/unit/kafka/test_kafka_private_api.py::test_"
 
 MUTANTS = [
     mutant(
@@ -175,5 +182,31 @@ MUTANTS = [
         "a missing file of one record's making holds up the work",
         "tests/unit/kafka/test_hold_ups.py::test_only_and_except_say_which_errors_are_about_records",
         Edit(ON_ERROR, "return not _is_of_the_records_making(error)", "return True"),
+    ),
+    mutant(
+        "an option on which a promise rests is passed on to the client",
+        f"{OPTIONS}all_options_that_a_career_may_not_set_are_told_at_once",
+        Edit(CLIENT_OPTIONS, "        if row is not None:\n", "        if row is not None and name != 'acks':\n"),
+    ),
+    mutant(
+        "a setting does not go before what the class says",
+        "tests/unit/kafka/test_declaration.py::test_an_attribute_can_be_set_for_one_career_and_it_is_told_where[variable-group]",
+        Edit(DECLARATION, "for each in _TUNABLE if (value", "for each in _TUNABLE[1:] if (value"),
+    ),
+    mutant(
+        "a career reads its own dead letters by a pattern",
+        f"{OPTIONS}where_dead_letters_go_is_left_out_of_a_pattern_and_refused_as_a_topic",
+        Edit(CONSUMER, "name for name in names if name != self.without and not", "name for name in names if not"),
+    ),
+    mutant(
+        "of a topic made later only what comes after its discovery is read",
+        f"{OPTIONS_AT_WORK}topics_that_match_are_read_also_those_made_later_and_one_that_is_deleted_ends_no_term[kafka-kafka-python]",
+        Edit(TERM_CONSUMER, "known = fresh if self._plan.by_pattern and stored else stored", "known = stored"),
+    ),
+    mutant(
+        "a career starts on a kafka-python that does not ask the gate",
+        f"{READ_BEFORE}one_that_would_let_a_zombie_fence_its_successor_is_refused_at_the_start"
+        "[ConsumerCoordinator-group_protocols-group_protocols_without_asking-the assignor is not asked]",
+        Edit(PRIVATE_API, '        yield "the assignor is not asked when a group is joined"\n', "        pass\n"),
     ),
 ]

@@ -370,9 +370,16 @@ class ConfluentConsumer:
 
     def _ask(self, what: int, timeout_s: float) -> dict[Partition, int]:
         asked = self._named(dict.fromkeys(self.existing(), what))
-        with self._errors_translated("asking for offsets"):
-            answer = self._consumer.offsets_for_times(asked, timeout_s)
-        if isinstance(self._settings.topics, TopicPattern):  # deleted a moment ago, perhaps
+        by_pattern = isinstance(self._settings.topics, TopicPattern)
+        try:
+            with self._errors_translated("asking for offsets"):
+                answer = self._consumer.offsets_for_times(asked, timeout_s)
+        except UnknownTopic as exc:
+            if by_pattern:  # deleted a moment ago, and found out soon
+                self._known.hurry()
+                raise KafkaAway(str(exc)) from exc
+            raise
+        if by_pattern:
             answer = [one for one in answer if one.error is None or one.error.name() not in UNKNOWN]
         return self._answered(answer, "asking for offsets")
 

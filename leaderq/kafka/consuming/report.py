@@ -191,38 +191,15 @@ class LagEstimator:
         self._committed.update(committed)
         self._ends.update(ends)
 
-    def report(
-        self,
-        *,
-        term: int,
-        at: float,
-        group: str | None = None,
-        dead_letters: str | None = None,
-        skipped: int = 0,
-        buried: int = 0,
-        topic_ids: Mapping[str, str] | None = None,
-        held_up: str | None = None,
-    ) -> DrainReport:
-        """What can be said after the last look; partitions of which only one of both offsets is
-        known are left out.
+    def report(self, **said: Any) -> DrainReport:
+        """What can be said after the last look, and ``said``; partitions of which only one of both
+        offsets is known are left out.
         """
         both = sorted(self._committed.keys() & self._ends.keys())
         rows = {str(where): _row(self._committed[where], self._ends[where]) for where in both}
         rate, arriving = self._rates()
-        return DrainReport(
-            term=term,
-            at=at,
-            group=group,
-            partitions=rows,
-            rate_per_s=rate,
-            arriving_per_s=arriving,
-            catch_up_s=catch_up_s(sum(row.lag for row in rows.values()), rate, arriving),
-            dead_letters=dead_letters,
-            skipped=skipped,
-            buried=buried,
-            topic_ids=dict(topic_ids or {}),
-            held_up=held_up,
-        )
+        catch_up = catch_up_s(sum(row.lag for row in rows.values()), rate, arriving)
+        return DrainReport(**said, partitions=rows, rate_per_s=rate, arriving_per_s=arriving, catch_up_s=catch_up)
 
     def _rates(self) -> tuple[float | None, float | None]:
         first, last = (self._looks[0], self._looks[-1]) if self._looks else (None, None)
@@ -315,12 +292,10 @@ class ProgressReports:
         self._career = career
         self._candidate = candidate
         self._group = group
-        self._dead_letters = dead_letters
         self._reporter = ReportWriter(path)
         self._estimator = LagEstimator()
         self._term = 0
-        self._skipped = self._dead_lettered = 0
-        self._held_up: str | None = None
+        self._said: dict[str, Any] = {"group": group, "dead_letters": dead_letters, "skipped": 0, "buried": 0}
 
     def former(self) -> DrainReport:
         """The last report of this career, without positions if they are another group's; an empty one
@@ -341,31 +316,22 @@ class ProgressReports:
         if term.number != self._term:
             self._term, self._estimator = term.number, LagEstimator()
         self._estimator.see(now_s, committed, ends)
-        report = self._estimator.report(
-            term=term.number,
-            at=time.time(),
-            group=self._group,
-            dead_letters=self._dead_letters,
-            skipped=self._skipped,
-            buried=self._dead_lettered,
-            topic_ids=topic_ids,
-            held_up=self._held_up,
-        )
+        report = self._estimator.report(term=term.number, at=time.time(), topic_ids=dict(topic_ids), **self._said)
         self._reporter.publish(term, report)
         self._events.publish(report.as_event(self._career, self._candidate))
 
     def held_up(self, why: str | None) -> None:
         """The work is held up, or (``None``) goes on."""
-        self._held_up = why
+        self._said["held_up"] = why
 
     def skipped(self, record: Record, error: Exception, attempts: int) -> None:
         """A record was passed over."""
-        self._skipped += 1
+        self._said["skipped"] += 1
         where = str(Partition(record.topic, record.partition))
         self._events.publish(RecordSkipped(self._career, self._candidate, where, record.offset, error, attempts))
 
     def dead_lettered(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
         """A record was set aside."""
-        self._dead_lettered += 1
+        self._said["buried"] += 1
         where = str(Partition(record.topic, record.partition))
         self._events.publish(RecordDeadLettered(self._career, self._candidate, where, record.offset, error, attempts, topic))

@@ -55,5 +55,5 @@ def test_how_large_a_message_may_be_is_checked_with_the_rest() -> None:
         max_message_bytes = 0
         on_error = dead_letter()
 
-    with pytest.raises(ConfigurationError, match=r"max_message_bytes of .*Wrong: 0 is out of range"):
+    with pytest.raises(ConfigurationError, match=r"max_message_bytes=0 of .*Wrong is out of range"):
         dressed(Wrong)._declared()

@@ -210,7 +210,7 @@ def test_the_transactional_id_tells_apart_careers_groups_and_roots() -> None:
 @pytest.mark.parametrize("name", ["handle_budget_s", "max_records_per_s", "max_bytes_per_s", "key_interval_s"])
 @pytest.mark.parametrize("limit", [0, -1.0, "1", True, math.inf, math.nan])
 def test_limits_are_numbers_more_than_0(name: str, limit: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name} of Wrong: .*leave it out") as refused:
+    with pytest.raises(ConfigurationError, match=f"{name}=.* of Wrong is .*leave it out") as refused:
         dressed(type("Wrong", (Sums,), {name: limit}))._declared()
     assert len(refused.value.problems) == 1
 
