@@ -1,14 +1,9 @@
-"""An operator's wish that the consumers of a queue pause: ``{"paused": true}`` at
-``<path>-meta/control``.
-
-Persistent, so it also holds for consumers that come later. Consumers of leaderq heed it; Java's do
-not know of it.
-
-Whether consumers rest: because the user of this queue said so here, or an operator did in
+"""Whether consumers rest: because the user of this queue said so here, or an operator did in
 ZooKeeper, for all of them.
 
-The operator's wish is the znode ``<path>-meta/control`` (JSON, ``{"paused": true}``). No znode, or
-one that cannot be understood, pauses nobody.
+The operator's wish is the znode ``<path>-meta/control``, ``{"paused": true}``. It is persistent, so it
+also holds for consumers that come later. No znode, or one that cannot be understood, pauses nobody.
+Java's consumers do not know of it.
 """
 
 from __future__ import annotations
@@ -16,22 +11,22 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from typing import Any
 
-from leaderq.errors import BadVersion, NodeExists, NoNode, RequestRefused
+from leaderq.errors import NoNode
 from leaderq.queues.connected import PATIENCE_S, retry_until_connected
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session, Subscription, WatchEvent
-from leaderq.zookeeper.paths import parent_of
-
-_TRIES = 10
 
 
 def wants_pause(data: bytes) -> bool:
     """Whether the control znode's data asks consumers to pause (pure); what cannot be read asks for
     nothing.
     """
-    return _wishes(data).get("paused") is True
+    try:
+        said = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(said, dict) and said.get("paused") is True
 
 
 def is_paused(session: Session, paths: QueuePaths, *, patience_s: float = PATIENCE_S) -> bool:
@@ -43,52 +38,20 @@ def is_paused(session: Session, paths: QueuePaths, *, patience_s: float = PATIEN
 
 
 def set_paused(session: Session, paths: QueuePaths, paused: bool, *, patience_s: float = PATIENCE_S) -> bool:
-    """Write the wish; returns whether that changed anything. Other wishes stay as they are.
+    """Write the wish; returns whether that changed anything. Of two at the same time the last counts."""
+    if is_paused(session, paths, patience_s=patience_s) is paused:
+        return False
+    data = json.dumps({"paused": paused}).encode()
 
-    :raises RequestRefused: others write there all the time.
-    """
-    for _ in range(_TRIES):
-        changed = retry_until_connected(session, lambda: _try(session, paths.control, paused), patience_s)
-        if changed is not None:
-            return changed
-    raise RequestRefused(f"{paths.control} is written by others all the time; try again")
+    def write() -> None:
+        try:
+            session.set(paths.control, data)
+        except NoNode:
+            session.ensure_path(paths.meta)
+            session.create(paths.control, data)
 
-
-def _try(session: Session, path: str, paused: bool) -> bool | None:
-    """One attempt; ``None`` if somebody wrote first."""
-    try:
-        data, stat = session.get(path)
-        if wants_pause(data) is paused:
-            return False
-        session.set(path, _encoded({**_wishes(data), "paused": paused}), stat.version)
-    except BadVersion:
-        return None
-    except NoNode:
-        if not paused:
-            return False
-        return _made(session, path)
+    retry_until_connected(session, write, patience_s)
     return True
-
-
-def _made(session: Session, path: str) -> bool | None:
-    try:
-        session.ensure_path(parent_of(path))
-        session.create(path, _encoded({"paused": True}))
-    except (NodeExists, NoNode):
-        return None
-    return True
-
-
-def _encoded(wishes: dict[str, Any]) -> bytes:
-    return json.dumps(wishes).encode()
-
-
-def _wishes(data: bytes) -> dict[str, Any]:
-    try:
-        said = json.loads(data)
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
 
 
 log = logging.getLogger(__name__)
@@ -124,13 +87,8 @@ class PauseSwitch:
             self._subscription = self._session.watch_node(self._paths.control, self._changed)
         self._is_stale = False
         try:
-            data, _ = self._session.get(self._paths.control)
-            wish = json.loads(data)
-            paused = isinstance(wish, dict) and wish.get("paused") is True
+            paused = wants_pause(self._session.get(self._paths.control)[0])
         except NoNode:
-            paused = False
-        except ValueError:
-            log.warning("%s cannot be understood, and pauses nobody", self._paths.control)
             paused = False
         if paused is not self._by_operator:
             log.info("queue %s: an operator %s its consumers", self._paths.path, "paused" if paused else "resumed")

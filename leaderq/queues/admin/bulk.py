@@ -1,4 +1,5 @@
-"""Deleting many znodes, each in a small transaction of its own; many of these are under way at a time.
+"""Deleting many znodes: some in one multi and, where not all of these can be, each in a transaction of its
+own; many are under way at a time.
 
 A transaction here deletes the znode that it is about, and so cannot be applied twice. A lost answer
 is then no reason for doubt about the znodes, only about who deleted them: the transaction is sent
@@ -24,7 +25,8 @@ from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
 _TREE_ROUNDS = 5
-_UNDER_WAY = 1000
+_UNDER_WAY = 2000
+_TOGETHER = 80
 
 OperationGroup = Sequence[Operation]
 
@@ -63,26 +65,37 @@ def _delete_each(session: Session, groups: Iterable[OperationGroup], patience_s:
 def _deleted(session: Session, groups: list[OperationGroup], patience_s: float) -> list[BulkOutcome]:
     outcomes: dict[int, BulkOutcome] = {}
     doubtful: set[int] = set()
+    parts: list[Sequence[int]] = [range(len(groups))[at : at + _TOGETHER] for at in range(0, len(groups), _TOGETHER)]
     deadline = now_s() + patience_s
-    while left := [at for at in range(len(groups)) if at not in outcomes]:
-        answers: list[tuple[int, Future[list[Any]]]] = [(at, session.multi_async(groups[at])) for at in left]
+    while parts:
+        multis = [[op for at in part for op in groups[at]] for part in parts]
+        answers = list(zip(parts, map(session.multi_async, multis), strict=True))
+        parts = []
         trouble: LeaderqError | None = None
-        for at, answer in answers:
-            try:
-                error = answer.exception(patience_s)
-            except FutureTimeout:
-                error = ConnectionLost(f"no answer within {patience_s:.0f} s")
+        for part, answer in answers:
+            error = _error_of(answer, patience_s)
             if isinstance(error, ConnectionLost | SessionExpired):
                 trouble = error
-                doubtful.add(at)
+                doubtful.update(part)
+                parts.append(part)
+                continue
+            deadline = now_s() + patience_s
+            if error is not None and len(part) > 1:  # not all of these can be deleted: each by itself
+                parts += [[at] for at in part]
             else:
-                outcomes[at] = _outcome(error, at in doubtful)
-                deadline = now_s() + patience_s
+                outcomes.update({at: _outcome(error, at in doubtful) for at in part})
         if trouble is not None:
             if now_s() >= deadline:
                 raise trouble
             await_connection(session, deadline)
     return [outcomes[at] for at in range(len(groups))]
+
+
+def _error_of(answer: Future[list[Any]], patience_s: float) -> BaseException | None:
+    try:
+        return answer.exception(patience_s)
+    except FutureTimeout:
+        return ConnectionLost(f"no answer within {patience_s:.0f} s")
 
 
 def _outcome(error: BaseException | None, is_doubtful: bool) -> BulkOutcome:

@@ -24,12 +24,6 @@ What happens on each failure:
   the servers are away;
 * **close**: a put that somebody waits for, and that cannot be sent at once, raises ``QueueClosed``;
   those in the background are given ``final_flush_s``, and fail then. It never hangs.
-
-Watches how near the numbers of a queue's znodes have come to their end (pure but for the log).
-
-The server numbers the znodes made below one parent with a signed 32-bit counter that never goes
-back. Past 2^31 - 1 names collide or lose their order. Deleting the empty queue and making it again
-starts at 0, and so does a new shard.
 """
 
 from __future__ import annotations
@@ -62,7 +56,10 @@ _EVERY = 1024
 
 
 class SequenceMonitor:
-    """Looks at one path in many: the numbers are too far apart for it to matter."""
+    """Warns when the numbers of a queue's znodes come near their end: a signed 32-bit counter of the
+    server that never goes back. Past it names collide or lose their order. Deleting the empty queue
+    and making it again starts at 0, and so does a new shard. Looks at one path in many.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path

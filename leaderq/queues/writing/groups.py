@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from enum import Enum
 from typing import Any
@@ -96,9 +96,9 @@ class FutureGroup(OperationGroup):
 
     __slots__ = ("future",)
 
-    def __init__(self, operations: Sequence[Operation], size: int, withdraw: Callable[[OperationGroup], object]) -> None:
+    def __init__(self, operations: Sequence[Operation], size: int) -> None:
         super().__init__(operations, size)
-        self.future: Future[list[Any] | None] = _WithdrawableFuture(self, withdraw)
+        self.future: Future[list[Any] | None] = Future()
 
     def begin(self) -> bool:
         self.is_begun = self.future.running() or self.future.set_running_or_notify_cancel()
@@ -112,21 +112,6 @@ class FutureGroup(OperationGroup):
                 self.future.set_result(results)
         except InvalidStateError:  # whoever cancelled meanwhile hears nothing
             return
-
-
-class _WithdrawableFuture(Future[Any]):
-    """Can be cancelled until it is sent; then the writer need not keep the group any more."""
-
-    def __init__(self, group: OperationGroup, withdraw: Callable[[OperationGroup], object]) -> None:
-        super().__init__()
-        self._group = group
-        self._withdraw = withdraw
-
-    def cancel(self) -> bool:
-        is_cancelled = super().cancel()
-        if is_cancelled:
-            self._withdraw(self._group)
-        return is_cancelled
 
 
 def estimated_bytes(operations: Sequence[Operation], chroot_bytes: int) -> int:

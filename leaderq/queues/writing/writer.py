@@ -247,11 +247,10 @@ class SequencedWriter:
         """As :meth:`submit` for each; better packed, since all are known before the first
         is sent.
         """
-        made = [
-            FutureGroup(validated(tuple(one)), estimated_bytes(one, self._chroot_bytes), self.withdraw)
-            for one in map(tuple, groups)
-        ]
+        made = [FutureGroup(validated(one), estimated_bytes(one, self._chroot_bytes)) for one in map(tuple, groups)]
         self.send(made)
+        for group in made:
+            group.future.add_done_callback(partial(self._on_done, group))
         return [group.future for group in made]
 
     def send(self, groups: Sequence[OperationGroup]) -> None:
@@ -278,20 +277,10 @@ class SequencedWriter:
         if is_pump_wanted:
             self._send_more()
 
-    def withdraw(self, group: OperationGroup) -> bool:
-        """Give up a group that was certainly not sent, which will hear nothing then; ``False``: too
-        late.
-        """
-        with self._lock:
-            if group.is_begun:
-                return False
-            group.is_withdrawn = True
-            was_waiting = self._queue.drop(group)
-        self._count_down([group])
-        return was_waiting
-
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
-        """As :meth:`withdraw`, for all that are ``wanted``; returns those given up."""
+        """Give up all that are ``wanted`` and certainly were not sent, which will hear nothing then;
+        returns which.
+        """
         with self._lock:
             found = [group for group in self._queue.waiting if not group.is_begun and wanted(group)]
             for group in found:
@@ -300,6 +289,13 @@ class SequencedWriter:
                 self._queue.waiting = deque(group for group in self._queue.waiting if not group.is_withdrawn)
         self._count_down(found)
         return found
+
+    def _on_done(self, group: OperationGroup, future: Future[Any]) -> None:
+        """A future can be cancelled until its group is sent; then that need not be kept any more."""
+        if future.cancelled():
+            with self._lock:
+                self._queue.drop(group)
+            self._count_down([group])
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything submitted is settled; whether it was, in ``timeout_s``."""
