@@ -330,3 +330,21 @@ def test_help_loads_neither_client_library_nor_the_verbs():
     code = "import sys; from leaderq.cli import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
     assert {"kazoo", "kafka", "logging", "leaderq.cli.run"} & set(loaded) == set()
+
+
+def test_versions_name_what_is_optional_too(capsys):
+    code, out, _ = run(capsys, "version", "--json")
+    assert code == 0
+    assert {"leaderq", "kazoo", "kafka-python", "confluent-kafka", "prometheus-client"} <= set(json.loads(out))
+
+
+def test_doctor_takes_a_career_that_drains_nothing(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "counting_for_doctor.py").write_text(
+        "from leaderq import LeaderCareer\n\nclass Counting(LeaderCareer):\n    def execute(self, term): ...\n"
+    )
+    nowhere = ["--zookeeper", "127.0.0.1:1", "--connect-timeout-s", "0.1"]
+    _, out, _ = run(capsys, "doctor", "--quick", "--json", "--career", "counting_for_doctor:Counting", *nowhere)
+    found = {each["check"]: each for each in map(json.loads, out.splitlines())}
+    assert found["career"]["verdict"] == "ok"
+    assert found["career"]["detail"].startswith("counting can be made from counting_for_doctor:Counting")
