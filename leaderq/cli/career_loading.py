@@ -95,7 +95,7 @@ def _check(found: Any, target: str) -> None:
         raise ConfigurationError(f"{target!r} is {what}, not a class; name a subclass of leaderq.LeaderCareer")
     place = _definition(found)
     if not issubclass(found, ILeaderCareer):
-        raise ConfigurationError(f"{target!r} ({place}) is no career; make it a subclass of leaderq.LeaderCareer")
+        raise ConfigurationError(f"{target!r} ({place}) is not a career; make it a subclass of leaderq.LeaderCareer")
     missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
         raise ConfigurationError(f"{target!r} ({place}) is not complete; it still needs {', '.join(missing)}")

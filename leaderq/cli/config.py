@@ -1,7 +1,10 @@
-"""``leaderq config show`` and ``leaderq version``: every setting, its value and where it comes from; what runs here."""
+"""``leaderq config`` and ``leaderq version``: every setting, its value and where it comes from; a
+file to begin with; what runs here.
+"""
 
 from __future__ import annotations
 
+import json
 import platform
 
 import click
@@ -9,6 +12,7 @@ import click
 from leaderq.cli.options import EVERYTHING, AllSettings, Given, Verb, debug_option, json_option, takes_settings
 from leaderq.cli.output import write_json, write_table
 from leaderq.cli.verbs import Verbs
+from leaderq.config.settings import SECRET_FILE, TABLE, Section
 
 _OPTIONAL = ("confluent-kafka", "prometheus-client")
 
@@ -16,7 +20,10 @@ _OPTIONAL = ("confluent-kafka", "prometheus-client")
 @click.group(
     cls=Verbs,
     package="leaderq.cli",
-    verbs={"show": ("config", "Show every setting with its value and source.")},
+    verbs={
+        "show": ("config", "Show every setting with its value and source."),
+        "sample": ("config", "Write a leaderq.toml to begin with."),
+    },
 )
 def config() -> None:
     """Look at the configuration."""
@@ -45,6 +52,26 @@ def show(given: Given, as_json: bool) -> None:
     write_table(
         ("SETTING", "VALUE", "SOURCE"), [(row.name, _text(value), source) for row, value, source in configuration.rows()]
     )
+
+
+@click.command(cls=Verb)
+@debug_option
+def sample() -> None:
+    """Write a leaderq.toml with every setting, explained, its default behind a #.
+
+    \b
+    Example:
+      leaderq config sample > leaderq.toml
+    """
+    for section in Section:
+        click.echo(f"# -- {section.value}\n")
+        for row in (row for row in TABLE if row.section is section):
+            click.echo(f"# {row.help}  [{row.variable}]")
+            name = row.name + SECRET_FILE if row.secret else row.name
+            is_fixed = row.default is not None and "<" not in str(row.default)
+            click.echo(f"#{name} = {json.dumps(row.default) if is_fixed else ''}".rstrip() + "\n")
+    click.echo("# [careers.ad-billing]                  these, for one career only")
+    click.echo("# [careers.ad-billing.options]          its own, read from self.options")
 
 
 def _text(value: object) -> object:

@@ -32,7 +32,7 @@ _OFF = frozenset({"", "0", "false", "no", "off"})
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives its exit code."""
+    """Run one command; returns its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _contained(given)
@@ -102,7 +102,7 @@ def _trace(error: Exception, arguments: list[str]) -> None:
 
 
 def wants_debug(arguments: Sequence[str]) -> bool:
-    """Whether tracebacks were asked for; looked up here, for an error may come before any option is parsed."""
+    """Whether tracebacks were asked for; looked up here, because an error may come before any option is parsed."""
     own = list(takewhile(lambda each: each != "--", arguments))  # behind it: those of a command
     return "--debug" in own or os.environ.get("LEADERQ_DEBUG", "").lower() not in _OFF
 

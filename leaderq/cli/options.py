@@ -128,7 +128,7 @@ def takes_settings(*sections: Section, career: click.Option | None = None) -> Ca
 
 
 def takes_value(argument: str) -> bool | None:
-    """Whether ``argument`` is an option of settings whose value is the next argument; ``None`` if it is no such option."""
+    """Whether ``argument`` is an option of settings whose value is the next argument; ``None`` if it is not such an option."""
     name, equals, _ = argument.partition("=")
     for row in TABLE:
         if row.is_switch and name in {row.flag, _off_flag(row)}:

@@ -81,14 +81,14 @@ def judge_topic(topic: str, view: TopicView) -> CareerFinding:
 def judge_dead_letters(topic: str, view: TopicView) -> CareerFinding:
     """Whether a career can set records aside on ``topic``."""
     what = f"topic {topic}"
+    if not view.may("WRITE"):
+        return _fatal(what, "for dead letters: this user may not write there; it needs WRITE, and CREATE if it is missing")
     if not view.partitions:
         if view.may("CREATE"):
             return CareerFinding(what, Severity.FINE, "for dead letters; it is made when the career is run")
         return _fatal(
             what, f"for dead letters, is not there, and this user may not create it: leaderq topics create {topic}"
         )
-    if not view.may("WRITE"):
-        return _fatal(what, "for dead letters: this user may not write there; it needs the operation WRITE")
     if view.min_in_sync is not None and view.in_sync < view.min_in_sync:
         return _fatal(
             what,

@@ -23,6 +23,7 @@ from leaderq.testing.jar_lock import LockedJar, locked_jars
 Progress = Callable[[str], None]
 
 _AT_ONCE: Final = 6
+_TOLD_AFTER = 20  # jars
 _TRIES: Final = 3
 _SOCKET_TIMEOUT_S: Final = 30
 
@@ -88,8 +89,8 @@ def _fetch_all(wanted: list[LockedJar], folder: Path, staging: Path, set_name: s
         try:
             for count, done in enumerate(as_completed(pending), start=1):
                 done.result()
-                jar = pending[done]
-                progress(f"  {set_name} {count}/{len(wanted)} {jar.file_name} ({jar.size / 1e6:.1f} MB)")
+                if count % _TOLD_AFTER == 0 or count == len(wanted):
+                    progress(f"  {set_name} {count}/{len(wanted)}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

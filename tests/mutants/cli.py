@@ -23,8 +23,8 @@ MUTANTS = [
         Edit(DRAIN, "return self.written - unread[0]", "return self.written"),
     ),
     mutant(
-        "a drain ends before its reader has taken the last item",
-        f"{QUEUE}a_drain_that_ends_waits_until_its_reader_has_taken_the_last_item",
+        "a drain does not wait for its reader",
+        f"{QUEUE}a_reader_that_takes_its_time_gets_each_item_once",
         Edit(DRAIN, "                self._outlet.await_reader()\n", ""),
     ),
     mutant(

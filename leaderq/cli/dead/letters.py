@@ -36,7 +36,7 @@ topic_option: Callable[[F], F] = click.option(
 error_option: Callable[[F], F] = click.option(
     "--error",
     metavar="TEXT",
-    help="only letters whose error's class or text contains TEXT, in capitals or not",
+    help="only letters whose error's class or text contains TEXT, whatever the case of its letters",
 )
 origin_option: Callable[[F], F] = click.option(
     "--origin",
@@ -49,7 +49,7 @@ def as_place(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
     """``PARTITION:OFFSET`` as two numbers: a callback of an argument."""
     partition, _, offset = value.partition(":")
     if not (partition.isdecimal() and offset.isdecimal()):
-        raise click.BadParameter(f"{value!r} is no PARTITION:OFFSET, as 0:41; leaderq dead ls lists both", ctx, param)
+        raise click.BadParameter(f"{value!r} is not PARTITION:OFFSET, as 0:41; leaderq dead ls lists both", ctx, param)
     return int(partition), int(offset)
 
 
@@ -129,7 +129,7 @@ def ls(given: Given, topic: str | None, error: str | None, origin: str | None, l
 
 
 def _write_json(rows: Iterator[dict[str, Any]]) -> int:
-    """Write each as it comes; gives how many."""
+    """Write each as it comes; returns how many there were."""
     count = 0
     for count, row in enumerate(rows, 1):  # noqa: B007  (the last one is the answer)
         write_json(row)
@@ -222,7 +222,7 @@ def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
 def show(given: Given, topic: str | None, raw: bool, as_json: bool, place: tuple[int, int]) -> None:
     """Show one letter: what happened, and the record with key, value and all headers.
 
-    What is no text in UTF-8 is shown in hexadecimal; in JSON as base64, under a name that ends in _base64.
+    What is not text in UTF-8 is shown in hexadecimal; in JSON as base64, under a name that ends in _base64.
 
     \b
     Examples:

@@ -52,7 +52,7 @@ class Acts:
         return self.await_leader()
 
     def kill(self) -> None:
-        """kill -9 of the leader's worker; its candidate is started anew."""
+        """kill -9 of the leader's worker; its candidate is started again."""
         view, contender, pid = self._leader()
         self.stage.leaving.add(contender.id)
         self._change("kill -9", view, lambda: os.kill(pid, signal.SIGKILL))
@@ -62,7 +62,7 @@ class Acts:
         contender.start()
         self.stage.leaving.discard(contender.id)
         self._await_standing(contender.id)
-        self.stage.screen.tell(f"{contender.id} was started anew and waits for its turn")
+        self.stage.screen.tell(f"{contender.id} was started again and waits for its turn")
 
     def freeze(self) -> None:
         """SIGSTOP of the leader's worker until its session is over and another leads; then SIGCONT."""
@@ -103,7 +103,7 @@ class Acts:
         self.stage.screen.tell(f"{new} leads term {view.term}{took}")
 
     def _stop(self, pid: int) -> float:
-        """Stop the worker at a moment when it does not hold the ledger's lock; gives when.
+        """Stop the worker at a moment when it does not hold the ledger's lock; returns when.
 
         The lock of a file stays with a stopped process, and nobody could bill: a limit of SQLite, not of the election. A
         database server would break such a transaction off.

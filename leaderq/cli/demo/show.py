@@ -15,8 +15,7 @@ import click
 from leaderq.cli.demo.acts import Acts
 from leaderq.cli.demo.ad_billing.audit import audit, entries_of, reading
 from leaderq.cli.demo.feeding import choose
-from leaderq.cli.demo.report import Outcome, figures, spans, table, verdict
-from leaderq.cli.demo.screen import Screen
+from leaderq.cli.demo.report import Outcome, Screen, figures, spans, table, verdict
 from leaderq.cli.demo.stage import DemoFolder, DemoStage, Interruption, put_up
 from leaderq.clock import now_s
 from leaderq.election.observer import View
@@ -91,7 +90,7 @@ class Show:
         self._interruption = Interruption()
 
     def run(self) -> Outcome:
-        """Play it; gives what came of it. Raises ``LeaderqError`` if it could not be played to the end."""
+        """Play it; returns what came of it. Raises ``LeaderqError`` if it could not be played to the end."""
         self._interruption.install()
         folder = None
         keep = True

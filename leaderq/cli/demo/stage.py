@@ -30,7 +30,7 @@ from leaderq.cli.demo.ad_billing.audit import reading
 from leaderq.cli.demo.ad_billing.billing import LEDGER_VARIABLE, AdBilling
 from leaderq.cli.demo.ad_billing.feed import PARTITIONS
 from leaderq.cli.demo.feeding import Feeding, InputLines, Pace
-from leaderq.cli.demo.screen import Screen
+from leaderq.cli.demo.report import Screen
 from leaderq.clock import now_s
 from leaderq.election import Observer, Operator
 from leaderq.errors import ConfigurationError, LeaderqError
@@ -65,7 +65,7 @@ class DemoFolder:
                 shutil.copy(log, self.path / log.name)
 
     def close(self, *, keep: bool) -> Path | None:
-        """Remove the folder; or keep it, if anything is in it, and give where it is now."""
+        """Remove the folder; or keep it, if anything is in it, and return where it is now."""
         kept = None
         if keep and any(path.name != ".owner" for path in self.path.iterdir()):
             kept = Path(tempfile.mkdtemp(prefix="leaderq-demo-"))
@@ -77,7 +77,7 @@ class DemoFolder:
 class Interruption:
     """Turns the first signal into a ``KeyboardInterrupt``; further ones, and all after :meth:`shield`, are ignored.
 
-    Ignoring is safe, for what follows is bounded in time, and everything started ends with this process in any case.
+    Ignoring is safe, because what follows is bounded in time, and everything started ends with this process in any case.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Contender:
         self._leash = -1
 
     def start(self) -> None:
-        """Start it, or start it anew after its end; the log goes on."""
+        """Start it, or start it again after its end; the log goes on."""
         reading, self._leash = os.pipe()
         try:
             with self.log_path.open("ab") as log:
@@ -202,7 +202,7 @@ class Contender:
             return lines[-1] if lines else "nothing"
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; gives whether it came, and if so forgets the process."""
+        """Wait for its end; returns whether it came, and if so forgets the process."""
         if self._process is not None:
             try:
                 self._process.wait(timeout_s)

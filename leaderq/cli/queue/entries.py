@@ -13,11 +13,11 @@ from leaderq.errors import ConfigurationError
 
 _CHUNK = 1 << 16
 LONGEST = 4 << 20
-"""Bytes of one line: four times what ZooKeeper takes by default; whatever is longer is no item but the wrong file."""
+"""Bytes of one line: four times what ZooKeeper takes by default; whatever is longer is not an item but the wrong file."""
 
 
 class Source(Protocol):
-    """A binary stream that gives what has come, and does not wait for more."""
+    """A binary stream that returns what has come, and does not wait for more."""
 
     def read1(self, size: int = -1, /) -> bytes: ...
 
@@ -120,7 +120,7 @@ def from_json(number: int, line: bytes) -> Entry:
     except ValueError as exc:
         raise BadEntry(f"is not JSON: {exc}") from None
     if not isinstance(said, dict):
-        raise BadEntry("is no JSON object")
+        raise BadEntry("is not a JSON object")
     if "corrupt" in said:
         raise BadEntry("was a corrupt item")
     values = said["values"] if "values" in said else [said["value"]] if "value" in said else None
@@ -138,7 +138,7 @@ def _keys(said: dict[str, Any]) -> Keys:
 def _typed(said: dict[str, Any], name: str, kind: type) -> Any:
     value = said.get(name)
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise BadEntry(f'has a "{name}" that is no {"text" if kind is str else "whole number"}')
+        raise BadEntry(f'has a "{name}" that is not {"text" if kind is str else "a whole number"}')
     return value
 
 

@@ -161,11 +161,11 @@ def purge(
 def _sentence(done: Purged, path: str) -> str:
     parts = [f"{done.deleted} deleted from {path}"]
     if done.held:
-        parts.append(f"{done.held} left, for consumers are working on them (--held-too deletes them)")
+        parts.append(f"{done.held} left, because consumers are working on them (--held-too deletes them)")
     if done.gone:
         parts.append(f"{done.gone} taken by others meanwhile")
     if done.stuck:
-        parts.append(f"{done.stuck} left, for they have children, which no item has")
+        parts.append(f"{done.stuck} left, because they have children, which no item has")
     return "; ".join(parts)
 
 

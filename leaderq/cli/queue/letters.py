@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 names_argument: Callable[[F], F] = click.argument("names", nargs=-1, metavar="[NAME]...")
 error_option: Callable[[F], F] = click.option(
-    "--error", metavar="TEXT", help="only letters whose reason or error contains TEXT, in capitals or not"
+    "--error", metavar="TEXT", help="only letters whose reason or error contains TEXT, whatever the case of its letters"
 )
 
 

@@ -43,7 +43,7 @@ def _as_path(ctx: click.Context, param: click.Parameter, value: str | None) -> s
 def _as_queue(ctx: click.Context, param: click.Parameter, value: str) -> str:
     path = _as_path(ctx, param, value)
     if path is None or path == "/":
-        raise click.BadParameter("'/' is no queue; name a path such as /orders", ctx, param)
+        raise click.BadParameter("'/' is not a queue; name a path such as /orders", ctx, param)
     return path
 
 

@@ -40,7 +40,7 @@ def assert_refused(done: subprocess.CompletedProcess[str], code: int, *said: str
         ("billing:AdBiling", "has no 'AdBiling'; did you mean 'AdBilling'?"),
         ("billing:LeaderCareer", "it still needs execute"),
         ("json:loads", "is a function, not a class"),
-        ("json:JSONDecoder", "is no career; make it a subclass of leaderq.LeaderCareer"),
+        ("json:JSONDecoder", "is not a career; make it a subclass of leaderq.LeaderCareer"),
         ("billing:Unmade", "its constructor raised RuntimeError: no such table ({folder}/billing.py:14)"),
     ],
 )

@@ -171,11 +171,11 @@ def test_the_topic_is_the_one_the_leader_published_else_the_one_that_is_named(
 
 def test_what_an_operator_gets_wrong_is_said_in_one_line(dead):
     mistakes: list[tuple[list[str], int, str]] = [
-        (["show", "x"], 2, "'x' is no PARTITION:OFFSET"),
+        (["show", "x"], 2, "'x' is not PARTITION:OFFSET"),
         (["show", "0:999"], 1, "no letter at offset 999 of partition 0"),
         (["show", "7:0"], 1, "it holds (partition: offsets) 0: 0 to 39"),
         (["ls", "--topic", "nowhere"], 2, "no topic 'nowhere'"),
-        (["replay", "--letter", "1", "--yes"], 2, "'1' is no PARTITION:OFFSET"),
+        (["replay", "--letter", "1", "--yes"], 2, "'1' is not PARTITION:OFFSET"),
         (["lst"], 2, "did you mean 'ls'?"),
     ]
     for arguments, code, said in mistakes:

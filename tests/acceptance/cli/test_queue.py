@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import platform
+import select
 import signal
 import subprocess
 import sys
@@ -356,7 +357,7 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(que
         (["put", path, "--from-json", "--multi", "2"], "--from-json stands alone"),
         (["drain", path, "--yes", "--json", "--null"], "--json stands alone"),
         (["peek", "orders"], "must be absolute"),
-        (["purge", "/", "--yes"], "'/' is no queue"),
+        (["purge", "/", "--yes"], "'/' is not a queue"),
         (["peek", path, "--kind", "fifo"], "'fifo' is not one of"),
         (["pek", path], "did you mean 'peek'?"),
     ]
@@ -410,6 +411,18 @@ def test_a_drain_that_ends_waits_until_its_reader_has_taken_the_last_item(begin,
     process.stdout.close()
     assert process.wait(60 * patience()) == 1
     assert values(session, path) == [b"b", b"c"]
+
+
+def test_a_reader_that_takes_its_time_gets_each_item_once(begin, path, session, queue):
+    assert queue("put", path, "a", "b", "c").code == 0
+    process = begin("drain", path, "--yes", stdout=subprocess.PIPE, bufsize=0)
+    eventually(lambda: select.select([process.stdout], [], [], 0)[0])
+    eventually(lambda: session.children(path) == [])
+    read = b""
+    while part := process.stdout.read(1):
+        read += part
+    assert (read, process.wait(60 * patience())) == (b"a\nb\nc\n", 0)
+    assert session.children(f"{path}-meta/drained") == []
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])

@@ -84,7 +84,7 @@ def test_a_career_is_found_in_the_folder_and_can_be_made(folder):
         ("billing_for_test:made", "is an instance of AdBilling, not a class"),
         (
             "billing_for_test:Plain",
-            "({folder}/billing_for_test.py:19) is no career; make it a subclass of leaderq.LeaderCareer",
+            "({folder}/billing_for_test.py:19) is not a career; make it a subclass of leaderq.LeaderCareer",
         ),
         ("billing_for_test:Bare", "is not complete; it still needs handOver, inaugurate"),
         ("billing_for_test:Greedy", "its constructor needs url, table; give them defaults"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -68,6 +69,7 @@ LEAVES = [
     "queue pause",
     "queue resume",
     "config show",
+    "config sample",
     "servers up",
     "topics create",
     "journal inspect",
@@ -167,6 +169,20 @@ def test_run_and_config_show_take_every_setting_that_is_no_secret():
     flags = {row.flag for row in TABLE if row.flag}
     for words in ("run", "config show"):
         assert flags <= {name for option in command(words).params for name in option.opts}
+
+
+def test_a_sample_of_the_configuration_can_be_used_with_each_of_its_defaults(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, "config", "sample")
+    assert code == 0
+    assert all(f"[{row.variable}]" in out for row in TABLE)
+    assigned = re.findall(r"^#([a-z_]+) = (.+)$", out, re.MULTILINE)
+    (tmp_path / "leaderq.toml").write_text("".join(f"{name} = {value}\n" for name, value in assigned))
+    code, out, err = run(capsys, "config", "show", "--json")
+    assert code == 0, err
+    shown = {row["setting"]: row for row in map(json.loads, out.splitlines())}
+    assert {name for name, _ in assigned} == {name for name, row in shown.items() if row["source"].endswith("leaderq.toml")}
+    assert {shown[row.name]["value"] for row in TABLE if row.name == "zookeeper"} == {"127.0.0.1:2181"}
 
 
 def test_no_command_takes_a_secret_as_an_argument():
@@ -314,3 +330,21 @@ def test_help_loads_neither_client_library_nor_the_verbs():
     code = "import sys; from leaderq.cli import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
     assert {"kazoo", "kafka", "logging", "leaderq.cli.run"} & set(loaded) == set()
+
+
+def test_versions_name_what_is_optional_too(capsys):
+    code, out, _ = run(capsys, "version", "--json")
+    assert code == 0
+    assert {"leaderq", "kazoo", "kafka-python", "confluent-kafka", "prometheus-client"} <= set(json.loads(out))
+
+
+def test_doctor_takes_a_career_that_drains_nothing(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "counting_for_doctor.py").write_text(
+        "from leaderq import LeaderCareer\n\nclass Counting(LeaderCareer):\n    def execute(self, term): ...\n"
+    )
+    nowhere = ["--zookeeper", "127.0.0.1:1", "--connect-timeout-s", "0.1"]
+    _, out, _ = run(capsys, "doctor", "--quick", "--json", "--career", "counting_for_doctor:Counting", *nowhere)
+    found = {each["check"]: each for each in map(json.loads, out.splitlines())}
+    assert found["career"]["verdict"] == "ok"
+    assert found["career"]["detail"].startswith("counting can be made from counting_for_doctor:Counting")

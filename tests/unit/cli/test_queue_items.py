@@ -88,13 +88,13 @@ def test_what_one_verb_writes_the_other_reads():
     ("line", "said"),
     [
         (b"{", "is not JSON"),
-        (b'"a"', "is no JSON object"),
+        (b'"a"', "is not a JSON object"),
         (b"{}", 'has neither "values", a list, nor "value"'),
         (b'{"values": "a"}', "nor"),
         (b'{"values": [null]}', "neither text nor"),
         (b'{"values": [{"base64": "?"}]}', "is not base64"),
-        (b'{"value": "a", "priority": true}', 'has a "priority" that is no whole number'),
-        (b'{"value": "a", "id": 3}', 'has a "id" that is no text'),
+        (b'{"value": "a", "priority": true}', 'has a "priority" that is not a whole number'),
+        (b'{"value": "a", "id": 3}', 'has a "id" that is not text'),
         (b'{"corrupt": "x", "data": ""}', "was a corrupt item"),
     ],
 )

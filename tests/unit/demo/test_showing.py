@@ -8,7 +8,7 @@ import json
 import pytest
 
 from leaderq.cli.demo.feeding import Pace
-from leaderq.cli.demo.screen import Screen
+from leaderq.cli.demo.report import Screen
 from leaderq.cli.demo.show import status
 from leaderq.cli.demo.stage import events_in
 from leaderq.election.observer import View

@@ -36,9 +36,10 @@ def test_a_topic_is_fit_to_be_read_or_what_to_do_is_said(view: TopicView, severi
     ("view", "severity", "said"),
     [
         (FINE, Severity.FINE, "6 partitions"),
-        (replace(MISSING, operations=frozenset({"CREATE"})), Severity.FINE, "made when the career is run"),
-        (MISSING, Severity.FATAL, "may not create it: leaderq topics create dead"),
-        (replace(FINE, operations=frozenset({"READ", "DESCRIBE"})), Severity.FATAL, "needs the operation WRITE"),
+        (replace(MISSING, operations=frozenset({"CREATE", "WRITE"})), Severity.FINE, "made when the career is run"),
+        (replace(MISSING, operations=frozenset({"WRITE"})), Severity.FATAL, "may not create it: leaderq topics create dead"),
+        (replace(MISSING, operations=frozenset({"CREATE"})), Severity.FATAL, "needs WRITE, and CREATE if it is missing"),
+        (replace(FINE, operations=frozenset({"READ", "DESCRIBE"})), Severity.FATAL, "needs WRITE"),
         (replace(FINE, in_sync=1), Severity.FATAL, "1 replicas are in sync, and min.insync.replicas is 2"),
     ],
 )
