@@ -33,6 +33,8 @@ from leaderq.threads import Backoff, Service
 
 log = logging.getLogger(__name__)
 
+_BUSY_S = 0.1
+
 
 class SinkSender:
     """See the module."""
@@ -236,9 +238,12 @@ class SinkSender:
 
     def _ill(self, error: BaseException) -> None:
         self.retries += 1
-        pause_s = self._backoff.next_s()
-        if isinstance(error, SinkBroken):  # trying again soon will not help
+        if isinstance(error, SinkBusy):  # it goes on by itself: asking again sends nothing
+            pause_s = min(_BUSY_S, self._retry.max_s)
+        elif isinstance(error, SinkBroken):  # trying again soon will not help
             pause_s = self._retry.max_s
+        else:
+            pause_s = self._backoff.next_s()
         self._rest_until_s = now_s() + pause_s
         self._note(error)
 
