@@ -34,6 +34,7 @@ from leaderq.threads import Backoff, Service
 log = logging.getLogger(__name__)
 
 _BUSY_S = 0.1
+_QUIET_S = 10.0
 
 
 class SinkSender:
@@ -53,6 +54,7 @@ class SinkSender:
         self._sink_timeout_s = options.sink_timeout_s
         self._name = name
         self._said: str | None = None
+        self._quiet_until_s: dict[str, float] = {}
         self._rest_until_s = 0.0
         self._is_busy = False
         self._held: dict[Hashable, deque[BufferedRequest]] = {}
@@ -249,12 +251,16 @@ class SinkSender:
 
     def _note(self, error: BaseException) -> None:
         self.last_error = error
-        if self._said != type(error).__name__:  # each attempt would say it again
-            self._said = type(error).__name__
+        kind, now = type(error).__name__, now_s()
+        if self._said != kind and now >= self._quiet_until_s.get(kind, 0.0):
+            self._said = kind  # each attempt would say it again
+            self._quiet_until_s[kind] = now + _QUIET_S
+            what = "is behind" if isinstance(error, SinkBusy) else "takes nothing at the moment"
             log.warning(
-                "producer %s: the sink takes nothing at the moment, what is sent is kept: %s: %s",
+                "producer %s: the sink %s, what is sent is kept: %s: %s",
                 self._name,
-                type(error).__name__,
+                what,
+                kind,
                 error,
             )
 
