@@ -51,6 +51,7 @@ from leaderq.kafka.clients.sender import MessageInvalid, MessageSender, SenderFa
 from leaderq.producing.sinks.sink import BatchOutcome
 
 _LAG_S = 1.0
+_GLANCE_S = 0.05
 _LOOK_S = 0.1
 _UNSENDABLE = (KafkaAway, UnknownTopic, AccessRefused)
 _VERDICTS = (MessageTooLarge, MessageInvalid)
@@ -229,8 +230,10 @@ class KafkaSink:
     def _wait(self, client: MessageSender, sent: list[_Sent], deadline: float) -> None:
         """Wait for all; for those of stuck partitions beside others not at all."""
         if self._stuck:
-            deadline = min(deadline, now_s() + _LAG_S)
-            sent = [one for one in sent if one.place not in self._stuck] or sent
+            free = [one for one in sent if one.place not in self._stuck]
+            if not free:
+                deadline = min(deadline, now_s() + _GLANCE_S)
+            sent = free or sent
         count, heard_s = len(sent), float("inf")
         while undone := [one for one in sent if not one.receipt.is_done]:
             now = now_s()

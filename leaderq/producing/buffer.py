@@ -2,7 +2,7 @@
 under one lock that only this module takes.
 
 Who is authoritative: this class about what is pending; the sink about what is confirmed; the
-journal about what survives the process. Callers put requests in (:class:`Admission`), workers and
+journal about what survives the process. Callers put requests in (:mod:`~leaderq.producing.admission`), workers and
 the sender take them from memory, the journal's reader moves them from the journal into memory, and
 whoever learns the end of one tells it to :meth:`RequestBuffer.settle`. No file is written under the
 lock, and no listener told; requests are queued for the journal under it, since two must not change
@@ -19,7 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -34,7 +34,7 @@ from leaderq.producing.account import LossReason, Lost, RequestAccount, Settleme
 from leaderq.producing.backlog import JournalBacklog
 from leaderq.producing.listeners import ListenerDispatcher, LossLog, resolve
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestMemory, RequestPlace
-from leaderq.producing.options import Block, ProducerOptions, WhenFull
+from leaderq.producing.options import Block, ProducerOptions
 from leaderq.producing.spill import OnDurable, Piece, Spill
 from leaderq.producing.states import BufferEvent, BufferState, Levels, settled, step
 from leaderq.threads import Waker
@@ -42,16 +42,8 @@ from leaderq.threads import Waker
 log = logging.getLogger(__name__)
 
 Gone = tuple[BufferedRequest, LossReason, "BaseException | None"]
-_PIECE = 500
-_PIECE_BYTES = 1 << 20
 _READ_ITEMS = 1000
-_LOOK_S = 0.05
 _LOOK_AT_NEWS_S = 0.02
-_CROWDED_S = 1.0
-_CROWDED_LOOK_S = 0.01
-_DELETING_S = 0.005
-_DELETED_S = 1.0
-_DROPPING_S = 5.0
 _LOSSES = 20
 _TAKEN_ALONG = 4  # a quarter of the memory is left for three quarters to be written
 _HELD_S = 0.005
@@ -68,14 +60,20 @@ class ReadOrder(NamedTuple):
     stored: int
 
 
+class InLine(Protocol):
+    """Whoever waits for room."""
+
+    wake: Callable[[], object]
+
+
 class RequestBuffer:
-    """See the module."""
+    """See the module. What says *under the lock* is for :meth:`admit`."""
 
     def __init__(
         self, options: ProducerOptions, spill: Spill | None, dispatcher: ListenerDispatcher
     ) -> None:
         self._options, self._marks = options, options.marks
-        self._spill = spill
+        self.spill = spill
         self._dispatcher = dispatcher
         self._loss_log = LossLog(options.name, dispatcher)
         self._losses: deque[Lost] = deque(maxlen=_LOSSES)
@@ -84,7 +82,7 @@ class RequestBuffer:
         self._to_send, self._to_read = Waker(), Waker()
         self._to_process = [Waker() for _ in range(options.lanes)]
         self._awaiting_end: list[Waker] = []
-        self._awaiting_room: deque[Admission] = deque()
+        self.awaiting_room: deque[InLine] = deque()
         self._wanted = (
             0  # requests ready at which the sender wants to be woken; 0: it does not wait
         )
@@ -120,7 +118,7 @@ class RequestBuffer:
         :raises WouldDeadlock: it does: a finalizer or a signal handler came at this very moment.
         """
         is_entered = self._lock._is_owned()  # type: ignore[attr-defined]
-        if is_entered or (self._spill is not None and self._spill.is_entered()):
+        if is_entered or (self.spill is not None and self.spill.is_entered()):
             raise WouldDeadlock(
                 "a finalizer or a signal handler that interrupted this thread inside the producer "
                 "was about to wait for it; nothing was accepted. Have another thread send"
@@ -215,9 +213,9 @@ class RequestBuffer:
             self.account.confirm(count)
             for one, reason, error in gone:
                 if self._is_over(one):
-                    self._give_up(one, reason, error)
+                    self.give_up(one, reason, error)
             ids = self.backlog.take_acks()
-            self._judge()
+            self.judge()
         self._acknowledge(ids)
         for one in waited:
             resolve(one.waiter, one.stored_at)
@@ -232,8 +230,8 @@ class RequestBuffer:
 
     def _acknowledge(self, ids: list[int]) -> None:
         """Without the lock: tell the journal what is done with."""
-        if ids and self._spill is not None:
-            self._spill.ack(ids)
+        if ids and self.spill is not None:
+            self.spill.ack(ids)
             if self.state is BufferState.BLOCKED:
                 with self._lock:
                     self._look_for_room(0)
@@ -242,7 +240,7 @@ class RequestBuffer:
 
     def next_order(self) -> ReadOrder | None:
         """Return what to read, once something is to be read. ``None``: stop."""
-        backlog, spill = self.backlog, self._spill
+        backlog, spill = self.backlog, self.spill
         while not self.is_stopped and spill is not None:
             wait_s: float | None = 0.0
             with self._lock:
@@ -273,14 +271,14 @@ class RequestBuffer:
         with self._lock:
             self.backlog.is_read = False
             if piece is not None:
-                for one in self._taken_out(piece, order.stored):
+                for one in self.taken_out(piece, order.stored):
                     self._push(one)
             ids = self.backlog.take_acks()
-            self._judge()
+            self.judge()
         self._acknowledge(ids)
         self._dispatcher.tell()
 
-    def _taken_out(self, piece: Piece, stored: int) -> list[BufferedRequest]:
+    def taken_out(self, piece: Piece, stored: int) -> list[BufferedRequest]:
         """This was read from the journal, where ``stored`` requests lay unread; if nothing was,
         these are lost there."""
         backlog = self.backlog
@@ -295,7 +293,7 @@ class RequestBuffer:
 
     def _lose(self, number: int | None) -> None:
         lost = BufferedRequest(None, None, 0, 0.0, journal_id=number)
-        self._give_up(self.backlog.take_out(lost), LossReason.CORRUPT, None)
+        self.give_up(self.backlog.take_out(lost), LossReason.CORRUPT, None)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -303,7 +301,7 @@ class RequestBuffer:
         """Take nothing more."""
         with self._lock:
             self.is_closing = True
-            for admission in self._awaiting_room:
+            for admission in self.awaiting_room:
                 admission.wake()
             self._to_send.wake()
 
@@ -341,11 +339,7 @@ class RequestBuffer:
         with self._lock:
             self._collect()
             memory, backlog, account = self.memory, self.backlog, self.account
-            journaled = pending = 0
-            for one in memory:
-                if up_to is None or one.seq <= up_to:
-                    journaled += one.copy is JournalCopy.STORED
-                    pending += one.copy is not JournalCopy.STORED
+            journaled, pending = memory.unsettled(up_to)
             behind = backlog.count
             if up_to is not None:
                 behind = min(behind, max(0, up_to - memory.pushed))
@@ -374,7 +368,12 @@ class RequestBuffer:
         oldest = self.memory.oldest
         return (self.memory.pushed if oldest is None else oldest.seq - 1) >= up_to
 
-    def is_written_down(self) -> bool:
+    def tell_losses(self) -> None:
+        """At the end: log all that was lost, whatever the time."""
+        self._dispatcher.owe(self._loss_log.finish)
+        self._dispatcher.tell()
+
+    def write_down(self) -> bool:
         """After :meth:`stop`: put what is left in memory into the journal, in order; return whether
         its disk has taken all."""
         with self._lock, suppress(JournalSlow):
@@ -382,64 +381,54 @@ class RequestBuffer:
             return True
         return False
 
-    def leave(self) -> None:
-        """After that: give up what the journal does not have."""
-        with self._lock:
-            for one in [one for one in self.memory if not one.is_journaled]:
-                self.memory.remove(one)
-                is_never = one.copy is JournalCopy.NEVER
-                reason = LossReason.JOURNAL if is_never else LossReason.CLOSED
-                why = self._spill.prepare(one) if self._spill is not None and is_never else None
-                self._give_up(one, reason, why)
-
-    def acknowledge_late(self) -> None:
-        """After all that was appended is written: tell the journal what was settled before its id
-        was known."""
-        with self._lock:
-            self._collect()
-            ids = self.backlog.take_acks()
-        self._acknowledge(ids)
-
-    def left(self) -> None:
-        """After the journal was closed: tell whoever waits that nothing more will be told."""
-        with self._lock:
-            self._collect()
-            lost, waiters = self.backlog.leave()
-            for one in lost:
-                self._give_up(self.backlog.take_out(one), LossReason.JOURNAL, None)
-            # The disk refused these a moment ago.
-            for one in [one for one in self.memory if not one.is_journaled]:
-                self.memory.remove(one)
-                self._give_up(one, LossReason.JOURNAL, None)
-            waiters += [(one.journal_id, one.waiter) for one in self.memory if one.waiter]
-            self._dispatcher.owe(self._loss_log.finish)
-        for number, waiter in waiters:
-            place = None if number is None or self._spill is None else self._spill.place(number)
-            text = "closed before it was confirmed; the request is in the journal, and is sent from"
-            resolve(waiter, error=ProducerClosed(f"{text} there: {place}", place))
-        self._dispatcher.tell()
-
     # -- coming in ---------------------------------------------------------------------------------
 
     def take_at_once(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
-        """Take a request if there is room and nobody waits for it; else see :class:`Admission`.
+        """Take a request if there is room and nobody waits for it; else see
+        :mod:`leaderq.producing.admission`. It costs a third of that.
 
-        :raises: as :meth:`Admission.attempt`, but not ``BufferFull``.
+        :raises: as an admission, but not ``BufferFull``.
         """
         self.refuse_reentry()
         with self._lock:
-            if self._awaiting_room:
+            if self.awaiting_room:
                 return False
             try:
-                is_taken = self._place(one, on_durable)
+                is_taken = self.place(one, on_durable)
             except JournalSlow:
                 return False
         self._dispatcher.tell()
         return is_taken
 
+    def admit(self, attempt: Callable[[], float | None]) -> float | None:
+        """Return what one attempt of an admission does, under the lock.
+
+        :raises WouldDeadlock: it interrupts its own thread in here. What the attempt raises.
+        """
+        self.refuse_reentry()
+        try:
+            with self._lock:
+                return attempt()
+        finally:
+            self._dispatcher.tell()
+
+    def leave_line(self, one: InLine) -> None:
+        """It waits for room no longer."""
+        if one in self.awaiting_room:
+            with self._lock:
+                if one in self.awaiting_room:
+                    self.awaiting_room.remove(one)
+                    self._wake_first()
+
+    def refuse(self, why: str) -> None:
+        """Count a call that was refused before it came in."""
+        self.refuse_reentry()
+        with self._lock:
+            self.account.refused[why] += 1
+
     # -- coming in, under the lock -----------------------------------------------------------------
 
-    def _place(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
+    def place(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
         """Put it where the state says; return ``False`` if there is no room.
 
         :raises JournalSlow: the disk is behind at this moment with what the journal has.
@@ -452,30 +441,24 @@ class RequestBuffer:
         if self.state is BufferState.DIRECT and not self._marks.fits(
             len(memory), memory.bytes, one.size
         ):
-            self._turn(BufferEvent.MEMORY_HIGH)
+            self.turn(BufferEvent.MEMORY_HIGH)
         if self.state is BufferState.BLOCKED:
             return False
         if self.state is not BufferState.DIRECT:
             return self._place_in_journal(one, on_durable)
-        is_write_ahead = self._spill is not None and self._spill.is_write_ahead
+        is_write_ahead = self.spill is not None and self.spill.is_write_ahead
         if is_write_ahead and not self._write(one, on_durable):
             return False
         self.account.accept()
         self._push(one)
         if self._marks.is_high(len(memory), memory.bytes):
-            self._judge()
-        elif self._spill is not None and self._marks.is_near(len(memory), memory.bytes):
-            self._write_ahead_of_spilling(self._spill)
+            self.judge()
+        elif self.spill is not None and self._marks.is_near(len(memory), memory.bytes):
+            # Each that comes takes some of the oldest along, so that nobody has to wait for all of
+            # them when spilling begins.
+            with suppress(JournalSlow):
+                self._write_down(_TAKEN_ALONG)
         return True
-
-    def _write_ahead_of_spilling(self, spill: Spill) -> None:
-        """Memory is three quarters full: each request that comes takes some of the oldest along
-        into the journal, so that nobody has to wait for all of them when spilling begins."""
-        with suppress(JournalSlow):
-            for _ in range(_TAKEN_ALONG):
-                one = self.memory.first_unwritten
-                if one is None or not self._write_copy(spill, one):
-                    return
 
     def _place_in_journal(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
         if one.waiter is not None and self.backlog.waiting >= self._options.max_waiters:
@@ -487,7 +470,7 @@ class RequestBuffer:
                 "are kept (max_waiters)"
             )
         if self._must_write_down and not self._write_down():
-            self._turn(BufferEvent.JOURNAL_FULL)
+            self.turn(BufferEvent.JOURNAL_FULL)
             return False
         if not self._write(one, on_durable):
             return False
@@ -498,80 +481,35 @@ class RequestBuffer:
 
     def _write(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
         """Append it to the journal; return ``False`` if that is full, as the state then says."""
-        if self._spill is None:
+        if self.spill is None:
             return True
         try:
-            is_taken = self._spill.append(one, on_durable)
+            is_taken = self.spill.append(one, on_durable)
         except RequestTooLarge:
             self.account.refused["too large"] += 1
             raise
         if not is_taken:
-            self._turn(BufferEvent.JOURNAL_FULL)
+            self.turn(BufferEvent.JOURNAL_FULL)
         return is_taken
-
-    def _no_room(self) -> str:
-        memory = self.memory
-        text = f"no room: {len(memory)} requests of {memory.bytes} bytes in memory"
-        if self._spill is not None:
-            text += f", {self.backlog.count} more in the journal, which takes no more"
-            text += self._spill.why_full
-        return f"{text}; the sink is too slow, or away"
-
-    def _drop_oldest(self) -> bool:
-        """Give up what is oldest; return whether anything was, or may be in a moment. With a journal
-        by many, since only whole segments give room on the disk."""
-        before = self.account.gone[LossReason.OLDEST]
-        most = 1 if self._spill is None else _PIECE
-        for count in range(most):
-            oldest = self.memory.withdraw_oldest()
-            if oldest is None:
-                if self._spill is not None:
-                    self._drop_unread(self._spill, most - count)
-                break
-            if oldest.copy is JournalCopy.STORED and oldest.journal_id is not None:
-                self.backlog.acks.append(oldest.journal_id)
-            self._give_up(oldest, LossReason.OLDEST, None)
-        if self._spill is not None:
-            self._spill.ack(self.backlog.take_acks())
-        self._judge()
-        is_coming = self.backlog.is_read or self.backlog.is_written
-        return is_coming or self.account.gone[LossReason.OLDEST] > before
-
-    def _drop_unread(self, spill: Spill, most: int) -> None:
-        """Give up the oldest in the journal. It is read under the lock: the last resort of whoever
-        waits for room."""
-        backlog = self.backlog
-        if backlog.is_read or not backlog.stored:
-            return
-        piece = spill.read(backlog.up_to, backlog.noted, most, _PIECE_BYTES)
-        for one in self._taken_out(piece, backlog.stored):
-            backlog.acks.append(one.journal_id or 0)
-            self._give_up(one, LossReason.OLDEST, None)
-
-    def refuse(self, why: str) -> None:
-        """Count a call that was refused before it came in."""
-        self.refuse_reentry()
-        with self._lock:
-            self.account.refused[why] += 1
 
     # -- state, under the lock ---------------------------------------------------------------------
 
     def _collect(self) -> None:
         """Note what the journal has stored, or could not."""
-        news = self._spill.news if self._spill is not None else None
+        news = self.spill.news if self.spill is not None else None
         while news:
             written = news.popleft()
             if self.backlog.note(written):
                 one = self.backlog.take_out(written.request)
-                self._give_up(one, LossReason.JOURNAL, written.error)
+                self.give_up(one, LossReason.JOURNAL, written.error)
             if written.id is None:
-                self._turn(BufferEvent.JOURNAL_FULL)
+                self.turn(BufferEvent.JOURNAL_FULL)
 
-    def _judge(self) -> None:
+    def judge(self) -> None:
         """Let the state follow the levels, and wake whoever that concerns."""
         memory = self.memory
         levels = Levels(len(memory), memory.bytes, self.backlog.count)
-        self._become(settled(self.state, levels, self._marks, has_journal=self._spill is not None))
+        self._become(settled(self.state, levels, self._marks, has_journal=self.spill is not None))
         self._wake_reader()
         self._wake_first()
         for waker in self._awaiting_end:
@@ -579,22 +517,22 @@ class RequestBuffer:
 
     def _look_for_room(self, size: int) -> None:
         """Leave *blocked* if memory, or with a journal that, takes ``size`` bytes again."""
-        spill = self._spill
+        spill = self.spill
         if self.state is not BufferState.BLOCKED:
             return
         if spill is None:
             if self._marks.fits(len(self.memory), self.memory.bytes, size):
-                self._turn(BufferEvent.MEMORY_LOW)
+                self.turn(BufferEvent.MEMORY_LOW)
             return
         self._collect()
         if self.backlog.is_held_up:
             self.backlog.write_retained(spill)
         if not self.backlog.is_held_up and spill.has_room(size):
-            self._turn(BufferEvent.JOURNAL_ROOM)
-            self._judge()
+            self.turn(BufferEvent.JOURNAL_ROOM)
+            self.judge()
 
-    def _turn(self, happened: BufferEvent) -> None:
-        self._become(step(self.state, happened, has_journal=self._spill is not None))
+    def turn(self, happened: BufferEvent) -> None:
+        self._become(step(self.state, happened, has_journal=self.spill is not None))
 
     def _become(self, state: BufferState) -> None:
         """The one place where the state changes."""
@@ -616,20 +554,24 @@ class RequestBuffer:
             self._dispatcher.note(lambda: listener(before, after))
         self._to_send.wake()
 
-    def _write_down(self) -> bool:
-        """Put all of memory into the journal too, in order: what comes after it goes there only,
-        and must stay behind it. Return ``False`` if the journal is full.
+    def _write_down(self, most: int | None = None) -> bool:
+        """Put all of memory into the journal too, in order, or ``most`` of the oldest: what comes
+        after all of it goes there only, and must stay behind it. Return ``False`` if the journal is
+        full.
 
         A request that cannot be written any more (too large, or changed by its owner so that the
         codec refuses it) stays in memory alone, and is sent from there; it stops no other.
 
         :raises JournalSlow: so much is on its way to the disk that this has to go on later.
         """
-        until_s = now_s() + _HELD_S
-        while self._spill is not None and (one := self.memory.first_unwritten) is not None:
-            if not self._write_copy(self._spill, one):
+        until_s, written = now_s() + _HELD_S, 0
+        while self.spill is not None and (one := self.memory.first_unwritten) is not None:
+            if written == most:
+                return True
+            if not self._write_copy(self.spill, one):
                 return False
-            if now_s() >= until_s and not self.is_stopped:
+            written += 1
+            if most is None and now_s() >= until_s and not self.is_stopped:
                 raise JournalSlow("memory is on its way to the journal; the rest follows")
         self._must_write_down = False
         return True
@@ -647,7 +589,7 @@ class RequestBuffer:
         finally:
             one.data = None  # else memory would hold everything twice
 
-    def _give_up(
+    def give_up(
         self, one: BufferedRequest, reason: LossReason, error: BaseException | None
     ) -> None:
         """It is not pending any more, and those concerned will be told."""
@@ -694,128 +636,13 @@ class RequestBuffer:
         return not self._marks.is_high(len(self.memory), self.memory.bytes)
 
     def _wake_reader(self) -> None:
-        if self._spill is not None and self._may_read:
+        if self.spill is not None and self._may_read:
             self._to_read.wake()
 
     def _wake_first(self) -> None:
         """Also without the lock: on the journal's thread, which must not wait for it."""
         with suppress(IndexError):
-            self._awaiting_room[0].wake()
-
-
-class Admission:
-    """One request on its way in, for any thread or task that sends.
-
-    :meth:`attempt` is called again, after the seconds it returns or a call of ``wake``, until it
-    returns ``None``; :meth:`leave` in any case at the end.
-    """
-
-    def __init__(
-        self,
-        buffer: RequestBuffer,
-        request: BufferedRequest,
-        timeout_s: float | None,
-        on_durable: OnDurable | None,
-        wake: Callable[[], object],
-    ) -> None:
-        self.wake = wake
-        self.is_placed = False
-        """Once it is decided: ``False`` if the policy has dropped it, which its account and
-        listeners know."""
-        self._buffer, self._request, self._on_durable = buffer, request, on_durable
-        self._policy = buffer._options.when_full
-        self._give_up_s = None if timeout_s is None else now_s() + timeout_s
-        self._crowded_until_s: float | None = None
-        self._dropping_until_s: float | None = None
-        self._room_by_s = 0.0  # by then what was dropped has made room, if it makes any
-
-    def attempt(self) -> float | None:
-        """Try once; return ``None`` if it is decided, else how long to wait at most.
-
-        :raises BufferFull: no room, and the policy is to wait no longer, or not at all.
-        :raises ProducerClosed: closed, also meanwhile.
-        :raises WouldDeadlock: it interrupts its own thread in here.
-        """
-        buffer = self._buffer
-        buffer.refuse_reentry()
-        try:
-            with buffer._lock:
-                wait_s = self._attempted()
-        finally:
-            buffer._dispatcher.tell()
-        return wait_s
-
-    def leave(self) -> None:
-        """Wait no longer, decided or not."""
-        line = self._buffer._awaiting_room
-        if self in line:
-            with self._buffer._lock:
-                if self in line:
-                    line.remove(self)
-                    self._buffer._wake_first()
-
-    def _attempted(self) -> float | None:
-        buffer, line = self._buffer, self._buffer._awaiting_room
-        if (
-            line
-            and line[0] is not self
-            and isinstance(self._policy, Block)
-            and not buffer.is_closing
-        ):
-            return self._wait_in_line(None)
-        try:
-            self.is_placed = buffer._place(self._request, self._on_durable)
-        except JournalSlow as exc:
-            if (wait_s := self._crowded_s(exc)) is not None:
-                return wait_s
-        if self.is_placed:
-            return None
-        return self._without_room()
-
-    def _crowded_s(self, exc: JournalSlow) -> float | None:
-        """How long to wait for the disk; ``None``: long enough."""
-        buffer, now = self._buffer, now_s()
-        if self._crowded_until_s is None:
-            self._crowded_until_s = now + _CROWDED_S
-            if isinstance(self._policy, Block) and self._give_up_s is not None:
-                self._crowded_until_s = max(now, min(self._crowded_until_s, self._give_up_s))
-        if now < self._crowded_until_s:
-            return _CROWDED_LOOK_S
-        self._crowded_until_s = None
-        if buffer._spill is not None:
-            buffer._spill.last_error = exc
-        buffer._turn(BufferEvent.JOURNAL_FULL)
-        return None
-
-    def _without_room(self) -> float | None:
-        buffer = self._buffer
-        if isinstance(self._policy, Block):
-            # Looked at again now and then: room in a journal comes when a segment is deleted.
-            return self._wait_in_line(_LOOK_S)
-        if self._policy is WhenFull.RAISE:
-            raise self._full()
-        if self._policy is WhenFull.DROP_OLDEST:
-            now = now_s()
-            self._dropping_until_s = self._dropping_until_s or now + _DROPPING_S
-            if now < self._dropping_until_s and buffer._drop_oldest():
-                self._room_by_s = now + _DELETED_S
-            if now < self._room_by_s:
-                return 0.0 if buffer._spill is None else _DELETING_S
-        buffer.account.accept()
-        buffer._give_up(self._request, LossReason.NEWEST, None)
-        return None
-
-    def _wait_in_line(self, look_s: float | None) -> float:
-        left_s = float("inf") if self._give_up_s is None else self._give_up_s - now_s()
-        if left_s <= 0:
-            raise self._full()
-        if self not in self._buffer._awaiting_room:
-            self._buffer._awaiting_room.append(self)
-        return left_s if look_s is None else min(look_s, left_s)
-
-    def _full(self) -> BufferFull:
-        self._buffer.account.refused["no room"] += 1
-        return BufferFull(self._buffer._no_room())
+            self.awaiting_room[0].wake()
 
 
 def _warn_of_change(one: BufferedRequest, error: BaseException) -> None:

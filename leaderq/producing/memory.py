@@ -157,6 +157,13 @@ class RequestMemory:
         self._unwritten.pop(one, None)
         return True
 
+    def unsettled(self, up_to: int | None) -> tuple[int, int]:
+        """Return how many of the first ``up_to`` (``None``: all) are here and stored in the journal
+        too, and how many are here only."""
+        some = [one for one in self if up_to is None or one.seq <= up_to]
+        stored = sum(one.copy is JournalCopy.STORED for one in some)
+        return stored, len(some) - stored
+
     @property
     def oldest(self) -> BufferedRequest | None:
         """The one that was accepted first."""

@@ -59,7 +59,8 @@ from leaderq.errors import (
 )
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.producing.account import Lost, Settlement, Snapshot
-from leaderq.producing.buffer import Admission, RequestBuffer
+from leaderq.producing.admission import Admission
+from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import Journal, Policy
 from leaderq.producing.listeners import ListenerDispatcher
@@ -373,7 +374,7 @@ class BufferedProducer(Generic[T]):
             timeout_s = policy.timeout_s if isinstance(policy, Block) else None
         if self._shutdown.is_own_thread:
             timeout_s = 0.0  # a thread that makes room must not wait for it
-        return Admission(self._buffer, one, timeout_s, on_durable, wake)
+        return Admission(self._buffer, one, policy, timeout_s, on_durable, wake)
 
     def _admit(
         self, one: BufferedRequest, timeout_s: float | None, on_durable: OnDurable | None

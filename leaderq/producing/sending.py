@@ -33,6 +33,9 @@ from leaderq.threads import Backoff, Service
 
 log = logging.getLogger(__name__)
 
+_BUSY_S = 0.1
+_QUIET_S = 10.0
+
 
 class SinkSender:
     """See the module."""
@@ -51,6 +54,7 @@ class SinkSender:
         self._sink_timeout_s = options.sink_timeout_s
         self._name = name
         self._said: str | None = None
+        self._quiet_until_s: dict[str, float] = {}
         self._rest_until_s = 0.0
         self._is_busy = False
         self._held: dict[Hashable, deque[BufferedRequest]] = {}
@@ -236,20 +240,27 @@ class SinkSender:
 
     def _ill(self, error: BaseException) -> None:
         self.retries += 1
-        pause_s = self._backoff.next_s()
-        if isinstance(error, SinkBroken):  # trying again soon will not help
+        if isinstance(error, SinkBusy):  # it goes on by itself: asking again sends nothing
+            pause_s = min(_BUSY_S, self._retry.max_s)
+        elif isinstance(error, SinkBroken):  # trying again soon will not help
             pause_s = self._retry.max_s
+        else:
+            pause_s = self._backoff.next_s()
         self._rest_until_s = now_s() + pause_s
         self._note(error)
 
     def _note(self, error: BaseException) -> None:
         self.last_error = error
-        if self._said != type(error).__name__:  # each attempt would say it again
-            self._said = type(error).__name__
+        kind, now = type(error).__name__, now_s()
+        if self._said != kind and now >= self._quiet_until_s.get(kind, 0.0):
+            self._said = kind  # each attempt would say it again
+            self._quiet_until_s[kind] = now + _QUIET_S
+            what = "is behind" if isinstance(error, SinkBusy) else "takes nothing at the moment"
             log.warning(
-                "producer %s: the sink takes nothing at the moment, what is sent is kept: %s: %s",
+                "producer %s: the sink %s, what is sent is kept: %s: %s",
                 self._name,
-                type(error).__name__,
+                what,
+                kind,
                 error,
             )
 

@@ -14,7 +14,11 @@ import time
 from collections.abc import Sequence
 
 from leaderq.clock import now_s
+from leaderq.errors import ProducerClosed
+from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import RequestBuffer
+from leaderq.producing.listeners import resolve
+from leaderq.producing.memory import JournalCopy
 from leaderq.producing.sinks.sink import Sink
 from leaderq.producing.spill import Spill
 from leaderq.threads import Service
@@ -117,16 +121,44 @@ class Shutdown:
             self._sink_closed.set()
 
     def _put_away(self) -> None:
-        self._buffer.stop()
+        buffer, spill = self._buffer, self._spill
+        buffer.stop()
         give_up_s = now_s() + _WRITE_S
-        while not self._buffer.is_written_down() and now_s() < give_up_s:
+        while not buffer.write_down() and now_s() < give_up_s:
             time.sleep(_LOOK_S)
-        self._buffer.leave()
-        if self._spill is not None:
-            self._spill.flush()
-            self._buffer.acknowledge_late()
-            self._spill.close()
-        self._buffer.left()
-        settlement = self._buffer.settlement()
+        with buffer.locked():
+            self._give_up_unwritten(LossReason.CLOSED)
+        if spill is not None:
+            spill.flush()
+            with buffer.locked():  # what was settled before its id was known
+                ids = buffer.backlog.take_acks()
+            spill.ack(ids)
+            spill.close()
+        self._tell_waiters()
+        settlement = buffer.settlement()
         if settlement.journaled or not settlement:
             log.warning("producer closed producer=%s %s", self._name, settlement)
+
+    def _give_up_unwritten(self, reason: LossReason) -> None:
+        """Under the lock: give up what the journal does not have, and will not get."""
+        buffer, spill = self._buffer, self._spill
+        for one in [one for one in buffer.memory if not one.is_journaled]:
+            buffer.memory.remove(one)
+            is_never = one.copy is JournalCopy.NEVER
+            why = spill.prepare(one) if spill is not None and is_never else None
+            buffer.give_up(one, LossReason.JOURNAL if is_never else reason, why)
+
+    def _tell_waiters(self) -> None:
+        """The journal is closed: tell whoever waits that nothing more will be told."""
+        buffer, spill = self._buffer, self._spill
+        with buffer.locked():
+            lost, waiters = buffer.backlog.leave()
+            for one in lost:
+                buffer.give_up(buffer.backlog.take_out(one), LossReason.JOURNAL, None)
+            self._give_up_unwritten(LossReason.JOURNAL)  # the disk refused these a moment ago
+            waiters += [(one.journal_id, one.waiter) for one in buffer.memory if one.waiter]
+        for number, waiter in waiters:
+            place = None if number is None or spill is None else spill.place(number)
+            text = "closed before it was confirmed; the request is in the journal, and is sent from"
+            resolve(waiter, error=ProducerClosed(f"{text} there: {place}", place))
+        buffer.tell_losses()

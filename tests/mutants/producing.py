@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.mutant import Edit, mutant
 
+ADMISSION = "leaderq/producing/admission.py"
 BUFFER = "leaderq/producing/buffer.py"
 CURSOR = "leaderq/producing/journal/cursor.py"
 DISK = "leaderq/producing/journal/disk.py"
@@ -85,14 +86,18 @@ MUTANTS = [
     mutant(
         "dropping the oldest waits though there was nothing to drop",
         f"{UNIT}spilling.py::test_on_a_full_disk_dropping_the_oldest_waits_for_nothing",
-        Edit(BUFFER, "        return is_coming or self.account.gone[LossReason.OLDEST] > before\n", "        return True\n"),
+        Edit(
+            ADMISSION,
+            "        return is_coming or buffer.account.gone[LossReason.OLDEST] > before\n",
+            "        return True\n",
+        ),
         may_hang=True,
     ),
     mutant(
         "whoever comes overtakes those who wait for room",
         f"{UNIT}full_means_full.py::test_nobody_overtakes_whoever_waits",
         Edit(
-            BUFFER,
+            ADMISSION,
             "        if (\n            line\n            and line[0] is not self\n",
             "        if (\n            False\n",
         ),
@@ -100,12 +105,12 @@ MUTANTS = [
     mutant(
         "whoever comes when there is room overtakes those who wait",
         f"{UNIT}full_means_full.py::test_nobody_overtakes_whoever_waits",
-        Edit(BUFFER, "            if self._awaiting_room:\n                return False\n", ""),
+        Edit(BUFFER, "            if self.awaiting_room:\n                return False\n", ""),
     ),
     mutant(
         "all of memory goes over to the journal at a blow",
         f"{UNIT}full_means_full.py::test_going_over_to_the_journal_holds_nobody_up_for_all_of_memory",
-        Edit(BUFFER, "            self._write_ahead_of_spilling(self._spill)\n", "            pass\n"),
+        Edit(BUFFER, "                self._write_down(_TAKEN_ALONG)\n", "                pass\n"),
     ),
     mutant(
         "a stuck key holds up all others",

@@ -81,7 +81,7 @@ def test_tasks_and_threads_wait_in_one_line(producer: Make, sink: ScriptedSink) 
         tasks = []
         for number in (1, 2, 3):
             tasks.append(asyncio.ensure_future(one.asend(number)))
-            while len(one._buffer._awaiting_room) < number:
+            while len(one._buffer.awaiting_room) < number:
                 await asyncio.sleep(0.001)
         sink.open.set()
         await asyncio.gather(*tasks)
@@ -98,14 +98,14 @@ def test_cancelled_while_it_waits_for_room_nothing_was_taken(producer: Make, sin
 
     async def main() -> None:
         task = asyncio.ensure_future(one.asend("b"))
-        while not one._buffer._awaiting_room:
+        while not one._buffer.awaiting_room:
             await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(main())
-    assert not one._buffer._awaiting_room
+    assert not one._buffer.awaiting_room
     sink.open.set()
     one.send("c", timeout_s=60.0)
     assert one.flush(30)

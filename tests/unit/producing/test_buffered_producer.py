@@ -246,7 +246,7 @@ def test_a_caller_may_wait_for_room(producer: Make, sink: ScriptedSink) -> None:
     one.send(2)
     waiting = threading.Thread(target=one.send, args=(3,))
     waiting.start()
-    eventually(lambda: len(one._buffer._awaiting_room))  # it waits
+    eventually(lambda: len(one._buffer.awaiting_room))  # it waits
     sink.open.set()
     waiting.join(30)
     assert one.flush(30)
@@ -442,7 +442,7 @@ def test_callers_that_wait_for_room_are_let_go_by_a_close(producer: Make, sink: 
 
     waiting = threading.Thread(target=send)
     waiting.start()
-    eventually(lambda: len(one._buffer._awaiting_room))  # it waits
+    eventually(lambda: len(one._buffer.awaiting_room))  # it waits
     one.close(0.01)
     waiting.join(30)
     assert len(raised) == 1

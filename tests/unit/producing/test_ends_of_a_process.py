@@ -26,7 +26,7 @@ def test_ctrl_c_while_waiting_for_room_takes_nothing(producer: Make, sink: Scrip
     before = signal.signal(signal.SIGALRM, _interrupt)
 
     def interrupts() -> None:
-        eventually(lambda: len(one._buffer._awaiting_room))  # it waits, and will until it is interrupted
+        eventually(lambda: len(one._buffer.awaiting_room))  # it waits, and will until it is interrupted
         os.kill(os.getpid(), signal.SIGALRM)
 
     killer = threading.Thread(target=interrupts)

@@ -52,12 +52,12 @@ def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(produc
     for number in range(100, 105):
         waiting.append(threading.Thread(target=one.send, args=(number,), daemon=True))
         waiting[-1].start()
-        eventually(lambda: len(one._buffer._awaiting_room) == len(waiting))
+        eventually(lambda: len(one._buffer.awaiting_room) == len(waiting))
     for released in range(1, 6):
         sink.may.release()
         waiting[released - 1].join(30)
         assert not waiting[released - 1].is_alive()
-        assert len(one._buffer._awaiting_room) == 5 - released
+        assert len(one._buffer.awaiting_room) == 5 - released
         assert one.snapshot().memory_items == 100
     for _ in range(200):
         sink.may.release()
@@ -71,7 +71,7 @@ def test_nobody_overtakes_whoever_waits(producer: Make) -> None:
     one.send(b"x" * 60)
     first = threading.Thread(target=one.send, args=(b"y" * 50,), daemon=True)
     first.start()
-    eventually(lambda: one._buffer._awaiting_room)
+    eventually(lambda: one._buffer.awaiting_room)
     with pytest.raises(BufferFull):
         one.send(b"z" * 30, timeout_s=0.0)  # there is room for it, and not for the one before it
     for _ in range(9):
@@ -95,7 +95,7 @@ def test_one_that_gives_up_waiting_lets_the_next_proceed(producer: Make) -> None
 
     threads = [threading.Thread(target=impatient, daemon=True)]
     threads[0].start()
-    eventually(lambda: one._buffer._awaiting_room)
+    eventually(lambda: one._buffer.awaiting_room)
     threads.append(threading.Thread(target=one.send, args=(b"z" * 30,), daemon=True))
     threads[1].start()
     for thread in threads:
@@ -121,7 +121,7 @@ def test_memory_is_bounded_by_default(sink: ScriptedSink) -> None:
 def test_room_in_the_journal_is_told_and_not_looked_for(
     producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leaderq.producing.buffer._LOOK_S", 3600.0)
+    monkeypatch.setattr("leaderq.producing.admission._LOOK_S", 3600.0)
     sink.now(is_away)
     with Journal(tmp_path, sync=NO_SYNC, max_bytes=64 << 10, segment_bytes=8 << 10) as journal:
         one = producer(journal=journal, max_items=10, when_full=Block(None))
@@ -130,7 +130,7 @@ def test_room_in_the_journal_is_told_and_not_looked_for(
                 one.send((number, b"x" * 200), timeout_s=0.0)
         sender = threading.Thread(target=one.send, args=((number, b""),), daemon=True)
         sender.start()
-        eventually(lambda: one._buffer._awaiting_room)
+        eventually(lambda: one._buffer.awaiting_room)
         sink.now(takes)
         sender.join(60)
         assert not sender.is_alive()

@@ -44,7 +44,7 @@ def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
     eventually(lambda: bool(taken))
 
     heard: list[int] = []
-    are_heard, leave = threading.Event(), one._buffer.leave
+    are_heard, write_down = threading.Event(), one._buffer.write_down
 
     def interrupt(number: int, frame: Any) -> None:
         heard.append(number)
@@ -57,7 +57,9 @@ def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
             eventually(lambda count=count: len(heard) == count)
         are_heard.set()
 
-    monkeypatch.setattr(one._buffer, "leave", lambda: are_heard.wait(60) and leave())  # the end does not come before both
+    monkeypatch.setattr(
+        one._buffer, "write_down", lambda: are_heard.wait(60) and write_down()
+    )  # the end does not come before both
     before = signal.signal(signal.SIGALRM, interrupt)
     killer = threading.Thread(target=interrupts)
     killer.start()

@@ -11,8 +11,18 @@ from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import BufferFull, ConfigurationError, JournalFull, ProducerClosed, RequestGivenUp, RequestTooLarge
-from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferState, Every, Interval, Journal, LossReason, Lost, WhenFull
-from leaderq.producing import buffer as buffer_module
+from leaderq.producing import (
+    EVERY_ITEM,
+    NO_SYNC,
+    BufferState,
+    Every,
+    Interval,
+    Journal,
+    LossReason,
+    Lost,
+    WhenFull,
+    admission,
+)
 from leaderq.testing import eventually
 
 
@@ -281,7 +291,7 @@ def test_on_a_full_disk_dropping_the_oldest_waits_for_nothing(
     producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It makes no room there: once there is nothing to drop, the new request is."""
-    monkeypatch.setattr(buffer_module, "_DROPPING_S", 3600.0)
+    monkeypatch.setattr(admission, "_DROPPING_S", 3600.0)
     disk = FullDisk()
     sink.now(is_away)
     with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:

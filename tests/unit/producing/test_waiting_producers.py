@@ -26,7 +26,7 @@ def test_whoever_waits_in_vain_for_room_or_the_end_leaves_nothing_behind(produce
         with pytest.raises(BufferFull):
             one.send("b")
         assert not one.flush(0.001)
-    assert not one._buffer._awaiting_room
+    assert not one._buffer.awaiting_room
     assert not one._buffer._awaiting_end
 
 
