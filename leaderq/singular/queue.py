@@ -154,7 +154,7 @@ class SingularUpdateQueue(Generic[R, S]):
         :raises QueueClosed: the queue is closed.
         :raises ConfigurationError: ``deadline_s`` or ``timeout_s`` is no time.
         """
-        wait_s = self._wait_s(timeout_s)
+        wait_s = self._timeout_s if timeout_s is AS_SET else self._wait_s(timeout_s)
         entry, future = self._submitted(request, deadline_s)
         self._put(entry, wait_s)
         return future
@@ -304,7 +304,8 @@ class SingularUpdateQueue(Generic[R, S]):
     # -- inside --------------------------------------------------------------------------------
 
     def _submitted(self, request: R, deadline_s: float | None) -> tuple[TrackedRequest, RequestFuture[S]]:
-        expiry_s = self._expiry_s(deadline_s)
+        is_urgent = deadline_s is not AS_SET or self._deadline_s is not None
+        expiry_s = self._expiry_s(deadline_s) if is_urgent else None
         future: RequestFuture[S] = RequestFuture(self._writer.home, expiry_s)
         return TrackedRequest(request, future, expiry_s), future
 

@@ -7,12 +7,12 @@ deadline over. ``concurrent.futures.Future`` decides between that and ``cancel()
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as WaitTimeout
 from functools import partial
+from threading import get_ident
 from typing import Any, TypeVar
 
 from leaderq.clock import now_s
@@ -27,17 +27,19 @@ S = TypeVar("S")
 class Home:
     """The queue that a request is in: its name, and the thread and process that apply it."""
 
-    __slots__ = ("name", "pid", "thread")
+    __slots__ = ("is_foreign", "name", "pid", "thread")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.thread = 0
         self.pid = 0
+        self.is_foreign = False
+        """Whether this process is a fork of that which applies them."""
 
     @property
     def is_mine(self) -> bool:
         """Whether the calling thread applies the requests."""
-        return self.thread == threading.get_ident()
+        return self.thread == get_ident()
 
     def check_wait(self) -> None:
         """Refuse a wait of the calling thread that would never end.
@@ -45,7 +47,7 @@ class Home:
         :raises WouldDeadlock: it would wait for itself. :raises QueueClosed: this process was
             forked from that of the queue.
         """
-        if self.pid not in (0, os.getpid()):
+        if self.is_foreign:
             raise QueueClosed(f"queue {self.name!r} belongs to process {self.pid}, a fork's parent")
         if self.is_mine:
             raise WouldDeadlock(
@@ -63,11 +65,15 @@ class RequestFuture(Future[S]):
     deadlock; :meth:`result` is. A ring of handlers that wait for each other's queues is not.
     """
 
+    _expiry_s: float | None = None
+    _unclaimed: threading.Lock | None = None
+
     def __init__(self, home: Home, expiry_s: float | None = None) -> None:
         super().__init__()
         self.home = home
-        self._expiry_s = expiry_s
-        self._unclaimed = None if expiry_s is None else threading.Lock()
+        if expiry_s is not None:
+            self._expiry_s = expiry_s
+            self._unclaimed = threading.Lock()
 
     def result(self, timeout: float | None = None) -> S:
         """Return the outcome; wait at most ``timeout`` seconds for it, ``None`` for ever.
@@ -149,7 +155,7 @@ class RequestFuture(Future[S]):
     def _waited(self, timeout: float | None) -> float | None:
         """Wait until the deadline, if that comes first; return what is left of ``timeout``."""
         home = self.home
-        if (home.thread == threading.get_ident() or home.pid != os.getpid()) and not self.done():
+        if (home.thread == get_ident() or home.is_foreign) and not self.done():
             home.check_wait()
         if self._expiry_s is None or self.running() or self.done():
             return timeout

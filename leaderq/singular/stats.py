@@ -61,9 +61,10 @@ class AgeMarks:
 
     def restart(self, begun: int) -> None:
         """Nothing had waited until now: all that waits came later."""
-        self._marks.append((now_s(), begun))
-        while len(self._marks) > 1:
-            self._marks.popleft()
+        marks = self._marks
+        while len(marks) > 1:
+            marks.popleft()
+        marks[0] = (now_s(), begun)
 
     def oldest_age_s(self, begun: int) -> float:
         """How long the request after the ``begun`` first ones has waited, at most."""

@@ -89,7 +89,7 @@ class Writer:
 
     def close(self, *, drain: bool, timeout_s: float | None) -> bool:
         """See :meth:`SingularUpdateQueue.close`."""
-        if self.home.pid not in (0, os.getpid()):
+        if self.home.is_foreign:
             return False
         self.mailbox.close(self._closed)
         if not self.home.pid:
@@ -103,6 +103,7 @@ class Writer:
 
     def renounce(self) -> None:
         """In a forked child: the thread, and all requests, are the parent's."""
+        self.home.is_foreign = True
         pid, name = self.home.pid, self.home.name
         why = f"queue {name!r} belongs to process {pid}, a fork's parent; make a queue here"
         self.mailbox.renounce(lambda: QueueClosed(why))
