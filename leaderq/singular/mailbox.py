@@ -120,7 +120,7 @@ class Mailbox:
         try:
             waker.wait(timeout_s)
         finally:
-            is_decided = self._withdrawn(arrival)
+            is_decided = arrival.is_in or self._withdrawn(arrival)
         self._check(arrival, is_decided, timeout_s)
 
     async def put_async(self, item: Any, timeout_s: float | None) -> None:
@@ -144,7 +144,7 @@ class Mailbox:
         try:
             await woken.wait()
         finally:
-            is_decided = self._withdrawn(arrival)
+            is_decided = arrival.is_in or self._withdrawn(arrival)
             if timer is not None:
                 timer.cancel()
         self._check(arrival, is_decided, timeout_s)
