@@ -434,8 +434,8 @@ class QueueCoordinator(Generic[Key]):
         if all(stripe.is_closed and not stripe.keys for stripe in self._stripes):
             self._emptied.set()
 
-    def _tend(self, key: Key) -> float | None:
-        return self._stripe(key).tend(key)
+    def _tend(self, key: Key) -> None:
+        self._stripe(key).tend(key)
 
 
 def check_wait(token: Token[Any], deadline: Deadline) -> None:

@@ -256,9 +256,9 @@ class Stripe(Generic[Key]):
             self._lock.release()
             self.tend(token.key)
 
-    def tend(self, key: Key) -> float | None:
-        """Evict an overdue head, end a debounce window, forget an old idle key; return when this
-        key is to be looked at again, if so.
+    def tend(self, key: Key) -> None:
+        """Evict an overdue head, end a debounce window, forget an old idle key; have the key looked
+        at again when something else is due.
         """
         calls: list[tuple[Wake, AnyToken]] = []
         due_s = None
@@ -276,8 +276,9 @@ class Stripe(Generic[Key]):
                     del self.idle[key]
                     self.stats.forgotten += 1
                     due_s = None
+            if due_s is not None:
+                self.hooks.watch(due_s, key)
         self._deliver(calls)
-        return due_s
 
     # -- how it stands, and the end ------------------------------------------------------------
 

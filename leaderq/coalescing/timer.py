@@ -22,14 +22,14 @@ _LINGER_S = 0.5
 
 
 class KeyTimer:
-    """Calls ``tend(key)`` at the times asked for, and again at the time which that returns.
+    """Calls ``tend(key)`` at the times asked for. What that raises, of any kind, is logged.
 
     At most one entry is kept for a key, and none once it is forgotten.
 
     :param clock: returns seconds; must never go back.
     """
 
-    def __init__(self, clock: Callable[[], float], tend: Callable[[Any], float | None]) -> None:
+    def __init__(self, clock: Callable[[], float], tend: Callable[[Any], object]) -> None:
         self._clock = clock
         self._tend = tend
         self._lock = threading.Lock()
@@ -85,12 +85,9 @@ class KeyTimer:
                 return
             for key in keys:
                 try:
-                    due_s = self._tend(key)
-                except Exception:
+                    self._tend(key)
+                except BaseException:  # a user's function raised it, and other keys are waited for
                     log.exception("key not tended key=%r", key)
-                    continue
-                if due_s is not None:
-                    self.watch(due_s, key)
             is_last = not keys and wait_s == _LINGER_S
             if not keys:
                 service.wait(wait_s)

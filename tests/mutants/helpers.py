@@ -88,6 +88,12 @@ MUTANTS = [
         Edit(STRIPE, "            self.leave(token, has_run=False)\n            raise\n", "            raise\n"),
     ),
     mutant(
+        "a call that raises what nobody expects ends the thread that ends debounce windows",
+        f"{RUDE}a_call_that_raises_anything_does_not_end_the_timer[SystemExit]",
+        Edit(TIMER, "except BaseException:", "except Exception:"),
+        may_hang=True,
+    ),
+    mutant(
         "a cover that raises what nobody expects is called again without end",
         f"{RUDE}a_cover_that_raises_anything_gives_the_key_back[Rude]",
         Edit(STRIPE, "elif not state.debt.is_tried and (cover", "elif (cover"),

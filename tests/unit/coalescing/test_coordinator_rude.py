@@ -339,3 +339,21 @@ def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
     for thread in threads:
         thread.join(WAIT_S)
     assert mine and coordinator.dequeue(mine)
+
+
+# -- the thread that ends debounce windows and evicts ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("raised", [Rude, SystemExit])
+def test_a_call_that_raises_anything_does_not_end_the_timer(
+    raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def on_turn(_: object) -> None:
+        raise raised
+
+    coordinator: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(0.01, 0.01))
+    coordinator.offer("rude", on_turn)
+    eventually(lambda: raised.__name__ in caplog.text)
+    with coordinator.hold("other", timeout_s=WAIT_S) as token:
+        assert token
+    eventually(lambda: coordinator.state("rude") is TrafficState.INIT)

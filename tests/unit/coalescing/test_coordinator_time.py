@@ -203,12 +203,13 @@ class TestKeyTimer:
         eventually(lambda: seen == ["first", "early", "late"])
         timer.stop()
 
-    def test_a_key_is_looked_at_again_when_that_says_so(self):
+    def test_a_key_is_looked_at_again_if_that_is_asked_for_meanwhile(self):
         seen = []
 
-        def tend(key: str) -> float | None:
+        def tend(key: str) -> None:
             seen.append(key)
-            return -1.0 if len(seen) < 3 else None
+            if len(seen) < 3:
+                timer.watch(-1.0, key)
 
         timer = KeyTimer(lambda: 0.0, tend)
         timer.watch(0.0, "k")
