@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -223,16 +223,25 @@ class AsyncQueueCoordinator(Generic[Key]):
         function: Callable[[], Awaitable[Any]],
         token: Token[Key],
     ) -> None:
-        """In any thread: have a task of the loop do the work of a request that gave up."""
+        """In any thread: have a task of the loop do the work of a request that gave up. If the loop
+        ends before that has begun, the next request covers it.
+        """
+        work = self._repeating(function, token)
+        weakref.finalize(work, self._give_back, token).atexit = False
         try:
-            loop.call_soon_threadsafe(self._start_repeating, function, token)
-        except RuntimeError:  # the loop is closed: the next request will cover it
-            self.coordinator.leave(token, has_run=False)
+            loop.call_soon_threadsafe(self._start_repeating, work, token)
+        except RuntimeError:  # the loop is closed
+            work.close()
 
-    def _start_repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
-        task = asyncio.create_task(self._repeating(function, token))
+    def _start_repeating(self, work: Coroutine[Any, Any, None], token: Token[Key]) -> None:
+        task = asyncio.create_task(work)
         self._covering.add(task)
-        task.add_done_callback(self._covering.discard)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._covering.discard(task)
+            self._give_back(token)  # if it was cancelled before it began
+
+        task.add_done_callback(done)
 
     async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
         token.owner = _this_task()
@@ -240,10 +249,14 @@ class AsyncQueueCoordinator(Generic[Key]):
             await function()
         except Exception:
             log.exception("covering a key failed key=%r", token.key)
-        except BaseException:
-            self.coordinator.leave(token, has_run=False)
+        except BaseException as exc:
+            self.coordinator.leave(token, has_run=False, error=type(exc))
             raise
         self.coordinator.leave(token)
+
+    def _give_back(self, token: Token[Key]) -> None:
+        if token:
+            self.coordinator.leave(token, has_run=False, error=GeneratorExit)
 
 
 def _this_task() -> object:

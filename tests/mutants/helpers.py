@@ -111,6 +111,16 @@ MUTANTS = [
         Edit(ASYNCHRONOUS, "return None if task is None else weakref.ref(task)", "return task"),
     ),
     mutant(
+        "a loop that ends before a cover has begun keeps the key",
+        f"{RUDE}a_loop_that_ends_before_or_in_a_cover_leaves_the_debt_to_the_next_request[0]",
+        Edit(
+            ASYNCHRONOUS,
+            "        if token:\n            self.coordinator.leave(",
+            "        if False:\n            self.coordinator.leave(",
+        ),
+        may_hang=True,
+    ),
+    mutant(
         "a forked child waits for what ran in its parent",
         f"{RUDE}a_forked_child_has_no_keys_whatever_its_parent_was_doing",
         Edit(COORDINATOR, "        _all.add(self)\n", ""),

@@ -273,6 +273,44 @@ def test_a_coordinator_of_tasks_serves_one_loop_after_another_and_covers_in_each
     assert covered == ["k"] and inside.stats().owed == 0
 
 
+@pytest.mark.parametrize("more_steps", range(4))
+def test_a_loop_that_ends_before_or_in_a_cover_leaves_the_debt_to_the_next_request(more_steps: int) -> None:
+    async def cover(key: str) -> None:
+        await asyncio.Event().wait()
+
+    coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(cover=cover)
+    inside = coordinator.coordinator
+
+    async def main() -> None:
+        async with coordinator.hold("k"):
+            declined_for_nobody(inside)
+        for _ in range(more_steps):
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    eventually(lambda: not inside.stats().running)
+    assert inside.stats().owed == 1
+    with inside.hold("k", timeout_s=0) as token:
+        assert token.covers == 1
+
+
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+def test_a_loop_closed_with_a_cover_that_never_began_gives_the_key_back() -> None:
+    async def cover(key: str) -> None:
+        raise AssertionError
+
+    coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(cover=cover)
+    inside = coordinator.coordinator
+    loop = asyncio.new_event_loop()
+    token = loop.run_until_complete(coordinator.enqueue("k"))
+    declined_for_nobody(inside)
+    assert inside.dequeue(token) and inside.stats().running == 1
+    loop.close()
+    gc.collect()
+    eventually(lambda: not inside.stats().running)
+    assert inside.stats().owed == 1
+
+
 def test_a_loop_closed_while_its_task_runs_gives_the_key_back() -> None:
     coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
     loop = asyncio.new_event_loop()
