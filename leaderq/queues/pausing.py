@@ -1,13 +1,7 @@
-"""An operator's wish that the consumers of a queue pause: ``{"paused": true}`` at
-``<path>-meta/control``.
+"""Whether consumers pause: because the user of a queue object said so, or an operator, for all.
 
-Persistent, so it also holds for consumers that come later. Consumers of leaderq heed it; Java's do
-not know of it.
-
-Whether consumers rest: because the user of this queue said so here, or an operator did in
-ZooKeeper, for all of them.
-
-The operator's wish is the znode ``<path>-meta/control`` (JSON, ``{"paused": true}``). No znode, or
+The operator's wish is the znode ``<path>-meta/control`` (JSON, ``{"paused": true}``). It is
+persistent, so it also holds for consumers that come later; Java's do not know of it. No znode, or
 one that cannot be understood, pauses nobody.
 """
 
@@ -24,6 +18,7 @@ from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session, Subscription, WatchEvent
 from leaderq.zookeeper.paths import parent_of
 
+log = logging.getLogger(__name__)
 _TRIES = 10
 
 
@@ -91,9 +86,6 @@ def _wishes(data: bytes) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-log = logging.getLogger(__name__)
-
-
 class PauseSwitch:
     """Refreshed by the engine's thread; its watch comes on the session's; may be asked on any."""
 
@@ -124,13 +116,8 @@ class PauseSwitch:
             self._subscription = self._session.watch_node(self._paths.control, self._changed)
         self._is_stale = False
         try:
-            data, _ = self._session.get(self._paths.control)
-            wish = json.loads(data)
-            paused = isinstance(wish, dict) and wish.get("paused") is True
+            paused = wants_pause(self._session.get(self._paths.control)[0])
         except NoNode:
-            paused = False
-        except ValueError:
-            log.warning("%s cannot be understood, and pauses nobody", self._paths.control)
             paused = False
         if paused is not self._by_operator:
             log.info("queue %s: an operator %s its consumers", self._paths.path, "paused" if paused else "resumed")
