@@ -72,7 +72,7 @@ class Claim:
     when it is asked for.
     """
 
-    __slots__ = ("_payload", "created_ms", "data", "deaths", "error", "is_settled", "membership", "name", "version")
+    __slots__ = ("_payload", "created_ms", "data", "deaths", "error", "membership", "name", "version")
 
     def __init__(self, name: str, data: bytes, created_ms: int, version: int, membership: Membership) -> None:
         self.name = name
@@ -80,7 +80,6 @@ class Claim:
         self.created_ms = created_ms
         self.version = version
         self.membership = membership
-        self.is_settled = False
         self.deaths = 0
         """How many consumers have died over it, beside the failures that its note tells of."""
         self.error: CorruptItem | None = None

@@ -54,8 +54,7 @@ class Consumption(Generic[T]):
         self._is_pushed = options.consumer is not None or options.consume_batch is not None
         name = name or paths.path.strip("/").replace("/", "-")
         self.engine = engine = Engine(session, paths, kind, name, options, options.workers if self._is_pushed else 0)
-        strict = kind in (QueueKind.PRIORITY, QueueKind.DELAY)
-        context = WorkerContext(engine.ready, engine.settle, engine.is_ours, engine.is_closing, strict, paths.path)
+        context = WorkerContext(engine.ready, engine.settle, engine.is_ours, engine.is_closing, paths.path)
         self._work = ItemWorkers(name, options, context) if self._is_pushed else None
         if isinstance(options.consumer, QueueConsumer):
             engine.on_state = options.consumer.state_changed

@@ -384,7 +384,7 @@ class Engine:
 
     def _wanted(self) -> int:
         """How many values more to claim now."""
-        ready, takers = self.ready.unbegun, self.ready.takers
+        ready, takers = self.ready.values, self.ready.takers
         if self.ready.is_overtaken:
             return 1
         if not takers and (not self._workers or self.ready.busy_s() > STUCK_S):
@@ -473,7 +473,7 @@ class Engine:
         return True
 
     def _give_back_if_stuck(self, membership: Membership) -> None:
-        if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S and not self._is_simple:
+        if self.ready and self.ready.busy_s() > STUCK_S and not self._is_simple:
             self._give_back_ahead()
 
     def _give_back_ahead(self) -> None:
@@ -497,7 +497,7 @@ class Engine:
             overdue = self._waiting.overdue_ms(now_ms())
             if overdue is not None:
                 wait_s = min(wait_s, max(0.001, (overdue - now_ms()) / 1000))
-        if self.ready.has_unbegun and not self.ready.takers:
+        if self.ready and not self.ready.takers:
             wait_s = min(wait_s, STUCK_S)
         if self._postponed_s is not None:
             wait_s = min(wait_s, STUCK_S)
