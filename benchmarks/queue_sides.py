@@ -307,7 +307,6 @@ class Ours:
         options: dict[str, Any] = {"lock_path": f"{path}-locks" if locks else None, "final_flush_s": 2.0}
         other = None if beside == "pull" else partial(consume, pause_s=pause_s)
         with ExitStack() as stack:
-            stack.callback(released.set)
             one = stack.enter_context(DistributedQueue(self._sessions[1], path, consumer=other, **options))
             producer = stack.enter_context(DistributedQueue(self._session, path, put_in_background=True, **options))
             put(producer)
@@ -319,6 +318,7 @@ class Ours:
                 one.pause()
             stack.enter_context(DistributedQueue(self._sessions[2], path, consumer=consume, **options))
             stalls = stack.enter_context(Stalls(self._ground.session))
+            stack.callback(released.set)
             began_s = time.monotonic()
             for number in range(rate + count):
                 time.sleep(max(0.0, began_s + number / rate - time.monotonic()))

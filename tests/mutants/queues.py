@@ -6,7 +6,7 @@ from mutants.mutant import Edit, mutant
 
 DEATHS = "leaderq/queues/consuming/deaths.py"
 ENGINE = "leaderq/queues/consuming/engine.py"
-ITEMS = "leaderq/queues/consuming/items.py"
+CONSUMPTION = "leaderq/queues/consuming/consumption.py"
 LISTING = "leaderq/queues/consuming/listing.py"
 MEMBERS = "leaderq/queues/consuming/members.py"
 PENDING = "leaderq/queues/consuming/pending.py"
@@ -66,7 +66,7 @@ MUTANTS = [
         "the first value of a znode that is acknowledged takes the others along",
         f"{VALUES}a_loop_over_take_sees_every_value_and_the_znode_goes_with_the_last[/locks]",
         Edit(
-            ITEMS,
+            CONSUMPTION,
             "settlement = None if taken.open else self._queue.settlement_of(taken)",
             "taken.open.clear()\n        settlement = self._queue.settlement_of(taken)",
         ),
@@ -75,7 +75,7 @@ MUTANTS = [
         "a value acknowledged with operations stays in its znode",
         f"{VALUES}a_value_acknowledged_with_operations_is_written_off_with_them",
         Edit(
-            ITEMS,
+            CONSUMPTION,
             "own = rewritten(claim, taken.remaining)",
             "own = ()",
         ),
