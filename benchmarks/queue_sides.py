@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,37 @@ class Seen:
             self.all.set()
 
 
+class Stalls:
+    """When the machine stood still: a request of this session, or a sleep of 2 ms, took more than 8 ms."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._found: list[tuple[float, float]] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Stalls:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def between(self, since_s: float, until_s: float) -> float:
+        """For how long of this time."""
+        return sum(max(0.0, min(until_s, end_s) - max(since_s, start_s)) for start_s, end_s in self._found)
+
+    def _watch(self) -> None:
+        while not self._is_over.is_set():
+            times = [time.monotonic()]
+            self._session.exists("/")
+            times.append(time.monotonic())
+            time.sleep(0.002)
+            times.append(time.monotonic())
+            self._found += [(a + 0.004, b) for a, b in pairwise(times) if b - a > 0.008]
+
+
 class Ours:
     """leaderq."""
 
@@ -249,6 +281,50 @@ class Ours:
             while len(took) < count and time.monotonic() < deadline:
                 time.sleep(0.01)
         return took
+
+    def fair(self, rate: int, count: int, *, beside: str, locks: bool) -> list[float]:
+        """From each put to its begin by anybody, with a free consumer beside one that is hung, slow,
+        paused, idle, or was asked for an item once (``pull``), but for what the machine stood still.
+        The first second does not count.
+        """
+        path, released = self._ground.path(), threading.Event()
+        begun: list[tuple[float, float]] = []
+
+        def consume(value: bytes, pause_s: float = 0.0) -> None:
+            begun.append((float(value), time.monotonic()))
+            if pause_s:
+                released.wait(pause_s)
+
+        def put(queue: Any) -> None:
+            queue.put(str(time.monotonic()).encode())
+
+        def await_begun(items: int, limit_s: float) -> None:
+            deadline = time.monotonic() + limit_s
+            while len(begun) < items and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+        pause_s = {"hung": LIMIT_S, "slow": 0.1}.get(beside, 0.0)
+        options: dict[str, Any] = {"lock_path": f"{path}-locks" if locks else None, "final_flush_s": 2.0}
+        other = None if beside == "pull" else partial(consume, pause_s=pause_s)
+        with ExitStack() as stack:
+            one = stack.enter_context(DistributedQueue(self._sessions[1], path, consumer=other, **options))
+            producer = stack.enter_context(DistributedQueue(self._session, path, put_in_background=True, **options))
+            put(producer)
+            if beside == "pull":
+                with one.take():
+                    begun.append((0.0, 0.0))
+            await_begun(1, LIMIT_S)
+            if beside == "paused":
+                one.pause()
+            stack.enter_context(DistributedQueue(self._sessions[2], path, consumer=consume, **options))
+            stalls = stack.enter_context(Stalls(self._ground.session))
+            stack.callback(released.set)
+            began_s = time.monotonic()
+            for number in range(rate + count):
+                time.sleep(max(0.0, began_s + number / rate - time.monotonic()))
+                put(producer)
+            await_begun(1 + rate + count, 10.0)
+        return [at_s - put_s - stalls.between(put_s, at_s) for put_s, at_s in begun if put_s >= began_s + 1.0]
 
     def offer(self, items: int, size: int) -> float:
         """A simple queue, one after the other."""

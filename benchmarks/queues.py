@@ -21,6 +21,7 @@ lock            with lock path, the same (``lock-more``)
 consume-multi   ``--more`` values in znodes of 100, without and with lock path
 kinds           id, priority and delay queues: put in the background, and consume
 latency         milliseconds from put to begin at 100 puts/s: one consumer, two, two unequal
+fair            the same, ours, beside a consumer that is hung, slow, paused, idle or asks no more
 simple          SimpleDistributedQueue: offer, poll, ``poll_many(100)``; kazoo's ``Queue``
 kazoo           kazoo's ``Queue`` and ``LockingQueue`` beside ours
 ensemble        put, consume and lock on an ensemble of three
@@ -274,6 +275,24 @@ class Bench:
             ratios[f"put to begin, {name}: p99 / Curator's"] = verdict(p99["ours"] / p99["Curator"], 1.0, at_most=True)
         return lines, ratios
 
+    def fair(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+        """Milliseconds from put to begin with a free consumer beside another."""
+        lines: dict[str, dict[str, Any]] = {}
+        ratios: dict[str, dict[str, Any]] = {}
+        for beside in ("hung", "slow", "paused", "pull", "idle"):
+            for rate, locks in ((rate, locks) for rate in (5, 50, 500) for locks in (False, True)):
+                took = self.ours.fair(rate, max(20, rate * FLOW_S), beside=beside, locks=locks)
+                name = f"free beside {beside}, {rate}/s{', lock path' if locks else ''}"
+                p50_ms, p99_ms = (1000 * percentile(took, share) for share in (0.5, 0.99))
+                lines[name] = {
+                    "n": len(took),
+                    "p50 ms": round(p50_ms),
+                    "p99 ms": round(p99_ms),
+                    "max ms": round(1000 * max(took)),
+                }
+                ratios[f"{name}: p99 ms"] = verdict(p99_ms, 200.0, at_most=True)
+        return lines, ratios
+
     def backlog(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
         """The deepest once, because it takes its time."""
         deep, lines, ratios = self.arguments.backlog, {}, {}
@@ -334,6 +353,7 @@ KINDS: dict[str, Callable[[Bench], Any]] = {
     ],
     "kinds": Bench.kinds,
     "latency": Bench.latency,
+    "fair": Bench.fair,
     "simple": lambda bench: [bench.simple()],
     "kazoo": lambda bench: [bench.kazoos()],
     "ensemble": lambda bench: [

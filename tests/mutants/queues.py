@@ -6,7 +6,8 @@ from mutants.mutant import Edit, mutant
 
 DEATHS = "leaderq/queues/consuming/deaths.py"
 ENGINE = "leaderq/queues/consuming/engine.py"
-ITEMS = "leaderq/queues/consuming/items.py"
+CONSUMPTION = "leaderq/queues/consuming/consumption.py"
+LISTING = "leaderq/queues/consuming/listing.py"
 MEMBERS = "leaderq/queues/consuming/members.py"
 PENDING = "leaderq/queues/consuming/pending.py"
 PREFETCH = "leaderq/queues/consuming/prefetch.py"
@@ -65,7 +66,7 @@ MUTANTS = [
         "the first value of a znode that is acknowledged takes the others along",
         f"{VALUES}a_loop_over_take_sees_every_value_and_the_znode_goes_with_the_last[/locks]",
         Edit(
-            ITEMS,
+            CONSUMPTION,
             "settlement = None if taken.open else self._queue.settlement_of(taken)",
             "taken.open.clear()\n        settlement = self._queue.settlement_of(taken)",
         ),
@@ -74,7 +75,7 @@ MUTANTS = [
         "a value acknowledged with operations stays in its znode",
         f"{VALUES}a_value_acknowledged_with_operations_is_written_off_with_them",
         Edit(
-            ITEMS,
+            CONSUMPTION,
             "own = rewritten(claim, taken.remaining)",
             "own = ()",
         ),
@@ -118,6 +119,12 @@ MUTANTS = [
         "what is given back is found again by its watch only",
         f"{HERE}test_claim_ahead.py::test_what_is_given_back_is_found_again_if_its_return_is_heard_of_before_it_is_confirmed",
         Edit(ENGINE, "self._waiting.give_back([settlement.created(results) or name])", "pass"),
+    ),
+    mutant(
+        "what was read ahead outlives the path",
+        f"{HERE}test_simple_queue.py::test_what_was_read_ahead_of_a_path_that_was_made_again_is_not_given_for_its_new_items",
+        Edit(LISTING, "            self._waiting.replace(())\n", ""),
+        Edit(LISTING, "        self.known = {}\n        self._changed", "        self._changed"),
     ),
     mutant(
         "a paused consumer keeps what it has claimed ahead",

@@ -7,14 +7,14 @@
 * :mod:`~leaderq.queues.consuming.workers`: runs the user's code;
 * :mod:`~leaderq.queues.consuming.settling`: acknowledges, requeues, buries;
 * :mod:`~leaderq.queues.consuming.engine`: one thread that drives all this;
-* :mod:`~leaderq.queues.consuming.consumption`: what a queue class holds of it;
-* :mod:`~leaderq.queues.consuming.members`: wakes Java consumers when a consumer of ours has died.
+* :mod:`~leaderq.queues.consuming.consumption`: what a queue class holds of it, and what users take;
+* :mod:`~leaderq.queues.consuming.members`: the other consumers, and Java's when one of ours has died;
+* :mod:`~leaderq.queues.consuming.deaths`: who died over what.
 """
 
 from __future__ import annotations
 
-from leaderq.queues.consuming.consumption import Consumption
-from leaderq.queues.consuming.items import Item
+from leaderq.queues.consuming.consumption import Consumption, Item
 from leaderq.queues.consuming.members import ConsumerDeathWatcher
 
 __all__ = ["ConsumerDeathWatcher", "Consumption", "Item"]

@@ -72,7 +72,7 @@ class Claim:
     when it is asked for.
     """
 
-    __slots__ = ("_payload", "created_ms", "data", "deaths", "error", "is_settled", "membership", "name", "version")
+    __slots__ = ("_payload", "created_ms", "data", "deaths", "error", "membership", "name", "version")
 
     def __init__(self, name: str, data: bytes, created_ms: int, version: int, membership: Membership) -> None:
         self.name = name
@@ -80,7 +80,6 @@ class Claim:
         self.created_ms = created_ms
         self.version = version
         self.membership = membership
-        self.is_settled = False
         self.deaths = 0
         """How many consumers have died over it, beside the failures that its note tells of."""
         self.error: CorruptItem | None = None
@@ -173,7 +172,12 @@ class ClaimAttempt:
         *,
         most_values: int,
         record: tuple[Operation, ...] = (),
+        known: dict[str, Any] | None = None,
+        ahead: Sequence[str] = (),
     ) -> None:
+        """``known``: what was read ahead, by name; ``ahead``: what may be read with these, into
+        ``known``, if there is anything to be read.
+        """
         self._record = record
         self._most_values = most_values
         self._session = session
@@ -184,7 +188,14 @@ class ClaimAttempt:
         self._wanted: list[Claim] = []
         self._taking: Future[list[Any] | None] | None = None
         self._is_judged = threading.Event()
-        self._reading = reader.read(self.names)
+        self._known = {} if known is None else known
+        self._ahead = ahead
+        rows = [self._known.pop(name, None) for name in self.names]
+        if None in rows:
+            self._reading = reader.read([*self.names, *ahead])
+        else:
+            self._reading = Future()
+            self._reading.set_result(rows)
         self._reading.add_done_callback(self._judge)
 
     def finish(self) -> ClaimResult:
@@ -223,6 +234,8 @@ class ClaimAttempt:
             return
         now, room = now_ms(), self._most_values
         results = answer.result()
+        ahead = zip(self._ahead, results[len(self.names) :], strict=False)
+        self._known.update({name: row for name, row in ahead if isinstance(row, tuple)})
         self._found.again += self.names[len(results) :]
         for name, result in zip(self.names, results, strict=False):
             if isinstance(result, LeaderqError):

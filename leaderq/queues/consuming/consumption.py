@@ -1,31 +1,50 @@
-"""The consuming side of a queue: pushed to a consumer, or taken on request."""
+"""The consuming side of a queue, pushed to a consumer or taken on request, and what is taken.
+
+A znode may hold several values (``put_multi``); each that is taken is an :class:`Item` of its own.
+The znode is acknowledged with the last of them. What is left of it then, because the work on some
+values failed or they were not taken, is written back as one. States of a value: *open*, *done*,
+*left*.
+
+What happens on each failure: **the process dies, or its session ends**: with a lock path the whole
+znode is given to another consumer, values already done too, unless their acknowledgement carried
+operations of its own: then the znode was written without them in the same transaction.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.errors import (
+    BadVersion,
+    ClaimLost,
     ConnectionLost,
     CorruptItem,
+    NoNode,
     QueueClosed,
+    SessionExpired,
+    ZooKeeperError,
 )
 from leaderq.queues.consumers import ConsumeOptions, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.engine import START_S, Engine
-from leaderq.queues.consuming.items import Item, TakenZnode
-from leaderq.queues.consuming.settling import ItemSettlement
+from leaderq.queues.consuming.settling import ItemSettlement, rewritten
 from leaderq.queues.consuming.workers import ItemWorkers, WorkerContext, log_failure, readable
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.zookeeper import Operation, Session
+from leaderq.zookeeper import Check, Operation, Session
+
+if TYPE_CHECKING:
+    from leaderq.term import Term
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -33,6 +52,195 @@ log = logging.getLogger(__name__)
 _SLICE_S = 0.5
 _SHARED_S = 0.1
 """How soon one who waits sees the values of a znode that somebody else has taken."""
+
+
+class TakenZnode:
+    """One znode whose values were taken. Its lock is held while one of them is settled."""
+
+    def __init__(self, claim: Claim, raw: Sequence[bytes]) -> None:
+        self.claim = claim
+        self.lock = threading.RLock()
+        self.open = dict(enumerate(raw))
+        self.left: dict[int, bytes] = {}
+        self.error: BaseException | None = None
+        """Of a value whose work failed."""
+        self.delay_s: float | None = None
+        """Of a value that is to be requeued."""
+
+    @property
+    def remaining(self) -> list[bytes]:
+        """The values that are not done, in their order."""
+        together = {**self.open, **self.left}
+        return [together[at] for at in sorted(together)]
+
+
+class Item(Generic[T]):
+    """One value, until it is acknowledged or given back; a context manager that does the former at a
+    clean end, the latter on an error.
+
+    ``value``: what was put. ``name``: of its znode, which several values share that were put by one
+    ``put_multi``. ``attempt``: 1 the first time. ``enqueued``: when it was first put, by the clock of
+    the servers.
+
+    *Guarantees* with a lock path: nobody else is given it while this session lasts; :meth:`ack`
+    fails, and nothing is written, if it does not any more. A znode goes when all its values are done.
+    *Not guaranteed* without: it was deleted when it was taken; if this process dies it is lost. With: a
+    value that was acknowledged without ``ops`` comes again if the process dies before the last value of
+    its znode is acknowledged.
+    """
+
+    def __init__(self, value: T, at: int, taken: TakenZnode, queue: Consumption[Any]) -> None:
+        self.value = value
+        self._at = at
+        self._taken = taken
+        self._claim = taken.claim
+        self._queue = queue
+
+    @property
+    def name(self) -> str:
+        """The name of its znode."""
+        return self._claim.name
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, 1 being the first; the former ones failed."""
+        return self._claim.failures + 1
+
+    @property
+    def enqueued(self) -> datetime:
+        """When it was first put."""
+        return datetime.fromtimestamp(self._claim.enqueued_ms / 1000, timezone.utc)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was acknowledged or given back."""
+        return self._at not in self._taken.open
+
+    def ack(self, ops: Iterable[Operation] = (), *, term: Term | None = None) -> list[Any] | None:
+        """It is done: remove it, and carry out ``ops`` with that, all or none. Returns their results,
+        ``None`` if the answer was lost.
+
+        With ``term``, also only if that leadership still stands (through ``term.write``). May be
+        called again if it raised.
+
+        :raises ClaimLost: it is not ours any more; nothing was written.
+        :raises ZooKeeperError: one of ``ops`` failed by itself (``index`` counts in them); nothing
+            was written, the item is still ours.
+        :raises Deposed: ``term`` is over.
+        """
+        with self._taken.lock:
+            self._refuse_twice()
+            raw = self._taken.open.pop(self._at)
+            try:
+                return self._acknowledged(tuple(ops), term)
+            except BaseException:
+                self._taken.open[self._at] = raw
+                raise
+
+    def requeue(self, delay_s: float = 0.0) -> None:
+        """Give it back to the tail, with its id, priority or due time, for anybody to try
+        ``delay_s`` seconds from now; counts as a failed attempt. Of several values of one znode those
+        that are given back go together, when the last of them is settled.
+
+        :raises ClaimLost: it is not ours any more; nothing was written.
+        """
+        with self._taken.lock:
+            self._refuse_twice()
+            former = self._taken.delay_s
+            self._taken.delay_s = max(delay_s, former or 0.0)
+            try:
+                self._leave(is_awaited=True)
+            except BaseException:
+                self._taken.delay_s = former
+                raise
+
+    def fail(self, error: BaseException) -> None:
+        """Working on it failed: what becomes of it is the retry policy's to say."""
+        with self._taken.lock:
+            self._refuse_twice()
+            self._taken.error = error
+            self._leave(is_awaited=False)
+
+    def give_back(self) -> None:
+        """It was not begun: whoever wants it may have it, and no attempt is counted."""
+        with self._taken.lock:
+            if not self.is_settled:
+                self._leave(is_awaited=False)
+
+    def __enter__(self) -> Item[T]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
+        if self.is_settled:
+            return
+        if error is None:
+            self.ack()
+        else:
+            self.fail(error)
+
+    def __repr__(self) -> str:
+        return f"Item({self.name!r}, attempt {self.attempt}{', settled' if self.is_settled else ''})"
+
+    def _acknowledged(self, ops: tuple[Operation, ...], term: Term | None) -> list[Any] | None:
+        taken, claim = self._taken, self._claim
+        settlement = None if taken.open else self._queue.settlement_of(taken)
+        if settlement is not None:
+            own = settlement.operations
+        elif ops or term is not None:
+            own = rewritten(claim, taken.remaining)
+        else:
+            return []
+        needs_guard = term is not None or (ops and not claim.membership.is_locking)
+        guard = (Check(claim.membership.member),) if needs_guard else ()
+        before = len(guard) + len(own)
+        whole = (*guard, *own, *ops)
+        try:
+            if not whole:
+                results: list[Any] | None = []
+            else:
+                results = self._queue.write(claim, whole) if term is None else term.write(whole)
+        except (SessionExpired, NoNode, BadVersion) as exc:
+            if isinstance(exc, SessionExpired) or (exc.index is not None and exc.index < before):
+                raise ClaimLost(f"item {self.name} is not this consumer's any more: {exc}") from exc
+            raise _counted(exc, before) from exc
+        except ZooKeeperError as exc:
+            raise _counted(exc, before) from exc
+        if settlement is not None:
+            self._note(settlement)
+        return None if results is None else list(results[before:])
+
+    def _leave(self, *, is_awaited: bool) -> None:
+        taken = self._taken
+        raw = taken.open.pop(self._at)
+        taken.left[self._at] = raw
+        if taken.open:
+            return
+        settlement = self._queue.settlement_of(taken)
+        if not is_awaited:
+            self._queue.settle([settlement])
+            return
+        try:
+            self._queue.write(self._claim, settlement.operations)
+        except BaseException as exc:
+            taken.open[self._at] = taken.left.pop(self._at)
+            if isinstance(exc, SessionExpired | NoNode | BadVersion):
+                raise ClaimLost(f"item {self.name} is not this consumer's any more: {exc}") from exc
+            raise
+        self._note(settlement)
+
+    def _note(self, settlement: ItemSettlement) -> None:
+        """It is written: tell the queue what has become of the znode."""
+        self._queue.settle([ItemSettlement(self._claim, (), settlement.outcome, settlement.rest_until_ms)])
+
+    def _refuse_twice(self) -> None:
+        if self.is_settled:
+            raise QueueClosed(f"item {self.name} was acknowledged or given back already")
+
+
+def _counted(exc: ZooKeeperError, before: int) -> ZooKeeperError:
+    if exc.index is not None:
+        exc.index -= before
+    return exc
 
 
 class Consumption(Generic[T]):
@@ -54,8 +262,7 @@ class Consumption(Generic[T]):
         self._is_pushed = options.consumer is not None or options.consume_batch is not None
         name = name or paths.path.strip("/").replace("/", "-")
         self.engine = engine = Engine(session, paths, kind, name, options, options.workers if self._is_pushed else 0)
-        strict = kind in (QueueKind.PRIORITY, QueueKind.DELAY)
-        context = WorkerContext(engine.ready, engine.settle, engine.is_ours, engine.is_closing, strict, paths.path)
+        context = WorkerContext(engine.ready, engine.settle, engine.is_ours, engine.is_closing, paths.path)
         self._work = ItemWorkers(name, options, context) if self._is_pushed else None
         if isinstance(options.consumer, QueueConsumer):
             engine.on_state = options.consumer.state_changed
@@ -172,7 +379,7 @@ class Consumption(Generic[T]):
     # -- what an item asks ----------------------------------------------------------------------------------------------
 
     def settlement_of(self, taken: TakenZnode) -> ItemSettlement:
-        """See :class:`~leaderq.queues.consuming.items.SettlesItems`."""
+        """What is to be written of a znode, once no value of it is open."""
         claim, left = taken.claim, taken.remaining
         if not left:
             return settling.done(claim)
@@ -186,11 +393,11 @@ class Consumption(Generic[T]):
         return settling.interrupted(claim, left)
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
-        """See :class:`~leaderq.queues.consuming.items.SettlesItems`."""
+        """Write these some time soon, or only note them if they hold no operations."""
         self.engine.settle(settlements)
 
     def write(self, claim: Claim, operations: Sequence[Operation]) -> list[Any] | None:
-        """See :class:`~leaderq.queues.consuming.items.SettlesItems`."""
+        """Write these as one, and wait for the answer; ``None`` if it was lost."""
         answer = claim.membership.writer.submit(operations)
         while True:
             try:

@@ -56,6 +56,7 @@ MAX_BATCH = 250
 MAX_LOCKS = 125
 AHEAD_BYTES = 4 << 20
 """Nothing more is claimed while items of that many bytes wait to be begun."""
+_MOST_READ_AHEAD = 32
 _PROBE_S = 0.05
 _HELP_S = 1.0
 _POSTPONED_S = 2.0
@@ -78,6 +79,8 @@ class Engine:
         self.options = options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._is_simple = kind is QueueKind.SIMPLE
+        self._reads_ahead = not workers and paths.lock_path is None and kind not in (QueueKind.PRIORITY, QueueKind.DELAY)
+        self._read_ahead = 0
         self._asks = 0  # to be answered by what is looked at from now on
         self._service = Service(f"leaderq-queue-{name}", self._run)
         wake = self._service.wake
@@ -335,6 +338,8 @@ class Engine:
         count = max(1, int(wanted / self._per_znode))
         names = self._without_suspects(self._names(count)) if wanted > 0 else []
         if names:
+            # Who takes one after the other waits for its claim only, while nobody is in the way.
+            ahead = self._waiting.upcoming(self._read_ahead) if self._reads_ahead and len(names) < self._read_ahead else []
             self._under_way.append(
                 ClaimAttempt(
                     self._session,
@@ -344,6 +349,8 @@ class Engine:
                     self.is_closing.is_set,
                     most_values=max(wanted, 1),
                     record=self._members.deaths.note(self._held.union(names, *(one.names for one in self._under_way))),
+                    known=self._listing.known,
+                    ahead=ahead,
                 )
             )
             self._under_way_names += len(names)
@@ -377,7 +384,7 @@ class Engine:
 
     def _wanted(self) -> int:
         """How many values more to claim now."""
-        ready, takers = self.ready.unbegun, self.ready.takers
+        ready, takers = self.ready.values, self.ready.takers
         if self.ready.is_overtaken:
             return 1
         if not takers and (not self._workers or self.ready.busy_s() > STUCK_S):
@@ -401,7 +408,7 @@ class Engine:
         if names or self._under_way:
             return names
         if self._listing.is_stale or self._asks > self.ready.answered:
-            self._listing.look()
+            self._listing.look(reads_ahead=self._reads_ahead)
             names = self._waiting.take(wanted, now_ms(), share)
         names += self._waiting.take_overdue(wanted - len(names), now_ms())
         if not names:
@@ -429,6 +436,11 @@ class Engine:
                 self._helps_until_s = now_s() + _HELP_S  # it lay there: its owner is stuck, slow, or paused
             self._probes.difference_update(claim.name for claim in found.claims)
             self._probes.difference_update(found.gone, found.locked, found.again)
+        if found.gone or found.again or found.locked:
+            self._read_ahead = 0
+            self._listing.known.clear()
+        else:
+            self._read_ahead = min(_MOST_READ_AHEAD, 2 * self._read_ahead + 1)
         for name, until in found.resting.items():
             self._waiting.rest(name, until)
         self._waiting.drop(found.gone)
@@ -461,7 +473,7 @@ class Engine:
         return True
 
     def _give_back_if_stuck(self, membership: Membership) -> None:
-        if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S and not self._is_simple:
+        if self.ready and self.ready.busy_s() > STUCK_S and not self._is_simple:
             self._give_back_ahead()
 
     def _give_back_ahead(self) -> None:
@@ -485,7 +497,7 @@ class Engine:
             overdue = self._waiting.overdue_ms(now_ms())
             if overdue is not None:
                 wait_s = min(wait_s, max(0.001, (overdue - now_ms()) / 1000))
-        if self.ready.has_unbegun and not self.ready.takers:
+        if self.ready and not self.ready.takers:
             wait_s = min(wait_s, STUCK_S)
         if self._postponed_s is not None:
             wait_s = min(wait_s, STUCK_S)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
@@ -62,6 +63,9 @@ class QueueListing:
         self._is_stale = True
         self._locks_stale = False
         self._foreign: set[str] = set()
+        self._is_path_watched = self._is_path_new = False
+        self.known: dict[str, Any] = {}
+        """What was read ahead of these names; another one when they may name other items."""
         self._looked_s = 0.0
         self._made_at_look, self._made_since = -1, 0
 
@@ -92,6 +96,8 @@ class QueueListing:
     def invalidate(self) -> None:
         """Whatever was known may be wrong: list again."""
         self._is_stale = True
+        self._is_path_watched = False
+        self.known = {}
 
     def note_locked(self, names: Iterable[str]) -> None:
         """Others work on these; they may come free again."""
@@ -101,8 +107,12 @@ class QueueListing:
 
     # -- looking --------------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """List again. Raises what the session raises."""
+    def look(self, *, reads_ahead: bool = False) -> None:
+        """List again. Raises what the session raises. ``reads_ahead``: :attr:`known` is used."""
+        if reads_ahead and not self._is_path_watched:
+            self._is_path_watched = True
+            # This watch, unlike the one on the children, sleeps until the path is deleted or made again.
+            self._session.exists(self._paths.path, self._path_changed)
         if self._wants_names and self._names is None:
             self._watch_names()
         self._is_stale, self._locks_stale = False, False  # before reading: what comes meanwhile makes it stale again
@@ -155,6 +165,9 @@ class QueueListing:
 
     def apply_events(self) -> None:
         """Take in what the watches have told."""
+        if self._is_path_new:
+            self._is_path_new = False
+            self._waiting.replace(())
         while self._news:
             event = self._news.popleft()
             if event.kind is WatchKind.CREATED:
@@ -191,6 +204,11 @@ class QueueListing:
     def _changed(self, _event: WatchEvent) -> None:
         self._is_stale = True
         self._notify()
+
+    def _path_changed(self, event: WatchEvent) -> None:
+        self._is_path_watched, self._is_path_new = False, True
+        self.known = {}
+        self._changed(event)
 
     def _locks_changed(self, _event: WatchEvent) -> None:
         self._locks_stale = True

@@ -1,9 +1,7 @@
-"""The consumers of one queue, as they know of each other, and each one's share.
+"""The consumers of one queue, as they know of each other, and what Java is told when one has died.
 
 A consumer is an ephemeral child of ``<path>-meta/members``. Java consumers are not among them; with
 these one competes.
-
-Wakes Java consumers when a consumer of ours has died.
 
 A Java consumer reacts to changes of the queue's children only, not to a lock that vanishes
 (Curator's F7): what a dead consumer held waits for it until the next put. Consumers of leaderq
@@ -34,6 +32,10 @@ from leaderq.zookeeper import Create, Delete, Session, SessionState, Subscriptio
 from leaderq.zookeeper.paths import join, name_of
 
 log = logging.getLogger(__name__)
+
+POKE = "poke"
+_MOMENT_S = 0.2
+_AGAIN_S = 1.0
 
 
 class Members:
@@ -121,11 +123,6 @@ class Members:
     def _changed(self, _event: WatchEvent) -> None:
         self._is_stale = True
         self._notify()
-
-
-POKE = "poke"
-_MOMENT_S = 0.2
-_AGAIN_S = 1.0
 
 
 class ConsumerDeathWatcher:

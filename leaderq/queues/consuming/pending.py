@@ -115,6 +115,10 @@ class PendingNames:
                 self.in_hand.add(name)
         return found
 
+    def upcoming(self, most: int) -> list[str]:
+        """Names that are likely to be taken next; they are not in hand yet."""
+        return [name for name in self._listed[self._at : self._at + most] if name not in self.in_hand]
+
     def take_overdue(self, most: int, now_ms: int) -> list[str]:
         """Names of others' shares that have waited for too long: the oldest or, so that two who help do
         not always meet, those behind them. Were it any, some would wait for as long as there are any.

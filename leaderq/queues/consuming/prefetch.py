@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -51,7 +50,6 @@ class Prefetch:
         self._came: Any = None  # the order of the most urgent one that has come into the queue since the last refresh
         self._changed = threading.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
-        self._runs: dict[int, deque[Claim]] = {}
         self._takers = 0
         self.wanted = 0
         """How many values those who wait for an item would take now."""
@@ -201,37 +199,15 @@ class Prefetch:
     def _may_begin(self) -> bool:
         return self._is_allowed() and not (self._is_overtaken() and self._since_refresh >= self._slack)
 
-    def take_run(self, most: int, timeout_s: float | None) -> deque[Claim]:
-        """As :meth:`take`; what the thread that took it has not popped yet may still be taken back
-        by :meth:`drain`.
-        """
-        run = deque(self.take(most, timeout_s))
-        if len(run) > 1:
-            self._runs[threading.get_ident()] = run
-        return run
-
     def recheck(self) -> None:
         """What ``may_begin`` says may have changed."""
         with self._changed:
             self._changed.notify_all()
 
     def drain(self, is_wanted: Callable[[Claim], bool] = lambda claim: True) -> list[Claim]:
-        """Take out all that are to be given back, or are not ours any more; those in a run whose
-        turn has not come, too.
-        """
-        out: list[Claim] = []
-        for run in list(self._runs.values()):
-            while run:
-                try:
-                    claim = run.pop()
-                except IndexError:  # its worker was quicker
-                    break
-                if not is_wanted(claim):
-                    run.append(claim)
-                    break
-                out.append(claim)
+        """Take out all that are to be given back, or are not ours any more."""
         with self._changed:
-            out += [claim for _, _, claim in self._heap if is_wanted(claim)]
+            out = [claim for _, _, claim in self._heap if is_wanted(claim)]
             self._heap = [entry for entry in self._heap if not is_wanted(entry[2])]
             heapq.heapify(self._heap)
             self.bytes = sum(len(claim.data) for _, _, claim in self._heap)
@@ -260,16 +236,6 @@ class Prefetch:
             self._target = min(self._most_ahead, int(AHEAD_S * self._workers / max(self.average_s, 1e-6)))
         return self._target
 
-    @property
-    def unbegun(self) -> int:
-        """How many values are ours that nobody has begun."""
-        return self.values + sum(claim.count for run in list(self._runs.values()) for claim in tuple(run))
-
     def busy_s(self) -> float:
         """How long nobody has come for anything (seconds)."""
         return 0.0 if self._takers else now_s() - self._taken_s
-
-    @property
-    def has_unbegun(self) -> bool:
-        """Whether anything is ours that nobody has begun."""
-        return bool(self._heap) or any(self._runs.values())

@@ -1,8 +1,8 @@
 """Runs the user's code on items, on threads of its own or on an executor's, and decides what
 becomes of them.
 
-A worker takes a short run of items (one, if they take long), works on them in order, and hands what
-became of them to be written, without waiting for that. No error of the user's code ends a worker,
+A worker takes one item after the other, or a batch, and hands what became of several to be written
+at once, without waiting for that. No error of the user's code ends a worker,
 nor does an executor that refuses work.
 
 *KEEP* mode: the worker stays with the item, waits for its next attempt, and begins nothing else.
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -30,9 +29,8 @@ from leaderq.queues.wire.payload import Payload
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-RUN_S = 0.005
-"""A run of items should take no longer than this, in seconds."""
-MAX_RUN = 64
+_SETTLE_S = 0.005
+"""How long what has become of an item may wait to be written with that of others, in seconds."""
 _WAIT_S = 0.5
 _REFUSED_S = 1.0
 
@@ -47,7 +45,6 @@ class WorkerContext:
     settle: Callable[[Sequence[ItemSettlement]], None]
     is_ours: Callable[[Claim], bool]
     is_closing: threading.Event
-    strict_order: bool
     queue: str
 
 
@@ -113,57 +110,37 @@ class ItemWorkers(Generic[T]):
 
     def _run(self) -> None:
         ready, is_batch = self._context.ready, self.options.consume_batch is not None
+        most = self.options.batch_items if is_batch else 1
+        settlements: list[ItemSettlement] = []
+        settled_s = now_s()
         while True:
-            if is_batch:
-                run = deque(ready.take(self.options.batch_items, _WAIT_S, is_batch=True))
-            else:
-                run = ready.take_run(1 if self._context.strict_order else self._run_length(), _WAIT_S)
-            if run:
-                self._dispatch(run)
-            elif ready.is_closed:
-                return
+            claims = ready.take(most, 0.0 if settlements else _WAIT_S, is_batch=is_batch)
+            settlements += self._dispatch(claims) if claims else []
+            if not claims or now_s() > settled_s + _SETTLE_S:
+                self._context.settle(settlements)
+                settlements, settled_s = [], now_s()
+                if not claims and ready.is_closed:
+                    return
 
-    def _run_length(self) -> int:
-        ready = self._context.ready
-        return max(1, min(MAX_RUN, int(RUN_S / max(ready.average_s or RUN_S, 1e-6)), len(ready) // len(self.threads)))
-
-    def _dispatch(self, run: deque[Claim]) -> None:
+    def _dispatch(self, claims: list[Claim]) -> list[ItemSettlement]:
         executor: Executor | None = self.options.executor
         if executor is None:
-            self._work(run)
-            return
+            return self._work(claims)
         try:
-            executor.submit(self._work, run).result()
+            return executor.submit(self._work, claims).result()
         except BaseException:  # refused, or shut down: neither may end this thread, nor lose the items
             log.exception("executor refused work, items given back queue=%s", self._queue)
-            self._context.settle([settling.given_back(claim) for claim in _popped(run)])
+            self._context.settle([settling.given_back(claim) for claim in claims])
             self._context.is_closing.wait(_REFUSED_S)
+            return []
 
-    def _work(self, run: deque[Claim]) -> None:
-        began = now_s()
-        if self.options.consume_batch is not None:
-            claims = list(_popped(run))
-            if len(claims) == 1 and claims[0].count > self.options.batch_items:
-                self._settle([self._work_on(claims[0])])
-                return
-            settlements = [settling.given_back(claim) for claim in claims if not self._context.is_ours(claim)]
-            self._settle(
-                settlements
-                + self._work_together([one for one in claims if self._context.is_ours(one)], self.options.consume_batch)
-            )
-            return
-        settlements = []
-        for claim in _popped(run):
-            settlements.append(self._work_on(claim) if self._context.is_ours(claim) else settling.given_back(claim))
-            if now_s() - began > RUN_S:
-                self._settle(settlements)
-                settlements = []
-        self._settle(settlements)
-
-    def _settle(self, settlements: list[ItemSettlement]) -> None:
-        for settlement in settlements:
-            settlement.claim.is_settled = True
-        self._context.settle(settlements)
+    def _work(self, claims: list[Claim]) -> list[ItemSettlement]:
+        ours = [claim for claim in claims if self._context.is_ours(claim)]
+        lost = [settling.given_back(claim) for claim in claims if claim not in ours] if len(ours) < len(claims) else []
+        batch = self.options.consume_batch
+        if batch is None or (len(ours) == 1 and ours[0].count > self.options.batch_items):
+            return [self._work_on(claim) for claim in ours] + lost
+        return self._work_together(ours, batch) + lost
 
     # -- one by one -----------------------------------------------------------------------------------------------------
 
@@ -246,12 +223,3 @@ class ItemWorkers(Generic[T]):
                 continue
             return settlements + [settling.done(claim) for claim in good]
         return settlements
-
-
-def _popped(run: deque[Claim]) -> Iterator[Claim]:
-    """What is left of a run, one at a time: the engine may take back what has not come yet."""
-    while True:
-        try:
-            yield run.popleft()
-        except IndexError:
-            return

@@ -179,6 +179,16 @@ def test_a_name_that_came_to_stand_for_another_item_gives_the_new_one(queue, oth
     assert other.poll() is None
 
 
+def test_what_was_read_ahead_of_a_path_that_was_made_again_is_not_given_for_its_new_items(queue, other, session):
+    queue.offer_many([b"old"] * 20)
+    assert [other.poll() for _ in range(5)] == [b"old"] * 5
+    assert queue.poll_many(20) == [b"old"] * 15
+    session.delete("/queue")
+    queue.offer_many(numbered(20))
+    eventually(lambda: not other._consumption.engine._listing.known, message="the other has heard of it")
+    assert [other.poll() for _ in range(20)] == numbered(20)
+
+
 def test_nothing_of_ours_is_left_below_the_path_or_beside_it(session):
     with SimpleDistributedQueue(session, "/queue") as queue:
         queue.offer(b"a")
@@ -312,18 +322,33 @@ def test_large_items_are_read_few_at_a_time(queue, other):
     assert [other.poll() for _ in items] == items
 
 
-def test_a_backlog_is_listed_once(queue, other, session):
-    """10,000 items listed each time would be 10 GB; here it is two lists and the reads."""
-    session.ensure_path("/queue")
-    create_all(session, "/queue/qn-", [b"x"] * 3000)
+def sent_by(session: Session) -> list[int]:
+    """The kinds of its requests from now on."""
     sent: list[int] = []
-    send = type(other._session)._send
+    send = type(session)._send
 
     def counting(self: Session, request: Any, *rest: Any) -> Any:
         sent.append(request.type)
         return send(self, request, *rest)
 
-    other._session._send = counting.__get__(other._session)
+    session._send = counting.__get__(session)
+    return sent
+
+
+def test_who_takes_one_after_the_other_reads_ahead(queue, other):
+    queue.offer_many(numbered(100))
+    assert other.poll() == b"0"
+    sent = sent_by(other._session)
+    assert [other.poll() for _ in range(90)] == numbered(100)[1:91]
+    assert sent.count(MULTI) == 90
+    assert sent.count(MULTI_READ) < 20
+
+
+def test_a_backlog_is_listed_once(queue, other, session):
+    """10,000 items listed each time would be 10 GB; here it is two lists and the reads."""
+    session.ensure_path("/queue")
+    create_all(session, "/queue/qn-", [b"x"] * 3000)
+    sent = sent_by(other._session)
     got = 0
     while some := other.poll_many(100):
         got += len(some)
