@@ -1,4 +1,4 @@
-"""pytest fixtures for tests on real servers. It is there as soon as leaderq is installed, and costs nothing until used.
+"""pytest fixtures for tests on real servers. Ask for it in ``conftest.py``: ``pytest_plugins = ["leaderq.testing.plugin"]``.
 
 ===================  ========  ======================================================================================
 fixture              scope     gives
