@@ -1,4 +1,4 @@
-"""For all rings. The fixtures that give servers come from leaderq's own pytest plugin (``leaderq.testing.plugin``)."""
+"""For all rings. The fixtures that give servers come from leaderq's own pytest plugin."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
 
+pytest_plugins = ["leaderq.testing.plugin"]
+
 # An example that took long tells of a busy machine, not of the program.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Without the plugin every test on a server would fail for an unknown fixture, which says nothing of the cause."""
-    if not config.pluginmanager.has_plugin("leaderq"):
-        raise pytest.UsageError("leaderq is not installed in this environment; run: pip install -e '.[dev]' (or: make test)")
+    """Let Ctrl-C reach what tests start."""
     # A shell without job control lets what it starts in the background ignore Ctrl-C, and so would all that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from leaderq.testing import eventually
+from leaderq.testing.java_server import WatchedProcess
 from leaderq.testing.ports import LeasedPort, lease_port
-from leaderq.testing.process import WatchedProcess
 
 # Runs the rest of the command line as another user; what WatchedProcess knows is then the server's own process id.
 _AS_USER = (

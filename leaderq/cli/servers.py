@@ -38,7 +38,7 @@ def up(as_json: bool) -> None:
       leaderq servers up
       export LEADERQ_ZOOKEEPER=... LEADERQ_KAFKA=...      (as printed by the first, if other ports)
     """
-    from leaderq.testing.pair import ServerPair
+    from leaderq.testing.provision import ServerPair
 
     signal.signal(signal.SIGTERM, stop_early)
     with ServerPair(usual_ports=True) as pair:

@@ -96,7 +96,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         *,
         share: bool = False,
         declined: D = None,  # type: ignore[assignment]
-    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R | D]]]:
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | D]]]:
         """A decorator of coroutine functions: calls whose arguments give the same
         ``key(*args, **kwargs)`` are coalesced; see ``QueueCoordinator.coalesced``.
 
@@ -104,7 +104,9 @@ class AsyncQueueCoordinator(Generic[Key]):
         """
         require_plain_function(key, "key")
 
-        def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | D]]:
+        def decorate(
+            function: Callable[P, Awaitable[R]],
+        ) -> Callable[P, Coroutine[Any, Any, R | D]]:
             require_coroutine_function(function, "the coalesced function")
 
             @wraps(function)

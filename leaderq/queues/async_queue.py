@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, QueueClosed
@@ -164,6 +164,12 @@ class AsyncQueue(Generic[T]):
             raise ConfigurationError("a simple queue does not tell the names of its items; they cannot be cancelled")
         return await self._write(lambda: queue.cancel(name))
 
+    @overload
+    async def take(self, timeout_s: None = None) -> AsyncItem[T]: ...
+
+    @overload
+    async def take(self, timeout_s: float) -> AsyncItem[T] | None: ...
+
     async def take(self, timeout_s: float | None = None) -> AsyncItem[T] | None:
         """As :meth:`QueueRecipe.take`."""
         is_cancelled = threading.Event()
@@ -193,8 +199,7 @@ class AsyncQueue(Generic[T]):
                 item = await self.take()
             except QueueClosed:
                 return
-            if item is not None:
-                yield item
+            yield item
 
     async def _write(self, job: Callable[[], R]) -> R:
         return await asyncio.shield(asyncio.wrap_future(self._writes.submit(job)))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leaderq.testing.kit import drive as drive
     from leaderq.testing.kit import records as records
     from leaderq.testing.kit import term as term
-    from leaderq.testing.pair import ServerPair as ServerPair
+    from leaderq.testing.provision import ServerPair as ServerPair
     from leaderq.testing.waiting import eventually as eventually
     from leaderq.testing.zookeeper_server import ZooKeeperEnsemble as ZooKeeperEnsemble
     from leaderq.testing.zookeeper_server import ZooKeeperServer as ZooKeeperServer
@@ -31,7 +31,7 @@ __getattr__, __all__ = exported(
         "fault_proxy": "FaultProxy",
         "kafka_server": "KafkaBroker KafkaCluster",
         "kit": "Driven FakeTerm drive records term",
-        "pair": "ServerPair",
+        "provision": "ServerPair",
         "waiting": "eventually",
         "zookeeper_server": "ZooKeeperEnsemble ZooKeeperServer",
     },

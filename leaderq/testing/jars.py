@@ -3,22 +3,103 @@
 A set of jars lives in ``<cache>/jars/<set>-<digest of its lock lines>/``. A jar gets there by a rename after its checksum was
 found right, and a folder counts only once its ``complete`` file is there; so a fetch that is interrupted leaves nothing broken
 and the next one goes on where it stopped. One process fetches while the others wait for it. ``jgo`` is imported only to fetch.
+
+The cache folder is ``$LEADERQ_CACHE``, else ``$XDG_CACHE_HOME/leaderq``, else ``~/.cache/leaderq``. It may be deleted at any time
+while no server is starting: everything in it can be fetched again.
+
+``jars.lock`` is the authority at run time: nothing is resolved on a user's machine, so no answer of a repository can change what
+runs. Each line holds ``<set> <sha256> <bytes> <group:artifact:version>``. For maintainers: ``python -m leaderq.testing.jars`` resolves
+``ROOTS`` again and writes it; review the difference. That needs ``leaderq[servers]`` and the network.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from leaderq.errors import MissingPiece, ServerFailed
-from leaderq.testing.cache import alone, cache_folder
-from leaderq.testing.jar_lock import LockedJar, locked_jars
+from leaderq.errors import ConfigurationError, MissingPiece, ServerFailed
+
+ROOTS: Final[dict[str, tuple[str, ...]]] = {
+    "zookeeper": (
+        "org.apache.zookeeper:zookeeper:3.9.5",
+        "io.dropwizard.metrics:metrics-core:4.2.40",
+        "org.xerial.snappy:snappy-java:1.1.10.8",
+        "org.slf4j:slf4j-simple:2.0.13",
+    ),
+    "kafka": (
+        "org.apache.kafka:kafka_2.13:4.3.1",
+        "org.apache.kafka:kafka-tools:4.3.1",
+        "org.slf4j:slf4j-simple:1.7.36",  # without a binding Kafka logs nothing, and a failed start could not be explained
+    ),
+}
+
+
+@dataclass(frozen=True)
+class LockedJar:
+    """One jar of a set, with the checksum and size that it must have."""
+
+    coordinate: str
+    sha256: str
+    size: int
+
+    @property
+    def file_name(self) -> str:
+        """``artifact-version.jar``."""
+        _, artifact, version = self.coordinate.split(":")
+        return f"{artifact}-{version}.jar"
+
+
+def locked_jars(set_name: str) -> tuple[LockedJar, ...]:
+    """The jars of ``set_name`` ("zookeeper" or "kafka"), in the order of the class path."""
+    jars = []
+    for line in files("leaderq.testing").joinpath("jars.lock").read_text().splitlines():
+        if line and not line.startswith("#"):
+            owner, sha256, size, coordinate = line.split()
+            if owner == set_name:
+                jars.append(LockedJar(coordinate, sha256, int(size)))
+    return tuple(jars)
+
+
+def cache_folder() -> Path:
+    """The cache folder, made if it is not there.
+
+    :raises ConfigurationError: it cannot be made or written.
+    """
+    named = os.environ.get("LEADERQ_CACHE")
+    shared = os.environ.get("XDG_CACHE_HOME")
+    folder = Path(named).expanduser() if named else (Path(shared) if shared else Path.home() / ".cache") / "leaderq"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"the cache folder {str(folder)!r} cannot be made ({exc.strerror}); set LEADERQ_CACHE"
+        ) from exc
+    if not os.access(folder, os.W_OK):
+        raise ConfigurationError(f"the cache folder {str(folder)!r} cannot be written; set LEADERQ_CACHE to one that can")
+    return folder.resolve()
+
+
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """Hold the cache's lock ``name`` against every other process and thread; the kernel frees it if this process dies.
+
+    The wait has no bound of its own: it lasts as long as the other process fetches, and that is bounded by its time-outs.
+    """
+    with (cache_folder() / f".{name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
 
 Progress = Callable[[str], None]
 
@@ -131,3 +212,42 @@ def _fetcher(staging: Path) -> Callable[[LockedJar], Path]:
         ) from last
 
     return fetch
+
+
+# What the roots name but the servers and their tools never load; half of all bytes. Found by starting both without them.
+UNUSED: Final[tuple[str, ...]] = (
+    # ZooKeeper 3.9 lists its own test libraries as compile dependencies.
+    "org.mockito:", "net.bytebuddy:", "org.objenesis:", "org.apache.yetus:",
+    # Native TLS and epoll: there is one jar for each system, and Java's own do as well.
+    "io.netty:netty-tcnative-boringssl-static:", "io.netty:netty-transport-native-epoll:",
+    # Kafka Connect with its web server: pulled in by kafka-tools for a command that lists Connect plug-ins.
+    "org.apache.kafka:connect-", "org.glassfish.", "org.eclipse.jetty", "jakarta.", "javax.", "com.sun.activation:",
+    "com.fasterxml.jackson.jakarta.rs:", "com.fasterxml.jackson.module:", "io.swagger.core.v3:", "io.github.classgraph:",
+    "org.apache.maven:", "org.codehaus.plexus:", "org.javassist:", "commons-beanutils:", "commons-digester:",
+    "commons-collections:", "org.scala-lang:scala-reflect:",
+)  # fmt: skip
+
+
+def main() -> int:
+    """Resolve, fetch, measure, write; returns the exit code."""
+    from jgo.maven import MavenContext, PythonResolver
+
+    lines = ["# Written by leaderq.testing.jars: <set> <sha256> <bytes> <group:artifact:version>"]
+    with tempfile.TemporaryDirectory() as folder:
+        context = MavenContext(resolver=PythonResolver(), repo_cache=Path(folder), timeout=60)
+        for set_name, roots in ROOTS.items():
+            inputs, transitive = context.resolver.resolve([context.create_dependency(root) for root in roots])
+            for dependency in [*inputs, *transitive]:
+                artifact = dependency.artifact
+                coordinate = f"{artifact.groupId}:{artifact.artifactId}:{artifact.version}"
+                if coordinate.startswith(UNUSED):
+                    continue
+                content = artifact.resolve().read_bytes()
+                lines.append(f"{set_name} {hashlib.sha256(content).hexdigest()} {len(content)} {coordinate}")
+                sys.stderr.write(f"{lines[-1]}\n")
+    Path(__file__).with_name("jars.lock").write_text("\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

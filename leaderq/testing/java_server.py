@@ -1,23 +1,162 @@
-"""A server that is one Java process on this host: folder, ports, process and readiness; what to run is the subclass's business."""
+"""A server that is one Java process on this host: folder, ports, process and readiness; what to run is the subclass's business.
+
+The process dies with its starter, whatever kills the starter.
+The child is started through ``/bin/sh``, which first leaves a watcher behind in the same new process group and then becomes
+(``exec``) the server. The watcher waits on a pipe whose other end only the starter holds. When the starter dies, kill -9 included,
+the kernel closes that end and the watcher kills its own group. No process id is remembered for that, so none can be reused
+by a stranger; no thread matters either (``PR_SET_PDEATHSIG`` would fire when the *thread* that forked ends).
+
+The group is a session of its own: Ctrl-C on the terminal reaches the starter only, which then stops its servers in order.
+
+Data lie in folders that do not outlive their owner.
+Each folder holds a locked file. The owner removes its folder when done; folders of owners that were killed are known by their
+lock being free, and are swept when the next one is made.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import re
+import shutil
 import signal
+import subprocess
+import tempfile
+import weakref
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 from leaderq.errors import ServerFailed
-from leaderq.testing.class_archive import ClassArchive
 from leaderq.testing.jars import Progress, class_path, to_stderr
-from leaderq.testing.java import find_java
+from leaderq.testing.java import ClassArchive, find_java
 from leaderq.testing.ports import LeasedPort, lease_port
-from leaderq.testing.process import WatchedProcess
-from leaderq.testing.registry import forget, remember
-from leaderq.testing.scratch import ScratchFolder
-from leaderq.testing.server import Server, log_tail, wait_until_serving
+from leaderq.testing.server import Server, forget, log_tail, remember, wait_until_serving
+
+_PREFIX: Final = "leaderq-data-"
+
+
+class ScratchFolder:
+    """A new empty folder, readable by its owner only."""
+
+    def __init__(self, label: str) -> None:
+        _sweep()
+        with _only_sweeper():
+            self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{label}-"))
+            self._lock = (self.path / ".owner").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        """Delete the folder and all in it; may be called again."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+class _only_sweeper:  # noqa: N801 - used as a statement
+    """Between the making of a folder and its lock no sweeper may see it as ownerless."""
+
+    def __enter__(self) -> None:
+        self._file = (Path(tempfile.gettempdir()) / f"leaderq-sweep-{os.getuid()}.lock").open("w")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _sweep() -> None:
+    with _only_sweeper():
+        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            _remove_if_ownerless(folder)
+
+
+def _remove_if_ownerless(folder: Path) -> None:
+    try:
+        with (folder / ".owner").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError:
+        return  # locked by its owner, someone else's, or just removed
+
+
+# Descriptor 3 is the pipe. The watcher ignores what the server is told to do politely, and dies with the group.
+_LAUNCH: Final = (
+    "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec 3<&- </dev/null; exec \"$@\""
+)
+
+
+class WatchedProcess:
+    """A running program whose output goes to the end of ``log_path``.
+
+    Guarantees: it does not outlive this process. A forked child of this process does not keep it alive and cannot stop it.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, log_path: Path, folder: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        self._owner = os.getpid()
+        reading, self._leash = os.pipe()
+        _leashes.add(self)
+        try:
+            with log_path.open("ab") as log:
+                self._child = subprocess.Popen(
+                    ["/bin/sh", "-c", _LAUNCH, "leaderq-launch", *command],
+                    stdin=reading, stdout=log, stderr=log, cwd=folder, env=env, start_new_session=True,
+                )  # fmt: skip
+        except BaseException:
+            self._let_go()
+            raise
+        finally:
+            os.close(reading)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the program itself (the shell has become it)."""
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """``None`` while it runs; negative is the signal that ended it."""
+        return self._child.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the program only; nothing if it is gone."""
+        if os.getpid() == self._owner:
+            self._child.send_signal(number)
+
+    def end(self, *, grace_s: float) -> int:
+        """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL. Gives the exit code when it is gone; may be called again."""
+        if os.getpid() != self._owner:
+            return 0
+        if grace_s > 0:
+            self.send(signal.SIGCONT)
+            self.send(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(grace_s)
+        if self._leash >= 0:  # the watcher is in the group until the leash is let go, so the group is still ours
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        code = self._child.wait()
+        self._let_go()
+        return code
+
+    def _let_go(self) -> None:
+        if self._leash >= 0:
+            os.close(self._leash)
+            self._leash = -1
+
+
+_leashes: weakref.WeakSet[WatchedProcess] = weakref.WeakSet()
+
+
+def _forget_leashes() -> None:
+    for process in list(_leashes):
+        process._let_go()
+
+
+os.register_at_fork(after_in_child=_forget_leashes)
+
 
 _PORT_TAKEN: Final = re.compile(r"BindException|Address already in use")
 _START_TRIES: Final = 3

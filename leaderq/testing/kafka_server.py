@@ -1,16 +1,108 @@
-"""Kafka on demand: one broker, or a cluster; KRaft, every node broker and controller at once."""
+"""Kafka on demand: one broker, or a cluster; KRaft, every node broker and controller at once.
+
+The two questions that tell whether a Kafka broker serves: which API versions, and which brokers are registered.
+
+Spoken by hand over a socket, since only ``leaderq.kafka`` may import a Kafka client, and readiness needs few bytes of one.
+
+Formatting a broker's storage, with Kafka's own tool once for each set of jars, and by copying its result afterwards.
+
+The tool takes a second of a JVM to write two files: the features of the new cluster, the same for all (kept in the cache), and three
+ids. Only pinned jars are formatted this way, so what the tool wrote once is what it would write again.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from leaderq.testing.jars import Progress, class_path, to_stderr
+from leaderq.errors import ServerFailed
+from leaderq.testing.jars import Progress, cache_folder, class_path, to_stderr
+from leaderq.testing.java import find_java
 from leaderq.testing.java_server import JavaServer
-from leaderq.testing.kafka_storage import format_storage, new_id
-from leaderq.testing.kafka_wire import registered_brokers
-from leaderq.testing.ports import HOST
-from leaderq.testing.server_group import ServerGroup
+from leaderq.testing.ports import HOST, read_exactly
+from leaderq.testing.server import START_TIMEOUT_S, ServerGroup
+from leaderq.testing.waiting import patience
+
+_API_VERSIONS: Final = 18
+_METADATA: Final = 3
+
+
+def registered_brokers(host: str, port: int, *, timeout_s: float = 3.0) -> int:
+    """How many brokers the one at ``host:port`` knows to be serving; 0 if it does not answer."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+            answer = _ask(connection, _API_VERSIONS, version=0, correlation=1, body=b"")
+            if struct.unpack(">h", answer[:2]) != (0,):
+                return 0
+            answer = _ask(
+                connection, _METADATA, version=1, correlation=2, body=struct.pack(">i", 0)
+            )  # an empty list of topics
+            return int(struct.unpack(">i", answer[:4])[0])
+    except (OSError, struct.error):
+        return 0
+
+
+def _ask(connection: socket.socket, api: int, *, version: int, correlation: int, body: bytes) -> bytes:
+    client = b"leaderq"
+    request = struct.pack(">hhih", api, version, correlation, len(client)) + client + body
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (size,) = struct.unpack(">i", read_exactly(connection, 4))
+    answer = read_exactly(connection, min(size, 1 << 20))
+    if struct.unpack(">i", answer[:4]) != (correlation,):
+        raise ConnectionResetError("an answer to another question")
+    return answer[4:]
+
+
+_FEATURES = "bootstrap.checkpoint"
+
+
+def new_id() -> str:
+    """An id as Kafka writes them; none that begins with a dash, which its tools take for an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
+def format_storage(data: Path, configuration: Path, *, class_path: str, cluster_id: str, node_id: int) -> None:
+    """Make ``data`` the storage of broker ``node_id``, as ``configuration`` says.
+
+    :raises ServerFailed: Kafka's tool refused, or took too long.
+    """
+    template = cache_folder() / "formats" / f"kafka-{hashlib.sha256(class_path.encode()).hexdigest()[:12]}.checkpoint"
+    if not template.exists():
+        _format_with_tool(configuration, class_path, cluster_id)
+        template.parent.mkdir(exist_ok=True)
+        draft = template.with_suffix(f".{os.getpid()}-{node_id}.draft")
+        shutil.copyfile(data / _FEATURES, draft)
+        draft.replace(template)
+        return
+    data.mkdir()
+    shutil.copyfile(template, data / _FEATURES)
+    (data / "meta.properties").write_text(
+        f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={new_id()}\n"
+    )
+
+
+def _format_with_tool(configuration: Path, class_path: str, cluster_id: str) -> None:
+    command = [str(find_java().program), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", class_path]
+    command += ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(configuration)]
+    timeout_s = START_TIMEOUT_S * patience()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
+    except subprocess.TimeoutExpired as exc:
+        raise ServerFailed(f"formatting Kafka's storage as {configuration} says took longer than {timeout_s:g} s") from exc
+    if done.returncode != 0:
+        words = (done.stdout + done.stderr).strip()
+        raise ServerFailed(f"Kafka's storage could not be formatted as {configuration} says: {words}")
 
 
 class KafkaBroker(JavaServer):

@@ -1,4 +1,4 @@
-"""pytest fixtures for tests on real servers. It is there as soon as leaderq is installed, and costs nothing until used.
+"""pytest fixtures for tests on real servers. Ask for it in ``conftest.py``: ``pytest_plugins = ["leaderq.testing.plugin"]``.
 
 ===================  ========  ======================================================================================
 fixture              scope     gives
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from leaderq.testing import registry
+from leaderq.testing.server import failure_listeners, started_servers
 
 if TYPE_CHECKING:
     from leaderq.testing.fault_proxy import FaultProxy
@@ -156,7 +156,7 @@ def _for_the_session(config: pytest.Config, kind: str, **options: Any) -> Iterat
 
 def _start(config: pytest.Config, make: Callable[..., Server]) -> Server:
     from leaderq.errors import MissingPiece
-    from leaderq.testing.given import GivenServer
+    from leaderq.testing.provision import GivenServer
 
     try:
         server = make(progress=_reporter(config)).start()
@@ -232,12 +232,12 @@ def pytest_configure(config: pytest.Config) -> None:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     keeper = _LogKeeper(config.invocation_params.dir / "logs" / f"{stamp}-{os.getpid()}-{worker}")
     config.stash[_KEEPER] = keeper
-    registry.failure_listeners.append(keeper.hold)
+    failure_listeners.append(keeper.hold)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind for another session of this process."""
-    registry.failure_listeners.remove(config.stash[_KEEPER].hold)
+    failure_listeners.remove(config.stash[_KEEPER].hold)
 
 
 class _LogKeeper:
@@ -257,7 +257,7 @@ class _LogKeeper:
         held, self._held = self._held, {}
         if not has_failed:
             return
-        for server in registry.started_servers():
+        for server in started_servers():
             held |= {path.name: path.read_bytes() for path in server.log_paths if path.exists()}
         if held and not self.folders:
             self.path.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,71 @@
-"""Which kind of server the environment asks for: from jars (the default), in containers, or given by address."""
+"""Which servers the environment asks for: from jars (the default), in containers, or given by address (``LEADERQ_ZOOKEEPER`` and
+``LEADERQ_KAFKA``); and ZooKeeper and Kafka together, which ``leaderq servers up``, the demo and the examples run on.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
 
 from leaderq.errors import ConfigurationError
-from leaderq.testing.given import GivenServer
 from leaderq.testing.jars import Progress, to_stderr
-from leaderq.testing.server import Server
+from leaderq.testing.ports import can_be_leased
+from leaderq.testing.server import Server, all_at_once
+
+
+def _refuse(sentence: str) -> NoReturn:
+    raise ConfigurationError(sentence)
+
+
+class GivenServer(Server):
+    """A server of someone else's. ``start`` and ``stop`` leave it alone; it cannot be killed, frozen or restarted.
+
+    ``on_fault`` is called with a sentence when a fault is asked for (a test plugin skips the test there).
+    """
+
+    def __init__(self, what: str, address: str, *, source: str, on_fault: Callable[[str], NoReturn] = _refuse) -> None:
+        self.what = what
+        self.name = what.lower()
+        self._address = address
+        self._source = source
+        self.on_fault = on_fault
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    @property
+    def alive(self) -> bool:
+        return True
+
+    @property
+    def log_paths(self) -> Sequence[Path]:
+        return []
+
+    def start(self) -> GivenServer:
+        return self
+
+    def stop(self, *, keep_data: bool = False) -> None:
+        if keep_data:
+            self._no_faults("stopped and started")
+
+    def kill(self) -> None:
+        self._no_faults("killed")
+
+    def freeze(self) -> None:
+        self._no_faults("frozen")
+
+    def thaw(self) -> None:
+        self._no_faults("thawed")
+
+    def heal(self) -> None:
+        return
+
+    def _no_faults(self, deed: str) -> NoReturn:
+        self.on_fault(f"{self.what} is given by {self._source}; a given server is not {deed}")
 
 
 def wants_containers() -> bool:
@@ -83,3 +140,68 @@ def _given(what: str) -> GivenServer | None:
     variable = f"LEADERQ_{what.upper()}"
     address = os.environ.get(variable)
     return GivenServer(what, address, source=variable) if address else None
+
+
+class ServerPair:
+    """One ZooKeeper server and one Kafka broker; a context manager.
+
+    They are what the environment asks for: from jars, in containers (``LEADERQ_SERVERS=docker``), or given by address
+    (``LEADERQ_ZOOKEEPER``, ``LEADERQ_KAFKA``; a given server is neither started nor stopped).
+    ``usual_ports``: on 2181 and 9092, where everybody looks first, as far as these are free.
+    ``progress`` gets a line for each jar fetched and for each server that is up.
+    """
+
+    def __init__(self, *, progress: Progress = to_stderr, usual_ports: bool = False) -> None:
+        self._progress = progress
+        self.zookeeper = zookeeper_server(progress=progress, **_at("ZooKeeper", usual_ports))
+        self.kafka = kafka_server(progress=progress, **_at("Kafka", usual_ports))
+
+    @property
+    def zookeeper_address(self) -> str:
+        """For ``--zookeeper``."""
+        return self.zookeeper.address
+
+    @property
+    def kafka_address(self) -> str:
+        """For ``--kafka``."""
+        return self.kafka.address
+
+    def start(self) -> ServerPair:
+        """Start both; returns when both answer.
+
+        :raises ServerFailed: one did not start; the other is stopped again.
+        :raises MissingPiece: Java, jars or Docker are missing; the message says how to get them.
+        """
+        try:
+            all_at_once(self._start_one, [self.zookeeper, self.kafka])
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop both and remove their data; may be called again."""
+        all_at_once(lambda server: server.stop(), [self.zookeeper, self.kafka])
+
+    def __enter__(self) -> ServerPair:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _start_one(self, server: object) -> None:
+        started = self.zookeeper.start() if server is self.zookeeper else self.kafka.start()
+        self._progress(f"{started.what} is up at {started.address}")
+
+
+_USUAL_PORTS = {"ZooKeeper": 2181, "Kafka": 9092}
+
+
+def _at(what: str, usual_ports: bool) -> dict[str, int]:
+    port = _USUAL_PORTS[what]
+    return {"port": port} if usual_ports and runs_from_jars(what) and can_be_leased(port) else {}
+
+
+def up(*, progress: Progress = to_stderr) -> ServerPair:
+    """A started :class:`ServerPair`; ``stop()`` it when done (it also ends with this process)."""
+    return ServerPair(progress=progress).start()

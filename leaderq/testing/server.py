@@ -3,21 +3,51 @@
 States: *new* (no process, no data), *serving*, *frozen*, *down* (killed; data and port kept). ``start`` leads from new and down to
 serving, and returns only when a real request was answered; ``stop`` leads from anywhere to new. A server that cannot start, or
 dies while it starts, raises :class:`~leaderq.errors.ServerFailed` with its last log lines, and nothing of it stays behind.
+
+The servers that this process runs are stopped at its exit. Several may act as one: an ensemble, a cluster.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from leaderq.errors import ServerFailed
-from leaderq.testing.registry import failure_listeners
 from leaderq.testing.waiting import patience
+
+failure_listeners: Final[list[Callable[[Server, BaseException], None]]] = []
+"""Called with a server whose ``with`` block ends in an error, before its log goes with its data."""
+
+_started: Final[dict[Server, int]] = {}
+
+
+def remember(server: Server) -> None:
+    """Stop ``server`` at the exit of this process, so that its data do not stay behind."""
+    _started[server] = os.getpid()
+
+
+def forget(server: Server) -> None:
+    """The opposite of :func:`remember`."""
+    _started.pop(server, None)
+
+
+def started_servers() -> list[Server]:
+    """The servers that were started and not stopped, by this process and not by the one that forked it."""
+    return [server for server, owner in list(_started.items()) if owner == os.getpid()]
+
+
+@atexit.register
+def _stop_all() -> None:
+    for server in started_servers():
+        server.stop()
+
 
 START_TIMEOUT_S: Final = 120.0
 _LOG_LINES: Final = 25
@@ -120,3 +150,63 @@ def all_at_once(act: Callable[[T], object], targets: Sequence[T]) -> None:
         futures = [pool.submit(act, target) for target in targets]
     for future in futures:
         future.result()
+
+
+M = TypeVar("M", bound=Server)
+G = TypeVar("G", bound="ServerGroup[Any]")
+
+
+class ServerGroup(Server, Generic[M]):
+    """``members`` are the single servers, to be killed, frozen and started one by one; the methods of the group act on all."""
+
+    def __init__(self, name: str, members: Sequence[M]) -> None:
+        self.name = name
+        self.members = list(members)
+
+    @property
+    def address(self) -> str:
+        return ",".join(member.address for member in self.members)
+
+    @property
+    def alive(self) -> bool:
+        return all(member.alive for member in self.members)
+
+    @property
+    def log_paths(self) -> Sequence[Path]:
+        return [path for member in self.members for path in member.log_paths]
+
+    def prepare(self) -> None:
+        """What must be settled for all before one can start."""
+
+    def waves(self) -> Sequence[Sequence[M]]:
+        """The members in the order in which they start; those of one wave start together."""
+        return [self.members]
+
+    def start(self: G) -> G:
+        self.prepare()
+        try:
+            for wave in self.waves():
+                all_at_once(lambda member: member.start(), wave)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self, *, keep_data: bool = False) -> None:
+        all_at_once(lambda member: member.stop(keep_data=keep_data), self.members)
+
+    def kill(self) -> None:
+        for member in self.members:
+            member.kill()
+
+    def freeze(self) -> None:
+        for member in self.members:
+            member.freeze()
+
+    def thaw(self) -> None:
+        for member in self.members:
+            member.thaw()
+
+    def heal(self) -> None:
+        self.thaw()
+        all_at_once(lambda member: member.start(), self.members)

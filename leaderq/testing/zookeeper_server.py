@@ -1,17 +1,106 @@
-"""ZooKeeper on demand: one server, or an ensemble."""
+"""ZooKeeper on demand: one server, or an ensemble; and the questions that tell whether it serves, and who leads.
+
+Spoken by hand over a socket: it is a few bytes, and the answer comes from the server itself rather than through a client library
+with reconnecting and threads of its own.
+"""
 
 from __future__ import annotations
 
+import socket
+import struct
+from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from leaderq.errors import ServerFailed
 from leaderq.testing.fault_proxy import FaultProxy
 from leaderq.testing.jars import Progress, to_stderr
 from leaderq.testing.java_server import JavaServer
-from leaderq.testing.ports import HOST
-from leaderq.testing.zookeeper_mode import AskedServer, LedGroup
-from leaderq.testing.zookeeper_wire import opens_session
+from leaderq.testing.ports import HOST, read_exactly
+from leaderq.testing.server import Server, ServerGroup
+from leaderq.testing.waiting import eventually
+
+_CONNECT = struct.pack(
+    ">iqiqi16s?", 0, 0, 2000, 0, 16, bytes(16), False
+)  # protocol, zxid, time-out ms, session, password, read-only
+_CLOSE = struct.pack(">ii", 1, -11)
+
+
+def opens_session(host: str, port: int, *, timeout_s: float = 3.0) -> bool:
+    """Whether the server opens a session (an ensemble does so only with a quorum); the session is closed again."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(_CONNECT)) + _CONNECT)
+            answer = read_exactly(connection, 4 + 16)
+            timeout_ms, session = struct.unpack(">iq", answer[8:20])
+            connection.sendall(struct.pack(">i", len(_CLOSE)) + _CLOSE)
+            return bool(timeout_ms > 0 and session != 0)
+    except OSError:
+        return False
+
+
+def four_letter_word(host: str, port: int, word: str, *, timeout_s: float = 2.0) -> str:
+    """The server's answer to ``word`` (``srvr``, ``stat``, ``mntr``, ``cons``...).
+
+    :raises OSError: it could not be asked.
+    """
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        connection.sendall(word.encode())
+        pieces = []
+        while piece := connection.recv(65536):
+            pieces.append(piece)
+    return b"".join(pieces).decode(errors="replace")
+
+
+class AskedServer(Server, ABC):
+    """A ZooKeeper server that answers four-letter words."""
+
+    def ask(self, word: str) -> str:
+        """The answer to a four-letter word (``srvr``, ``mntr``, ``cons``, ``dump``...).
+
+        :raises ServerFailed: it did not answer.
+        """
+        host, _, port = self.address.rpartition(":")
+        try:
+            return four_letter_word(host, int(port), word)
+        except OSError as exc:
+            raise ServerFailed(f"{self.name} at {self.address} did not answer {word!r}: {exc}") from exc
+
+    @property
+    def mode(self) -> str:
+        """``standalone``, ``leader``, ``follower``, or ``""`` while it does not serve."""
+        try:
+            answer = self.ask("srvr")
+        except ServerFailed:
+            return ""
+        modes = [line.partition(":")[2].strip() for line in answer.splitlines() if line.startswith("Mode:")]
+        return modes[0] if modes else ""
+
+
+A = TypeVar("A", bound=AskedServer)
+
+
+class LedGroup(ServerGroup[A]):
+    """ZooKeeper servers that elect a leader among them."""
+
+    @property
+    def leader(self) -> A:
+        """The server that leads now; waits for an election that is going on.
+
+        :raises AssertionError: none leads within 30 s (times the patience).
+        """
+        leading = eventually(
+            lambda: [member for member in self.members if member.mode == "leader"],
+            message="one server of the ensemble leads",
+        )
+        return leading[0]
+
+    @property
+    def followers(self) -> list[A]:
+        """The servers that follow now."""
+        return [member for member in self.members if member.mode == "follower"]
 
 
 @dataclass(frozen=True)

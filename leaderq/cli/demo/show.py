@@ -20,7 +20,7 @@ from leaderq.cli.demo.stage import DemoFolder, DemoStage, Interruption, put_up
 from leaderq.clock import now_s
 from leaderq.election.observer import View
 from leaderq.errors import LeaderqError
-from leaderq.testing.pair import ServerPair
+from leaderq.testing.provision import ServerPair
 from leaderq.testing.waiting import patience
 
 _INTERVAL_S = 0.25

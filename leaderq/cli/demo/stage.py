@@ -36,9 +36,8 @@ from leaderq.election import Observer, Operator
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.topics import create_topics, end_offsets
 from leaderq.testing.jars import class_path
-from leaderq.testing.pair import ServerPair
-from leaderq.testing.provision import runs_from_jars
-from leaderq.testing.scratch import ScratchFolder
+from leaderq.testing.java_server import ScratchFolder
+from leaderq.testing.provision import ServerPair, runs_from_jars
 from leaderq.testing.server import Server
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session

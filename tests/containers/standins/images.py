@@ -105,7 +105,7 @@ def _recipe(image: Image) -> str:
             digest.update(f"{path.name} {path.stat().st_mode & 0o111}\n".encode() + path.read_bytes())
     if image.jars is not None:
         try:
-            from leaderq.testing.jar_lock import locked_jars
+            from leaderq.testing.jars import locked_jars
         except ImportError as exc:
             raise Missing("leaderq is not installed here; run it with the Python that has it (make sets one up)") from exc
         digest.update(repr(locked_jars(image.jars)).encode())

@@ -17,7 +17,7 @@ from kafka.structs import TopicPartition
 
 from leaderq.errors import ServerFailed
 from leaderq.testing import FaultProxy, KafkaBroker, KafkaCluster, ServerPair, eventually
-from leaderq.testing.kafka_wire import registered_brokers
+from leaderq.testing.kafka_server import registered_brokers
 
 # kafka-python 3.0 does not close the socket of a connection that was refused; it is found by the collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed .socket.socket.*proto=6:ResourceWarning")

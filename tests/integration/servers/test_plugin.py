@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import subprocess
@@ -10,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-SETTINGS = "[pytest]\nfilterwarnings = error\n"
+SETTINGS = "[pytest]\nfilterwarnings = error\naddopts = -p no:leaderq\n"
+OPTED_IN = 'pytest_plugins = ["leaderq.testing.plugin"]\n'
 
 
 def run_pytest(folder: Path, tests: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     (folder / "pytest.ini").write_text(SETTINGS)
+    (folder / "conftest.py").write_text(OPTED_IN)
     (folder / "test_it.py").write_text(tests)
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *arguments],
@@ -42,6 +45,17 @@ def test_one(zookeeper_server, znode_root, topic_name):
     )
     assert done.returncode == 0, done.stdout
     assert not (tmp_path / "logs").exists()
+
+
+def test_a_user_who_has_not_asked_for_it_gets_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(SETTINGS)
+    (tmp_path / "test_it.py").write_text("def test_one(zookeeper_server): pass")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150)
+    assert "fixture 'zookeeper_server' not found" in done.stdout
+    declared = configparser.ConfigParser()
+    declared.read(Path(__file__).parents[3] / "setup.cfg")
+    assert "pytest11" not in declared["options.entry_points"]
 
 
 def test_the_next_test_finds_the_server_serving_whatever_was_done_to_it(tmp_path: Path) -> None:
@@ -158,6 +172,7 @@ def test_one(zookeeper_server):
         folder.mkdir()
         (folder / "test_it.py").write_text(tests)
         (folder / "pytest.ini").write_text(SETTINGS)
+        (folder / "conftest.py").write_text(OPTED_IN)
         command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"]
         sessions.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True))
     outputs = [session.communicate(timeout=100)[0] for session in sessions]

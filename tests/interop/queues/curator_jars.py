@@ -16,8 +16,7 @@ from pathlib import Path
 
 from leaderq.errors import MissingPiece
 from leaderq.testing import jars
-from leaderq.testing.cache import alone, cache_folder
-from leaderq.testing.jar_lock import LockedJar
+from leaderq.testing.jars import LockedJar, alone, cache_folder
 from leaderq.testing.java import OLDEST_MAJOR, find_java
 
 HERE = Path(__file__).parent

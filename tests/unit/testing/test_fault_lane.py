@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from leaderq.testing.fault_lane import HIGH_WATER, Lane, Verdict, Weather
-from leaderq.testing.fault_rules import ReplyRules
+from leaderq.testing.fault_lane import HIGH_WATER, Lane, LaneDecision, ReplyRules, Weather
 
 
 def frame(body: bytes) -> bytes:
@@ -68,12 +67,12 @@ def test_only_the_reply_to_the_chosen_request_of_that_connection_is_lost() -> No
     rules = ReplyRules()
     mine, other = rules.for_connection(), rules.for_connection()
     rules.drop_reply_to(lambda body: body.endswith(b"create"), 0)
-    assert mine[0](b"0001read") is Verdict.PASS
-    assert mine[0](b"0002create") is Verdict.PASS
-    assert mine[1](b"0001ok") is Verdict.PASS
-    assert other[1](b"0002ok") is Verdict.PASS
-    assert mine[1](b"0002ok") is Verdict.LOSE_AND_CUT
-    assert mine[1](b"0002ok") is Verdict.PASS
+    assert mine[0](b"0001read") is LaneDecision.PASS
+    assert mine[0](b"0002create") is LaneDecision.PASS
+    assert mine[1](b"0001ok") is LaneDecision.PASS
+    assert other[1](b"0002ok") is LaneDecision.PASS
+    assert mine[1](b"0002ok") is LaneDecision.LOSE_AND_CUT
+    assert mine[1](b"0002ok") is LaneDecision.PASS
     assert not rules.are_armed
 
 
@@ -94,7 +93,7 @@ def test_held_replies_come_at_the_release_and_pings_and_events_before() -> None:
     other = lane(rules)
     rules.hold_replies_to(lambda body: body.endswith(b"write"))
     for request in (b"\0\0\0\1read", b"\0\0\0\2write", b"\0\0\0\3read"):
-        assert asks(request) is Verdict.PASS
+        assert asks(request) is LaneDecision.PASS
     first, held, behind = (frame(b"\0\0\0" + number + b"ok") for number in (b"\1", b"\2", b"\3"))
     ping = frame(b"\xff\xff\xff\xfe")
     assert flow(one, first + held + ping + behind) == first + ping

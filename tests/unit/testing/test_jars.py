@@ -12,7 +12,7 @@ import pytest
 
 from leaderq.errors import ConfigurationError, MissingPiece, ServerFailed
 from leaderq.testing import jars
-from leaderq.testing.jar_lock import ROOTS, LockedJar, locked_jars
+from leaderq.testing.jars import ROOTS, LockedJar, locked_jars
 
 CONTENT = b"the content of a jar"
 JAR = LockedJar("org.example:thing:1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from leaderq.errors import ConfigurationError
-from leaderq.testing import pair, provision
+from leaderq.testing import provision
 from leaderq.testing.fault_proxy import FaultProxy
 from leaderq.testing.ports import lease_port
 
@@ -55,13 +55,13 @@ def test_a_proxy_before_no_single_server_is_refused(upstream: str) -> None:
 
 def test_the_usual_ports_are_wanted_where_they_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     leased, other = lease_port(), lease_port()
-    monkeypatch.setattr(pair, "_USUAL_PORTS", {"ZooKeeper": leased.number, "Kafka": other.number})
+    monkeypatch.setattr(provision, "_USUAL_PORTS", {"ZooKeeper": leased.number, "Kafka": other.number})
     for name in ("LEADERQ_ZOOKEEPER", "LEADERQ_KAFKA", "LEADERQ_SERVERS"):
         monkeypatch.delenv(name, raising=False)
     other.release()
-    assert pair._at("ZooKeeper", usual_ports=True) == {}
-    assert pair._at("Kafka", usual_ports=True) == {"port": other.number}
-    assert pair._at("Kafka", usual_ports=False) == {}
+    assert provision._at("ZooKeeper", usual_ports=True) == {}
+    assert provision._at("Kafka", usual_ports=True) == {"port": other.number}
+    assert provision._at("Kafka", usual_ports=False) == {}
     monkeypatch.setenv("LEADERQ_KAFKA", "elsewhere:9092")
-    assert pair._at("Kafka", usual_ports=True) == {}
+    assert provision._at("Kafka", usual_ports=True) == {}
     leased.release()
