@@ -309,23 +309,19 @@ class SingularUpdateQueue(Generic[R, S]):
         future: RequestFuture[S] = RequestFuture(self._writer.home, expiry_s)
         return TrackedRequest(request, future, expiry_s), future
 
-    def _has_put(self, item: Any) -> bool:
-        """Put the item, if there is room and nobody waits; return whether that was so."""
-        if not self._put_now(item):
-            return False
-        if self._mailbox.has_ended:
-            self._writer.sweep(_LATE)
-        return True
-
     def _put(self, item: Any, wait_s: float | None) -> None:
-        if not self._has_put(item):
+        if not self._put_now(item):
             self._writer.start()
             self._mailbox.put(item, wait_s)
+        elif self._mailbox.has_ended:
+            self._writer.sweep(_LATE)
 
     async def _aput(self, item: Any, wait_s: float | None) -> None:
-        if not self._has_put(item):
+        if not self._put_now(item):
             self._writer.start()
             await self._mailbox.put_async(item, wait_s)
+        elif self._mailbox.has_ended:
+            self._writer.sweep(_LATE)
 
     def _receiver(self, as_request: Callable[[Any], Any] | None) -> Callable[[Any, TrackedRequest | None], None]:
         """Return what takes outcomes from the queue before this one in a chain."""

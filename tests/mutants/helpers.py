@@ -56,7 +56,11 @@ MUTANTS = [
     mutant(
         "a request that got in after the writer had ended is forgotten",
         f"{CLOSING}a_request_put_by_a_thread_held_up_until_the_writer_was_over_is_told",
-        Edit(QUEUE, "        elif self._mailbox.has_ended:\n", "        elif False:\n"),
+        Edit(
+            QUEUE,
+            "            self._put(item, wait_s)\n        elif self._mailbox.has_ended:\n",
+            "            self._put(item, wait_s)\n        elif False:\n",
+        ),
     ),
     mutant(
         "a signal handler waits for room under the lock of the post that it interrupted",
