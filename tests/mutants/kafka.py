@@ -13,7 +13,6 @@ ASSEMBLY = "leaderq/kafka/assembly.py"
 CONSUMER = "leaderq/kafka/clients/consumer.py"
 CLIENT_OPTIONS = "leaderq/kafka/clients/client_options.py"
 DECLARATION = "leaderq/kafka/declaration.py"
-PRIVATE_API = "leaderq/kafka/clients/private_api.py"
 CONNECTION = "leaderq/kafka/clients/kafka_python_connection.py"
 PRIVATE = "leaderq/kafka/clients/private_api.py"
 ON_ERROR = "leaderq/kafka/handling/on_error.py"
@@ -207,6 +206,6 @@ MUTANTS = [
         "a career starts on a kafka-python that does not ask the gate",
         f"{READ_BEFORE}one_that_would_let_a_zombie_fence_its_successor_is_refused_at_the_start"
         "[ConsumerCoordinator-group_protocols-group_protocols_without_asking-the assignor is not asked]",
-        Edit(PRIVATE_API, '        yield "the assignor is not asked when a group is joined"\n', "        pass\n"),
+        Edit(PRIVATE, '        yield "the assignor is not asked when a group is joined"\n', "        pass\n"),
     ),
 ]

@@ -116,7 +116,6 @@ class ConfluentConsumer:
     # ---- connecting ------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Connect, learn the topics, find the coordinator; without joining."""
         settings, began = self._settings, now_s()
         try:
             shared = {**connection_options(settings.address, settings.security, self._errors), **settings.options}
@@ -151,7 +150,6 @@ class ConfluentConsumer:
                 self._serve(_STEP_S)
 
     def refresh(self, timeout_s: float) -> None:
-        """Use every connection once."""
         self._known.keep_known()
         self.committed(timeout_s)
         self.end_offsets(timeout_s)
@@ -159,7 +157,6 @@ class ConfluentConsumer:
     # ---- membership ------------------------------------------------------------------------------
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """Become the one member of this name."""
         self._allowed = allowed
         if not self._settings.membership:
             return self._take_all()
@@ -205,16 +202,13 @@ class ConfluentConsumer:
 
     @property
     def joins(self) -> int:
-        """How often partitions were assigned."""
         return self._joins
 
     @property
     def is_joining(self) -> bool:
-        """Whether a new assignment is under way."""
         return self._is_revoked
 
     def rejoin(self) -> None:
-        """Ask for a new assignment."""
         self._known.hurry()
         if not self._settings.membership:
             self._take_all()
@@ -223,7 +217,6 @@ class ConfluentConsumer:
             self._subscribe()  # to the same topics: joins again, without leaving
 
     def attend(self, timeout_s: float) -> None:
-        """Stay a member without reading."""
         self._known.keep_known()
         if not self._settings.membership:
             return
@@ -245,25 +238,20 @@ class ConfluentConsumer:
         self._stash += came  # not in one line with the call: that may have emptied the stash
 
     def assigned(self) -> frozenset[Partition]:
-        """The partitions held now."""
         return self._held
 
     def existing(self) -> frozenset[Partition]:
-        """The partitions the topics have."""
         return frozenset().union(*self._known.partitions.values())
 
     def topic_ids(self) -> dict[str, str]:
-        """The broker's id of each topic."""
         return dict(self._known.ids)
 
     def group_metadata(self) -> Any:
-        """The membership, as confluent-kafka's producer wants it."""
         return self._consumer.consumer_group_metadata()
 
     # ---- reading ---------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
-        """Wait for records."""
         self._known.keep_known()
         if self._next and not self._is_reading:
             self._read(self._next | {Partition(row.topic(), row.partition()): row.offset() + 1 for row in self._stash})
@@ -322,7 +310,6 @@ class ConfluentConsumer:
         return records
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
-        """Read on from these offsets."""
         if lost := set(offsets) - self._held:  # lost to a rebalance since: the next join sets positions again
             raise KafkaAway(f"partitions {', '.join(map(str, sorted(lost)))} are not held any more")
         self._next.update(offsets)
@@ -338,20 +325,17 @@ class ConfluentConsumer:
         self._is_reading = bool(offsets)
 
     def positions(self) -> dict[Partition, int]:
-        """The offset to be read next."""
         return dict(self._next)
 
     # ---- offsets ---------------------------------------------------------------------------------
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
-        """The group's committed offsets."""
         asked = self._named(dict.fromkeys(self._held or self.existing(), 0))
         with self._errors_translated("reading committed offsets"):
             stored = self._consumer.committed(asked, timeout_s)
         return self._answered(stored, "reading committed offsets")
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        """Begin to store offsets."""
         return self._commits.submit(partial(self._commit, self._consumer, self._named(offsets, note)))
 
     def _commit(self, consumer: Any, named: list[Any]) -> None:
@@ -361,11 +345,9 @@ class ConfluentConsumer:
         self._answered(answer, "committing")
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        """The first offset still held."""
         return self._ask(_EARLIEST, timeout_s)
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        """The offset after the last stable record."""
         return self._ask(_LATEST, timeout_s)
 
     def _ask(self, what: int, timeout_s: float) -> dict[Partition, int]:
@@ -411,7 +393,6 @@ class ConfluentConsumer:
         return found  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Free everything, without leaving the group."""
         self._allowed = _never
         client, topics, self._client, self._topics = self._client, self._topics, None, None
         if topics is not None:

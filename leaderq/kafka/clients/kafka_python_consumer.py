@@ -159,7 +159,6 @@ class KafkaPythonConsumer:
         self._busy_at = now_s()
 
     def open(self) -> None:
-        """Connect, learn the topics, find the coordinator; without joining."""
         quiet_client_logs()
         began = now_s()
         settings = self._settings
@@ -212,12 +211,10 @@ class KafkaPythonConsumer:
             )
 
     def refresh(self, timeout_s: float) -> None:
-        """Use every connection once."""
         self.committed(timeout_s)
         self.end_offsets(timeout_s)
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """Become the one member of this name."""
         self._assignor.allowed = allowed
         if not self._settings.membership:
             return self._take_all()
@@ -234,16 +231,13 @@ class KafkaPythonConsumer:
 
     @property
     def joins(self) -> int:
-        """How often partitions were assigned."""
         return self._assignor.joins
 
     @property
     def is_joining(self) -> bool:
-        """Whether a new assignment is under way."""
         return self._settings.membership and private_api.is_between_assignments(self._consumer)
 
     def rejoin(self) -> None:
-        """Ask for a new assignment."""
         if self._settings.membership:
             self._ask_for_topics(self._consumer)
             private_api.request_rejoin(self._consumer)
@@ -251,18 +245,15 @@ class KafkaPythonConsumer:
             self._take_all()
 
     def attend(self, timeout_s: float) -> None:
-        """Stay a member without reading."""
         if not self._settings.membership:
             return
         with errors_translated("attending the group", self._settings.address):
             private_api.poll_group(self._consumer, timeout_s * 1000)
 
     def assigned(self) -> frozenset[Partition]:
-        """The partitions held now."""
         return frozenset(Partition(*partition) for partition in self._consumer.assignment())
 
     def existing(self) -> frozenset[Partition]:
-        """The partitions the topics have."""
         return frozenset(
             Partition(topic, number)
             for topic in self._topics
@@ -270,12 +261,10 @@ class KafkaPythonConsumer:
         )
 
     def topic_ids(self) -> dict[str, str]:
-        """The broker's id of each topic."""
         found = {topic: private_api.known_topic_id(self._consumer, topic) for topic in self._topics}
         return {topic: str(known) for topic, known in found.items() if known is not None}
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
-        """Wait for records."""
         if self._settings.membership and private_api.is_joining(self._consumer):
             self.attend(_JOIN_S)
             return {}  # assigned again, perhaps; the caller sets positions first
@@ -301,7 +290,6 @@ class KafkaPythonConsumer:
         private_api.set_fetch_wait(self._consumer, wait_ms)
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
-        """Read on from these offsets."""
         consumer = self._consumer
         private_api.resume_all(consumer)
         for partition, offset in offsets.items():
@@ -312,11 +300,9 @@ class KafkaPythonConsumer:
         consumer.pause(*(TopicPartition(*partition) for partition in resting))
 
     def positions(self) -> dict[Partition, int]:
-        """The offset to be read next."""
         return {Partition(*where): offset for where, offset in private_api.positions(self._consumer).items()}
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
-        """The group's committed offsets."""
         held = self.assigned() or self.existing()
         asked = [TopicPartition(*partition) for partition in held]
         with errors_translated("reading committed offsets", self._settings.address):
@@ -324,7 +310,6 @@ class KafkaPythonConsumer:
         return {Partition(*where): kept.offset for where, kept in stored.items()}
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        """Begin to store offsets."""
         wanted = {TopicPartition(*where): OffsetAndMetadata(offset, note, -1) for where, offset in offsets.items()}
         future = private_api.start_commit(self._consumer, wanted, _COMMIT_MS)
         commit = _Commit(future, self._settings.address)
@@ -334,15 +319,12 @@ class KafkaPythonConsumer:
         return commit
 
     def group_metadata(self) -> Any:
-        """The membership, as kafka-python's producer wants it."""
         return self._consumer.group_metadata()
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        """The first offset still held."""
         return self._ask(self._consumer.beginning_offsets, timeout_s)
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        """The offset after the last stable record."""
         return self._ask(self._consumer.end_offsets, timeout_s)
 
     def _ask(self, question: Callable[..., dict[TopicPartition, int]], timeout_s: float) -> dict[Partition, int]:
@@ -351,7 +333,6 @@ class KafkaPythonConsumer:
             return {Partition(*where): offset for where, offset in question(wanted, timeout_ms=timeout_s * 1000).items()}
 
     def close(self) -> None:
-        """Free everything, without leaving the group."""
         self._assignor.allowed = _never
         client, self._client = self._client, None
         if client is None:

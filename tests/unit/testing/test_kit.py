@@ -179,7 +179,7 @@ def test_what_the_career_raises_is_in_the_result_and_the_hand_over_follows() -> 
 def test_a_career_that_cannot_be_run_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="did you mean 'on_error'"):
         drive(adding(onerror=skip()), THREE)
-    with pytest.raises(ConfigurationError, match="max_records of Adding: 0 is out of range"):
+    with pytest.raises(ConfigurationError, match="max_records=0 of Adding is out of range"):
         drive(adding(max_records=0), THREE)
 
 
