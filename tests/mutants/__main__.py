@@ -191,7 +191,12 @@ def _run(tree: Path, tests: Sequence[str], limit_s: float) -> list[Case]:
 
 
 def _case(found: ElementTree.Element) -> Case:
-    test = f"{found.get('classname', '').replace('.', '/')}.py::{found.get('name')}"
+    *folders, last = found.get("classname", "").split(".")
+    if last.startswith("Test"):  # a class in a module
+        last = f"{folders.pop()}.py::{last}"
+    else:
+        last += ".py"
+    test = "/".join([*folders, f"{last}::{found.get('name')}"])
     for kind in ("failure", "error", "skipped"):
         trouble = found.find(kind)
         if trouble is not None:

@@ -54,10 +54,20 @@ class OffsetCommits:
         else:
             self.outcome = False
 
-    def start(self, consumer: ConsumerClient) -> None:
-        """Begin to commit what is wanted, unless something else is under way."""
+    @property
+    def is_letting_go(self) -> bool:
+        """Whether the commit of a batch that was let go of is under way, or was at the last look."""
+        return self._dropped is not None
+
+    def has_let_go(self) -> bool:
+        """Whether that is over, one way or the other; waits up to 2 ms."""
         if self._dropped is not None and _is_over(self._dropped):
             self._dropped = None
+        return self._dropped is None
+
+    def start(self, consumer: ConsumerClient) -> None:
+        """Begin to commit what is wanted, unless something else is under way."""
+        self.has_let_go()
         if self.wanted is not None and self._commit is self._dropped is self._positions_commit is None:
             self._ends = self.wanted
             self._tell_at_s = now_s() + TELL_AFTER_S

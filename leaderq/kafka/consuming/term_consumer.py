@@ -17,7 +17,8 @@ What happens on each failure:
   nobody moved them the batch in hand is committed under the new membership, else it is dropped and
   reading goes on where the store says. Nothing is skipped.
 * **partitions are taken away** (another member joined the group): a batch in hand that holds one of
-  them is let go of; what the group gives back begins at what the store holds then.
+  them is let go of; what the group gives back begins at what the store holds then. If its commit was
+  under way, that is waited for, then fenced and loaded again: it may have happened after all.
 * **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.consumer.BatchLost`, a
   transaction that was aborted, or may have been): fenced and loaded again; if the store holds the
   batch's ends it was committed after all, else its records are handed out again.
@@ -151,6 +152,8 @@ class TermConsumer:
         """
         if self._positions is None or not self._joined or self._commits.wanted is not None or self._stalled:
             return None
+        if self._commits.is_letting_go:
+            return None
         if self._positions.in_hand is None and (batch := self._ahead.take(now_s())):
             self._positions.hand(batch)
             self._look_ahead_at = self._ahead_pause_s = 0.0
@@ -249,6 +252,10 @@ class TermConsumer:
             self._positions.advance(committed)
         if consumer.is_joining:  # what was committed now might be of partitions that are another's
             self._attend(consumer)
+            return
+        if self._commits.is_letting_go:
+            # It may be committed after the offsets were loaded: fence and load again, once it is over.
+            self._joined = not self._commits.has_let_go()
             return
         self._commits.start(consumer)
         self._wake(consumer)
