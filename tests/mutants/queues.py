@@ -45,7 +45,7 @@ MUTANTS = [
     mutant(
         "what is not of its own share a consumer leaves lying",
         f"{FAIRNESS}a_free_consumer_takes_what_another_leaves_lying_while_the_flow_lasts[hung-/locks]",
-        Edit(PENDING, "        if not count:\n            return []\n", "        return []\n"),
+        Edit(PENDING, "        if not count or not most:\n            return []\n", "        return []\n"),
     ),
     mutant(
         "priority queues are shared out as well",
