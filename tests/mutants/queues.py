@@ -58,8 +58,8 @@ MUTANTS = [
         "test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_others_in_its_place",
         Edit(
             ENGINE,
-            "if self.ready.has_unbegun and self.ready.busy_s() > STUCK_S and not self._is_simple:",
-            "if membership.is_locking and self.ready.has_unbegun and self.ready.busy_s() > STUCK_S:",
+            "if self.ready and self.ready.busy_s() > STUCK_S and not self._is_simple:",
+            "if membership.is_locking and self.ready and self.ready.busy_s() > STUCK_S:",
         ),
     ),
     mutant(
