@@ -1,7 +1,7 @@
 """Command line options made from the table of settings, so that no setting is described twice.
 
-Click is told neither defaults nor variables of settings: the resolver alone decides who wins, and knows where a
-value came from.
+Click is told neither defaults nor variables of settings: the resolver alone decides who wins, and
+knows where a value came from.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ def takes_settings(*sections: Section, career: click.Option | None = None) -> Ca
 
 
 def takes_value(argument: str) -> bool | None:
-    """Whether ``argument`` is an option of settings whose value is the next argument; ``None`` if it is not such an option."""
+    """Whether ``argument`` is an option of settings whose value is the next argument; ``None`` if
+    it is not such an option.
+    """
     name, equals, _ = argument.partition("=")
     for row in TABLE:
         if row.is_switch and name in {row.flag, _off_flag(row)}:

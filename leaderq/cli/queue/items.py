@@ -43,11 +43,12 @@ if TYPE_CHECKING:
 def ls(given: Given, path: str, kind: QueueKind | None, lock_path: str | None, as_json: bool) -> None:
     """Show the queue at PATH, or the queues directly below it, those of a sharder too.
 
-    DEPTH counts items, HELD those being worked on (with --lock-path); DEAD are dead letters, NEXT is the number of the next item,
-    CONSUMERS are those of leaderq; OLDEST is how long ago the oldest item was put there. Foreign znodes are those that no consumer
-    touches.
+    DEPTH counts items, HELD those being worked on (with --lock-path); DEAD are dead letters, NEXT
+    is the number of the next item, CONSUMERS are those of leaderq; OLDEST is how long ago the
+    oldest item was put there. Foreign znodes are those that no consumer touches.
 
-    An empty queue that leaderq never consumed cannot be told from any other znode: it is shown if it is named, and not listed.
+    An empty queue that leaderq never consumed cannot be told from any other znode: it is shown if
+    it is named, and not listed.
 
     \b
     Examples:
@@ -106,8 +107,9 @@ def peek(
 ) -> None:
     """Show the items at PATH in the order in which they go; nothing is taken or changed.
 
-    With --lock-path it is said which of them are held by a consumer. ATTEMPT is the one an item waits for: 1 if it has not failed.
-    Corrupt items are shown as such. In JSON, values that are no text in UTF-8 are {"base64": ...}.
+    With --lock-path it is said which of them are held by a consumer. ATTEMPT is the one an item
+    waits for: 1 if it has not failed. Corrupt items are shown as such. In JSON, values that are no
+    text in UTF-8 are {"base64": ...}.
 
     \b
     Examples:
@@ -139,10 +141,12 @@ def peek(
 def purge(
     given: Given, path: str, kind: QueueKind | None, lock_path: str | None, held_too: bool, yes: bool, as_json: bool
 ) -> None:
-    """Delete all items that are at PATH now. Their data is gone; leaderq queue drain writes it out first.
+    """Delete all items that are at PATH now. Their data is gone; leaderq queue drain writes it out
+    first.
 
-    If consumers of the queue have a lock path, give it: what they are working on then stays. Foreign znodes stay, and so do dead
-    letters and what is put meanwhile. Interrupted or killed, run it again: it goes on where it was.
+    If consumers of the queue have a lock path, give it: what they are working on then stays.
+    Foreign znodes stay, and so do dead letters and what is put meanwhile. Interrupted or killed,
+    run it again: it goes on where it was.
 
     \b
     Examples:
@@ -205,7 +209,8 @@ def rm(given: Given, paths: tuple[str, ...], lock_path: str | None, force: bool,
 def pause(given: Given, path: str) -> None:
     """Let the consumers of the queue at PATH begin no new item, until leaderq queue resume.
 
-    What they have begun they finish. It holds for consumers that start later too. Java's consumers do not know of it. Producers go on.
+    What they have begun they finish. It holds for consumers that start later too. Java's consumers
+    do not know of it. Producers go on.
 
     \b
     Example:

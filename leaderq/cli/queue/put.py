@@ -62,12 +62,14 @@ def put(
     objects: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Put ITEMs, or without any the lines of standard input, into the queue at PATH, in their order.
+    """Put ITEMs, or without any the lines of standard input, into the queue at PATH, in their
+    order.
 
-    The kind of the queue is told by what lies in it. For an empty or new one it is told by --id, --priority or --delay-s, or by --kind;
-    else it is a plain one. Each line is an item, an empty one too. All are stored when this ends with 0, each once, even if the
-    connection breaks. Interrupted or killed, the first ones are stored, without gaps: as many as it says, or as leaderq queue ls shows by
-    NEXT.
+    The kind of the queue is told by what lies in it. For an empty or new one it is told by --id,
+    --priority or --delay-s, or by --kind; else it is a plain one. Each line is an item, an empty
+    one too. All are stored when this ends with 0, each once, even if the connection breaks.
+    Interrupted or killed, the first ones are stored, without gaps: as many as it says, or as
+    leaderq queue ls shows by NEXT.
 
     \b
     Examples:
