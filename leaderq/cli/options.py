@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -102,9 +102,10 @@ class AllSettings(Verb):
     unfolded = (*Section, None)
 
 
-def takes_settings(*sections: Section, career: click.Option | None = None) -> Callable[[F], F]:
+def takes_settings(*sections: Section, career: click.Option | None = None, hidden: Collection[str] = ()) -> Callable[[F], F]:
     """Give a command the options of ``sections``, ``--config`` and ``--debug``; it is called with a
-    :class:`Given` first. ``career``: its own ``--career``, instead of the table's.
+    :class:`Given` first. ``career``: its own ``--career``, instead of the table's. ``hidden``:
+    settings that are accepted, as by all commands, and mean nothing to this one.
     """
     rows = [row for row in TABLE if row.section in sections]
 
@@ -118,6 +119,8 @@ def takes_settings(*sections: Section, career: click.Option | None = None) -> Ca
         known: list[click.Parameter] = decorated.__click_params__
         # Click keeps parameters in the order of decorators, that is upside down.
         settings = [_option(row) for row in rows if career is None or row.name != "career"]
+        for option in settings:
+            option.hidden = option.name in hidden
         known[:0] = reversed(settings)
         if career is not None:
             known.append(career)

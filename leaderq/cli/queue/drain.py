@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, takes_settings, yes_option
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes_option
 from leaderq.cli.output import progress
-from leaderq.cli.queue.options import SECTIONS, keeping, kind_option, limit_option, lock_path_option, queue_argument
+from leaderq.cli.queue.options import keeping, kind_option, limit_option, lock_path_option, queue_argument, takes_connection
 from leaderq.cli.queue.showing import item_json
 from leaderq.cli.signals import Stopping
 from leaderq.clock import now_s
@@ -135,7 +135,7 @@ class ItemWriter:
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @kind_option
 @lock_path_option

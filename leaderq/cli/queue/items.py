@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from leaderq.cli.connecting import open_session
-from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, takes_settings, yes_option
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes_option
 from leaderq.cli.output import progress, quiet, write_json, write_table
 from leaderq.cli.queue.options import (
-    SECTIONS,
     keeping,
     kind_option,
     limit_option,
@@ -21,6 +20,7 @@ from leaderq.cli.queue.options import (
     missing,
     queue_argument,
     root_argument,
+    takes_connection,
 )
 from leaderq.cli.queue.showing import QUEUE_HEADINGS, item_headings, item_json, item_row, queue_json, queue_row
 from leaderq.errors import ConfigurationError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @root_argument
 @meta_path_option
 @kind_option
@@ -95,7 +95,7 @@ _DEFAULT = 20
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @kind_option
 @lock_path_option
@@ -131,7 +131,7 @@ def peek(
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @kind_option
 @lock_path_option
@@ -174,7 +174,7 @@ def _sentence(done: Purged, path: str) -> str:
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @meta_path_option
 @lock_path_option
@@ -204,7 +204,7 @@ def rm(given: Given, paths: tuple[str, ...], lock_path: str | None, force: bool,
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 def pause(given: Given, path: str) -> None:
     """Let the consumers of the queue at PATH begin no new item, until leaderq queue resume.
@@ -222,7 +222,7 @@ def pause(given: Given, path: str) -> None:
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 def resume(given: Given, path: str) -> None:
     """Let the consumers of the queue at PATH go on.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, takes_settings, yes_option
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes_option
 from leaderq.cli.output import progress, write_json, write_table
-from leaderq.cli.queue.options import SECTIONS, keeping, limit_option, queue_argument
+from leaderq.cli.queue.options import keeping, limit_option, queue_argument, takes_connection
 from leaderq.cli.queue.showing import LETTER_HEADINGS, letter_json, letter_row
 from leaderq.errors import ConfigurationError
 
@@ -42,7 +42,7 @@ def chosen(keeper: QueueAdmin, names: Sequence[str], error: str | None, limit: i
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @names_argument
 @error_option
@@ -91,7 +91,7 @@ def dead(
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @names_argument
 @switch("--all", "everything", help="send all letters back")
