@@ -1,4 +1,6 @@
-"""The command line: one file for each noun. ``main`` is what the console script and ``python -m leaderq`` run."""
+"""The command line: one file for each noun. ``main`` is what the console script and ``python -m
+leaderq`` run.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code (:class:`leaderq.exits.ExitCode`); never raises for what a user did.
+    """Run one command and return its exit code (:class:`leaderq.exits.ExitCode`); never raises for
+    what a user did.
 
     ``arguments`` are those behind the program's name; default: the process's own.
     """

@@ -1,6 +1,8 @@
-"""From ``package.module:Class`` to a class that can lead, or one sentence: what is wrong with it, where, and what to do.
+"""From ``package.module:Class`` to a class that can lead, or one sentence: what is wrong with it,
+where, and what to do.
 
-Importing a user's module runs the user's code, so anything may be raised: it is refused as bad input and kept as the cause.
+Importing a user's module runs the user's code, so anything may be raised: it is refused as bad
+input and kept as the cause.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _EXAMPLE = "write package.module:Class, like billing:AdBilling"
 
 
 def find_career(target: str, folder: Path) -> type[ILeaderCareer]:
-    """The career class that ``target`` names; modules are also looked for in ``folder``. Nothing is made of it yet.
+    """The career class that ``target`` names; modules are also looked for in ``folder``. Nothing is
+    made of it yet.
 
     Raises :class:`~leaderq.errors.ConfigurationError`.
     """
@@ -41,7 +44,9 @@ def find_career(target: str, folder: Path) -> type[ILeaderCareer]:
 
 
 def make_career(career: type[ILeaderCareer], target: str) -> ILeaderCareer:
-    """An instance of ``career``; raises :class:`~leaderq.errors.ConfigurationError` if its constructor does."""
+    """An instance of ``career``; raises :class:`~leaderq.errors.ConfigurationError` if its
+    constructor does.
+    """
     try:
         return career()
     except Exception as exc:
@@ -132,7 +137,9 @@ def _described(exc: BaseException) -> str:
 
 
 def _place(exc: BaseException) -> str:
-    """Where the user's code went wrong: the innermost frame that is neither ours nor the import machinery's."""
+    """Where the user's code went wrong: the innermost frame that is neither ours nor the import
+    machinery's.
+    """
     ours = str(Path(__file__).parent)
     frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if not _machinery(frame.filename, ours)]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "place unknown"

@@ -35,8 +35,9 @@ def config() -> None:
 def show(given: Given, as_json: bool) -> None:
     """Show every setting with its value and source; secrets are masked.
 
-    Sources, last wins: defaults; leaderq.toml (settings at its top, those of one career in [careers.NAME]); LEADERQ_*
-    variables; options. With a mistake anywhere, all mistakes are listed and the exit code is 2.
+    Sources, last wins: defaults; leaderq.toml (settings at its top, those of one career in
+    [careers.NAME]); LEADERQ_* variables; options. With a mistake anywhere, all mistakes are listed
+    and the exit code is 2.
 
     \b
     Examples:

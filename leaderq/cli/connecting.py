@@ -61,7 +61,9 @@ def _text(path: Path | None) -> str | None:
 
 
 def named_career(settings: Settings) -> str:
-    """The career of a verb that must be told one; raises :class:`~leaderq.errors.ConfigurationError`."""
+    """The career of a verb that must be told one; raises
+    :class:`~leaderq.errors.ConfigurationError`.
+    """
     if settings.career is None:
         raise ConfigurationError(
             "no career is named; give --career NAME, or set LEADERQ_CAREER (leaderq status lists careers)"
@@ -70,7 +72,9 @@ def named_career(settings: Settings) -> str:
 
 
 def known_career(session: Session, settings: Settings) -> str:
-    """As :func:`named_career`, and somebody must have stood for it, so that a slip of the pen changes nothing."""
+    """As :func:`named_career`, and somebody must have stood for it, so that a slip of the pen
+    changes nothing.
+    """
     from leaderq.election import Observer
 
     career = named_career(settings)

@@ -50,7 +50,9 @@ _SHADES = {Verdict.OK: Shade.GOOD, Verdict.ADVICE: Shade.WARNING, Verdict.FAILED
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at. ``error`` is what a failed check raised, if it raised: it decides the exit code."""
+    """One thing looked at. ``error`` is what a failed check raised, if it raised: it decides the
+    exit code.
+    """
 
     check: str
     verdict: Verdict
@@ -206,8 +208,8 @@ def doctor(given: Given, quick: bool, target: str | None, as_json: bool) -> int:
     """Check Python, packages, configuration, ZooKeeper, Kafka and Java, and say what to do about
     each fault; with --career, whether that career could be run.
 
-    Exit codes: 0 nothing failed (there may be advice), 2 configuration or credentials, 3 a server did not answer, 1 anything
-    else. Nothing is left behind on any server.
+    Exit codes: 0 nothing failed (there may be advice), 2 configuration or credentials, 3 a server
+    did not answer, 1 anything else. Nothing is left behind on any server.
 
     \b
     Examples:

@@ -1,4 +1,6 @@
-"""The way in and out of the command line: every error becomes one sentence on standard error and an exit code, here only."""
+"""The way in and out of the command line: every error becomes one sentence on standard error and an
+exit code, here only.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def _trace(error: Exception, arguments: list[str]) -> None:
 
 
 def wants_debug(arguments: Sequence[str]) -> bool:
-    """Whether tracebacks were asked for; looked up here, because an error may come before any option is parsed."""
+    """Whether tracebacks were asked for; looked up here, because an error may come before any
+    option is parsed.
+    """
     own = list(takewhile(lambda each: each != "--", arguments))  # behind it: those of a command
     return "--debug" in own or os.environ.get("LEADERQ_DEBUG", "").lower() not in _OFF
 

@@ -16,7 +16,8 @@ from leaderq.config import Section
 @takes_settings(Section.CAREER, *CONNECTION, career=ONE_CAREER)
 @timeout_option
 def step_down(given: Given, timeout_s: float) -> None:
-    """Ask the leader to finish its unit of work and hand over; return when the next leader is inaugurated.
+    """Ask the leader to finish its unit of work and hand over; return when the next leader is
+    inaugurated.
 
     \b
     Example:
@@ -83,8 +84,9 @@ def resume(given: Given) -> None:
 def raise_floor(given: Given, number: int) -> None:
     """Number the next term of a career at least NUMBER; the present one goes on.
 
-    For an ensemble that was rebuilt and has forgotten the terms before: resources refuse lower numbers than they have
-    seen. Also repairs a term record that cannot be read, which keeps everybody from leading.
+    For an ensemble that was rebuilt and has forgotten the terms before: resources refuse lower
+    numbers than they have seen. Also repairs a term record that cannot be read, which keeps
+    everybody from leading.
 
     \b
     Example:
@@ -101,9 +103,9 @@ def raise_floor(given: Given, number: int) -> None:
 def forget(given: Given, yes: bool) -> None:
     """Delete all that is kept of a career, so that leaderq status shows it no more.
 
-    Refused while a candidate stands or cools off, or a process that has waited is alive. Offsets kept in
-    ZooKeeper are lost. If the career is ever run again, its terms are numbered from 1: where
-    resources compare term numbers, follow it up with leaderq raise-floor.
+    Refused while a candidate stands or cools off, or a process that has waited is alive. Offsets
+    kept in ZooKeeper are lost. If the career is ever run again, its terms are numbered from 1:
+    where resources compare term numbers, follow it up with leaderq raise-floor.
 
     \b
     Example:

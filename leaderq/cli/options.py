@@ -1,14 +1,14 @@
 """Command line options made from the table of settings, so that no setting is described twice.
 
-Click is told neither defaults nor variables of settings: the resolver alone decides who wins, and knows where a
-value came from.
+Click is told neither defaults nor variables of settings: the resolver alone decides who wins, and
+knows where a value came from.
 """
 
 from __future__ import annotations
 
 import functools
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -102,9 +102,10 @@ class AllSettings(Verb):
     unfolded = (*Section, None)
 
 
-def takes_settings(*sections: Section, career: click.Option | None = None) -> Callable[[F], F]:
+def takes_settings(*sections: Section, career: click.Option | None = None, hidden: Collection[str] = ()) -> Callable[[F], F]:
     """Give a command the options of ``sections``, ``--config`` and ``--debug``; it is called with a
-    :class:`Given` first. ``career``: its own ``--career``, instead of the table's.
+    :class:`Given` first. ``career``: its own ``--career``, instead of the table's. ``hidden``:
+    settings that are accepted, as by all commands, and mean nothing to this one.
     """
     rows = [row for row in TABLE if row.section in sections]
 
@@ -118,6 +119,8 @@ def takes_settings(*sections: Section, career: click.Option | None = None) -> Ca
         known: list[click.Parameter] = decorated.__click_params__
         # Click keeps parameters in the order of decorators, that is upside down.
         settings = [_option(row) for row in rows if career is None or row.name != "career"]
+        for option in settings:
+            option.hidden = option.name in hidden
         known[:0] = reversed(settings)
         if career is not None:
             known.append(career)
@@ -128,7 +131,9 @@ def takes_settings(*sections: Section, career: click.Option | None = None) -> Ca
 
 
 def takes_value(argument: str) -> bool | None:
-    """Whether ``argument`` is an option of settings whose value is the next argument; ``None`` if it is not such an option."""
+    """Whether ``argument`` is an option of settings whose value is the next argument; ``None`` if
+    it is not such an option.
+    """
     name, equals, _ = argument.partition("=")
     for row in TABLE:
         if row.is_switch and name in {row.flag, _off_flag(row)}:

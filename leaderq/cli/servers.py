@@ -29,9 +29,10 @@ def servers() -> None:
 def up(as_json: bool) -> None:
     """Start one ZooKeeper and one Kafka, print their addresses, stop them at Ctrl-C or SIGTERM.
 
-    Needs nothing but Python with leaderq[servers]: the servers are fetched once and kept. Their data is thrown
-    away at the end. They answer on 2181 and 9092, which are leaderq's defaults, if these ports are
-    free. A server named by LEADERQ_ZOOKEEPER or LEADERQ_KAFKA is taken as it is and not started.
+    Needs nothing but Python with leaderq[servers]: the servers are fetched once and kept. Their
+    data is thrown away at the end. They answer on 2181 and 9092, which are leaderq's defaults, if
+    these ports are free. A server named by LEADERQ_ZOOKEEPER or LEADERQ_KAFKA is taken as it is and
+    not started.
 
     \b
     Example, in two terminals:

@@ -1,8 +1,8 @@
 """Ctrl-C and SIGTERM: before there is anything to wind up, and in verbs that have items in hand.
 
-Python raises ``KeyboardInterrupt`` wherever it happens to be, also amid what must stay whole to be of any
-use afterwards. In :class:`Stopping` the first signal is only noted, and raised where the verb says that it
-may be: while it reads, writes, or waits. A second one is raised at once.
+Python raises ``KeyboardInterrupt`` wherever it happens to be, also amid what must stay whole to be
+of any use afterwards. In :class:`Stopping` the first signal is only noted, and raised where the
+verb says that it may be: while it reads, writes, or waits. A second one is raised at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StoppedEarly(KeyboardInterrupt):
-    """Told to stop while still starting. Not an ``Exception``: a user's module must not swallow it while it is imported."""
+    """Told to stop while still starting. Not an ``Exception``: a user's module must not swallow it
+    while it is imported.
+    """
 
 
 def stop_early(_number: int, _frame: FrameType | None) -> None:
@@ -26,7 +28,9 @@ def stop_early(_number: int, _frame: FrameType | None) -> None:
 
 
 class Stopping:
-    """A context manager; signals are handled this way inside. ``on_ask``: called, in the handler, at the first one."""
+    """A context manager; signals are handled this way inside. ``on_ask``: called, in the handler,
+    at the first one.
+    """
 
     def __init__(self) -> None:
         self.is_asked = False

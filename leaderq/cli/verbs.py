@@ -114,5 +114,6 @@ def leaderq() -> None:
       leaderq status                                who leads which career
       leaderq transfer --career ad-billing --to b   let candidate b lead
 
-    Settings come from (last wins) defaults, leaderq.toml, LEADERQ_* variables and options; see leaderq config show.
+    Settings come from (last wins) defaults, leaderq.toml, LEADERQ_* variables and options; see
+    leaderq config show.
     """

@@ -59,9 +59,11 @@ def as_places(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
 
 
 def letters_topic(settings: Settings, topic: str | None) -> str:
-    """Where the letters of the career are: as told, else as its leader published last, else its name with ``-dead``.
+    """Where the letters of the career are: as told, else as its leader published last, else its
+    name with ``-dead``.
 
-    Raises :class:`~leaderq.errors.ConfigurationError` where no career is named, and what reading from ZooKeeper raises.
+    Raises :class:`~leaderq.errors.ConfigurationError` where no career is named, and what reading
+    from ZooKeeper raises.
     """
     career = named_career(settings)
     if topic is not None:
@@ -99,7 +101,8 @@ _WIDEST_ERROR = 100
 def ls(given: Given, topic: str | None, error: str | None, origin: str | None, limit: int | None, as_json: bool) -> None:
     """List the letters on the dead-letter topic as it is now, replayed ones too.
 
-    ORIGIN is topic-partition@offset of the record that could not be handled; a TIME is when it was given up.
+    ORIGIN is topic-partition@offset of the record that could not be handled; a TIME is when it was
+    given up.
 
     \b
     Examples:
@@ -222,7 +225,8 @@ def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
 def show(given: Given, topic: str | None, raw: bool, as_json: bool, place: tuple[int, int]) -> None:
     """Show one letter: what happened, and the record with key, value and all headers.
 
-    What is not text in UTF-8 is shown in hexadecimal; in JSON as base64, under a name that ends in _base64.
+    What is not text in UTF-8 is shown in hexadecimal; in JSON as base64, under a name that ends in
+    _base64.
 
     \b
     Examples:

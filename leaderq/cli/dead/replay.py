@@ -64,19 +64,23 @@ def replay(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Send the records of dead letters back to the topics they came from, once each, in the order of the letters.
+    """Send the records of dead letters back to the topics they came from, once each, in the order
+    of the letters.
 
-    Key, value and headers are as they were; headers leaderq-replayed-* say which letter it was, and how often the record
-    has died. A record goes to the partition that Java's and Python's producers choose for its key; if other producers wrote the
-    topic (librdkafka's), give --same-partition. The letters stay where they are.
+    Key, value and headers are as they were; headers leaderq-replayed-* say which letter it was, and
+    how often the record has died. A record goes to the partition that Java's and Python's producers
+    choose for its key; if other producers wrote the topic (librdkafka's), give --same-partition.
+    The letters stay where they are.
 
-    Every group that reads those topics gets the records again, also those that could handle them. Where that must not be, send
-    them to a topic of their own with --to, and let the career read it too.
+    Every group that reads those topics gets the records again, also those that could handle them.
+    Where that must not be, send them to a topic of their own with --to, and let the career read it
+    too.
 
-    What was replayed is kept as committed offsets of the group CAREER-dead-replay. A replay that was interrupted or killed
-    is started again and goes on where it was; records and progress are one transaction, so no reader of committed records
-    sees one twice. (One that reads uncommitted ones may see some letters again, at most those in hand.) Letters
-    left out by --error, --origin or --letter remain for a later replay. If a second replay is begun, the first one ends.
+    What was replayed is kept as committed offsets of the group CAREER-dead-replay. A replay that
+    was interrupted or killed is started again and goes on where it was; records and progress are
+    one transaction, so no reader of committed records sees one twice. (One that reads uncommitted
+    ones may see some letters again, at most those in hand.) Letters left out by --error, --origin
+    or --letter remain for a later replay. If a second replay is begun, the first one ends.
 
     \b
     Examples:

@@ -38,12 +38,15 @@ _FEWEST = 500  # with fewer, some leader would find nothing to bill
 @click.option("--keep", is_flag=True, help="keep the ledger and all logs, and say where")
 @debug_option
 def demo(input_file: Path | None, records: int, keep: bool) -> int:
-    """Start ZooKeeper, Kafka and three candidates, feed them, and take their leaders away: kill -9, freeze, transfer.
+    """Start ZooKeeper, Kafka and three candidates, feed them, and take their leaders away: kill -9,
+    freeze, transfer.
 
-    The candidates bill clicks into one SQLite ledger. At the end the ledger is compared with what was fed: every record must have
-    been billed exactly once, in the order of its partition. Takes about a minute; the very first time the servers are fetched.
+    The candidates bill clicks into one SQLite ledger. At the end the ledger is compared with what
+    was fed: every record must have been billed exactly once, in the order of its partition. Takes
+    about a minute; the very first time the servers are fetched.
 
-    Exit codes: 0 everything held, 1 something did not, 2 something is missing on this machine, 130 interrupted.
+    Exit codes: 0 everything held, 1 something did not, 2 something is missing on this machine, 130
+    interrupted.
 
     \b
     Examples:

@@ -1,4 +1,6 @@
-"""What the demo does to its leaders: kill, freeze and thaw, transfer. Each act returns when the next leader is at work."""
+"""What the demo does to its leaders: kill, freeze and thaw, transfer. Each act returns when the
+next leader is at work.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class Acts:
         self._watch_awakening(contender, view.term, time.time())
 
     def transfer(self) -> None:
-        """A planned change, as ``leaderq transfer --to`` makes it: to the last in line, whose turn it is not."""
+        """A planned change, as ``leaderq transfer --to`` makes it: to the last in line, whose turn
+        it is not.
+        """
         view, _, _ = self._leader()
         to = view.candidates[-1]
         self._change(f"transfer to {to}", view, lambda: self.stage.operator.wish_for(successor=to, term=view.term))
@@ -105,8 +109,8 @@ class Acts:
     def _stop(self, pid: int) -> float:
         """Stop the worker at a moment when it does not hold the ledger's lock; returns when.
 
-        The lock of a file stays with a stopped process, and nobody could bill: a limit of SQLite, not of the election. A
-        database server would break such a transaction off.
+        The lock of a file stays with a stopped process, and nobody could bill: a limit of SQLite,
+        not of the election. A database server would break such a transaction off.
         """
         for _ in range(_FREEZE_TRIES):
             at = time.time()

@@ -47,8 +47,8 @@ _CATCH_UP = 2.0
 class Pace:
     """``records`` spread over ``planned_s`` seconds.
 
-    A tenth is kept back and fed thinly should the changes take longer than planned, so that each of them has records on both
-    sides; once they are over, what is left is fed at twice the rate.
+    A tenth is kept back and fed thinly should the changes take longer than planned, so that each of
+    them has records on both sides; once they are over, what is left is fed at twice the rate.
     """
 
     records: int
@@ -78,7 +78,8 @@ _ACKNOWLEDGED_WITHIN_S = 10.0
 
 
 class Feeding:
-    """Feeds ``lines`` to ``topic`` from :meth:`start` on. ``fed`` counts what was given to the producer.
+    """Feeds ``lines`` to ``topic`` from :meth:`start` on. ``fed`` counts what was given to the
+    producer.
 
     An error of the producer is kept and raised by :meth:`check`, on the thread that asks.
     """

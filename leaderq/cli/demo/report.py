@@ -76,10 +76,11 @@ class Screen:
 
 @dataclass(frozen=True)
 class Change:
-    """Leadership went from ``old`` to ``new``, in term ``term``, because the demo did ``kind`` to ``old``.
+    """Leadership went from ``old`` to ``new``, in term ``term``, because the demo did ``kind`` to
+    ``old``.
 
-    Times are seconds since the epoch: ``done_at`` when the demo acted, ``inaugurated_at`` when ``new`` began its inauguration
-    (``None``: its log does not say).
+    Times are seconds since the epoch: ``done_at`` when the demo acted, ``inaugurated_at`` when
+    ``new`` began its inauguration (``None``: its log does not say).
     """
 
     kind: str
@@ -117,7 +118,9 @@ def spans(entries: Iterable[Entry]) -> dict[int, Span]:
 
 
 def billing_gap_ms(term: int, billed: Mapping[int, Span]) -> float | None:
-    """From the last record billed before ``term`` to the first billed in it; ``None`` if one of them is missing."""
+    """From the last record billed before ``term`` to the first billed in it; ``None`` if one of
+    them is missing.
+    """
     before = [span.last for number, span in billed.items() if number < term]
     return (billed[term].first - max(before)) * 1000 if before and term in billed else None
 

@@ -1,5 +1,5 @@
-"""The demo from beginning to end: put up the stage, play the acts, audit the ledger, tell the outcome;
-and the live part of the screen, looked up a few times a second on a thread of its own.
+"""The demo from beginning to end: put up the stage, play the acts, audit the ledger, tell the
+outcome; and the live part of the screen, looked up a few times a second on a thread of its own.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ _DRAINED_WITHIN_S = 60.0
 
 
 class Show:
-    """One demo. ``input_file`` and ``records``: what is fed; ``keep``: leave ledger and logs behind whatever happens."""
+    """One demo. ``input_file`` and ``records``: what is fed; ``keep``: leave ledger and logs behind
+    whatever happens.
+    """
 
     def __init__(self, input_file: Path | None, records: int, *, keep: bool, screen: Screen | None = None) -> None:
         self._source = choose(input_file, records)
@@ -90,7 +92,9 @@ class Show:
         self._interruption = Interruption()
 
     def run(self) -> Outcome:
-        """Play it; returns what came of it. Raises ``LeaderqError`` if it could not be played to the end."""
+        """Play it; returns what came of it. Raises ``LeaderqError`` if it could not be played to
+        the end.
+        """
         self._interruption.install()
         folder = None
         keep = True

@@ -1,7 +1,9 @@
-"""The demo's stage: servers, topic, candidates and feeder; put up in order, and taken down in the opposite one.
+"""The demo's stage: servers, topic, candidates and feeder; put up in order, and taken down in the
+opposite one.
 
-On each failure: what was put up so far is taken down, and the logs are kept. Everything that runs ends with this process even if
-it is killed: the servers and the candidates each hold the end of a pipe of ours.
+On each failure: what was put up so far is taken down, and the logs are kept. Everything that runs
+ends with this process even if it is killed: the servers and the candidates each hold the end of a
+pipe of ours.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class DemoFolder:
-    """A temporary folder; :meth:`close` removes it, or moves it to where no sweeper of abandoned folders will find it."""
+    """A temporary folder; :meth:`close` removes it, or moves it to where no sweeper of abandoned
+    folders will find it.
+    """
 
     def __init__(self) -> None:
         self._scratch = ScratchFolder("demo")
@@ -74,9 +78,11 @@ class DemoFolder:
 
 
 class Interruption:
-    """Turns the first signal into a ``KeyboardInterrupt``; further ones, and all after :meth:`shield`, are ignored.
+    """Turns the first signal into a ``KeyboardInterrupt``; further ones, and all after
+    :meth:`shield`, are ignored.
 
-    Ignoring is safe, because what follows is bounded in time, and everything started ends with this process in any case.
+    Ignoring is safe, because what follows is bounded in time, and everything started ends with this
+    process in any case.
     """
 
     def __init__(self) -> None:
@@ -95,9 +101,11 @@ class Interruption:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Within the block an interruption waits for its end: what is being started there must become known first.
+        """Within the block an interruption waits for its end: what is being started there must
+        become known first.
 
-        Otherwise it could strike between the making of a process or a folder and the note that it was made.
+        Otherwise it could strike between the making of a process or a folder and the note that it
+        was made.
         """
         self._holding = True
         try:
@@ -135,7 +143,9 @@ class Said:
 
 
 def events_in(lines: str) -> list[Said]:
-    """The events in a JSON log; lines that are something else, or half written, are left out (pure)."""
+    """The events in a JSON log; lines that are something else, or half written, are left out
+    (pure).
+    """
     found = []
     for text in lines.splitlines():
         try:
@@ -266,8 +276,8 @@ class DemoStage:
     def until(self, fact: Callable[[], bool], what: str, *, timeout_s: float) -> None:
         """Wait for ``fact``.
 
-        Raises :class:`DemoFailed` when it does not come within ``timeout_s`` (times the patience) or a server or candidate dies
-        meanwhile, and what the feeder raised.
+        Raises :class:`DemoFailed` when it does not come within ``timeout_s`` (times the patience)
+        or a server or candidate dies meanwhile, and what the feeder raised.
         """
         end = now_s() + timeout_s * patience()
         while not fact():
@@ -279,7 +289,9 @@ class DemoStage:
             time.sleep(_LOOK_S)
 
     def billed(self) -> tuple[int, int]:
-        """How many records are billed, and the term of the newest bill; cheap enough to be asked often."""
+        """How many records are billed, and the term of the newest bill; cheap enough to be asked
+        often.
+        """
         try:
             with closing(reading(self.ledger)) as connection:
                 # Rows are only ever added, so the highest row number is their count.
@@ -318,7 +330,9 @@ def put_up(
     interruption: Interruption,
     on_end: Callable[[], None],
 ) -> Iterator[DemoStage]:
-    """The stage, with three candidates starting; ``on_end`` is called before anything is taken down."""
+    """The stage, with three candidates starting; ``on_end`` is called before anything is taken
+    down.
+    """
     _fetch_jars(screen)
     with ExitStack() as stack:
         for server in (pair.zookeeper, pair.kafka):
@@ -343,7 +357,9 @@ def put_up(
 
 
 def _fetch_jars(screen: Screen) -> None:
-    """Apart from the start of the servers, since it may take long the first time, and can be interrupted at any moment."""
+    """Apart from the start of the servers, since it may take long the first time, and can be
+    interrupted at any moment.
+    """
     for what in ("ZooKeeper", "Kafka"):
         if runs_from_jars(what):
             class_path(what.lower(), progress=screen.tell)

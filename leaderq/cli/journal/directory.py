@@ -1,4 +1,6 @@
-"""``leaderq journal inspect``, ``verify`` and ``truncate``; and what all verbs about journals share."""
+"""``leaderq journal inspect``, ``verify`` and ``truncate``; and what all verbs about journals
+share.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +63,13 @@ def damage_sentence(damage: Damage) -> str:
 @json_option
 @debug_option
 def inspect(directory: Path, as_json: bool) -> None:
-    """Show the segments of the journal in DIR: which records they hold, how many of these are acknowledged, and what is set aside.
+    """Show the segments of the journal in DIR: which records they hold, how many of these are
+    acknowledged, and what is set aside.
 
-    Changes nothing and may be used beside the process that has the journal open; what that one acknowledged in the last half second
-    may still be shown as waiting. Records are not checked: leaderq journal verify does that. --json writes one object for the journal, then
-    one for each segment, file set aside and damage.
+    Changes nothing and may be used beside the process that has the journal open; what that one
+    acknowledged in the last half second may still be shown as waiting. Records are not checked:
+    leaderq journal verify does that. --json writes one object for the journal, then one for each
+    segment, file set aside and damage.
 
     \b
     Examples:
@@ -141,10 +145,12 @@ def _state(segment: SegmentView) -> str:
 @json_option
 @debug_option
 def verify(directory: Path, as_json: bool) -> ExitCode:
-    """Read every byte of the journal in DIR and check every record. The exit code is 1 if anything is spoilt or missing.
+    """Read every byte of the journal in DIR and check every record. The exit code is 1 if anything
+    is spoilt or missing.
 
-    Changes nothing and may be used beside the process that has the journal open. What is set aside already (*.bad) is not counted as
-    damage. --json writes one object a damage, then one for the whole.
+    Changes nothing and may be used beside the process that has the journal open. What is set aside
+    already (*.bad) is not counted as damage. --json writes one object a damage, then one for the
+    whole.
 
     \b
     Examples:
@@ -189,9 +195,11 @@ def verify(directory: Path, as_json: bool) -> ExitCode:
 @json_option
 @debug_option
 def truncate(directory: Path, to_id: int | None, everything: bool, bad: bool, yes: bool, as_json: bool) -> None:
-    """Give up the oldest records of the journal in DIR as if they had been acknowledged, or delete what was set aside.
+    """Give up the oldest records of the journal in DIR as if they had been acknowledged, or delete
+    what was set aside.
 
-    Refused while a process has the journal open. Ids go on where they were. leaderq journal replay writes records out first.
+    Refused while a process has the journal open. Ids go on where they were. leaderq journal replay
+    writes records out first.
 
     \b
     Examples:

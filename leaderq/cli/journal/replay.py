@@ -40,11 +40,14 @@ def replay(
     decode: bool,
     as_json: bool,
 ) -> None:
-    """Write the records of the journal in DIR that are not acknowledged to standard output, one a line and in their order.
+    """Write the records of the journal in DIR that are not acknowledged to standard output, one a
+    line and in their order.
 
-    Changes nothing, acknowledges nothing, and may be used beside the process that has the journal open. What cannot be read is
-    left out: leaderq journal verify names it. Records hold what the producer stored: a BufferedProducer its requests, as Python's pickle
-    of plain values, unless it has a codec of its own. --decode writes these: bytes as text, or as an object with base64 if they are none.
+    Changes nothing, acknowledges nothing, and may be used beside the process that has the journal
+    open. What cannot be read is left out: leaderq journal verify names it. Records hold what the
+    producer stored: a BufferedProducer its requests, as Python's pickle of plain values, unless it
+    has a codec of its own. --decode writes these: bytes as text, or as an object with base64 if
+    they are none.
     --json writes id, times and payload (base64), or with --decode the request.
 
     \b

@@ -1,4 +1,6 @@
-"""``leaderq queue``: looking into ZooKeeper queues of any of Curator's recipes, and working on them."""
+"""``leaderq queue``: looking into ZooKeeper queues of any of Curator's recipes, and working on
+them.
+"""
 
 from __future__ import annotations
 

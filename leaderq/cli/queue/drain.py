@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, takes_settings, yes_option
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes_option
 from leaderq.cli.output import progress
-from leaderq.cli.queue.options import SECTIONS, keeping, kind_option, limit_option, lock_path_option, queue_argument
+from leaderq.cli.queue.options import keeping, kind_option, limit_option, lock_path_option, queue_argument, takes_connection
 from leaderq.cli.queue.showing import item_json
 from leaderq.cli.signals import Stopping
 from leaderq.clock import now_s
@@ -105,12 +105,16 @@ class Outlet:
 
 
 class ItemWriter:
-    """Makes lines of znodes: as JSON one object each, else each of their values, ended by a line end or NUL."""
+    """Makes lines of znodes: as JSON one object each, else each of their values, ended by a line
+    end or NUL.
+    """
 
     def __init__(self, send: Callable[[bytes], None], *, as_json: bool, as_base64: bool, null: bool) -> None:
         self.kind: QueueKind | None = None
         self.ambiguous = 0
-        """Values written so far that hold what ends a value, so that a reader will take them for several."""
+        """Values written so far that hold what ends a value, so that a reader will take them for
+        several.
+        """
         self._send = send
         self._as_json = as_json
         self._as_base64 = as_base64
@@ -131,7 +135,7 @@ class ItemWriter:
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @kind_option
 @lock_path_option
@@ -153,11 +157,14 @@ def drain(
     yes: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Write the items at PATH to standard output, one a line and in their order, and take them out of the queue.
+    """Write the items at PATH to standard output, one a line and in their order, and take them out
+    of the queue.
 
-    All of them: also items of a delay queue that are not due, those that wait after a failure, and those of a paused queue. If
-    consumers have a lock path, give it: what they are working on then stays. What cannot be read stays too, unless written as JSON.
-    --json writes one object a znode, with name, id, priority or due time; leaderq queue put --from-json takes these again.
+    All of them: also items of a delay queue that are not due, those that wait after a failure, and
+    those of a paused queue. If consumers have a lock path, give it: what they are working on then
+    stays. What cannot be read stays too, unless written as JSON.
+    --json writes one object a znode, with name, id, priority or due time; leaderq queue put
+    --from-json takes these again.
 
     An item is deleted only after it was written or, where standard output is a pipe, after the
     reader has taken it from there. Meanwhile it is set aside, where no consumer sees it. If the

@@ -13,7 +13,9 @@ from leaderq.errors import ConfigurationError
 
 _CHUNK = 1 << 16
 LONGEST = 4 << 20
-"""Bytes of one line: four times what ZooKeeper takes by default; whatever is longer is not an item but the wrong file."""
+"""Bytes of one line: four times what ZooKeeper takes by default; whatever is longer is not an item
+but the wrong file.
+"""
 
 
 class Source(Protocol):
@@ -24,8 +26,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What an item's name says beside its number; which of them is needed depends on the kind of the queue. ``is_bare``: it is known to
-    say nothing, as those that Java has requeued."""
+    """What an item's name says beside its number; which of them is needed depends on the kind of
+    the queue. ``is_bare``: it is known to say nothing, as those that Java has requeued.
+    """
 
     id: str | None = None
     priority: int | None = None
@@ -53,7 +56,8 @@ class BadEntry(Exception):  # one line of many: counted and told, the others go 
 
 
 def pieces(source: Source, end: bytes, on_bytes: Callable[[int], object] = lambda _: None) -> Iterator[list[bytes]]:
-    """What stands before each ``end``, all that have come at a time; what follows the last one counts if there is anything.
+    """What stands before each ``end``, all that have come at a time; what follows the last one
+    counts if there is anything.
 
     :raises ConfigurationError: one is longer than any item can be.
     """
@@ -110,8 +114,8 @@ def from_base64(text: bytes) -> bytes:
 
 
 def from_json(number: int, line: bytes) -> Entry:
-    """An object as ``leaderq queue peek --json`` and ``drain --json`` write it: ``values`` (or ``value``), and ``id``, ``priority`` or
-    ``due_ms``.
+    """An object as ``leaderq queue peek --json`` and ``drain --json`` write it: ``values`` (or
+    ``value``), and ``id``, ``priority`` or ``due_ms``.
 
     :raises BadEntry: it is none.
     """

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from leaderq.cli.connecting import open_session
-from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, takes_settings, yes_option
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes_option
 from leaderq.cli.output import progress, quiet, write_json, write_table
 from leaderq.cli.queue.options import (
-    SECTIONS,
     keeping,
     kind_option,
     limit_option,
@@ -21,6 +20,7 @@ from leaderq.cli.queue.options import (
     missing,
     queue_argument,
     root_argument,
+    takes_connection,
 )
 from leaderq.cli.queue.showing import QUEUE_HEADINGS, item_headings, item_json, item_row, queue_json, queue_row
 from leaderq.errors import ConfigurationError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @root_argument
 @meta_path_option
 @kind_option
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
 def ls(given: Given, path: str, kind: QueueKind | None, lock_path: str | None, as_json: bool) -> None:
     """Show the queue at PATH, or the queues directly below it, those of a sharder too.
 
-    DEPTH counts items, HELD those being worked on (with --lock-path); DEAD are dead letters, NEXT is the number of the next item,
-    CONSUMERS are those of leaderq; OLDEST is how long ago the oldest item was put there. Foreign znodes are those that no consumer
-    touches.
+    DEPTH counts items, HELD those being worked on (with --lock-path); DEAD are dead letters, NEXT
+    is the number of the next item, CONSUMERS are those of leaderq; OLDEST is how long ago the
+    oldest item was put there. Foreign znodes are those that no consumer touches.
 
-    An empty queue that leaderq never consumed cannot be told from any other znode: it is shown if it is named, and not listed.
+    An empty queue that leaderq never consumed cannot be told from any other znode: it is shown if
+    it is named, and not listed.
 
     \b
     Examples:
@@ -94,7 +95,7 @@ _DEFAULT = 20
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @kind_option
 @lock_path_option
@@ -106,8 +107,9 @@ def peek(
 ) -> None:
     """Show the items at PATH in the order in which they go; nothing is taken or changed.
 
-    With --lock-path it is said which of them are held by a consumer. ATTEMPT is the one an item waits for: 1 if it has not failed.
-    Corrupt items are shown as such. In JSON, values that are no text in UTF-8 are {"base64": ...}.
+    With --lock-path it is said which of them are held by a consumer. ATTEMPT is the one an item
+    waits for: 1 if it has not failed. Corrupt items are shown as such. In JSON, values that are no
+    text in UTF-8 are {"base64": ...}.
 
     \b
     Examples:
@@ -129,7 +131,7 @@ def peek(
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @kind_option
 @lock_path_option
@@ -139,10 +141,12 @@ def peek(
 def purge(
     given: Given, path: str, kind: QueueKind | None, lock_path: str | None, held_too: bool, yes: bool, as_json: bool
 ) -> None:
-    """Delete all items that are at PATH now. Their data is gone; leaderq queue drain writes it out first.
+    """Delete all items that are at PATH now. Their data is gone; leaderq queue drain writes it out
+    first.
 
-    If consumers of the queue have a lock path, give it: what they are working on then stays. Foreign znodes stay, and so do dead
-    letters and what is put meanwhile. Interrupted or killed, run it again: it goes on where it was.
+    If consumers of the queue have a lock path, give it: what they are working on then stays.
+    Foreign znodes stay, and so do dead letters and what is put meanwhile. Interrupted or killed,
+    run it again: it goes on where it was.
 
     \b
     Examples:
@@ -170,7 +174,7 @@ def _sentence(done: Purged, path: str) -> str:
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @meta_path_option
 @lock_path_option
@@ -200,12 +204,13 @@ def rm(given: Given, paths: tuple[str, ...], lock_path: str | None, force: bool,
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 def pause(given: Given, path: str) -> None:
     """Let the consumers of the queue at PATH begin no new item, until leaderq queue resume.
 
-    What they have begun they finish. It holds for consumers that start later too. Java's consumers do not know of it. Producers go on.
+    What they have begun they finish. It holds for consumers that start later too. Java's consumers
+    do not know of it. Producers go on.
 
     \b
     Example:
@@ -217,7 +222,7 @@ def pause(given: Given, path: str) -> None:
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 def resume(given: Given, path: str) -> None:
     """Let the consumers of the queue at PATH go on.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, takes_settings, yes_option
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes_option
 from leaderq.cli.output import progress, write_json, write_table
-from leaderq.cli.queue.options import SECTIONS, keeping, limit_option, queue_argument
+from leaderq.cli.queue.options import keeping, limit_option, queue_argument, takes_connection
 from leaderq.cli.queue.showing import LETTER_HEADINGS, letter_json, letter_row
 from leaderq.errors import ConfigurationError
 
@@ -26,7 +26,8 @@ error_option: Callable[[F], F] = click.option(
 
 
 def chosen(keeper: QueueAdmin, names: Sequence[str], error: str | None, limit: int | None = None) -> Iterator[DeadItem]:
-    """The letters that are named, else all; of these those with that error, and of these the first ``limit``.
+    """The letters that are named, else all; of these those with that error, and of these the first
+    ``limit``.
 
     :raises ConfigurationError: one that is named is not there.
     """
@@ -41,7 +42,7 @@ def chosen(keeper: QueueAdmin, names: Sequence[str], error: str | None, limit: i
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @names_argument
 @error_option
@@ -59,10 +60,12 @@ def dead(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Show the dead letters of the queue at PATH, or those that are NAMEd; with --drop, delete them.
+    """Show the dead letters of the queue at PATH, or those that are NAMEd; with --drop, delete
+    them.
 
-    A letter is an item that failed too often (REASON attempts), or could not be read (corrupt), with the last error; ORIGIN is the
-    name it had. It stays at PATH-dead until it is sent back (leaderq queue requeue) or dropped.
+    A letter is an item that failed too often (REASON attempts), or could not be read (corrupt),
+    with the last error; ORIGIN is the name it had. It stays at PATH-dead until it is sent back
+    (leaderq queue requeue) or dropped.
 
     \b
     Examples:
@@ -88,7 +91,7 @@ def dead(
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @names_argument
 @switch("--all", "everything", help="send all letters back")
@@ -104,11 +107,12 @@ def requeue(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Send dead letters of the queue at PATH back to it: those that are NAMEd, those with an --error, or --all.
+    """Send dead letters of the queue at PATH back to it: those that are NAMEd, those with an
+    --error, or --all.
 
-    Each goes to the tail of its kind, with the id, priority or due time it had, and has all its attempts again. It leaves PATH-dead
-    and appears at PATH in one transaction: whatever happens, it is never lost, and never there twice. Interrupted or killed, run it
-    again.
+    Each goes to the tail of its kind, with the id, priority or due time it had, and has all its
+    attempts again. It leaves PATH-dead and appears at PATH in one transaction: whatever happens, it
+    is never lost, and never there twice. Interrupted or killed, run it again.
 
     \b
     Examples:

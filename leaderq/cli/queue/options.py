@@ -11,7 +11,7 @@ import click
 
 from leaderq.cli.completion import queues
 from leaderq.cli.connecting import open_session
-from leaderq.cli.options import CONNECTION, Given
+from leaderq.cli.options import CONNECTION, Given, takes_settings
 from leaderq.cli.output import quiet
 from leaderq.errors import ConfigurationError, NoNode
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SECTIONS = CONNECTION
+takes_connection = takes_settings(*CONNECTION, hidden=("root",))
+"""How to reach ZooKeeper. Queues lie anywhere, not below the root of careers."""
 _KINDS = ("plain", "id", "priority", "delay", "simple")
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, switch, takes_settings
+from leaderq.cli.options import Given, Verb, json_option, switch
 from leaderq.cli.output import progress, write_json
 from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
-from leaderq.cli.queue.options import SECTIONS, keeping, kind_option, queue_argument
+from leaderq.cli.queue.options import keeping, kind_option, queue_argument, takes_connection
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
@@ -31,7 +31,7 @@ Batches = Iterable[list[bytes]]
 
 
 @click.command(cls=Verb)
-@takes_settings(*SECTIONS)
+@takes_connection
 @queue_argument
 @click.argument("items", nargs=-1, metavar="[ITEM]...")
 @kind_option
@@ -62,12 +62,14 @@ def put(
     objects: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Put ITEMs, or without any the lines of standard input, into the queue at PATH, in their order.
+    """Put ITEMs, or without any the lines of standard input, into the queue at PATH, in their
+    order.
 
-    The kind of the queue is told by what lies in it. For an empty or new one it is told by --id, --priority or --delay-s, or by --kind;
-    else it is a plain one. Each line is an item, an empty one too. All are stored when this ends with 0, each once, even if the
-    connection breaks. Interrupted or killed, the first ones are stored, without gaps: as many as it says, or as leaderq queue ls shows by
-    NEXT.
+    The kind of the queue is told by what lies in it. For an empty or new one it is told by --id,
+    --priority or --delay-s, or by --kind; else it is a plain one. Each line is an item, an empty
+    one too. All are stored when this ends with 0, each once, even if the connection breaks.
+    Interrupted or killed, the first ones are stored, without gaps: as many as it says, or as
+    leaderq queue ls shows by NEXT.
 
     \b
     Examples:

@@ -16,20 +16,11 @@ from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.waiting import patience
 
 BILLING = """
-import time
 from leaderq.career import LeaderCareer
 
 class AdBilling(LeaderCareer):
     def execute(self, term):
         term.wait(0.05)
-
-class Slow(AdBilling):
-    def execute(self, term):
-        time.sleep(600)
-
-class Poison(AdBilling):
-    def execute(self, term):
-        raise ValueError("bad record\\x1b[31m")
 
 class Unprepared(AdBilling):
     def prepare(self):
@@ -38,6 +29,16 @@ class Unprepared(AdBilling):
 class Unmade(AdBilling):
     def __init__(self):
         raise RuntimeError("no such table")
+
+import time
+
+class Poison(AdBilling):
+    def execute(self, term):
+        raise ValueError("bad record\\x1b[31m")
+
+class Slow(AdBilling):
+    def execute(self, term):
+        time.sleep(600)
 """
 
 Shell = Callable[..., "subprocess.CompletedProcess[str]"]

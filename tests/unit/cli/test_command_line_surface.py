@@ -151,7 +151,7 @@ def test_help_shows_what_the_verb_itself_takes_and_folds_how_to_reach_servers(wo
     text = command(words).get_help(click.Context(command(words), info_name="x", terminal_width=80))
     own, _, folded = text.partition("Settings (leaderq config show --help explains them):")
     assert "--zookeeper" not in own
-    assert "--zookeeper --root" in folded
+    assert ("--zookeeper --root" in folded) is not words.startswith("queue")  # which lie anywhere
     assert len(folded.splitlines()) <= 12
     assert not any(line.endswith("-") for line in folded.splitlines())
 
