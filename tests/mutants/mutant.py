@@ -62,7 +62,8 @@ def edited(tree: Path, one: Mutant) -> Mapping[Path, str]:
 
 
 def has_its_test(tree: Path, one: Mutant) -> bool:
-    """Whether the test that must kill ``one`` is there; its parameters are not looked at."""
-    file, _, name = one.killed_by.partition("::")
-    path = tree / file
-    return path.exists() and f"def {name.partition('[')[0]}(" in path.read_text()
+    """Whether the test that must kill ``one`` is there, in its file or, as part of a contract, beside
+    it; its parameters are not looked at."""
+    path = tree / one.killed_by.partition("::")[0]
+    wanted = f"def {one.killed_by.rpartition('::')[2].partition('[')[0]}("
+    return path.exists() and any(wanted in file.read_text() for file in (path, *path.parent.glob("*_contract.py")))
