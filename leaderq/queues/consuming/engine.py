@@ -450,11 +450,14 @@ class Engine:
             self._listing.note_locked(found.locked)
         self._held.update(claim.name for claim in found.claims)
         found.claims = [claim for claim in found.claims if not self._is_given_up(claim)]
-        if found.claims:
-            self._per_znode = sum(claim.count for claim in found.claims) / len(found.claims)
-            self._listing.apply_events()  # what came meanwhile may go before these
-            self.ready.put(found.claims, before=self._waiting.first_key(now_ms()))
-        self._under_way_names = max(0, self._under_way_names - count)
+        try:
+            if found.claims:
+                self._per_znode = sum(claim.count for claim in found.claims) / len(found.claims)
+                self._listing.apply_events()  # what came meanwhile may go before these
+        finally:  # they are ours, even if the connection was lost just now
+            if found.claims:
+                self.ready.put(found.claims, before=self._waiting.first_key(now_ms()))
+            self._under_way_names = max(0, self._under_way_names - count)
 
     @property
     def is_claiming(self) -> bool:

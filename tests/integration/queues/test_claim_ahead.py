@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from consumption import PATH, Seen, Stuck
+from consumption import LOCKS, PATH, Seen, Stuck
 
-from leaderq.errors import ConfigurationError
+from leaderq.errors import ConfigurationError, ConnectionLost
 from leaderq.queues import JSON, DistributedPriorityQueue, DistributedQueue, QueueBuilder
 from leaderq.queues.consuming.engine import Engine
+from leaderq.queues.consuming.listing import QueueListing
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -69,6 +71,26 @@ def test_what_is_given_back_is_found_again_if_its_return_is_heard_of_before_it_i
         eventually(lambda: queue.depth() == 100, message="what was claimed ahead is given back")
         stuck.released.set()
         assert sorted(stuck.seen.wait_for(300, timeout_s=5)) == list(range(300))
+
+
+def test_what_was_claimed_when_the_connection_was_lost_is_worked_on(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = QueueListing.apply_events
+    lost: list[str] = []
+
+    def lose_once(listing: QueueListing) -> None:
+        if not lost and sys._getframe(1).f_code.co_name == "_claimed":
+            lost.append("connection")
+            raise ConnectionLost("the locks could not be read")
+        apply(listing)
+
+    monkeypatch.setattr(QueueListing, "apply_events", lose_once)
+    seen = Seen()
+    with DistributedPriorityQueue(session, PATH, serializer=JSON, consumer=seen, lock_path=LOCKS) as queue:
+        queue.put_many(list(range(5)), 0)
+        assert sorted(seen.wait_for(5, timeout_s=10)) == list(range(5))
+    assert lost
 
 
 @pytest.mark.parametrize("lock_path", [None, "/locks"])
