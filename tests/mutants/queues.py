@@ -127,6 +127,11 @@ MUTANTS = [
         Edit(LISTING, "        self.known = {}\n        self._changed", "        self._changed"),
     ),
     mutant(
+        "what is claimed when the connection is lost is in nobody's hands",
+        f"{HERE}test_claim_ahead.py::test_what_was_claimed_when_the_connection_was_lost_is_worked_on",
+        Edit(ENGINE, "        finally:  # they are ours", "        except ZeroDivisionError:  # they are ours"),
+    ),
+    mutant(
         "a paused consumer keeps what it has claimed ahead",
         f"{HERE}test_claim_ahead.py::test_a_consumer_that_is_paused_holds_nothing_that_it_has_not_begun[/locks]",
         Edit(ENGINE, "            self._give_back_ahead()\n            self.ready.answer", "            self.ready.answer"),
