@@ -9,6 +9,7 @@ import pytest
 from leaderq import Deposed, LeaderCareer
 from leaderq.clock import now_s
 from leaderq.events import CareerError, Event, EventBus, Stage
+from leaderq.plain import NotAPlainFunction
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm, Reason
@@ -145,3 +146,22 @@ def test_a_clean_end_never_waits():
     career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
     serve(career, a_term(unclean=False), settle_s=600)
     assert career.calls == ["inaugurate", "execute", "handOver"]
+
+
+async def unawaited(_term) -> None:
+    pass
+
+
+def unfinished(_term):
+    yield 1
+
+
+@pytest.mark.parametrize("hidden", [unawaited, unfinished])
+def test_a_stage_that_returns_work_to_do_has_failed(hidden):
+    career = Diary()
+    career.execute = lambda term: hidden(term)  # type: ignore[method-assign]
+    failure, _, _ = serve(career, term := a_term())
+    assert isinstance(failure.__cause__, NotAPlainFunction)
+    assert "execute" in str(failure.__cause__) or "lambda" in str(failure.__cause__)
+    assert term.reason is Reason.FAILED
+    assert career.calls == ["inaugurate", "handOver"]
