@@ -159,9 +159,17 @@ def unfinished(_term):
 @pytest.mark.parametrize("hidden", [unawaited, unfinished])
 def test_a_stage_that_returns_work_to_do_has_failed(hidden):
     career = Diary()
-    career.execute = lambda term: hidden(term)  # type: ignore[method-assign]
+
+    def execute(term):
+        if "execute" in career.calls:
+            term.wind_up(Reason.STEP_DOWN)
+        career.calls.append("execute")
+        return hidden(term)
+
+    career.execute = execute  # type: ignore[method-assign]
     failure, _, _ = serve(career, term := a_term())
+    assert failure is not None
     assert isinstance(failure.__cause__, NotAPlainFunction)
-    assert "execute" in str(failure.__cause__) or "lambda" in str(failure.__cause__)
+    assert str(failure.__cause__).startswith("execute returned")
     assert term.reason is Reason.FAILED
-    assert career.calls == ["inaugurate", "handOver"]
+    assert career.calls == ["inaugurate", "execute", "handOver"]
