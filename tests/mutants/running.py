@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from mutants.mutant import Edit, mutant
 
+CAREER = "leaderq/career.py"
 DESCENDANTS = "leaderq/running/descendants.py"
 GUARDIAN = "leaderq/running/guardian.py"
 LEADERSHIPS = "leaderq/running/leadership.py"
 LINK = "leaderq/running/guardian_link.py"
+LOADING = "leaderq/config/loading.py"
+LOGGING = "leaderq/observability/logging.py"
 RUN = "leaderq/cli/run.py"
 RUNNER = "leaderq/running/runner.py"
 STAGES = "leaderq/running/stages.py"
+TERM = "leaderq/term.py"
 SUPERVISION = "leaderq/running/supervision.py"
 WATCHDOG = "leaderq/running/watchdog.py"
 
@@ -21,6 +25,10 @@ PROCESSES = "tests/faults/election/test_bug_25_in_processes.py::test_bug_25_"
 AS_TREATED = "tests/acceptance/running/test_guardian.py::test_"
 CHANGES = "tests/acceptance/running/test_change_of_leadership.py::test_"
 RUNNERS = "tests/integration/running/test_runner.py::test_"
+PURE_CAREERS = "tests/unit/test_career.py::test_"
+PURE_LOGGING = "tests/unit/observability/test_logging.py::test_"
+PURE_RESOLUTION = "tests/unit/config/test_resolution.py::test_"
+PURE_TERM = "tests/unit/test_term.py::test_"
 PURE_ABANDONMENT = "tests/unit/running/test_abandonment.py::test_"
 PURE_BUDGETS = "tests/unit/running/test_budgets.py::test_"
 PURE_DESCENDANTS = "tests/unit/running/test_descendants.py::test_"
@@ -498,6 +506,39 @@ GUARDING = [
     ),
 ]
 
+CAREERS = [
+    mutant(
+        "a slip in a career's class does nothing, silently",
+        f"{PURE_CAREERS}a_slip_is_refused_with_the_name_that_was_meant",
+        Edit(CAREER, "if name not in known and (meant", "if False and (meant"),
+    ),
+    mutant(
+        "a coroutine function is taken for a method of a career",
+        f"{PURE_CAREERS}a_method_that_does_nothing_when_called_is_refused",
+        Edit(CAREER, 'for name in getattr(kind, "_called", LeaderCareer._called):', "for name in ():"),
+    ),
+    mutant(
+        "a unit that returns work to do counts as done",
+        f"{PURE_STAGES}a_stage_that_returns_work_to_do_has_failed",
+        Edit(STAGES, 'require_finished(code(self._term), getattr(code, "__name__", stage.value))', "code(self._term)"),
+    ),
+    mutant(
+        "a career that has finished stands again if it was deposed on its way out",
+        f"{PURE_TERM}who_has_finished_has_finished_whatever_ends_the_term",
+        Edit(TERM, "        self._finished = True\n", "        self._finished = self._reason is None\n"),
+    ),
+    mutant(
+        "the log handlers of a module are thrown away",
+        f"{PURE_LOGGING}handlers_that_a_module_has_set_stay_and_ours_joins_them",
+        Edit(LOGGING, "    root.handlers[:] = own\n", "    root.handlers[:] = own = []\n"),
+    ),
+    mutant(
+        "a career is given the options of another",
+        f"{PURE_RESOLUTION}a_careers_own_values_reach_it_and_are_not_looked_at",
+        Edit(LOADING, "path, problems).get(str(name), {})", 'path, problems).get("a", {})'),
+    ),
+]
+
 LEADERSHIP = [
     mutant(
         "a block on a thread that leads already waits for itself",
@@ -533,4 +574,4 @@ LEADERSHIP = [
     ),
 ]
 
-MUTANTS = [*LEADERSHIP, *STAGES_OF_A_TERM, *RUNNING, *WATCHING, *REPORTING, *GUARDING]
+MUTANTS = [*CAREERS, *LEADERSHIP, *STAGES_OF_A_TERM, *RUNNING, *WATCHING, *REPORTING, *GUARDING]

@@ -121,3 +121,34 @@ def test_its_repr_says_how_it_stands():
     assert "paused" in repr(term)
     term.wind_up(Reason.TRANSFER)
     assert "ending" in repr(term)
+
+
+def test_a_career_resigns_once_and_whoever_holds_the_term_is_told():
+    told = []
+    term = OpenTerm(
+        number=7,
+        id="x",
+        career="billing",
+        candidate="a",
+        deadline=now_s() + 60,
+        write=lambda _term, ops: [*ops],
+        tell_end=lambda *said: told.append(said),
+    )
+    term.resign(stand_again_after_s=5)
+    term.resign(stand_again_after_s=9)
+    assert told == [(term, Reason.RESIGNED)]
+    assert (term.reason, term.stand_again_after_s, term.is_finished) == (Reason.RESIGNED, 5, False)
+    term.check()  # planned: leadership is held until the code has returned
+    assert not term.wait(60)
+
+
+@pytest.mark.parametrize("reason", [Reason.STEP_DOWN, Reason.FENCED])
+def test_who_has_finished_has_finished_whatever_ends_the_term(reason):
+    before, after = a_term(), a_term()
+    before.finish()
+    before.wind_up(reason)
+    after.wind_up(reason)
+    after.finish()
+    assert before.is_finished
+    assert after.is_finished
+    assert after.reason is reason

@@ -96,3 +96,19 @@ def test_careers_that_cannot_share_a_process_are_refused_with_all_reasons(start,
     said = "\n".join(str(line.get("message")) for line in eventually(lambda: process.lines[1:] and process.lines))
     assert "several of these careers stand as 'one'" in said
     assert "http answers for one career" in said
+
+
+def test_a_file_sets_up_the_log_of_the_worker_and_a_module_keeps_its_handlers(start, tmp_path):
+    told, kept = tmp_path / "told.log", tmp_path / "kept.log"
+    (tmp_path / "log.toml").write_text(
+        f'[handlers.h]\nclass = "logging.FileHandler"\nfilename = "{told}"\n[root]\nlevel = "INFO"\nhandlers = ["h"]\n'
+    )
+    (tmp_path / "several.py").write_text(
+        f"import logging\nlogging.getLogger().addHandler(logging.FileHandler({str(kept)!r}))\n{CAREERS}"
+    )
+    by_file = start("Steady", arguments=["--log-config", "log.toml"])
+    eventually(lambda: "won a term career=steady id=a" in told.read_text())
+    by_module = start("Other", id="b")
+    by_module.wait_for("term_began", career="other")
+    eventually(lambda: "won a term career=other id=b" in kept.read_text())
+    assert by_file.said("term_began") == []

@@ -9,6 +9,7 @@ import pytest
 from leaderq import Deposed, LeaderCareer
 from leaderq.clock import now_s
 from leaderq.events import CareerError, Event, EventBus, Stage
+from leaderq.plain import NotAPlainFunction
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm, Reason
@@ -144,4 +145,31 @@ def test_after_an_unclean_end_the_settle_time_is_waited_out_unless_the_term_ends
 def test_a_clean_end_never_waits():
     career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
     serve(career, a_term(unclean=False), settle_s=600)
+    assert career.calls == ["inaugurate", "execute", "handOver"]
+
+
+async def unawaited(_term) -> None:
+    pass
+
+
+def unfinished(_term):
+    yield 1
+
+
+@pytest.mark.parametrize("hidden", [unawaited, unfinished])
+def test_a_stage_that_returns_work_to_do_has_failed(hidden):
+    career = Diary()
+
+    def execute(term):
+        if "execute" in career.calls:
+            term.wind_up(Reason.STEP_DOWN)
+        career.calls.append("execute")
+        return hidden(term)
+
+    career.execute = execute  # type: ignore[method-assign]
+    failure, _, _ = serve(career, term := a_term())
+    assert failure is not None
+    assert isinstance(failure.__cause__, NotAPlainFunction)
+    assert str(failure.__cause__).startswith("execute returned")
+    assert term.reason is Reason.FAILED
     assert career.calls == ["inaugurate", "execute", "handOver"]
