@@ -333,7 +333,8 @@ class Engine:
 
     def _claim(self, membership: Membership) -> None:
         wanted = self._wanted()
-        if self._members.deaths.has_suspects and any(map(self._members.deaths.is_suspect, self._held)):
+        held = self._held.union(*(one.names for one in self._under_way))
+        if self._members.deaths.has_suspects and any(map(self._members.deaths.is_suspect, held)):
             wanted = 0  # it is alone until it is settled
         count = max(1, int(wanted / self._per_znode))
         names = self._without_suspects(self._names(count)) if wanted > 0 else []
@@ -348,7 +349,7 @@ class Engine:
                     names,
                     self.is_closing.is_set,
                     most_values=max(wanted, 1),
-                    record=self._members.deaths.note(self._held.union(names, *(one.names for one in self._under_way))),
+                    record=self._members.deaths.note(held.union(names)),
                     known=self._listing.known,
                     ahead=ahead,
                 )
