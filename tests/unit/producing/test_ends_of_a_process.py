@@ -86,7 +86,8 @@ place = pathlib.Path(sys.argv[1])
 def files():
     return {path.name: path.read_bytes() for path in place.iterdir()}
 
-with BufferedProducer(CallableSink(away), journal=place, max_items=10, close_timeout_s=0.0) as producer:
+sink = CallableSink(away, close=lambda: print("closed", flush=True))
+with BufferedProducer(sink, journal=place, max_items=10, close_timeout_s=0.0) as producer:
     for number in range(100):
         producer.send(number)
     producer.flush(0.0)
@@ -112,6 +113,7 @@ def test_a_forked_child_that_ends_leaves_the_parents_journal_as_it_is(tmp_path: 
         [sys.executable, "-c", program, str(tmp_path)], check=False, timeout=60, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout == "closed\n"  # once, by the parent: a client's connections are shared
     with Journal(tmp_path) as journal:
         assert [PLAIN.deserialize(one.payload) for one in journal.read()] == list(range(110))
 
