@@ -195,7 +195,7 @@ MUTANTS = [
     ),
     mutant(
         "a segment is left behind with records that wait for a sync",
-        PROMISED,
+        LEFT_BEHIND,
         Edit(
             STORE,
             "        if not isinstance(self._policy, NoSync):\n            self.sync()\n        elif",
