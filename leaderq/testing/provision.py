@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -85,55 +86,34 @@ def runs_from_jars(what: str) -> bool:
 
 
 def zookeeper_server(*, progress: Progress = to_stderr, **options: Any) -> Server:
-    """One ZooKeeper server, not started; ``options`` as of :class:`~leaderq.testing.zookeeper_server.ZooKeeperServer`."""
-    if (given := _given("ZooKeeper")) is not None:
-        return given
-    if wants_containers():
-        from leaderq.testing import containers
-
-        return containers.ZooKeeperContainer(**options)
-    from leaderq.testing.zookeeper_server import ZooKeeperServer
-
-    return ZooKeeperServer(progress=progress, **options)
+    """One ZooKeeper server, not started; ``options`` as of :class:`~leaderq.testing.ZooKeeperServer`."""
+    return _chosen("ZooKeeper", "ZooKeeperServer", "ZooKeeperContainer", progress, options)
 
 
 def zookeeper_ensemble(*, progress: Progress = to_stderr, **options: Any) -> Server:
     """A ZooKeeper ensemble of three, not started."""
-    if (given := _given("ZooKeeper")) is not None:
-        return given
-    if wants_containers():
-        from leaderq.testing import containers
-
-        return containers.ZooKeeperContainerEnsemble(**options)
-    from leaderq.testing.zookeeper_server import ZooKeeperEnsemble
-
-    return ZooKeeperEnsemble(progress=progress, **options)
+    return _chosen("ZooKeeper", "ZooKeeperEnsemble", "ZooKeeperContainerEnsemble", progress, options)
 
 
 def kafka_server(*, progress: Progress = to_stderr, **options: Any) -> Server:
-    """One Kafka broker, not started; ``options`` as of :class:`~leaderq.testing.kafka_server.KafkaBroker`."""
-    if (given := _given("Kafka")) is not None:
-        return given
-    if wants_containers():
-        from leaderq.testing import containers
-
-        return containers.KafkaContainer(**options)
-    from leaderq.testing.kafka_server import KafkaBroker
-
-    return KafkaBroker(progress=progress, **options)
+    """One Kafka broker, not started; ``options`` as of :class:`~leaderq.testing.KafkaBroker`."""
+    return _chosen("Kafka", "KafkaBroker", "KafkaContainer", progress, options)
 
 
 def kafka_cluster(*, progress: Progress = to_stderr, **options: Any) -> Server:
     """A Kafka cluster of three, not started."""
-    if (given := _given("Kafka")) is not None:
+    return _chosen("Kafka", "KafkaCluster", "KafkaContainerCluster", progress, options)
+
+
+def _chosen(what: str, from_jars: str, contained: str, progress: Progress, options: dict[str, Any]) -> Server:
+    if (given := _given(what)) is not None:
         return given
+    made: Server
     if wants_containers():
-        from leaderq.testing import containers
-
-        return containers.KafkaContainerCluster(**options)
-    from leaderq.testing.kafka_server import KafkaCluster
-
-    return KafkaCluster(progress=progress, **options)
+        made = getattr(import_module("leaderq.testing.containers"), contained)(**options)
+    else:
+        made = getattr(import_module("leaderq.testing"), from_jars)(progress=progress, **options)
+    return made
 
 
 def _given(what: str) -> GivenServer | None:
