@@ -176,6 +176,7 @@ MUTANTS = [
         "tests/integration/kafka/test_kafka_python_consumer.py::TestKafkaPythonConsumer::"
         "test_a_member_is_joining_until_the_group_has_assigned_again",
         Edit(PRIVATE, "return bool(consumer._coordinator.rejoining)", "return False"),
+        may_hang=True,
     ),
     mutant(
         "a missing file of one record's making holds up the work",

@@ -54,3 +54,18 @@ def test_what_was_under_way_when_its_batch_was_let_go_of_is_over_before_the_next
     store.commits[0].is_done, store.commits[0].error = error is None, error
     commits.start(NOBODY)
     assert store.begun == [{A: 5}, {A: 3}]
+
+
+@pytest.mark.parametrize("error", [None, MembershipLost("refused")])
+def test_that_nothing_of_a_batch_let_go_of_is_under_way_any_more_is_told(error: Exception | None) -> None:
+    store: Any = SlowStore()
+    commits = OffsetCommits(store, NOBODY)
+    assert not commits.is_letting_go
+    commits.request({A: 5}, in_hand=True)
+    commits.start(NOBODY)
+    commits.drop()
+    assert commits.is_letting_go
+    assert not commits.has_let_go()
+    store.commits[0].is_done, store.commits[0].error = error is None, error
+    assert commits.has_let_go()
+    assert not commits.is_letting_go
