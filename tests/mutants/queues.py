@@ -156,4 +156,9 @@ MUTANTS = [
         Edit(SETTLING, "elif in_place or claim.is_raw:", "elif in_place:"),
         Edit(SETTLING, "claim.data if claim.is_raw else _encoded(", "_encoded("),
     ),
+    mutant(
+        "what is claimed when closing is over is in nobody's hands",
+        f"{HERE}test_consumers.py::test_what_is_claimed_when_closing_is_over_goes_back[None]",
+        Edit(ENGINE, "        if self.ready.is_closed:  # nobody waited", "        if False:  # nobody waited"),
+    ),
 ]

@@ -141,14 +141,14 @@ class Engine:
         if membership is not None and membership.is_locking:
             self._give_back(self.ready.drain())
         self.ready.close()
-        is_clean = join_workers(max(0.0, end - now_s()))
+        is_clean = join_workers(max(0.0, end - now_s())) and self._service.stop(max(0.0, end - now_s()))
         self._give_back(self.ready.drain())
         self._listing.close()
         self.pause_switch.close()
         self._session.remove_listener(self._on_state)
         if membership is None:
             return is_clean
-        if not is_clean:  # a worker is still at it: what it has in hand is its own until it is done
+        if not is_clean:  # a worker is still at it, or a claim: what they have in hand is theirs until it is done
             Service("leaderq-queue-close", lambda _: self._leave_later(membership, join_workers)).start()
             return False
         is_clean = self._members.leave(membership, max(0.5, end - now_s()))
@@ -157,7 +157,7 @@ class Engine:
         return is_clean
 
     def _leave_later(self, membership: Membership, join_workers: Callable[[float], bool]) -> None:
-        while not join_workers(60.0):
+        while not (join_workers(60.0) and self._service.stop(60.0)):
             continue
         self._members.leave(membership, 5.0)
 
@@ -206,6 +206,8 @@ class Engine:
                 self.is_closing.wait(_AFTER_ERROR_S)
         for claiming in self._under_way:
             self._claimed(claiming.finish())
+        if self.ready.is_closed:  # nobody waited for this thread: what it has claimed goes back here
+            self._give_back(self.ready.drain())
 
     def _round(self) -> None:
         self._service.wait(0)  # what woke us is looked at from here on

@@ -12,6 +12,7 @@ from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empt
 
 from leaderq.queues.consumers import ConsumeOptions, QueueConsumer, RetryPolicy
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption
+from leaderq.queues.consuming.claims import ClaimAttempt, ClaimResult
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import FaultProxy, eventually
@@ -186,6 +187,32 @@ def test_closing_without_locks_loses_nothing_that_was_not_begun(session: Session
         assert sorted(seen.wait_for(300)) == [b"%03d" % number for number in range(300)]
         eventually(lambda: is_empty(session))
     assert len(seen.values) == 300
+
+
+@pytest.mark.parametrize("locks", [None, LOCKS])
+def test_what_is_claimed_when_closing_is_over_goes_back(
+    session: Session, monkeypatch: pytest.MonkeyPatch, locks: str | None
+) -> None:
+    begun, closed = threading.Event(), threading.Event()
+    finish = ClaimAttempt.finish
+
+    def finish_late(claiming: ClaimAttempt) -> ClaimResult:
+        begun.set()
+        assert closed.wait(60)
+        return finish(claiming)
+
+    monkeypatch.setattr(ClaimAttempt, "finish", finish_late)
+    fill(session, [b"1", b"2"])
+    seen = Seen()
+    queue: Consumption[bytes] = Consumption(
+        session, QueuePaths(PATH, locks), QueueKind.PLAIN, ConsumeOptions(consumer=Held())
+    )
+    queue.start()
+    assert begun.wait(60)
+    assert not queue.close(0.01)
+    closed.set()
+    with consuming(session, seen, lock=locks is not None):
+        assert sorted(seen.wait_for(2)) == [b"1", b"2"]
 
 
 def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_acknowledged_later(session: Session) -> None:
