@@ -173,6 +173,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.take_back_damage(is_counted=False)  # nobody can count what is not there
         self.highest = self.journal.next_id - 1  # nor know which ids were given out after the cursor was saved
         self.acked = {number for number in self.acked if number <= self.highest}
+        self.accepted = {number: data for number, data in self.accepted.items() if number <= self.highest}
         self.forgettable &= self.acked
 
     @rule(which=st.floats(0, 0.999), share=st.floats(0, 0.999), mask=st.integers(1, 255), clean=st.booleans())
