@@ -22,10 +22,12 @@ stands again.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from traceback import extract_stack
 from typing import Any, TypeVar, cast
 
 from leaderq.clock import now_s
@@ -226,7 +228,7 @@ class ConsumerThread:
                 value, error = request.answer.get(timeout=_SLICE_S)
             except Empty:
                 if not self.is_fit:
-                    raise KafkaError("the consumer thread has died or hangs; the next term gets a new one") from None
+                    raise KafkaError(f"the consumer thread {self._state()}; the next term gets a new one") from None
                 if stop() or now_s() >= end:
                     return None
                 continue
@@ -234,6 +236,14 @@ class ConsumerThread:
                 self._question = None
                 raise error
             return value
+
+    def _state(self) -> str:
+        """What is the matter with the thread, and where it is."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        if frame is None:
+            return "has died"
+        places = (f"{one.name} ({one.filename.rpartition('/')[2]}:{one.lineno})" for one in extract_stack(frame)[-8:])
+        return f"hangs in {' > '.join(places)}"
 
     # ---- the consumer thread ---------------------------------------------------------------------
 
