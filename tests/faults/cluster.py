@@ -105,11 +105,12 @@ class Cluster:
             raise AssertionError(f"{exc}\n{self.last_words()}") from None
 
     def last_words(self) -> str:
-        """The last lines of every candidate's log."""
+        """The last lines of the log of every candidate ever started, with its exit code if it has ended."""
         return "\n".join(
-            f"{name}: {line.get('time', '')} {line['message']}{line.get('traceback', '')}"
-            for name, one in self.candidates.items()
-            for line in one.lines[-20:]
+            f"{line.get('candidate', line.get('id', ''))} ({one.process.pid}, {one.process.poll()}):"
+            f" {line.get('time', '')} {line['message']}{line.get('traceback', '')}"
+            for one in self._all
+            for line in one.lines[-20:] or [{"message": "nothing said"}]
         )
 
     def close(self) -> None:

@@ -43,6 +43,7 @@ from leaderq.errors import (
     LeaderqError,
     ServersUnreachable,
 )
+from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.address import bootstrap_servers
 from leaderq.kafka.clients.consumer import Failure, KafkaAway
 
@@ -155,8 +156,13 @@ class _Direct(KafkaNetSocket):
             raise
 
 
+_RUN_S = 20.0
+"""How long the client's I/O thread may take for anything; what takes longer has time-outs of its own."""
+
+
 class _Selector(NetworkSelector):
-    """Leaves no cycle of frames behind where nothing has come in time, as a poll finds most often.
+    """Waits with a bound (see :func:`~leaderq.kafka.clients.private_api.run_bounded`), and leaves no
+    cycle of frames behind where nothing has come in time, as a poll finds most often.
 
     What was waited for hangs on that cycle: the answers of fetches, megabytes each, which then stay
     until the garbage collector looks.
@@ -164,7 +170,7 @@ class _Selector(NetworkSelector):
 
     def run(self, coro: Any, *args: Any) -> Any:
         try:
-            return super().run(coro, *args)
+            return private_api.run_bounded(self, super().run, coro, args, _RUN_S)
         except native.KafkaTimeoutError as exc:
             raise exc.with_traceback(None)  # noqa: B904  (the same error)
 

@@ -18,6 +18,7 @@ starts (:func:`require_what_the_fence_relies_on`).
 from __future__ import annotations
 
 import importlib
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType, MappingProxyType, SimpleNamespace
@@ -33,6 +34,7 @@ from kafka.producer.transaction_manager import TransactionManager
 
 from leaderq.errors import MissingPiece
 
+_WAKE_S = 0.5
 HOOKS: Final = MappingProxyType(
     {
         "kafka.coordinator.assignors.range.RangePartitionAssignor": MappingProxyType(
@@ -51,7 +53,10 @@ HOOKS: Final = MappingProxyType(
             {"get_connection": "why a connection failed is only logged; ours remembers it"}
         ),
         "kafka.net.selector.NetworkSelector": MappingProxyType(
-            {"run": "each time-out leaves a cycle of frames behind, with what it has waited for"}
+            {
+                "run": "each time-out leaves a cycle of frames behind, with what it has waited for; and it"
+                " waits without a bound for a thread that may have forgotten it"
+            }
         ),
     }
 )
@@ -72,7 +77,7 @@ RELIED_ON: Final = MappingProxyType(
         "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
         "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
         "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon wait_for",
-        "kafka.net.selector.NetworkSelector": "run",
+        "kafka.net.selector.NetworkSelector": "run call_soon_with_future wakeup",
         "kafka.producer.kafka.KafkaProducer": "send flush partitions_for _unregister_cleanup close",
         "kafka.producer.record_accumulator.RecordAccumulator": "append has_incomplete",
         "kafka.producer.sender.Sender": "force_close wakeup _maybe_send_pending_request",
@@ -206,6 +211,30 @@ def committed_offsets(consumer: Any, partitions: Iterable[Any], timeout_ms: floa
     """Of all partitions in one request, with their metadata; the public ``committed`` asks for one."""
     found: Mapping[Any, Any] = consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=timeout_ms)
     return found
+
+
+def run_bounded(selector: Any, run: Callable[..., Any], coro: Any, args: Sequence[Any], limit_s: float) -> Any:
+    """What ``run`` returns, waited for with a bound, and with the I/O thread woken now and then.
+
+    The selector's own ``run`` waits for ever. A fetch of committed offsets was seen to wait so for
+    more than a minute, its own time-out long over, while the I/O thread slept in ``select``.
+    """
+    thread = selector._io_thread
+    if thread is None or thread is threading.current_thread() or selector._closed:
+        return run(coro, *args)
+    answer = selector.call_soon_with_future(coro, *args)
+    done = threading.Event()
+    answer.add_both(lambda _: done.set())
+    ends_s = time.monotonic() + limit_s
+    while not done.wait(_WAKE_S):
+        if not thread.is_alive():
+            raise native.KafkaConnectionError("the client's I/O thread has ended")
+        if time.monotonic() >= ends_s:
+            raise native.KafkaTimeoutError(f"the client's I/O thread did not answer within {limit_s:g} s")
+        selector.wakeup()
+    if answer.exception is not None:
+        raise answer.exception
+    return answer.value
 
 
 def positions(consumer: Any) -> dict[Any, int]:

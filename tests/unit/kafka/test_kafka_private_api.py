@@ -67,6 +67,8 @@ SEEN = {
     "KafkaConnectionManager.call_soon": "56ad0940f05ce02b",
     "KafkaConnectionManager.wait_for": "f0ea73bf014c439c",
     "NetworkSelector.run": "491eb51ca4037cb4",
+    "NetworkSelector.call_soon_with_future": "032b758a56ed80fc",
+    "NetworkSelector.wakeup": "94891f00e4aa8a9b",
     "KafkaProducer.send": "70c63bac7acf5e37",
     "KafkaProducer.flush": "510543a4f775a414",
     "KafkaProducer.partitions_for": "538ac851747ae945",
