@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from leaderq.queues.async_queue import AsyncItem, AsyncQueue
 from leaderq.queues.builder import QueueBuilder
-from leaderq.queues.consumers import BlockingQueueConsumer, ErrorMode, QueueConsumer, RetryPolicy
+from leaderq.queues.consumers import BlockingQueueConsumer, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import Item
 from leaderq.queues.putting import PutListener
 from leaderq.queues.recipes import (
@@ -23,6 +23,7 @@ from leaderq.queues.recipes import (
 from leaderq.queues.serializers import BYTES, JSON, TEXT, QueueSerializer
 from leaderq.queues.sharding import QueueAllocator, QueueSharder, QueueSharderPolicies
 from leaderq.queues.simple_queue import SimpleDistributedQueue
+from leaderq.retrying import RetryPolicy
 
 __all__ = [
     "BYTES",

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Generic, TypeVar
 
-from leaderq.queues.consumers import ErrorMode, QueueConsumer, RetryPolicy
+from leaderq.queues.consumers import ErrorMode, QueueConsumer
 from leaderq.queues.recipes import DistributedDelayQueue, DistributedIdQueue, DistributedPriorityQueue, DistributedQueue
 from leaderq.queues.serializers import BYTES, QueueSerializer
+from leaderq.retrying import RetryPolicy
 from leaderq.zookeeper import AnyClient
 
 T = TypeVar("T")

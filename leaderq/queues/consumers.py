@@ -6,7 +6,6 @@ when it has reached this process.
 
 from __future__ import annotations
 
-import random
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -20,6 +19,7 @@ from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.plain import require_plain_function
 from leaderq.queues.serializers import BYTES, QueueSerializer
+from leaderq.retrying import RetryPolicy
 from leaderq.zookeeper import SessionState
 
 
@@ -46,52 +46,11 @@ class RetryDecision(Enum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often and how soon a failed item is tried again.
-
-    ``attempts``: after that many failures it goes to the dead letters (``<path>-dead``); ``None``:
-    it never does. Before the second attempt ``backoff_s`` seconds pass, before each further one
-    ``factor`` times as many, at most ``max_backoff_s``; each wait is cut by a random share of up to
-    ``jitter`` (0 to 1), so that what failed together does not come back together.
-
-    With a lock path the death of a consumer over an item counts as a failure. If the consumer held
-    several items it is not known over which it died: an item that was held at two deaths is then tried
-    alone, and deaths count as soon as one has told.
-    """
-
-    attempts: int | None = 10
-    backoff_s: float = 0.1
-    factor: float = 2.0
-    max_backoff_s: float = 60.0
-    jitter: float = 0.2
-
-    def __post_init__(self) -> None:
-        problems = []
-        if self.attempts is not None and self.attempts < 1:
-            problems.append(f"attempts={self.attempts!r}: give 1 or more, or None for no limit")
-        if self.backoff_s < 0 or self.max_backoff_s < 0:
-            problems.append(f"backoff_s={self.backoff_s!r}, max_backoff_s={self.max_backoff_s!r}: give 0 or more seconds")
-        if self.factor < 1:
-            problems.append(f"factor={self.factor!r}: give 1 or more")
-        if not 0 <= self.jitter <= 1:
-            problems.append(f"jitter={self.jitter!r}: give a share from 0 to 1")
-        if problems:
-            raise ConfigurationError(*problems)
-
-    def decision(self, mode: ErrorMode, failures: int) -> RetryDecision:
-        """What to do with an item that has failed so often, this time included."""
-        if mode is ErrorMode.DELETE:
-            return RetryDecision.DELETE
-        return RetryDecision.SET_ASIDE if self.attempts is not None and failures >= self.attempts else RetryDecision.RETRY
-
-    def wait_s(self, failures: int, chance: float | None = None) -> float:
-        """Seconds until the next attempt, after that many failures; ``chance`` (0 to 1) stands for
-        the dice.
-        """
-        share = self.jitter * (random.random() if chance is None else chance)
-        exponent = min(failures - 1, 64)
-        return float(min(self.max_backoff_s, self.backoff_s * self.factor**exponent) * (1 - share))
+def retry_decision(retry: RetryPolicy, mode: ErrorMode, failures: int) -> RetryDecision:
+    """What to do with an item that has failed so often, this time included."""
+    if mode is ErrorMode.DELETE:
+        return RetryDecision.DELETE
+    return RetryDecision.SET_ASIDE if retry.is_exhausted(failures) else RetryDecision.RETRY
 
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable
 
 from leaderq.errors import NoNode
-from leaderq.queues.connected import PATIENCE_S, retry_until_connected
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.retrying import PATIENCE_S, retry_until_connected
 from leaderq.zookeeper import Session, Subscription, WatchEvent
 
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq.errors import BadVersion, ConfigurationError, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
-from leaderq.queues.connected import explaining_refusals, retry_until_connected
-from leaderq.queues.consumers import BlockingQueueConsumer, ConsumeOptions, ErrorMode, QueueConsumer, RetryPolicy
+from leaderq.queues.consumers import BlockingQueueConsumer, ConsumeOptions, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
 from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefix_for
-from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
+from leaderq.retrying import RetryPolicy, retry_until_connected
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, Session, as_session
 from leaderq.zookeeper.paths import validated_path
 

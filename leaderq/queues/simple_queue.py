@@ -2,7 +2,7 @@ r"""Curator's ``SimpleDistributedQueue`` on the same znodes: ``qn-``\ n, raw byt
 at one end, take at the other.
 
 Who is authoritative: the znodes. Offers go through a
-:class:`~leaderq.queues.writing.SequencedWriter` of this object's own, and items are taken by the
+:class:`~leaderq.writing.SequencedWriter` of this object's own, and items are taken by the
 engine that all queues share (:mod:`leaderq.queues.consuming.engine`), begun at the first take. So
 each offer and each claim is applied exactly once, whatever happens to its answer. On each failure:
 
@@ -43,14 +43,14 @@ from leaderq.errors import (
     SessionExpired,
     TooLarge,
 )
-from leaderq.queues.connected import await_connection, explaining_refusals
 from leaderq.queues.consumers import ConsumeOptions
 from leaderq.queues.consuming import Consumption, Item
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.settling import done
 from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequence_of
-from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.queues.writing import SequencedWriter
+from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
+from leaderq.retrying import await_connection
+from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import AnyClient, Create, SessionState, as_session
 from leaderq.zookeeper.paths import validated_path
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from leaderq.errors import CorruptItem, LeaderqError, NoNode
-from leaderq.queues.connected import PATIENCE_S, retry_until_connected
-from leaderq.queues.reading import SizedReader
 from leaderq.queues.wire.names import QueueKind, due_ms_of, id_of, priority_of, sequence_of
 from leaderq.queues.wire.payload import Note, decode
+from leaderq.reading import SizedReader
+from leaderq.retrying import PATIENCE_S, retry_until_connected
 from leaderq.zookeeper import Session
 
 
@@ -78,7 +78,7 @@ def browse(
     """Read these children of ``path``, in this order, a batch at a time; those that are gone by
     then are left out.
 
-    Memory: one batch of items, about 1 MB (see :mod:`leaderq.queues.reading`), beside the names.
+    Memory: one batch of items, about 1 MB (see :mod:`leaderq.reading`), beside the names.
     """
     reader = SizedReader(session, path)
     at = 0

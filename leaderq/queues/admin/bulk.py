@@ -19,8 +19,8 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NodeExists, NoNode, NotEmpty, SessionExpired
-from leaderq.queues.connected import PATIENCE_S, await_connection, retry_until_connected
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.retrying import PATIENCE_S, await_connection, retry_until_connected
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from leaderq.errors import ConfigurationError, LeaderqError, NoNode
-from leaderq.queues.connected import PATIENCE_S, retry_until_connected
 from leaderq.queues.pausing import wants_pause
 from leaderq.queues.wire.names import QueueKind, is_item, kind_of, next_number, sequence_of, sort_key
 from leaderq.queues.wire.znodes import QueuePaths, is_shard
+from leaderq.retrying import PATIENCE_S, retry_until_connected
 from leaderq.zookeeper import GetData, Session, Stat
 from leaderq.zookeeper.paths import join
 

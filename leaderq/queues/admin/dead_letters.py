@@ -14,11 +14,11 @@ from itertools import islice
 
 from leaderq.errors import BadVersion, CorruptItem, NoNode, NotEmpty
 from leaderq.queues.admin.browsing import Browsed, browse
-from leaderq.queues.connected import PATIENCE_S, retry_until_connected
 from leaderq.queues.wire.names import ITEM_PREFIX, SIMPLE_PREFIX, prefix_of, sequence_of
 from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.queues.writing import SequencedWriter, await_outcomes
+from leaderq.retrying import PATIENCE_S, retry_until_connected
+from leaderq.writing import SequencedWriter, await_outcomes
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 

@@ -49,11 +49,11 @@ from leaderq.errors import (
 )
 from leaderq.queues.admin.browsing import Browsed, browse
 from leaderq.queues.admin.contents import LIST_S, drained_of, look, refuse_sharder
-from leaderq.queues.connected import PATIENCE_S, retry_until_connected
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.queues.writing import SequencedWriter, await_outcomes
-from leaderq.queues.writing.groups import MULTI_BYTES
+from leaderq.retrying import PATIENCE_S, retry_until_connected
+from leaderq.writing import SequencedWriter, await_outcomes
+from leaderq.writing.groups import MULTI_BYTES
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 

@@ -22,9 +22,9 @@ from leaderq.queues.admin.contents import (
 )
 from leaderq.queues.admin.dead_letters import DeadLetters
 from leaderq.queues.admin.draining import QueueDrain
-from leaderq.queues.connected import PATIENCE_S, retry_until_connected
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.retrying import PATIENCE_S, retry_until_connected
 from leaderq.zookeeper import Session, Stat
 from leaderq.zookeeper.paths import parent_of
 

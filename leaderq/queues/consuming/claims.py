@@ -26,11 +26,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, NodeExists, NoNode, ZooKeeperError
-from leaderq.queues.reading import SizedReader
 from leaderq.queues.wire.names import QueueKind, is_item
 from leaderq.queues.wire.payload import Note, Payload, decode, may_have_note
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.queues.writing import SequencedWriter
+from leaderq.reading import SizedReader
+from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,6 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists
-from leaderq.queues.connected import retry_until_connected
 from leaderq.queues.consumers import ConsumeOptions
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult, Membership, now_ms
@@ -40,9 +39,10 @@ from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement, settle
 from leaderq.queues.pausing import PauseSwitch
-from leaderq.queues.reading import SizedReader
 from leaderq.queues.wire.names import QueueKind, sort_key
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.reading import SizedReader
+from leaderq.retrying import retry_until_connected
 from leaderq.threads import Service
 from leaderq.zookeeper import Session, SessionState
 

@@ -26,8 +26,8 @@ from leaderq.queues.consuming.deaths import DeathRecords
 from leaderq.queues.consuming.pending import Share, share_of
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.queues.writing import SequencedWriter
 from leaderq.threads import Service
+from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Create, Delete, Session, SessionState, Subscription, WatchEvent
 from leaderq.zookeeper.paths import join, name_of
 

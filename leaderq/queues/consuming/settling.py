@@ -15,11 +15,12 @@ from enum import Enum
 from typing import Any
 
 from leaderq.errors import CorruptItem, LeaderqError
-from leaderq.queues.consumers import ErrorMode, RetryDecision, RetryPolicy
+from leaderq.queues.consumers import ErrorMode, RetryDecision, retry_decision
 from leaderq.queues.consuming.claims import Claim, now_ms
 from leaderq.queues.wire.names import prefix_of
 from leaderq.queues.wire.payload import Note, Payload, encode, is_compressed
-from leaderq.queues.writing.groups import OperationGroup, estimated_bytes
+from leaderq.retrying import RetryPolicy
+from leaderq.writing.groups import OperationGroup, estimated_bytes
 from leaderq.zookeeper import Create, Delete, Operation, SetData
 
 _MAX_ERROR = 1000
@@ -144,7 +145,7 @@ def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement | 
     """Consumers died over it: what the policy makes of that; ``None``: it is tried again."""
     if not claim.deaths:
         return None
-    decision = retry.decision(mode, claim.failures)
+    decision = retry_decision(retry, mode, claim.failures)
     if decision is RetryDecision.RETRY or claim.failures < (retry.attempts or math.inf):
         return None
     if decision is RetryDecision.DELETE:
@@ -166,7 +167,7 @@ def failed(
     again, it stays claimed, unless its worker does not stay with it.
     """
     failures = claim.failures + 1
-    decision = retry.decision(mode, failures)
+    decision = retry_decision(retry, mode, failures)
     if decision is RetryDecision.DELETE:
         return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
     if decision is RetryDecision.SET_ASIDE:

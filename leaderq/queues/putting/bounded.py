@@ -23,9 +23,9 @@ from typing import Any
 
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, QueueClosed
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.queues.writing import SequencedWriter
-from leaderq.queues.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, estimated_bytes
 from leaderq.threads import Service
+from leaderq.writing import SequencedWriter
+from leaderq.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, estimated_bytes
 from leaderq.zookeeper import GetData, Operation, Session, SetData, Stat, Subscription
 
 log = logging.getLogger(__name__)

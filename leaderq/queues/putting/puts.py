@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq.errors import LeaderqError
-from leaderq.queues.writing.groups import OperationGroup
 from leaderq.threads import Service
+from leaderq.writing.groups import OperationGroup
 from leaderq.zookeeper import Create, Operation
 
 _OP_BYTES = 96

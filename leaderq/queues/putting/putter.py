@@ -1,7 +1,7 @@
 """The way of an item into a queue: serialised, framed, sent in batches, stored exactly once, and
 its fate told.
 
-Who is authoritative: the producer's writer (see :mod:`leaderq.queues.writing`) about what was
+Who is authoritative: the producer's writer (see :mod:`leaderq.writing`) about what was
 stored; this class says so to the caller, the listeners, :meth:`Putter.flush` and
 :meth:`Putter.close`.
 
@@ -37,15 +37,15 @@ from uuid import uuid4
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
-from leaderq.queues.connected import retry_until_connected
 from leaderq.queues.putting.bounded import BoundedPut
 from leaderq.queues.putting.puts import KEPT_FAILURES, Put, PutListener, PutListeners, PutResults
 from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are, unchanging
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.queues.writing import SequencedWriter
+from leaderq.retrying import retry_until_connected
 from leaderq.threads import Capacity
+from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Session
 from leaderq.zookeeper.paths import join, name_of, validated_path
 

@@ -29,8 +29,11 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from leaderq.errors import NoPermission
 from leaderq.queues.wire.names import ITEM_PREFIX
 from leaderq.zookeeper.paths import join, name_of, parent_of
 
@@ -112,3 +115,16 @@ class QueuePaths:
         if self.lock_path is None:
             raise ValueError("this queue has no lock path")
         return join(self.lock_path, name)
+
+
+@contextmanager
+def explaining_refusals(paths: QueuePaths) -> Iterator[None]:
+    """Say why znodes beside the queue are needed, if the credentials do not allow for them."""
+    try:
+        yield
+    except NoPermission as exc:
+        if exc.path is None or not exc.path.startswith(paths.meta) or paths.meta_path is not None:
+            raise
+        why = "the queue keeps its side data beside its path, because a Java consumer would complain of it below"
+        remedy = "give meta_path= a path where these credentials may create znodes, the same to all its processes"
+        raise NoPermission(f"{exc}; {why}; {remedy}", path=exc.path) from exc

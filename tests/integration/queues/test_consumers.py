@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empty
 
-from leaderq.queues.consumers import ConsumeOptions, QueueConsumer, RetryPolicy
+from leaderq.queues.consumers import ConsumeOptions, QueueConsumer
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption
 from leaderq.queues.consuming.claims import ClaimAttempt, ClaimResult
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.retrying import RetryPolicy
 from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session, SessionState, end_session
 

@@ -11,8 +11,9 @@ import pytest
 from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empty
 
 from leaderq.errors import BadVersion, ClaimLost, ConfigurationError, QueueClosed
-from leaderq.queues.consumers import ConsumeOptions, RetryPolicy
+from leaderq.queues.consumers import ConsumeOptions
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_for, sort_key
+from leaderq.retrying import RetryPolicy
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session, SessionState, SetData, end_session
 

@@ -8,8 +8,8 @@ import struct
 import pytest
 from consumption import LOCKS, PATH, Flaky, consuming, fill, is_empty
 
-from leaderq.queues.consumers import RetryPolicy
 from leaderq.queues.wire.payload import decode
+from leaderq.retrying import RetryPolicy
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, connect
 

@@ -11,10 +11,11 @@ import pytest
 from consumption import LOCKS, PATH, Flaky, Seen, consuming, fill, is_empty
 
 from leaderq.queues import DistributedQueue
-from leaderq.queues.consumers import ErrorMode, RetryPolicy
+from leaderq.queues.consumers import ErrorMode
 from leaderq.queues.serializers import JSON
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_of, priority_of
 from leaderq.queues.wire.payload import decode, encode
+from leaderq.retrying import RetryPolicy
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 

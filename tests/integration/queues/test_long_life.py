@@ -10,8 +10,8 @@ from producing import at_every_point, numbered
 
 from leaderq.errors import RequestRefused
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
-from leaderq.queues.writing import SequencedWriter, send_queue, writer
 from leaderq.testing import FaultProxy, eventually
+from leaderq.writing import SequencedWriter, send_queue, writer
 from leaderq.zookeeper import Create, Session
 
 Open = Callable[..., Session]

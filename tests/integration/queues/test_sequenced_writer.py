@@ -20,9 +20,9 @@ from leaderq.errors import (
     SessionExpired,
     TooLarge,
 )
-from leaderq.queues.writing import SequencedWriter
-from leaderq.queues.writing.writer import sweep
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.writing import SequencedWriter
+from leaderq.writing.writer import sweep
 from leaderq.zookeeper import Create, Delete, Session, SessionState, connect, end_session
 
 OWN = "/meta/tally"

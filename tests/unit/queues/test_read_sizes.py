@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.queues.reading import READ_BYTES, ReadSizes
+from leaderq.reading import READ_BYTES, ReadSizes
 
 
 def grown(size: int = 100) -> ReadSizes:

@@ -21,7 +21,7 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
-from leaderq.queues.writing.groups import (
+from leaderq.writing.groups import (
     FutureGroup,
     MultiStatus,
     OperationGroup,
@@ -32,7 +32,7 @@ from leaderq.queues.writing.groups import (
     status_of,
     validated,
 )
-from leaderq.queues.writing.send_queue import SendQueue
+from leaderq.writing.send_queue import SendQueue
 from leaderq.zookeeper import Create, Delete, SetData
 
 

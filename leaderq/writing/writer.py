@@ -16,7 +16,7 @@ Who is authoritative: the guard's version on the servers. States:
   what follows a failed one fails too. Then: a group that ZooKeeper refused is told its error, all
   others are sent again, in their order. If anything is *unknown*, a thread waits for the
   connection, reads the guard, and sends again unchanged what was not applied (see
-  :mod:`~leaderq.queues.writing.send_queue`);
+  :mod:`~leaderq.writing.send_queue`);
 * **over**: closed, or an *ephemeral* guard whose session is gone. Everything left fails: what was
   surely not applied with :class:`~leaderq.errors.SessionExpired`,
   :class:`~leaderq.errors.SessionClosed` or :class:`~leaderq.errors.QueueClosed`, what may have been
@@ -60,8 +60,9 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
-from leaderq.queues.connected import retry_until_connected
-from leaderq.queues.writing.groups import (
+from leaderq.retrying import retry_until_connected
+from leaderq.threads import Backoff, BackoffPolicy, Service, Waker
+from leaderq.writing.groups import (
     MARGIN_BYTES,
     MULTI_BYTES,
     MULTI_OPS,
@@ -73,8 +74,7 @@ from leaderq.queues.writing.groups import (
     refusal,
     validated,
 )
-from leaderq.queues.writing.send_queue import SendQueue
-from leaderq.threads import Backoff, BackoffPolicy, Service, Waker
+from leaderq.writing.send_queue import SendQueue
 from leaderq.zookeeper import Create, Delete, GetData, Operation, Session, SessionState, Stat
 from leaderq.zookeeper.paths import join, parent_of, validated_path
 from leaderq.zookeeper.requests import failed_future
@@ -495,7 +495,7 @@ class SequencedWriter:
             self._in_background(lambda: self._finish(SessionExpired("the session of this consumer is over", path=self.path)))
 
     def _in_background(self, job: Callable[[], None]) -> None:
-        Service("leaderq-queue-writer", lambda _: job()).start()
+        Service("leaderq-writer", lambda _: job()).start()
 
 
 OLD_S = 24 * 3600.0

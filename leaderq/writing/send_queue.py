@@ -1,7 +1,7 @@
 """The groups of a writer, from their submission to their outcome: what is sent next, and what
 becomes of what failed (pure).
 
-No lock, no thread, no clock: :class:`~leaderq.queues.writing.writer.SequencedWriter` calls it under
+No lock, no thread, no clock: :class:`~leaderq.writing.writer.SequencedWriter` calls it under
 its lock, and does what it says.
 
 A group waits in ``waiting``, is sent in a batch of ``flight``, and is done; or it comes back. What
@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from leaderq.queues.writing.groups import MultiStatus, OperationGroup, PackedMulti, packed
+from leaderq.writing.groups import MultiStatus, OperationGroup, PackedMulti, packed
 
 RENEW_AT = 1 << 30
 """The number from which on the guard is made again: a version has 31 bits."""
