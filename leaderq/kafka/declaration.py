@@ -60,7 +60,7 @@ class StoreKind(str, Enum):
     EXTERNAL = "external"
 
 
-class Delivery(str, Enum):
+class DeliveryPromise(str, Enum):
     """How often a record may be handled."""
 
     AT_MOST_ONCE = "at_most_once"
@@ -72,22 +72,22 @@ _MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 _TUNABLE = tuple(row.name for row in TABLE if row.section is Section.DRAIN)
 _NEEDED = ("max_records", "max_wait_s", "workers", "max_message_bytes")
 _ACCEPTED = {
-    StoreKind.KAFKA: (Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE),
-    StoreKind.ZOOKEEPER: (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE),
-    StoreKind.TRANSACTION: (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE),
-    StoreKind.EXTERNAL: (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE),
+    StoreKind.KAFKA: (DeliveryPromise.AT_LEAST_ONCE, DeliveryPromise.AT_MOST_ONCE),
+    StoreKind.ZOOKEEPER: (DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE, DeliveryPromise.AT_MOST_ONCE),
+    StoreKind.TRANSACTION: (DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE),
+    StoreKind.EXTERNAL: (DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE),
 }
 """What each store can do; the default first."""
 _REMEDIES = {
-    (StoreKind.KAFKA, Delivery.EXACTLY_ONCE): (
+    (StoreKind.KAFKA, DeliveryPromise.EXACTLY_ONCE): (
         "offsets='kafka' commits and handles in two steps, and a crash may fall between; use offsets='transaction', "
         "'zookeeper' or 'external', or delivery='at_least_once' with a handle that may be repeated"
     ),
-    (StoreKind.TRANSACTION, Delivery.AT_MOST_ONCE): (
+    (StoreKind.TRANSACTION, DeliveryPromise.AT_MOST_ONCE): (
         "offsets='transaction' stores offsets and results together, never offsets first; use offsets='kafka', "
         "or leave delivery out"
     ),
-    (StoreKind.EXTERNAL, Delivery.AT_MOST_ONCE): (
+    (StoreKind.EXTERNAL, DeliveryPromise.AT_MOST_ONCE): (
         "offsets='external' leaves it to handle() to store offsets and results together, never offsets first; use "
         "offsets='kafka', or leave delivery out"
     ),
@@ -106,7 +106,7 @@ class Declaration:
     topics: tuple[str, ...] | TopicPattern
     group: str
     offsets: StoreKind
-    delivery: Delivery | None
+    delivery: DeliveryPromise | None
     auto_offset_reset: str | None
     client: ClientLibrary
     client_options: Mapping[str, Any]
@@ -128,12 +128,12 @@ class Declaration:
     @property
     def commits_first(self) -> bool:
         """Whether offsets are committed before the work begins, not after."""
-        return delivery_of(self.delivery, self.offsets, self.where) is Delivery.AT_MOST_ONCE
+        return delivery_of(self.delivery, self.offsets, self.where) is DeliveryPromise.AT_MOST_ONCE
 
 
 _CHOICES: Mapping[str, type[Enum]] = {
     "offsets": StoreKind,
-    "delivery": Delivery,
+    "delivery": DeliveryPromise,
     "client": ClientLibrary,
     "batches": BatchShape,
 }
@@ -250,16 +250,16 @@ def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
             yield from exc.problems
 
 
-def delivery_of(delivery: object, store: object, where: str) -> Delivery:
+def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
     """How the class ``where`` delivers: what it declares (``None``: the default of its store).
 
     Raises :class:`~leaderq.errors.ConfigurationError` if the store cannot do that, or a name is
     unknown.
     """
-    kept, wanted = _member(StoreKind, store), _member(Delivery, delivery)
+    kept, wanted = _member(StoreKind, store), _member(DeliveryPromise, delivery)
     problems = [] if kept else [_unknown("offsets", store, where, StoreKind)]
     if delivery is not None and wanted is None:
-        problems.append(f"{_unknown('delivery', delivery, where, Delivery)}, or leave it out")
+        problems.append(f"{_unknown('delivery', delivery, where, DeliveryPromise)}, or leave it out")
     if kept is None or problems:
         raise ConfigurationError(*problems)
     found = wanted or _ACCEPTED[kept][0]

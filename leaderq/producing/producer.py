@@ -76,7 +76,7 @@ from leaderq.producing.shutdown import Shutdown
 from leaderq.producing.sinks.sink import Sink, require_sink
 from leaderq.producing.spill import OnDurable, opened_spill
 from leaderq.producing.states import BufferState
-from leaderq.producing.workers import JournalReader, Worker
+from leaderq.producing.workers import JournalReader, ProcessWorker
 from leaderq.threads import Waker
 from leaderq.timeouts import AS_SET
 
@@ -206,7 +206,7 @@ class BufferedProducer(Generic[T]):
         services = [self._sender.service]
         if process is not None:
             services += [
-                Worker(self._buffer, number, process, process_retry, name).service
+                ProcessWorker(self._buffer, number, process, process_retry, name).service
                 for number in range(workers)
             ]
         if self._spill is not None:

@@ -40,7 +40,7 @@ SKIP: Final = _Skip()
 """What a process step returns for a request of which nothing is to be sent."""
 
 
-class Worker:
+class ProcessWorker:
     """Runs the process step for one line of requests."""
 
     def __init__(

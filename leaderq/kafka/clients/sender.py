@@ -22,7 +22,7 @@ class MessageInvalid(KafkaError):
     """The broker refuses a message for what it is, or the batch that it is part of."""
 
 
-class Receipt(Protocol):
+class SendReceipt(Protocol):
     """What was heard of one message."""
 
     is_done: bool
@@ -46,7 +46,7 @@ class MessageSender(Protocol):
         """
 
     def send(self, message: Message) -> Any:
-        """Hand over a message that names its partition; return its :class:`Receipt`.
+        """Hand over a message that names its partition; return its :class:`SendReceipt`.
 
         :raises MessageTooLarge: for the client. UnknownTopic: there is no such partition.
         """

@@ -8,7 +8,7 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.kafka.dead_letters.format import NewDeadLetter, read_dead_letter
-from leaderq.kafka.declaration import Delivery, delivery_of
+from leaderq.kafka.declaration import DeliveryPromise, delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import HandlingContext
 from leaderq.kafka.handling.on_error import PoisonRecord, policy
@@ -165,7 +165,7 @@ def a_handler(
             commit=career.commit,
             undo=career.undo,
             undoes=career.undoes,
-            commits_first=delivery_of(delivery, store, "Billing") is Delivery.AT_MOST_ONCE,
+            commits_first=delivery_of(delivery, store, "Billing") is DeliveryPromise.AT_MOST_ONCE,
             send_dead_letter=career.send_dead_letter,
             on_error=policy(on_error, "Billing"),
             **more,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.declaration import Delivery, delivery_of
+from leaderq.kafka.declaration import DeliveryPromise, delivery_of
 
 STORES = ("kafka", "zookeeper", "transaction", "external")
 
@@ -21,17 +21,17 @@ def test_each_store_has_a_default() -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_at_least_once_is_kept_by_every_store(store: str) -> None:
-    assert delivery_of("at_least_once", store, "Billing") is Delivery.AT_LEAST_ONCE
+    assert delivery_of("at_least_once", store, "Billing") is DeliveryPromise.AT_LEAST_ONCE
 
 
 @pytest.mark.parametrize("store", ["kafka", "zookeeper"])
 def test_at_most_once_is_kept_where_offsets_can_go_first(store: str) -> None:
-    assert delivery_of("at_most_once", store, "Billing") is Delivery.AT_MOST_ONCE
+    assert delivery_of("at_most_once", store, "Billing") is DeliveryPromise.AT_MOST_ONCE
 
 
 @pytest.mark.parametrize("store", ["zookeeper", "transaction", "external"])
 def test_exactly_once_is_kept_where_offset_and_result_are_stored_together(store: str) -> None:
-    assert delivery_of("exactly_once", store, "Billing") is Delivery.EXACTLY_ONCE
+    assert delivery_of("exactly_once", store, "Billing") is DeliveryPromise.EXACTLY_ONCE
 
 
 @pytest.mark.parametrize(
