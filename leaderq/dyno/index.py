@@ -1,0 +1,230 @@
+"""What one consumer knows of one shard, and what it would deliver next (pure).
+
+A hint: the servers decide when something is claimed. It is fed by a listing of ``messages`` and
+``rests`` and by what their watches tell afterwards, in any order and more than once; of ``claims``
+it is told the names from time to time. Not thread-safe. Times are milliseconds since the epoch.
+
+Each name is in exactly one place: **later** (a heap by the time at which it is due), **due** (a
+heap in the order of delivery), **leased** (somebody has it, as far as is known), or **ours**. Heaps
+are cleaned when they are read: an entry that is not valid any more is dropped there.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from leaderq.dyno.layout import NO_GROUP, MessageName, RestName, parsed_name, parsed_rest, rest_name
+
+
+class Choice(NamedTuple):
+    """A message that may be claimed. ``rest``: the marker that goes with it. ``version``: of its
+    claim; ``None`` if it was never delivered."""
+
+    name: str
+    version: int | None = None
+    rest: str | None = None
+
+
+class ShardIndex:
+    """``ageing_s``: how long a message waits until it goes before one that is one priority better
+    and has just become due; ``None``: priorities are strict."""
+
+    def __init__(self, ageing_s: float | None = None) -> None:
+        self._ageing_ms = None if ageing_s is None else int(ageing_s * 1000)
+        self._names: dict[str, MessageName] = {}
+        self._rests: dict[str, RestName] = {}
+        self._later: list[tuple[int, str]] = []
+        self._due: list[tuple[int, int, str]] = []
+        self._leased: dict[str, int] = {}
+        self._over: dict[str, int] = {}
+        self._ours: set[str] = set()
+        self._groups: dict[str, list[tuple[int, str]]] = {}
+
+    def __len__(self) -> int:
+        """The messages that are there, in whatever state."""
+        return len(self._names)
+
+    # -- what is heard -----------------------------------------------------------------------------
+
+    def replace(self, names: Iterable[str], markers: Iterable[str]) -> None:
+        """A new listing; what is ours stays ours if it is still there."""
+        ours = self._ours
+        leased = self._leased
+        self.__init__(None if self._ageing_ms is None else self._ageing_ms / 1000)  # type: ignore[misc]
+        for marker in markers:
+            if (rest := parsed_rest(marker)) is not None:
+                self._rests[rest.name] = rest
+        for name in names:
+            self.created(name)
+        self._ours = {name for name in ours if name in self._names}
+        self._leased = {name: since for name, since in leased.items() if name in self._names}
+
+    def created(self, name: str) -> None:
+        """A message came."""
+        parsed = parsed_name(name)
+        if parsed is None or name in self._names:
+            return
+        self._names[name] = parsed
+        if parsed.group != NO_GROUP:
+            heapq.heappush(self._groups.setdefault(parsed.group, []), (parsed.sequence, name))
+        self._schedule(name)
+
+    def deleted(self, name: str) -> None:
+        """A message is done, dead, or removed."""
+        parsed = self._names.pop(name, None)
+        if parsed is None:
+            return
+        for known in (self._rests, self._leased, self._over):
+            known.pop(name, None)
+        self._ours.discard(name)
+        if parsed.group != NO_GROUP and (head := self._head(parsed.group)) is not None:
+            self._schedule(head)
+
+    def rested(self, marker: str) -> None:
+        """A message rests, whoever had it."""
+        rest = parsed_rest(marker)
+        if rest is None or ((known := self._rests.get(rest.name)) is not None and known.version >= rest.version):
+            return
+        self._rests[rest.name] = rest
+        self._leased.pop(rest.name, None)
+        self._over.pop(rest.name, None)
+        self._ours.discard(rest.name)
+        if rest.name in self._names:
+            self._schedule(rest.name)
+
+    def rest_over(self, marker: str) -> None:
+        """A resting message was claimed, or is gone."""
+        rest = parsed_rest(marker)
+        if rest is not None and self._rests.get(rest.name) == rest:
+            del self._rests[rest.name]
+            if rest.name in self._names and rest.name not in self._ours:
+                self._leased.setdefault(rest.name, 0)
+
+    def claims_listed(self, names: Iterable[str], now_ms: int) -> list[str]:
+        """All claims there are; returns those that are leased and not ours."""
+        foreign = [name for name in names if name in self._names and name not in self._rests and name not in self._ours]
+        self._leased = {name: self._leased.get(name) or now_ms for name in foreign}
+        self._over = {name: version for name, version in self._over.items() if name in self._leased}
+        return foreign
+
+    def leased_since(self, name: str) -> int | None:
+        """When somebody's lease of it was first heard of; ``None`` if nobody is known to have it."""
+        return self._leased.get(name)
+
+    def lease_over(self, name: str, version: int) -> None:
+        """Its consumer is gone, or its deadline has passed: whoever wants it may have it."""
+        if name in self._names and name not in self._ours and name not in self._rests:
+            self._over[name] = version
+            self._schedule(name)
+
+    # -- what is chosen ----------------------------------------------------------------------------
+
+    def choose(self, most: int, now_ms: int, *, skip: int = 0) -> list[Choice]:
+        """The next messages in their order, at most that many; they are ours from now on. ``skip``
+        leaves that many to others, if there are more."""
+        self._promote(now_ms)
+        chosen: list[Choice] = []
+        passed: list[tuple[int, int, str]] = []
+        while self._due and len(chosen) < most:
+            entry = heapq.heappop(self._due)
+            name = entry[2]
+            if not self._is_free(name, now_ms):
+                continue
+            if len(passed) < skip and self._due:
+                passed.append(entry)
+                continue
+            chosen.append(self._choice(name))
+            self._ours.add(name)
+        for entry in passed:
+            heapq.heappush(self._due, entry)
+        return chosen
+
+    def peek(self, most: int, now_ms: int) -> list[str]:
+        """The names that :meth:`choose` would return; they stay where they are."""
+        chosen = self.choose(most, now_ms)
+        self.give_back(choice.name for choice in chosen)
+        return [choice.name for choice in chosen]
+
+    def give_back(self, names: Iterable[str]) -> None:
+        """These are not ours: the claim failed, or they are free again."""
+        for name in names:
+            if name in self._ours:
+                self._ours.discard(name)
+                if name in self._names:
+                    self._schedule(name)
+
+    def lost(self, name: str, now_ms: int) -> None:
+        """Somebody else has claimed it first."""
+        self._ours.discard(name)
+        self._over.pop(name, None)
+        if name in self._names and name not in self._rests:
+            self._leased.setdefault(name, now_ms)
+
+    def due_count(self, now_ms: int) -> int:
+        """How many may be delivered now. Looks at all that are due."""
+        self._promote(now_ms)
+        return sum(self._is_free(name, now_ms) for name in {name for _, _, name in self._due})
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When there is something to deliver: ``now_ms``, the time of the next, or ``None``."""
+        self._promote(now_ms)
+        while self._due and not self._is_free(self._due[0][2], now_ms):
+            heapq.heappop(self._due)
+        if self._due:
+            return now_ms
+        while self._later and not self._is_waiting(self._later[0]):
+            heapq.heappop(self._later)
+        return self._later[0][0] if self._later else None
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def due_ms_of(self, name: str) -> int:
+        """When a message that nobody has may be delivered."""
+        rest = self._rests.get(name)
+        return self._names[name].due_ms if rest is None else rest.until_ms
+
+    def _schedule(self, name: str) -> None:
+        heapq.heappush(self._later, (self.due_ms_of(name), name))
+
+    def _is_waiting(self, entry: tuple[int, str]) -> bool:
+        due_ms, name = entry
+        if name not in self._names or name in self._ours or self.due_ms_of(name) != due_ms:
+            return False
+        return name not in self._leased or name in self._over
+
+    def _promote(self, now_ms: int) -> None:
+        while self._later and self._later[0][0] <= now_ms:
+            entry = heapq.heappop(self._later)
+            if self._is_waiting(entry):
+                heapq.heappush(self._due, (*self._order(entry[1]), entry[1]))
+
+    def _order(self, name: str) -> tuple[int, int]:
+        parsed = self._names[name]
+        if self._ageing_ms is None:
+            return parsed.priority, parsed.sequence
+        return self.due_ms_of(name) + parsed.priority * self._ageing_ms, parsed.sequence
+
+    def _is_free(self, name: str, now_ms: int) -> bool:
+        if name not in self._names or name in self._ours or self.due_ms_of(name) > now_ms:
+            return False
+        if name in self._leased and name not in self._over:
+            return False
+        group = self._names[name].group
+        return group == NO_GROUP or self._head(group) == name
+
+    def _head(self, group: str) -> str | None:
+        heap = self._groups.get(group, [])
+        while heap and heap[0][1] not in self._names:
+            heapq.heappop(heap)
+        if not heap:
+            self._groups.pop(group, None)
+            return None
+        return heap[0][1]
+
+    def _choice(self, name: str) -> Choice:
+        rest = self._rests.get(name)
+        if rest is not None:
+            return Choice(name, rest.version, rest_name(rest.until_ms, rest.version, name))
+        return Choice(name, self._over.get(name))

@@ -1,0 +1,188 @@
+"""Where the messages of a Dyno queue lie in ZooKeeper, and how they are named (pure).
+
+::
+
+    <root>/shards/<shard>/messages/<name>         one message
+    <root>/shards/<shard>/claims/<name>           from its first delivery on: the state of its deliveries
+    <root>/shards/<shard>/rests/<until>-<v>-<name>  it is not to be delivered before that time
+    <root>/shards/<shard>/dead/<name>             a dead letter
+    <root>/ids/<id>                               where a message is whose id the user gave
+    <root>/members/<mark>                         ephemeral: one consumer
+
+A name is ``<priority:2>-<due ms:13>-<group:8>-<sequence:10>``: all that the order needs. The
+reasons stand in ``docs/design/dyno.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from leaderq.errors import ConfigurationError
+from leaderq.zookeeper.paths import join
+
+NO_GROUP = "00000000"
+MAX_DUE_MS = 10**13 - 1
+MAX_PRIORITY = 99
+MAX_ID_BYTES = 200
+_NAME = re.compile(r"(\d\d)-(\d{13})-([0-9a-f]{8})-(\d{10})").fullmatch
+_REST = re.compile(r"(\d{13})-(\d+)-(\d\d-\d{13}-[0-9a-f]{8}-\d{10})").fullmatch
+
+
+class MessageName(NamedTuple):
+    """What the name of a message says."""
+
+    priority: int
+    due_ms: int
+    group: str
+    sequence: int
+
+
+class RestName(NamedTuple):
+    """What the marker of a resting message says; ``version`` is that of its claim."""
+
+    until_ms: int
+    version: int
+    name: str
+
+
+def name_prefix(priority: int, due_ms: int, group: str = NO_GROUP) -> str:
+    """What the name of a new message begins with; the server appends the sequence."""
+    return f"{priority:02}-{min(due_ms, MAX_DUE_MS):013}-{group}-"
+
+
+def parsed_name(text: str) -> MessageName | None:
+    """What a name says; ``None`` for what is not the name of a message."""
+    found = _NAME(text)
+    if found is None:
+        return None
+    return MessageName(int(found[1]), int(found[2]), found[3], int(found[4]))
+
+
+def rest_name(until_ms: int, version: int, name: str) -> str:
+    """The marker of a message that rests until then."""
+    return f"{min(max(until_ms, 0), MAX_DUE_MS):013}-{version}-{name}"
+
+
+def parsed_rest(text: str) -> RestName | None:
+    """What a marker says; ``None`` for what is not one."""
+    found = _REST(text)
+    return None if found is None else RestName(int(found[1]), int(found[2]), found[3])
+
+
+def group_of(group: str | None) -> str:
+    """The group as it stands in a name: a hash, so that two groups may share one. That only makes
+    them wait for each other."""
+    if group is None:
+        return NO_GROUP
+    digest = hashlib.blake2s(group.encode(), digest_size=4).hexdigest()
+    return digest if digest != NO_GROUP else "00000001"
+
+
+def escaped(text: str) -> str:
+    """An id or the name of a shard as one part of a path.
+
+    :raises ConfigurationError: it is empty, or longer than 200 bytes.
+    """
+    raw = quote(text, safe=" ,;:=@+!$&'()*")
+    if not text or len(raw) > MAX_ID_BYTES:
+        raise ConfigurationError(f"{text!r} cannot name a message or shard; give 1 to {MAX_ID_BYTES} bytes")
+    return raw.replace(".", "%2E") if text.strip(".") == "" else raw
+
+
+def unescaped(part: str) -> str:
+    """Undo :func:`escaped`."""
+    return unquote(part)
+
+
+@dataclass(frozen=True)
+class ShardPaths:
+    """The znodes of one shard."""
+
+    root: str
+    shard: str
+
+    @cached_property
+    def base(self) -> str:
+        """What all of the shard is below."""
+        return join(self.root, f"shards/{escaped(self.shard)}")
+
+    @cached_property
+    def messages(self) -> str:
+        """The parent of the messages."""
+        return f"{self.base}/messages"
+
+    @cached_property
+    def claims(self) -> str:
+        """The parent of the states of deliveries."""
+        return f"{self.base}/claims"
+
+    @cached_property
+    def rests(self) -> str:
+        """The parent of the markers of resting messages."""
+        return f"{self.base}/rests"
+
+    @cached_property
+    def dead(self) -> str:
+        """The parent of the dead letters."""
+        return f"{self.base}/dead"
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """All that must be there before the shard is used."""
+        return self.messages, self.claims, self.rests, self.dead
+
+    def message(self, name: str) -> str:
+        """Where the message of this name is."""
+        return f"{self.messages}/{name}"
+
+    def claim(self, name: str) -> str:
+        """Where the state of its deliveries is."""
+        return f"{self.claims}/{name}"
+
+    def rest(self, marker: str) -> str:
+        """Where this marker is."""
+        return f"{self.rests}/{marker}"
+
+    def dead_letter(self, name: str) -> str:
+        """Where the dead letter of this name is."""
+        return f"{self.dead}/{name}"
+
+
+@dataclass(frozen=True)
+class DynoPaths:
+    """The znodes of one queue."""
+
+    root: str
+
+    @property
+    def shards(self) -> str:
+        """The parent of the shards."""
+        return join(self.root, "shards")
+
+    @property
+    def ids(self) -> str:
+        """The parent of the ids that users gave."""
+        return join(self.root, "ids")
+
+    @property
+    def members(self) -> str:
+        """The parent of the consumers' members."""
+        return join(self.root, "members")
+
+    @property
+    def control(self) -> str:
+        """Where an operator's wishes are."""
+        return join(self.root, "control")
+
+    def id(self, id: str) -> str:
+        """Where it is written which message has this id."""
+        return f"{self.ids}/{escaped(id)}"
+
+    def shard(self, shard: str) -> ShardPaths:
+        """The znodes of this shard."""
+        return ShardPaths(self.root, shard)

@@ -1,0 +1,139 @@
+"""What a consumer would deliver next, against a model that looks at everything each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.dyno.index import ShardIndex
+from leaderq.dyno.layout import NO_GROUP, group_of, name_prefix, parsed_name, rest_name
+
+
+def named(priority: int, due_ms: int, sequence: int, group: str | None = None) -> str:
+    return f"{name_prefix(priority, due_ms, group_of(group))}{sequence:010}"
+
+
+@dataclass
+class Known:
+    """One message of the model. ``until_ms`` and ``version`` of its rest, if it rests."""
+
+    name: str
+    until_ms: int | None = None
+    version: int = 0
+    leased: bool = False
+    ours: bool = False
+    over: int | None = None
+
+
+class NaiveShard:
+    """The rule, said once more without heaps."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, Known] = {}
+
+    def due_ms(self, one: Known) -> int:
+        parsed = parsed_name(one.name)
+        assert parsed is not None
+        return parsed.due_ms if one.until_ms is None else one.until_ms
+
+    def free(self, now_ms: int) -> list[str]:
+        """All that may be delivered, in their order."""
+        heads: dict[str, int] = {}
+        for name in self.messages:
+            parsed = parsed_name(name)
+            assert parsed is not None
+            heads[parsed.group] = min(heads.get(parsed.group, parsed.sequence), parsed.sequence)
+        found = []
+        for one in self.messages.values():
+            parsed = parsed_name(one.name)
+            assert parsed is not None
+            is_head = parsed.group == NO_GROUP or heads[parsed.group] == parsed.sequence
+            is_taken = one.ours or (one.leased and one.over is None)
+            if is_head and not is_taken and self.due_ms(one) <= now_ms:
+                found.append((parsed.priority, parsed.sequence, one.name))
+        return [name for _, _, name in sorted(found)]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["create", "create", "delete", "choose", "back", "lost", "rest", "wake", "claims", "over", "clock", "list"]
+        ),
+        st.integers(0, 30),
+        st.integers(0, 5),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_the_index_chooses_what_a_look_at_everything_would_choose(steps: list[tuple[str, int, int]]) -> None:
+    index, model, now_ms, sequence = ShardIndex(), NaiveShard(), 1000, 0
+    for what, at, amount in steps:
+        names = sorted(model.messages)
+        name = names[at % len(names)] if names else ""
+        one = model.messages.get(name)
+        if what == "create":
+            sequence += 1
+            group = None if at % 3 else f"group {amount % 2}"
+            new = named(amount, now_ms + 100 * (at % 4), sequence, group)
+            model.messages[new] = Known(new)
+            index.created(new)
+        elif what == "clock":
+            now_ms += 50 * amount
+        elif what == "list":
+            rests = [
+                rest_name(one.until_ms, one.version, one.name) for one in model.messages.values() if one.until_ms is not None
+            ]
+            index.replace(names, rests)
+            for one in model.messages.values():
+                one.over = None
+        elif what == "claims":
+            claimed = [one.name for one in model.messages.values() if one.leased or one.ours or one.until_ms is not None]
+            assert sorted(index.claims_listed(claimed, now_ms)) == sorted(
+                one.name for one in model.messages.values() if one.leased
+            )
+        elif what == "choose":
+            expected = model.free(now_ms)[:amount]
+            chosen = index.choose(amount, now_ms)
+            assert [choice.name for choice in chosen] == expected
+            for choice in chosen:
+                found = model.messages[choice.name]
+                assert choice.version == (found.version if found.until_ms is not None else found.over)
+                assert (choice.rest is None) == (found.until_ms is None)
+                found.ours = True
+        elif one is None:
+            continue
+        elif what == "delete":
+            del model.messages[name]
+            index.deleted(name)
+        elif what == "back" and one.ours and not one.leased:
+            one.ours = False
+            index.give_back([name])
+        elif what == "lost" and one.ours and one.until_ms is None:
+            one.ours, one.leased, one.over = False, True, None
+            index.lost(name, now_ms)
+        elif what == "rest" and (one.leased or one.ours):
+            one.version += 1
+            one.leased, one.ours, one.over, one.until_ms = False, False, None, now_ms + 50 * amount
+            index.rested(rest_name(one.until_ms, one.version, name))
+        elif what == "wake" and one.until_ms is not None and not one.ours:
+            index.rest_over(rest_name(one.until_ms, one.version, name))
+            one.until_ms, one.leased = None, True
+        elif what == "over" and one.leased:
+            one.over = amount
+            index.lease_over(name, amount)
+        due = model.free(now_ms)
+        assert index.due_count(now_ms) == len(due)
+        assert (index.next_due_ms(now_ms) == now_ms) == bool(due)
+
+
+def test_with_ageing_what_has_waited_for_long_goes_before_what_is_better_and_new() -> None:
+    index = ShardIndex(ageing_s=10)
+    old, new = named(1, 0, 1), named(0, 9_000, 2)
+    newer = named(0, 11_000, 3)
+    for name in (old, new, newer):
+        index.created(name)
+    assert [choice.name for choice in index.choose(3, 20_000)] == [new, old, newer]
