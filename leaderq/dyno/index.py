@@ -141,6 +141,13 @@ class ShardIndex:
             heapq.heappush(self._due, entry)
         return chosen
 
+    def choose_these(self, names: Iterable[str], now_ms: int) -> list[Choice]:
+        """Those of ``names`` that may be delivered now; they are ours from now on."""
+        self._promote(now_ms)
+        free = [name for name in names if self._is_free(name, now_ms)]
+        self._ours.update(free)
+        return [self._choice(name) for name in free]
+
     def peek(self, most: int, now_ms: int) -> list[str]:
         """The names that :meth:`choose` would return; they stay where they are."""
         chosen = self.choose(most, now_ms)

@@ -45,10 +45,9 @@ class Message:
 
     def __post_init__(self) -> None:
         problems = []
-        if not isinstance(self.id, str):
-            problems.append(f"id={self.id!r}: give text")
-        if not isinstance(self.payload, bytes):
-            problems.append(f"payload of type {type(self.payload).__name__}: give bytes")
+        for what, value, kind in (("id", self.id, str), ("payload", self.payload, bytes)):
+            if not isinstance(value, kind):
+                problems.append(f"{what} of type {type(value).__name__}: give {kind.__name__}")
         if not _is_number(self.timeout_s) or not self.timeout_s >= 0:
             problems.append(f"timeout_s={self.timeout_s!r}: give 0 or more seconds")
         if type(self.priority) is not int or not 0 <= self.priority <= MAX_PRIORITY:
@@ -100,12 +99,10 @@ class Frame:
 
         :raises CorruptItem: these bytes are not a message.
         """
+        if not data.startswith(_MAGIC):
+            raise CorruptItem(f"these {len(data)} bytes are not a message: they begin with {data[:8]!r}")
         try:
-            if not data.startswith(_MAGIC):
-                raise ValueError(f"it begins with {data[:8]!r}")
             end = _HEAD + _LENGTH.unpack_from(data, len(_MAGIC))[0]
-            if end > len(data):
-                raise ValueError("its header is cut off")
             header = json.loads(data[_HEAD:end])
             return cls(
                 payload=data[end:],

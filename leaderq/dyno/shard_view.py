@@ -1,0 +1,188 @@
+"""One shard, as this process knows it: its index, kept current by watches, and the reads.
+
+Who is authoritative: the servers. The watches of ``messages`` and ``rests`` feed the index; a new
+listing is made whenever they may have missed something. ``claims`` is not watched: it changes with
+every delivery of anybody. It is listed when the index needs to know (:meth:`look_at_claims`).
+
+On failure: what the session raises passes to the caller, and the index is listed again later.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from leaderq.dyno.index import Choice, ShardIndex
+from leaderq.dyno.layout import ShardPaths
+from leaderq.dyno.message import DeliveryState
+from leaderq.errors import LeaderqError, NoNode
+from leaderq.queues.reading import SizedReader
+from leaderq.zookeeper import GetData, Session, Subscription, WatchEvent, WatchKind
+from leaderq.zookeeper.paths import name_of, parent_of
+
+LEASE_LOOK_MS = 1000
+"""How long a lease of somebody else's has been known before its end is looked up."""
+_READ_AT_A_TIME = 250
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRead:
+    """The state of the deliveries of one message, and the version of its znode."""
+
+    name: str
+    version: int
+    state: DeliveryState
+
+
+class ShardView:
+    """May be used from any thread. ``changed`` is called, under no lock, when there may be more to
+    deliver than before."""
+
+    def __init__(self, session: Session, paths: ShardPaths, changed: Callable[[], object], ageing_s: float | None) -> None:
+        self.paths = paths
+        self.index = ShardIndex(ageing_s)
+        self.lock = threading.Lock()
+        """Held for every use of the index, and for nothing that waits."""
+        self._session = session
+        self._changed = changed
+        self._reader = SizedReader(session, paths.messages)
+        self._listing = threading.Lock()
+        self._is_stale = True
+        self._news: list[WatchEvent] | None = None
+        self._subscriptions: list[Subscription] = []
+        self._read: dict[str, int] = {}
+
+    # -- the index, kept current -------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """List the shard, if what is known of it may be wrong. Raises what the session raises."""
+        if not self._is_stale:
+            return
+        with self._listing:
+            if self._is_stale:
+                self._list()
+        self._changed()
+
+    def _list(self) -> None:
+        if not self._subscriptions:
+            self._watch()
+        with self.lock:
+            self._news = []
+            self._is_stale = False
+        try:
+            names = self._session.children(self.paths.messages)
+            markers = self._session.children(self.paths.rests)
+        except BaseException:
+            with self.lock:
+                self._news, self._is_stale = None, True
+            raise
+        with self.lock:
+            self.index.replace(names, markers)
+            # What came while it was listed may be older or newer than the listing.
+            for event in self._news or ():
+                self._apply(event)
+            self._news = None
+
+    def _watch(self) -> None:
+        for parent in self.paths.parents:
+            self._session.ensure_path(parent)
+        subscriptions: list[Subscription] = []
+        try:
+            for parent in (self.paths.messages, self.paths.rests):
+                subscriptions.append(self._session.watch_tree(parent, self._heard))
+        except BaseException:
+            for one in subscriptions:
+                one.close()
+            raise
+        self._subscriptions = subscriptions
+
+    def _heard(self, event: WatchEvent) -> None:
+        """On the thread of watches."""
+        is_child = parent_of(event.path) in (self.paths.messages, self.paths.rests)
+        with self.lock:
+            if event.kind is WatchKind.SESSION or (not is_child and event.kind is not WatchKind.CHILDREN):
+                self._is_stale = True
+            elif is_child:
+                if self._news is not None:
+                    self._news.append(event)
+                self._apply(event)
+        self._changed()
+
+    def _apply(self, event: WatchEvent) -> None:
+        name, is_created = name_of(event.path), event.kind is WatchKind.CREATED
+        if not is_created and event.kind is not WatchKind.DELETED:
+            return
+        if parent_of(event.path) == self.paths.messages:
+            (self.index.created if is_created else self.index.deleted)(name)
+        else:
+            (self.index.rested if is_created else self.index.rest_over)(name)
+
+    def invalidate(self) -> None:
+        """What is known may be wrong: list it again before it is used."""
+        with self.lock:
+            self._is_stale = True
+
+    def close(self) -> None:
+        """Watch no more."""
+        with self._listing:
+            for one in self._subscriptions:
+                one.close()
+            self._subscriptions = []
+            self._is_stale = True
+
+    # -- claims ------------------------------------------------------------------------------------
+
+    def look_at_claims(self, now_ms: int, members: Collection[str], *, has_lost_member: bool = False) -> list[ClaimRead]:
+        """Learn what others have, and whose lease is over; returns what was read of those that are.
+
+        ``members``: the consumers there are. A lease is looked up when it has been known for a
+        second, or when somebody has gone.
+        """
+        names = self._session.children(self.paths.claims)
+        with self.lock:
+            foreign = self.index.claims_listed(names, now_ms)
+            since = {name: self.index.leased_since(name) or now_ms for name in foreign}
+        self._read = {name: until for name, until in self._read.items() if name in since}
+        wanted = [
+            name
+            for name in foreign
+            if has_lost_member or (now_ms >= since[name] + LEASE_LOOK_MS and now_ms >= self._read.get(name, 0))
+        ]
+        found = self.read_claims(wanted)
+        over = [one for one in found if one.state.until_ms <= now_ms or one.state.member not in members]
+        for one in found:
+            # It may be extended or given up sooner; the next look is when it could be over.
+            self._read[one.name] = min(one.state.until_ms, now_ms + 10 * LEASE_LOOK_MS)
+        if over:
+            with self.lock:
+                for one in over:
+                    self.index.lease_over(one.name, one.version)
+            self._changed()
+        return over
+
+    def read_claims(self, names: Sequence[str]) -> list[ClaimRead]:
+        """The claims of these names, of those that have one. Raises what the session raises."""
+        found: list[ClaimRead] = []
+        for at in range(0, len(names), _READ_AT_A_TIME):
+            some = names[at : at + _READ_AT_A_TIME]
+            answers = self._session.multi_read([GetData(self.paths.claim(name)) for name in some])
+            for name, answer in zip(some, answers, strict=True):
+                if isinstance(answer, tuple):
+                    found.append(ClaimRead(name, answer[1].version, DeliveryState.read(answer[0])))
+                elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
+                    raise answer
+        return found
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def read_messages(self, choices: Sequence[Choice]) -> list[tuple[bytes, int, int] | LeaderqError]:
+        """The data of the first of these, as many as one read may ask for: ``(data, ctime_ms,
+        version)``, or the error in its place."""
+        return self._reader.read_now([choice.name for choice in choices])
+
+    def give_back(self, names: Sequence[str]) -> None:
+        """These are not ours."""
+        with self.lock:
+            self.index.give_back(names)
+        self._changed()

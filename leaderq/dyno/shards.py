@@ -1,0 +1,85 @@
+"""Which shards a queue has, which is whose, and where a message goes."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from leaderq.dyno.message import Message
+from leaderq.errors import ConfigurationError
+
+
+class ShardSupplier(ABC):
+    """Says which shards there are. All processes of a queue must be told of the same ones."""
+
+    @abstractmethod
+    def shards(self) -> Sequence[str]:
+        """All shards of the queue, in an order that all processes share."""
+
+    def current_shard(self) -> str | None:
+        """The one that this process serves first; ``None``: by its rank among the consumers."""
+        return None
+
+
+class FixedShards(ShardSupplier):
+    """The shards named, ``current`` being the one to serve first."""
+
+    def __init__(self, *names: str, current: str | None = None) -> None:
+        if not names or len(set(names)) < len(names):
+            raise ConfigurationError(f"shards {names!r}: give one or more different names")
+        if current is not None and current not in names:
+            raise ConfigurationError(f"current shard {current!r} is not one of {names!r}")
+        self._names, self._current = names, current
+
+    def shards(self) -> Sequence[str]:
+        return self._names
+
+    def current_shard(self) -> str | None:
+        return self._current
+
+
+ShardingStrategy = Callable[[Sequence[str], Message], str]
+"""Returns one of the shards given. A message of a group goes by its group, whatever this says."""
+
+
+def round_robin() -> ShardingStrategy:
+    """Each message to the next shard; the first one is drawn, so that processes that push little
+    fill all shards evenly too."""
+    number = itertools.count(random.Random(os.urandom(8)).randrange(2**31))
+    return lambda shards, _message: shards[next(number) % len(shards)]
+
+
+def by_id(shards: Sequence[str], message: Message) -> str:
+    """The shard that the id falls to; all messages without an id go to one."""
+    return hashed(shards, message.id)
+
+
+def by_key(key: Callable[[Message], str]) -> ShardingStrategy:
+    """The shard that ``key(message)`` falls to."""
+    return lambda shards, message: hashed(shards, key(message))
+
+
+def hashed(shards: Sequence[str], text: str) -> str:
+    """The shard that a text falls to: the same in every process."""
+    digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=8).digest()
+    return shards[int.from_bytes(digest, "big") % len(shards)]
+
+
+def shard_of(message: Message, shards: Sequence[str], strategy: ShardingStrategy) -> str:
+    """Where a message goes.
+
+    :raises ConfigurationError: to no shard of this queue.
+    """
+    if message.shard is not None:
+        chosen = message.shard
+    elif message.group is not None:
+        chosen = hashed(shards, message.group)
+    else:
+        chosen = strategy(shards, message)
+    if chosen not in shards:
+        raise ConfigurationError(f"shard {chosen!r} is not one of {list(shards)}")
+    return chosen
