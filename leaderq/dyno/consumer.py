@@ -125,6 +125,7 @@ class DynoConsumer:
             if former is not None:
                 log.warning("session over, leases may pass to others queue=%s member=%s", self._paths.root, former.mark)
                 former.writer.close(0.0)
+                self._membership = None
                 for view in self.views.values():
                     view.invalidate()
             self._session.ensure_path(self._paths.members)
@@ -340,6 +341,28 @@ class DynoConsumer:
             self._settle(delivery, (*done, *self._completion(delivery.record)))
         self._forget(delivery)
 
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> list[LeaderqError | None]:
+        """As :meth:`settle_ack` for each, all under way together; for each its error, or ``None``."""
+        writer, groups = self.membership().writer, []
+        for one in deliveries:
+            paths = self._paths.shard(one.record.shard)
+            done = transitions.completion(paths, one.record.name, one.version)
+            groups.append((*done, *self._completion(one.record)))
+        wanted = [not one.is_settled for one in deliveries]
+        futures = iter(writer.submit_all([group for group, is_wanted in zip(groups, wanted, strict=True) if is_wanted]))
+        outcomes: list[LeaderqError | None] = []
+        for one, is_wanted in zip(deliveries, wanted, strict=True):
+            try:
+                self._check(one, self._outcome(next(futures)) if is_wanted else None)
+            except LeaderqError as exc:
+                outcomes.append(exc)
+            else:
+                outcomes.append(None)
+                one.is_settled = True
+                self._kept.pop(one, None)
+                self._forget(one)
+        return outcomes
+
     def settle_rest(
         self, delivery: Delivery, *, delay_s: float, error: BaseException | str | None, is_failure: bool
     ) -> None:
@@ -394,18 +417,19 @@ class DynoConsumer:
         self._kept.pop(delivery, None)
 
     def _write(self, delivery: Delivery, operations: Operations) -> None:
-        name = delivery.record.name
+        is_late = delivery.is_settled
+        self._check(delivery, None if is_late else self._outcome(self.membership().writer.submit(operations)))
+
+    def _check(self, delivery: Delivery, error: LeaderqError | None) -> None:
+        """Raise what became of a transition, if it was not written."""
         if delivery.is_settled:
             raise StaleLease(f"message {delivery.id} was settled before")
-        error = self._outcome(self.membership().writer.submit(operations))
-        if error is None:
-            return
         if isinstance(error, BadVersion | NoNode | NodeExists | SessionExpired):
             delivery.is_settled = True
-            view = self.views[delivery.record.shard]
-            view.give_back([name])
+            self.views[delivery.record.shard].give_back([delivery.record.name])
             raise StaleLease(f"message {delivery.id} is not this consumer's any more: {error}") from error
-        raise error
+        if error is not None:
+            raise error
 
     def _forget(self, delivery: Delivery) -> None:
         view = self.views[delivery.record.shard]

@@ -228,14 +228,7 @@ class DynoQueue:
 
     def ack(self, deliveries: Iterable[Delivery]) -> list[LeaderqError | None]:
         """Acknowledge many; returns for each its error, or ``None``."""
-        return [self._settled(one.ack) for one in deliveries]
-
-    def _settled(self, settle: Callable[[], None]) -> LeaderqError | None:
-        try:
-            settle()
-        except LeaderqError as exc:
-            return exc
-        return None
+        return self._consumer.acknowledge(list(deliveries))
 
     # -- looking -----------------------------------------------------------------------------------
 
