@@ -108,7 +108,7 @@ class DynoConsumer:
         self._members_stale = True
         self._has_lost_member = True
         self._watch: Subscription | None = None
-        self._kept: dict[Delivery, float] = {}
+        self._kept: dict[Delivery, float | None] = {}
         self._minder = Service.repeating(f"leaderq-dyno-{name}", self._mind)
         self._is_closed = False
 
@@ -252,7 +252,7 @@ class DynoConsumer:
             error = self._outcome(future)
             if error is None:
                 version = 0 if choice.version is None else choice.version + 1
-                found.append(Delivery(self, record, version, state.until_ms))
+                found.append(Delivery(self, record, version, state.until_ms, self._lease_s if lease_s is None else lease_s))
             else:
                 self._not_claimed(view, choice.name, error)
         return found, len(claims) - len(found)
@@ -468,10 +468,12 @@ class DynoConsumer:
 
     # -- leases ------------------------------------------------------------------------------------
 
-    def keep(self, deliveries: Iterable[Delivery], lease_s: float | None = None) -> None:
-        """Extend these, a third of the lease before each end, until they are settled."""
+    def keep(self, deliveries: Iterable[Delivery], most_s: float | None) -> None:
+        """Extend these, when a third of the lease is left, until they are settled or ``most_s`` is
+        over."""
+        until_s = None if most_s is None else now_s() + most_s
         for one in deliveries:
-            self._kept[one] = self._lease_s if lease_s is None else lease_s
+            self._kept[one] = until_s
         self._minder.wake()
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
@@ -502,15 +504,20 @@ class DynoConsumer:
         return LOOK_S
 
     def _extend_kept(self) -> float:
+        """Extend what has to be; returns the seconds until something has to be again."""
         soonest_s = LOOK_S
-        for delivery, lease_s in list(self._kept.items()):
+        for delivery, until_s in list(self._kept.items()):
+            if until_s is not None and now_s() >= until_s:
+                self._kept.pop(delivery, None)
+                continue
+            lease_s = delivery.lease_s
             left_s = (delivery.until_ms - self._now_ms()) / 1000 - lease_s / 3
             if left_s <= 0:
                 try:
                     delivery.extend(lease_s)
                 except StaleLease as exc:
-                    log.warning("lease lost queue=%s message=%s error=%s", self._paths.root, delivery.id, exc)
-                    self._kept.pop(delivery, None)
+                    if self._kept.pop(delivery, None) is not None:
+                        log.warning("lease lost queue=%s message=%s error=%s", self._paths.root, delivery.id, exc)
                 left_s = lease_s / 3
             soonest_s = min(soonest_s, left_s)
         return max(0.01, soonest_s)

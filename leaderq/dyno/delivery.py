@@ -92,11 +92,14 @@ class Delivery:
     which your code does its work; ask :meth:`remaining_s`, or :meth:`extend` it.
     """
 
-    def __init__(self, queue: SettlesDeliveries, record: DeliveryRecord, version: int, until_ms: int) -> None:
+    def __init__(
+        self, queue: SettlesDeliveries, record: DeliveryRecord, version: int, until_ms: int, lease_s: float
+    ) -> None:
         self._queue = queue
         self.record = record
         self.version = version
         self.until_ms = until_ms
+        self.lease_s = lease_s
         self.is_settled = False
         self.lock = threading.Lock()
         """Held while it is being settled or extended."""

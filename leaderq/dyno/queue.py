@@ -16,6 +16,7 @@ from typing import Any
 
 from leaderq.dyno import transitions
 from leaderq.dyno.consumer import ANSWER_S, DynoConsumer
+from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, DeliveryRecord
 from leaderq.dyno.layout import DynoPaths, RestName, group_of, name_prefix, parsed_name, parsed_rest
 from leaderq.dyno.message import DeliveryState, Frame, Message
@@ -25,12 +26,14 @@ from leaderq.errors import (
     BadVersion,
     ConfigurationError,
     ConnectionLost,
+    CorruptItem,
     LeaderqError,
     NodeExists,
     NoNode,
     QueueClosed,
 )
 from leaderq.queues.consumers import RetryPolicy
+from leaderq.queues.reading import SizedReader
 from leaderq.queues.writing import SequencedWriter
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SetData, as_session
 
@@ -230,6 +233,27 @@ class DynoQueue:
         """Acknowledge many; returns for each its error, or ``None``."""
         return self._consumer.acknowledge(list(deliveries))
 
+    def keep(self, deliveries: Iterable[Delivery], *, most_s: float | None = None) -> None:
+        """Extend these leases before they end, until they are settled, let go, or ``most_s`` seconds
+        have passed."""
+        self._consumer.keep(deliveries, most_s)
+
+    def let_go(self, deliveries: Iterable[Delivery]) -> None:
+        """Extend these leases no more."""
+        self._consumer.let_go(deliveries)
+
+    @property
+    def dead_letters(self) -> DynoDeadLetters:
+        """What is not delivered any more."""
+        submit = lambda operations: self._writer().submit(operations)  # noqa: E731
+        return DynoDeadLetters(self._session, self._paths, self._shards, submit, self._outcome, self._now_ms)
+
+    def process_unacks(self) -> int:
+        """Look now for leases that are over, in all shards; returns how many were found. A thread
+        does this once a second."""
+        self._consumer.membership()
+        return self._consumer.look_at_leases()
+
     # -- looking -----------------------------------------------------------------------------------
 
     def get(self, id: str) -> Message | None:
@@ -357,16 +381,57 @@ class DynoQueue:
 
     def _searched(self, id: str, shard: str, version: int) -> tuple[str, str] | None:
         """Its place was never written down: look for it, and write it down."""
-        paths = self._paths.shard(shard)
-        for name in sorted(self._session.children(paths.messages)):
-            try:
-                data, _ = self._session.get(paths.message(name))
-            except NoNode:
-                continue
-            if Frame.read(data).id == id:
+        for name, data in self._all(shard):
+            if _frame(data).id == id:
                 self._session.multi_async([SetData(self._paths.id(id), f"{shard}/{name}".encode(), version)])
                 return shard, name
         return None
+
+    def _all(self, shard: str) -> Iterator[tuple[str, bytes]]:
+        """All messages of a shard, about a megabyte at a time."""
+        paths = self._paths.shard(shard)
+        try:
+            names = sorted(self._session.children(paths.messages))
+        except NoNode:
+            return
+        reader = SizedReader(self._session, paths.messages)
+        while names:
+            answers = reader.read_now(names)
+            for name, answer in zip(names, answers, strict=False):
+                if isinstance(answer, tuple):
+                    yield name, answer[0]
+            names = names[len(answers) :]
+
+    def all_messages(self, wanted: Callable[[Message], bool] | None = None) -> Iterator[Message]:
+        """All messages that are ``wanted``, in whatever state, shard by shard in their order. What
+        cannot be read is left out."""
+        for shard in self._shards:
+            for name, data in self._all(shard):
+                try:
+                    message = self._message(shard, name, data)
+                except CorruptItem:
+                    continue
+                if wanted is None or wanted(message):
+                    yield message
+
+    def contains(self, wanted: Callable[[Message], bool]) -> bool:
+        """Whether there is a message of which ``wanted(message)`` is true."""
+        return next(self.all_messages(wanted), None) is not None
+
+    def find(self, wanted: Callable[[Message], bool]) -> Message | None:
+        """The first message of which ``wanted(message)`` is true."""
+        return next(self.all_messages(wanted), None)
+
+    def pop_where(self, wanted: Callable[[Message], bool], *, lease_s: Seconds | None = None) -> Delivery | None:
+        """The best message that is due, that nobody has, and of which ``wanted(message)`` is true."""
+        for message in sorted(self.all_messages(wanted), key=lambda one: one.priority):
+            if (delivery := self.pop_id(message.id, lease_s=lease_s)) is not None:
+                return delivery
+        return None
+
+    def clear(self) -> int:
+        """Remove all messages, in whatever state, but not the dead letters; returns how many."""
+        return sum(self.remove(message.id) for message in list(self.all_messages()))
 
     def _completion(self, record: DeliveryRecord) -> tuple[Operation, ...]:
         """What else goes with a message that is done."""
@@ -383,6 +448,13 @@ class DynoQueue:
             headers=frame.headers,
             group=frame.group,
         )
+
+
+def _frame(data: bytes) -> Frame:
+    try:
+        return Frame.read(data)
+    except CorruptItem:
+        return Frame(b"")
 
 
 def checked_s(what: str, value: Seconds) -> float:

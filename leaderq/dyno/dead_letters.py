@@ -1,0 +1,116 @@
+"""The dead letters of a Dyno queue: look, send back, drop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+from leaderq.dyno.layout import DynoPaths, ShardPaths, group_of, name_prefix
+from leaderq.dyno.transitions import DeadLetter, Operations
+from leaderq.errors import BadVersion, ConfigurationError, CorruptItem, NodeExists, NoNode
+from leaderq.queues.reading import SizedReader
+from leaderq.zookeeper import Create, Delete, Session
+
+Wanted = Callable[[DeadLetter], bool]
+_AT_A_TIME = 100
+
+
+def _everything(_letter: DeadLetter) -> bool:
+    return True
+
+
+class DynoDeadLetters:
+    """Get one from :attr:`~leaderq.dyno.DynoQueue.dead_letters`.
+
+    *Guarantees:* a letter is sent back once, or not at all: it vanishes and the message appears in
+    one transaction, with its id, payload, headers, group, priority and the time at which it was
+    first pushed. It begins with no failures.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        paths: DynoPaths,
+        shards: Sequence[str],
+        submit: Callable[[Operations], Future[Any]],
+        outcome: Callable[[Future[Any]], BaseException | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._session = session
+        self._paths = paths
+        self._shards = shards
+        self._submit = submit
+        self._outcome = outcome
+        self._now_ms = now_ms
+
+    def browse(self, wanted: Wanted = _everything) -> Iterator[DeadLetter]:
+        """The letters that are ``wanted``, shard by shard, in the order of their messages. Reads
+        about a megabyte at a time."""
+        for shard in self._shards:
+            paths = self._paths.shard(shard)
+            try:
+                names = sorted(self._session.children(paths.dead))
+            except NoNode:
+                continue
+            reader = SizedReader(self._session, paths.dead)
+            while names:
+                answers = reader.read_now(names[:_AT_A_TIME])
+                for answer in answers:
+                    letter = _letter_of(answer)
+                    if letter is not None and wanted(letter):
+                        yield letter
+                names = names[len(answers) :]
+
+    def redrive(self, wanted: Wanted = _everything, *, per_s: float | None = None, dry_run: bool = False) -> int:
+        """Send letters back into the queue, ``per_s`` a second at most; returns how many were, or
+        would be."""
+        if per_s is not None and not per_s > 0:
+            raise ConfigurationError(f"per_s={per_s!r}: give more than 0 letters a second")
+        count = 0
+        for letter in self.browse(wanted):
+            if dry_run or self._send_back(letter):
+                count += 1
+            if per_s is not None and not dry_run:
+                time.sleep(1 / per_s)
+        return count
+
+    def purge(self, wanted: Wanted = _everything) -> int:
+        """Delete letters; returns how many were."""
+        return sum(
+            self._apply((Delete(self._paths.shard(letter.shard).dead_letter(letter.name)),))
+            for letter in self.browse(wanted)
+        )
+
+    def _send_back(self, letter: DeadLetter) -> bool:
+        paths = self._paths.shard(letter.shard)
+        return self._apply((Delete(paths.dead_letter(letter.name)), *self._again(paths, letter)))
+
+    def _again(self, paths: ShardPaths, letter: DeadLetter) -> Operations:
+        try:
+            frame = letter.frame
+        except CorruptItem:  # as it was: whoever sends it back has mended what reads it
+            return (Create(paths.message(name_prefix(int(letter.name[:2]), self._now_ms())), letter.data, sequential=True),)
+        id = frame.id or f"{letter.shard}/{letter.name}"
+        prefix = name_prefix(int(letter.name[:2]), self._now_ms(), group_of(frame.group))
+        message = Create(paths.message(prefix), replace(frame, id=id).packed(), sequential=True)
+        return message, Create(self._paths.id(id), letter.shard.encode())
+
+    def _apply(self, operations: Operations) -> bool:
+        error = self._outcome(self._submit(operations))
+        if error is None:
+            return True
+        if isinstance(error, NoNode | BadVersion | NodeExists):
+            return False  # somebody else was quicker, or a message of that id is there again
+        raise error
+
+
+def _letter_of(answer: object) -> DeadLetter | None:
+    if not isinstance(answer, tuple):
+        return None
+    try:
+        return DeadLetter.read(answer[0])
+    except CorruptItem:
+        return None
