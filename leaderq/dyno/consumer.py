@@ -88,7 +88,7 @@ class DynoConsumer:
         retry: RetryPolicy,
         ageing_s: float | None,
         now_ms: Callable[[], int],
-        completion: Callable[[DeliveryRecord], Operations],
+        id_over: Callable[[str], Operations],
     ) -> None:
         self._session = session
         self._paths = paths
@@ -98,10 +98,10 @@ class DynoConsumer:
         self._lease_s = lease_s
         self._retry = retry
         self._now_ms = now_ms
-        self._completion = completion
+        self._id_over = id_over
         self._changed = threading.Condition()
         self._changes = 0
-        self.views = {shard: ShardView(session, paths.shard(shard), self._notify, ageing_s) for shard in shards}
+        self.views = {shard: ShardView(session, paths.shard(shard), self._notify, ageing_s, now_ms) for shard in shards}
         self._entering = threading.Lock()
         self._membership: Membership | None = None
         self._members: frozenset[str] = frozenset()
@@ -338,7 +338,7 @@ class DynoConsumer:
         paths = self._paths.shard(delivery.record.shard)
         with delivery.lock:
             done = transitions.completion(paths, delivery.record.name, delivery.version)
-            self._settle(delivery, (*done, *self._completion(delivery.record)))
+            self._settle(delivery, (*done, *self._id_over(delivery.record.given_id)))
         self._forget(delivery)
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> list[LeaderqError | None]:
@@ -347,7 +347,7 @@ class DynoConsumer:
         for one in deliveries:
             paths = self._paths.shard(one.record.shard)
             done = transitions.completion(paths, one.record.name, one.version)
-            groups.append((*done, *self._completion(one.record)))
+            groups.append((*done, *self._id_over(one.record.given_id)))
         wanted = [not one.is_settled for one in deliveries]
         futures = iter(writer.submit_all([group for group, is_wanted in zip(groups, wanted, strict=True) if is_wanted]))
         outcomes: list[LeaderqError | None] = []
@@ -391,7 +391,8 @@ class DynoConsumer:
                 reason,
                 record.first_ms,
             )
-            self._settle(delivery, transitions.burial(paths, record.name, delivery.version, None, letter))
+            dead = transitions.burial(paths, record.name, delivery.version, None, letter)
+            self._settle(delivery, (*dead, *self._id_over(record.given_id)))
         self._forget(delivery)
 
     def settle_extension(self, delivery: Delivery, lease_s: float | None) -> None:
@@ -444,8 +445,12 @@ class DynoConsumer:
         """On the way to a delivery: it is not to be delivered any more."""
         letter = self._letter(view.paths.shard, choice.name, data, state, reason, state.first_ms)
         resting = parsed_rest(choice.rest) if choice.rest is not None else None
-        operations = transitions.burial(view.paths, choice.name, choice.version, resting, letter)
-        error = self._outcome(membership.writer.submit(operations))
+        dead = transitions.burial(view.paths, choice.name, choice.version, resting, letter)
+        try:
+            given_id = Frame.read(data).id
+        except CorruptItem:
+            given_id = ""
+        error = self._outcome(membership.writer.submit((*dead, *self._id_over(given_id))))
         if error is None:
             log.error("message dead queue=%s message=%s reason=%s", self._paths.root, choice.name, reason)
             with view.lock:

@@ -174,6 +174,12 @@ class ShardIndex:
         self._promote(now_ms)
         return sum(self._is_free(name, now_ms) for name in {name for _, _, name in self._due})
 
+    def oldest_due_ms(self, now_ms: int) -> int | None:
+        """Since when the oldest of those that may be delivered now is due."""
+        self._promote(now_ms)
+        times = (self.due_ms_of(name) for _, _, name in self._due if self._is_free(name, now_ms))
+        return min(times, default=None)
+
     def next_due_ms(self, now_ms: int) -> int | None:
         """When there is something to deliver: ``now_ms``, the time of the next, or ``None``."""
         self._promote(now_ms)

@@ -9,7 +9,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from leaderq.dyno import transitions
 from leaderq.dyno.consumer import ANSWER_S, DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
-from leaderq.dyno.delivery import Delivery, DeliveryRecord
+from leaderq.dyno.delivery import Delivery
 from leaderq.dyno.layout import DynoPaths, RestName, group_of, name_prefix, parsed_name, parsed_rest
 from leaderq.dyno.message import DeliveryState, Frame, Message
 from leaderq.dyno.shard_view import ClaimRead
@@ -40,6 +41,18 @@ from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SetData, as_
 Seconds = float | timedelta
 Operations = tuple[Operation, ...]
 _TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFigures:
+    """``due``: may be delivered now; ``delayed``: later; ``leased``: in flight; ``oldest_due_s``: how
+    long the oldest of those due has been so."""
+
+    due: int
+    delayed: int
+    leased: int
+    dead: int
+    oldest_due_s: float | None
 
 
 class DynoQueue:
@@ -90,7 +103,7 @@ class DynoQueue:
             retry=retry or RetryPolicy(),
             ageing_s=ageing_s,
             now_ms=now_ms,
-            completion=self._completion,
+            id_over=self._id_over,
         )
 
     def __enter__(self) -> DynoQueue:
@@ -277,11 +290,9 @@ class DynoQueue:
             with view.lock:
                 names = view.index.peek(most - len(out), now_ms)
             for name in names:
-                try:
+                with suppress(NoNode, CorruptItem):
                     data, _ = self._session.get(view.paths.message(name))
-                except NoNode:
-                    continue
-                out.append(self._message(shard, name, data))
+                    out.append(self._message(shard, name, data))
         return out
 
     def size(self) -> int:
@@ -296,6 +307,18 @@ class DynoQueue:
             paths = self._paths.shard(shard)
             messages, claims, rests, dead = (self._count(parent) for parent in paths.parents)
             out[shard] = {"messages": messages, "resting": rests, "leased": max(0, claims - rests), "dead": dead}
+        return out
+
+    def figures(self) -> dict[str, ShardFigures]:
+        """For each shard, as this consumer sees it."""
+        out = {}
+        for shard, sizes in self.shard_sizes().items():
+            view, now_ms = self._consumer.views[shard], self._now_ms()
+            view.refresh()
+            with view.lock:
+                due, oldest_ms = view.index.due_count(now_ms), view.index.oldest_due_ms(now_ms)
+            leased, oldest_s = sizes["leased"], None if oldest_ms is None else (now_ms - oldest_ms) / 1000
+            out[shard] = ShardFigures(due, max(0, sizes["messages"] - due - leased), leased, sizes["dead"], oldest_s)
         return out
 
     def _count(self, path: str) -> int:
@@ -433,9 +456,9 @@ class DynoQueue:
         """Remove all messages, in whatever state, but not the dead letters; returns how many."""
         return sum(self.remove(message.id) for message in list(self.all_messages()))
 
-    def _completion(self, record: DeliveryRecord) -> tuple[Operation, ...]:
-        """What else goes with a message that is done."""
-        return (Delete(self._paths.id(record.given_id)),) if record.given_id else ()
+    def _id_over(self, id: str) -> tuple[Operation, ...]:
+        """What goes with a message that is done or dead; ``id`` is ``""`` if nobody gave it one."""
+        return (Delete(self._paths.id(id)),) if id else ()
 
     def _message(self, shard: str, name: str, data: bytes) -> Message:
         frame, parsed = Frame.read(data), parsed_name(name)

@@ -39,13 +39,21 @@ class ShardView:
     """May be used from any thread. ``changed`` is called, under no lock, when there may be more to
     deliver than before."""
 
-    def __init__(self, session: Session, paths: ShardPaths, changed: Callable[[], object], ageing_s: float | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        paths: ShardPaths,
+        changed: Callable[[], object],
+        ageing_s: float | None,
+        now_ms: Callable[[], int],
+    ) -> None:
         self.paths = paths
         self.index = ShardIndex(ageing_s)
         self.lock = threading.Lock()
         """Held for every use of the index, and for nothing that waits."""
         self._session = session
         self._changed = changed
+        self._now_ms = now_ms
         self._reader = SizedReader(session, paths.messages)
         self._listing = threading.Lock()
         self._is_stale = True
@@ -72,7 +80,8 @@ class ShardView:
             self._is_stale = False
         try:
             names = self._session.children(self.paths.messages)
-            markers = self._session.children(self.paths.rests)
+            claims = self._session.children(self.paths.claims)
+            markers = self._session.children(self.paths.rests)  # after the claims: what rests is not leased
         except BaseException:
             with self.lock:
                 self._news, self._is_stale = None, True
@@ -83,6 +92,7 @@ class ShardView:
             for event in self._news or ():
                 self._apply(event)
             self._news = None
+            self.index.claims_listed(claims, self._now_ms())
 
     def _watch(self) -> None:
         for parent in self.paths.parents:
