@@ -1,0 +1,171 @@
+"""A Dyno queue in the hands of a program on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
+
+from leaderq.clock import now_s
+from leaderq.dyno.delivery import Delivery, Receipt, bounded_error
+from leaderq.dyno.message import Message
+from leaderq.dyno.queue import DynoQueue, Seconds, checked_s
+from leaderq.errors import ConfigurationError, LeaderqError
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+_SLICE_S = 0.2
+"""How soon a pop that was cancelled is over on its thread."""
+
+
+class AsyncDelivery:
+    """A :class:`~leaderq.dyno.Delivery`, settled by awaiting. ``async with`` acknowledges it at the
+    end of the block, nacks it if the block raises, and releases it if the task is cancelled."""
+
+    def __init__(self, delivery: Delivery, run: Callable[..., Any]) -> None:
+        self.delivery = delivery
+        self._run = run
+
+    def __repr__(self) -> str:
+        return f"Async{self.delivery!r}"
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return self.delivery.id
+
+    @property
+    def payload(self) -> bytes:
+        """What was pushed."""
+        return self.delivery.payload
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The texts that travel beside it."""
+        return self.delivery.headers
+
+    @property
+    def receipt(self) -> Receipt:
+        """What names this delivery."""
+        return self.delivery.receipt
+
+    async def ack(self) -> None:
+        """As :meth:`Delivery.ack`, and so are the others."""
+        await self._run(self.delivery.ack)
+
+    async def nack(self, error: BaseException | str | None = None, *, delay_s: float | None = None) -> None:
+        """It failed."""
+        await self._run(partial(self.delivery.nack, error, delay_s=delay_s))
+
+    async def release(self) -> None:
+        """It was not begun."""
+        await self._run(self.delivery.release)
+
+    async def postpone(self, delay_s: float) -> None:
+        """Not now."""
+        await self._run(partial(self.delivery.postpone, delay_s))
+
+    async def kill(self, reason: str = "killed") -> None:
+        """Never again."""
+        await self._run(partial(self.delivery.kill, reason))
+
+    async def extend(self, lease_s: float | None = None) -> None:
+        """The lease ends ``lease_s`` seconds from now."""
+        await self._run(partial(self.delivery.extend, lease_s))
+
+    async def __aenter__(self) -> AsyncDelivery:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
+        if self.delivery.is_settled:
+            return
+        if exc is None:
+            await self.ack()
+        elif isinstance(exc, Exception):
+            await self.nack(bounded_error(exc))
+        else:  # a cancelled task, or the end of the program: not the message's fault
+            await self.release()
+
+
+class AsyncDynoQueue:
+    """``async with AsyncDynoQueue(DynoQueue(session, "/jobs")) as queue``. ``poppers``: that many
+    tasks may wait in ``pop`` at a time, each on a thread; further ones wait for their turn.
+
+    *Guarantees:* those of the queue; no message is lost, or kept from others for longer than a
+    moment, by a task that is cancelled. *Not guaranteed:* that what a cancelled task began to write
+    was not written.
+    """
+
+    def __init__(self, queue: DynoQueue, *, poppers: int = 8) -> None:
+        if poppers < 1:
+            raise ConfigurationError(f"poppers={poppers!r}: give 1 or more")
+        self.queue = queue
+        """The queue that does the work."""
+        self._pops = ThreadPoolExecutor(poppers, "leaderq-dyno-pop")
+        self._writes = ThreadPoolExecutor(8, "leaderq-dyno-write")
+
+    async def __aenter__(self) -> AsyncDynoQueue:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> bool:
+        """As :meth:`DynoQueue.close`."""
+        try:
+            return await self._write(self.queue.close)
+        finally:
+            self._pops.shutdown(wait=False)
+            self._writes.shutdown(wait=False)
+
+    async def push(self, messages: Message | Iterable[Message]) -> list[str]:
+        """As :meth:`DynoQueue.push`."""
+        return await self._write(partial(self.queue.push, messages))
+
+    async def ensure(self, message: Message) -> bool:
+        """As :meth:`DynoQueue.ensure`."""
+        return await self._write(partial(self.queue.ensure, message))
+
+    async def pop(
+        self, most: int = 1, timeout_s: Seconds | None = 0.0, *, lease_s: Seconds | None = None
+    ) -> list[AsyncDelivery]:
+        """As :meth:`DynoQueue.pop`, but it returns as soon as there is one."""
+        deadline = None if timeout_s is None else now_s() + checked_s("timeout_s", timeout_s)
+        while True:
+            left_s = _SLICE_S if deadline is None else min(_SLICE_S, max(0.0, deadline - now_s()))
+            job = self._pops.submit(partial(self.queue.pop, most, left_s, least=1, lease_s=lease_s))
+            try:
+                found = await asyncio.wrap_future(job)
+            except asyncio.CancelledError:
+                job.add_done_callback(_release_all)
+                raise
+            if found or (deadline is not None and now_s() >= deadline):
+                return [AsyncDelivery(one, self._write) for one in found]
+
+    async def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
+        """One message after another, for ever, as they come."""
+        while True:
+            for one in await self.pop(1, None):
+                yield one
+
+    async def run(self, call: Callable[[DynoQueue], R]) -> R:
+        """Any other method of the queue: ``await queue.run(DynoQueue.size)``."""
+        return await self._write(partial(call, self.queue))
+
+    async def _write(self, job: Callable[[], R]) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._writes, job)
+
+
+def _release_all(job: Future[list[Delivery]]) -> None:
+    """Nobody waits for these any more."""
+    if job.cancelled() or job.exception() is not None:
+        return
+    for one in job.result():
+        try:
+            one.release()
+        except LeaderqError as exc:
+            log.debug("not released, its lease ends by itself message=%s error=%s", one.id, exc)
