@@ -49,9 +49,9 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
-from leaderq.queues.consumers import RetryPolicy
-from leaderq.queues.writing import SequencedWriter
+from leaderq.retrying import RetryPolicy
 from leaderq.threads import Service
+from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Session, Subscription, WatchEvent
 from leaderq.zookeeper.paths import name_of
 

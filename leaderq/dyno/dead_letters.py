@@ -11,7 +11,7 @@ from typing import Any
 from leaderq.dyno.layout import DynoPaths, ShardPaths, group_of, name_prefix
 from leaderq.dyno.transitions import DeadLetter, Operations
 from leaderq.errors import BadVersion, ConfigurationError, CorruptItem, NodeExists, NoNode
-from leaderq.queues.reading import SizedReader
+from leaderq.reading import SizedReader
 from leaderq.zookeeper import Create, Delete, Session
 
 Wanted = Callable[[DeadLetter], bool]

@@ -33,9 +33,9 @@ from leaderq.errors import (
     NoNode,
     QueueClosed,
 )
-from leaderq.queues.consumers import RetryPolicy
-from leaderq.queues.reading import SizedReader
-from leaderq.queues.writing import SequencedWriter
+from leaderq.reading import SizedReader
+from leaderq.retrying import RetryPolicy
+from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SetData, as_session
 
 Seconds = float | timedelta

@@ -17,7 +17,7 @@ from leaderq.dyno.index import Choice, ShardIndex
 from leaderq.dyno.layout import ShardPaths
 from leaderq.dyno.message import DeliveryState
 from leaderq.errors import LeaderqError, NoNode
-from leaderq.queues.reading import SizedReader
+from leaderq.reading import SizedReader
 from leaderq.zookeeper import GetData, Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
