@@ -1,30 +1,42 @@
 """Messages that are acknowledged, delayed, prioritised and sharded. See :class:`DynoQueue`."""
 
 from leaderq.dyno.async_queue import AsyncDelivery, AsyncDynoQueue
+from leaderq.dyno.bodies import BodyStore, FileBodies, MissingBody
 from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Receipt, StaleLease
-from leaderq.dyno.message import Message
+from leaderq.dyno.ids import Duplicate, OnConflict, Pushed
+from leaderq.dyno.message import Fields, Message, Unique
 from leaderq.dyno.queue import DynoQueue, ShardFigures
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, by_id, by_key, round_robin
+from leaderq.dyno.stale import Leftover
 from leaderq.dyno.transitions import DeadLetter
 from leaderq.dyno.worker import Kill, Postpone, Worker
 
 __all__ = [
     "AsyncDelivery",
     "AsyncDynoQueue",
+    "BodyStore",
     "DeadLetter",
     "Delivery",
+    "Duplicate",
     "DynoDeadLetters",
     "DynoQueue",
+    "Fields",
+    "FileBodies",
     "FixedShards",
     "Kill",
+    "Leftover",
     "Message",
+    "MissingBody",
+    "OnConflict",
     "Postpone",
+    "Pushed",
     "Receipt",
     "ShardFigures",
     "ShardSupplier",
     "ShardingStrategy",
     "StaleLease",
+    "Unique",
     "Worker",
     "by_id",
     "by_key",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.dyno.delivery import Delivery, Receipt, bounded_error
-from leaderq.dyno.message import Message
-from leaderq.dyno.queue import DynoQueue, Seconds, checked_s
+from leaderq.dyno.message import Message, Seconds, checked_s
+from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, LeaderqError
 
 log = logging.getLogger(__name__)
@@ -23,58 +23,42 @@ _SLICE_S = 0.2
 
 
 class AsyncDelivery:
-    """A :class:`~leaderq.dyno.Delivery`, settled by awaiting. ``async with`` acknowledges it at the
+    """A :class:`~leaderq.dyno.Delivery`, settled by awaiting methods of the same names. ``async with`` acknowledges it at the
     end of the block, nacks it if the block raises, and releases it if the task is cancelled."""
 
     def __init__(self, delivery: Delivery, run: Callable[..., Any]) -> None:
         self.delivery = delivery
+        self.id = delivery.id
+        self.headers = delivery.headers
         self._run = run
 
     def __repr__(self) -> str:
         return f"Async{self.delivery!r}"
 
     @property
-    def id(self) -> str:
-        """The message's id."""
-        return self.delivery.id
-
-    @property
     def payload(self) -> bytes:
-        """What was pushed."""
         return self.delivery.payload
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        """The texts that travel beside it."""
-        return self.delivery.headers
-
-    @property
     def receipt(self) -> Receipt:
-        """What names this delivery."""
         return self.delivery.receipt
 
     async def ack(self) -> None:
-        """As :meth:`Delivery.ack`, and so are the others."""
         await self._run(self.delivery.ack)
 
-    async def nack(self, error: BaseException | str | None = None, *, delay_s: float | None = None) -> None:
-        """It failed."""
+    async def nack(self, error: BaseException | str | None = None, *, delay_s: Seconds | None = None) -> None:
         await self._run(partial(self.delivery.nack, error, delay_s=delay_s))
 
     async def release(self) -> None:
-        """It was not begun."""
         await self._run(self.delivery.release)
 
-    async def postpone(self, delay_s: float) -> None:
-        """Not now."""
+    async def postpone(self, delay_s: Seconds) -> None:
         await self._run(partial(self.delivery.postpone, delay_s))
 
     async def kill(self, reason: str = "killed") -> None:
-        """Never again."""
         await self._run(partial(self.delivery.kill, reason))
 
-    async def extend(self, lease_s: float | None = None) -> None:
-        """The lease ends ``lease_s`` seconds from now."""
+    async def extend(self, lease_s: Seconds | None = None) -> None:
         await self._run(partial(self.delivery.extend, lease_s))
 
     async def __aenter__(self) -> AsyncDelivery:

@@ -5,41 +5,47 @@ idempotent writer, whose guard is this consumer's ephemeral member: once the ses
 of this consumer is applied any more, and a lost reply leaves no doubt.
 
 Threads: those of the users, who pop and settle; the session's, which tells of changes; and one of
-ours, the *minder*, which looks once a second for leases that are over and extends those that are
-kept.
+ours, the *minder*, which extends the leases that are kept, and looks once a second for those that
+are over.
 
 What happens on each failure:
 
-* **reply lost, connection lost**: the writer finds out; ``pop`` and ``ack`` wait, for as long as
-  the caller lets them;
+* **reply lost, connection lost**: the writer finds out; ``pop`` waits for the connection as long as
+  the caller lets it, settling half a minute; what was popped before is returned;
 * **session over**: what was leased may pass to others at once, and settling it raises
   ``StaleLease``; the consumer enters again with a new member when it is next used;
 * **a message that cannot be read**: it goes to the dead letters;
-* **a claim fails**: somebody else was quicker; the choice is made again.
+* **a claim fails**: somebody else was quicker; the choice is made again;
+* **a znode was taken away by hand**: parents are made again; an id or a marker is done without; a
+  message whose claim is gone waits again, one that is itself gone is done.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 
 from leaderq.clock import now_s
 from leaderq.dyno import transitions
-from leaderq.dyno.delivery import Delivery, DeliveryRecord, StaleLease, bounded_error
+from leaderq.dyno.bodies import Bodies
+from leaderq.dyno.delivery import Delivery, DeliveryRecord, Receipt, StaleLease, bounded_error
+from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
-from leaderq.dyno.layout import DynoPaths, parsed_rest
-from leaderq.dyno.message import DeliveryState, Frame
-from leaderq.dyno.shard_view import ClaimRead, ShardView
+from leaderq.dyno.keeper import Ending, LeaseKeeper
+from leaderq.dyno.layout import DynoPaths, parsed_rest, unescaped
+from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
+from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadLetter, Operations
+from leaderq.dyno.writes import apply, apply_all
 from leaderq.errors import (
     BadVersion,
+    ConfigurationError,
     ConnectionLost,
     CorruptItem,
     LeaderqError,
@@ -52,15 +58,15 @@ from leaderq.errors import (
 from leaderq.retrying import RetryPolicy
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
-from leaderq.zookeeper import Session, Subscription, WatchEvent
+from leaderq.zookeeper import Session, SessionState, Subscription, WatchEvent
 from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
 
+SWEEP_S = 30.0
+"""How often the first of the members forgets ids whose windows are over."""
 LOOK_S = 1.0
 """How often the minder looks, and how long a wait trusts in watches alone."""
-ANSWER_S = 30.0
-"""How long settling waits for an answer."""
 
 
 class Membership:
@@ -73,52 +79,72 @@ class Membership:
         self.writer.open()
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """As :class:`DynoQueue` has them. ``current``: the shard to serve first."""
+
+    name: str
+    current: str | None
+    lease_s: float
+    retry: RetryPolicy
+    ageing_s: float | None
+    now_ms: Callable[[], int]
+
+
 class DynoConsumer:
-    """See the module. ``now_ms`` is the clock: milliseconds since the epoch."""
+    """See the module."""
 
     def __init__(
         self,
         session: Session,
         paths: DynoPaths,
         shards: Sequence[str],
-        *,
-        name: str,
-        current: str | None,
-        lease_s: float,
-        retry: RetryPolicy,
-        ageing_s: float | None,
-        now_ms: Callable[[], int],
-        id_over: Callable[[str], Operations],
+        options: ConsumerOptions,
+        ids: Ids,
+        bodies: Bodies,
     ) -> None:
         self._session = session
         self._paths = paths
         self._shards = list(shards)
-        self._name = name
-        self._current = current
-        self._lease_s = lease_s
-        self._retry = retry
-        self._now_ms = now_ms
-        self._id_over = id_over
+        self._name = name = options.name
+        self._current = options.current
+        self._lease_s = options.lease_s
+        self._retry = options.retry
+        self._now_ms = now_ms = options.now_ms
+        self._ids = ids
+        self._bodies = bodies
+        self._next_sweep_s = now_s() + SWEEP_S
         self._changed = threading.Condition()
         self._changes = 0
-        self.views = {shard: ShardView(session, paths.shard(shard), self._notify, ageing_s, now_ms) for shard in shards}
+        self.views = {
+            shard: ShardView(session, paths.shard(shard), self._notify, options.ageing_s, now_ms) for shard in shards
+        }
         self._entering = threading.Lock()
         self._membership: Membership | None = None
         self._members: frozenset[str] = frozenset()
         self._members_stale = True
         self._has_lost_member = True
         self._watch: Subscription | None = None
-        self._kept: dict[Delivery, float | None] = {}
+        self._held: dict[Delivery, None] = {}
+        self.keeper = LeaseKeeper(self.extend_all)
         self._minder = Service.repeating(f"leaderq-dyno-{name}", self._mind)
         self._is_closed = False
+        self._pid = os.getpid()
 
     # -- its life ----------------------------------------------------------------------------------
 
+    def check_open(self) -> None:
+        """:raises QueueClosed: it was closed, or belongs to the process that this one is a fork of."""
+        if os.getpid() != self._pid:
+            raise QueueClosed(f"the queue {self._paths.root} belongs to process {self._pid}; make one after the fork")
+        if self._is_closed:
+            raise QueueClosed(f"the queue {self._paths.root} was closed")
+
     def membership(self) -> Membership:
         """Stand among the consumers. Raises what the session raises."""
+        self.check_open()
         with self._entering:
-            if self._is_closed:
-                raise QueueClosed(f"the queue {self._paths.root} was closed")
+            self.check_open()
             former = self._membership
             if former is not None and not former.writer.is_over and former.session_id == self._session.id:
                 return former
@@ -129,6 +155,10 @@ class DynoConsumer:
                 for view in self.views.values():
                     view.invalidate()
             self._session.ensure_path(self._paths.members)
+            self._session.ensure_path(self._paths.shards)
+            unserved = {unescaped(shard) for shard in self._session.children(self._paths.shards)} - set(self._shards)
+            if unserved:
+                log.warning("not all shards are served from here queue=%s others=%s", self._paths.root, sorted(unserved))
             if self._watch is None:
                 self._watch = self._session.watch_tree(self._paths.members, self._member_changed)
             self._membership = Membership(self._session, self._paths, self._name)
@@ -137,19 +167,32 @@ class DynoConsumer:
             return self._membership
 
     def close(self, timeout_s: float) -> bool:
-        """Leave: what is leased and not settled may pass to others at once. Returns whether all that
-        was to be written was, in ``timeout_s``."""
+        """Leave: what is leased and not settled is released first. Returns whether all that was to
+        be written was, in ``timeout_s``."""
         with self._entering:
             self._is_closed = True
             membership, watch = self._membership, self._watch
         self._minder.stop(timeout_s)
         self._notify()
+        if membership is not None:
+            self._release_held(membership.writer)
         for view in self.views.values():
             view.close()
         if watch is not None:
             with suppress(LeaderqError):
                 watch.close()
         return membership is None or membership.writer.close(timeout_s)
+
+    def _release_held(self, writer: SequencedWriter) -> None:
+        """That nobody settled these before the end is not their fault: no failure is counted."""
+        for one in self._held.copy():
+            if one.lock.acquire(blocking=False):  # else it is being settled
+                try:
+                    if not one.is_settled and one.until_ms > self._now_ms():
+                        writer.submit(self._rest(one, 0.0, None, is_failure=False))
+                        self._settled(one)
+                finally:
+                    one.lock.release()
 
     # -- popping -----------------------------------------------------------------------------------
 
@@ -160,19 +203,28 @@ class DynoConsumer:
         conflicts = 0
         while True:
             seen = self._changes
-            found, lost = self._pop_now(most - len(out), conflicts, lease_s)
+            try:
+                found, is_changed = self._pop_now(most - len(out), conflicts, lease_s)
+            except LeaderqError as exc:
+                if out:
+                    return out
+                if not self._is_passing(exc) or (deadline is not None and now_s() >= deadline):
+                    raise
+                found, is_changed = [], False
             out += found
-            conflicts = conflicts + 1 if lost and not found else 0
+            conflicts = conflicts + 1 if is_changed and not found else 0
             if len(out) >= least:
                 return out
-            if lost or found:
+            if is_changed or found:
                 continue
             left_s = LOOK_S if deadline is None else min(LOOK_S, deadline - now_s())
             if left_s <= 0:
                 return out
             self._wait(seen, left_s)
 
-    def _pop_now(self, most: int, conflicts: int, lease_s: float | None) -> tuple[list[Delivery], int]:
+    def _pop_now(self, most: int, conflicts: int, lease_s: float | None) -> tuple[list[Delivery], bool]:
+        """What became ours, and whether, of what was chosen, some has turned out to be another's, or
+        dead: then the next choice differs."""
         membership = self.membership()
         self._refresh_members()
         now_ms = self._now_ms()
@@ -182,16 +234,18 @@ class DynoConsumer:
                 choices = view.index.choose(most, now_ms, skip=conflicts if conflicts > 1 else 0)
             if choices:
                 return self._claim(membership, view, choices, lease_s)
-        return [], 0
+        return [], False
 
     def claim_one(self, shard: str, name: str, lease_s: float | None = None) -> Delivery | None:
-        """This message, if it is due and nobody has it."""
-        membership, view = self.membership(), self.views[shard]
+        """This message, if it is due, nobody has it, and the shard is one of ours."""
+        membership, view = self.membership(), self.views.get(shard)
+        if view is None:
+            return None
         view.refresh()
         now_ms = self._now_ms()
         with view.lock:
             chosen = view.index.choose_these([name], now_ms)
-        found, _ = self._claim(membership, view, chosen, lease_s) if chosen else ([], 0)
+        found, _ = self._claim(membership, view, chosen, lease_s) if chosen else ([], False)
         return found[0] if found else None
 
     def _in_order(self, membership: Membership) -> list[ShardView]:
@@ -225,37 +279,45 @@ class DynoConsumer:
 
     def _claim(
         self, membership: Membership, view: ShardView, choices: Sequence[Choice], lease_s: float | None
-    ) -> tuple[list[Delivery], int]:
-        """What became ours of these, and how many others were quicker."""
-        names = {choice.name for choice in choices}
+    ) -> tuple[list[Delivery], bool]:
+        """What became ours of these; see :meth:`_pop_now`."""
+        lease_s = self._lease_s if lease_s is None else lease_s
         try:
             data = view.read_messages(choices)
+            view.give_back([choice.name for choice in choices[len(data) :]])
             again = [choice.name for choice in choices if choice.version is not None]
-            states = {one.name: one for one in view.read_claims(again)}
+            states = {one.name: one for one in read_claims(self._session, view.paths, again)}
+            prepared = [
+                self._prepared(membership, view, choice, answer, states.get(choice.name), lease_s)
+                for choice, answer in zip(choices, data, strict=False)
+            ]
+            wanted = [one for one in prepared if one is not None]
+            groups = [
+                (*transitions.delivery(view.paths, choice, record.state), *self._id_started(record))
+                for choice, record in wanted
+            ]
+            errors = apply_all(membership.writer, groups, self._paths.root)
         except BaseException:
-            view.give_back(sorted(names))
+            view.give_back([choice.name for choice in choices])
             raise
-        claims: list[tuple[Choice, DeliveryRecord, DeliveryState, Future[Any]]] = []
-        unread = [choice.name for choice in choices[len(data) :]]
-        view.give_back(unread)
-        groups: list[Operations] = []
-        waiting: list[tuple[Choice, DeliveryRecord, DeliveryState]] = []
-        for choice, answer in zip(choices, data, strict=False):
-            prepared = self._prepared(membership, view, choice, answer, states.get(choice.name), lease_s)
-            if prepared is not None:
-                waiting.append((choice, prepared[0], prepared[1]))
-                groups.append(transitions.delivery(view.paths, choice, prepared[1]))
-        futures = membership.writer.submit_all(groups)
-        claims = [(*one, future) for one, future in zip(waiting, futures, strict=True)]
         found: list[Delivery] = []
-        for choice, record, state, future in claims:
-            error = self._outcome(future)
+        trouble: LeaderqError | None = None
+        for (choice, record), error in zip(wanted, errors, strict=True):
             if error is None:
                 version = 0 if choice.version is None else choice.version + 1
-                found.append(Delivery(self, record, version, state.until_ms, self._lease_s if lease_s is None else lease_s))
-            else:
-                self._not_claimed(view, choice.name, error)
-        return found, len(claims) - len(found)
+                view.claimed([choice.name], record.state.until_ms)
+                found.append(Delivery(self, record, version, lease_s))
+            elif not view.not_claimed(choice.name, error):
+                trouble = error
+        self._held.update(dict.fromkeys(found))
+        if trouble is not None and not found:
+            raise trouble
+        return found, len(found) < len(choices)
+
+    def _id_started(self, record: DeliveryRecord) -> Operations:
+        if record.state.deliveries > 1 or record.frame.unique is not Unique.STARTED:
+            return ()
+        return transitions.id_over(self._paths, record.frame, has_started=False)
 
     def _prepared(
         self,
@@ -264,178 +326,168 @@ class DynoConsumer:
         choice: Choice,
         answer: tuple[bytes, int, int] | LeaderqError,
         known: ClaimRead | None,
-        lease_s: float | None,
-    ) -> tuple[DeliveryRecord, DeliveryState] | None:
+        lease_s: float,
+    ) -> tuple[Choice, DeliveryRecord] | None:
         """What to write for this delivery; ``None``: it is not to be delivered."""
         if isinstance(answer, LeaderqError):
-            self._not_claimed(view, choice.name, answer)
+            if not view.not_claimed(choice.name, answer):
+                raise answer
             return None
         if choice.version is not None and (known is None or known.version != choice.version):
-            with view.lock:
-                view.index.lost(choice.name, self._now_ms())
+            view.not_claimed(choice.name)
             return None
         former = known.state if known is not None else DeliveryState()
         # Who takes a lease over says that the former consumer died with it, or hung.
-        failures = former.failures + (choice.version is not None and choice.rest is None)
-        data, created_ms, _ = answer
+        is_take_over = choice.version is not None and choice.rest is None
+        failures = former.failures + is_take_over
+        data = answer[0]
         try:
             frame = Frame.read(data)
         except CorruptItem as exc:
             self._bury(membership, view, choice, data, replace(former, failures=failures, error=str(exc)), "corrupt")
             return None
-        if self._retry.attempts is not None and failures >= self._retry.attempts:
+        if is_take_over and self.retry_delay_s(failures, None) is None:
             self._bury(membership, view, choice, data, replace(former, failures=failures), "consumer died")
             return None
         now_ms = self._now_ms()
-        until_ms = now_ms + int((self._lease_s if lease_s is None else lease_s) * 1000)
-        first_ms = former.first_ms or now_ms
-        state = DeliveryState(former.deliveries + 1, failures, membership.mark, until_ms, former.error, first_ms)
-        record = DeliveryRecord(
-            id=frame.id or f"{view.paths.shard}/{choice.name}",
-            payload=frame.payload,
-            headers=frame.headers,
-            priority=int(choice.name[:2]),
-            group=frame.group,
-            shard=view.paths.shard,
-            name=choice.name,
-            deliveries=state.deliveries,
-            failures=failures,
-            enqueued_ms=frame.enqueued_ms or created_ms,
-            first_ms=first_ms,
-            given_id=frame.id,
-            body=frame.body,
-            last_error=former.error,
-        )
-        return record, state
+        until_ms = now_ms + int(lease_s * 1000)
+        first_ms, number = former.first_ms or now_ms, former.deliveries + 1
+        state = DeliveryState(number, failures, membership.mark, until_ms, former.error, first_ms)
+        return choice, DeliveryRecord(frame, view.paths.shard, choice.name, state)
 
-    def _not_claimed(self, view: ShardView, name: str, error: LeaderqError) -> None:
-        with view.lock:
-            if isinstance(error, NoNode):
-                view.index.deleted(name)
-            elif isinstance(error, NodeExists | BadVersion):
-                view.index.lost(name, self._now_ms())
-            else:
-                view.index.give_back([name])
-        if isinstance(error, SessionClosed | QueueClosed):
-            raise error
-        if isinstance(error, ConnectionLost | SessionExpired):
-            log.debug("not claimed queue=%s message=%s error=%s", self._paths.root, name, error)
-
-    def _outcome(self, future: Future[Any], timeout_s: float = ANSWER_S) -> LeaderqError | None:
+    def redeem(self, receipt: Receipt) -> Delivery:
+        """See :meth:`DynoQueue.redeem`."""
+        paths = self._paths.shard(receipt.shard)
+        read = read_claims(self._session, paths, [receipt.name])
+        if not read or read[0].version != receipt.version or not read[0].state.member:
+            raise StaleLease(f"receipt {receipt} is not valid any more")
         try:
-            error = future.exception(timeout_s)
-        except FutureTimeout:
-            future.cancel()
-            return ConnectionLost(f"no answer within {timeout_s:g} s: the outcome is unknown", path=self._paths.root)
-        if error is not None and not isinstance(error, LeaderqError):
-            raise error
-        return error
+            frame = Frame.read(self._session.get(paths.message(receipt.name))[0])
+        except NoNode as exc:
+            raise StaleLease(f"receipt {receipt} is not valid any more") from exc
+        record = DeliveryRecord(frame, receipt.shard, receipt.name, read[0].state)
+        return Delivery(self, record, receipt.version, self._lease_s)
 
     # -- settling ----------------------------------------------------------------------------------
 
+    def whole_payload(self, frame: Frame) -> bytes:
+        """See :class:`~leaderq.dyno.bodies.Bodies`."""
+        return self._bodies.get(frame.payload, frame.body)
+
     def settle_ack(self, delivery: Delivery) -> None:
-        """See :class:`~leaderq.dyno.delivery.Delivery`."""
-        paths = self._paths.shard(delivery.record.shard)
-        with delivery.lock:
-            done = transitions.completion(paths, delivery.record.name, delivery.version)
-            self._settle(delivery, (*done, *self._id_over(delivery.record.given_id)))
-        self._forget(delivery)
-
-    def acknowledge(self, deliveries: Sequence[Delivery]) -> list[LeaderqError | None]:
-        """As :meth:`settle_ack` for each, all under way together; for each its error, or ``None``."""
-        writer, groups = self.membership().writer, []
-        for one in deliveries:
-            paths = self._paths.shard(one.record.shard)
-            done = transitions.completion(paths, one.record.name, one.version)
-            groups.append((*done, *self._id_over(one.record.given_id)))
-        wanted = [not one.is_settled for one in deliveries]
-        futures = iter(writer.submit_all([group for group, is_wanted in zip(groups, wanted, strict=True) if is_wanted]))
-        outcomes: list[LeaderqError | None] = []
-        for one, is_wanted in zip(deliveries, wanted, strict=True):
-            try:
-                self._check(one, self._outcome(next(futures)) if is_wanted else None)
-            except LeaderqError as exc:
-                outcomes.append(exc)
-            else:
-                outcomes.append(None)
-                one.is_settled = True
-                self._kept.pop(one, None)
-                self._forget(one)
-        return outcomes
-
-    def settle_rest(
-        self, delivery: Delivery, *, delay_s: float, error: BaseException | str | None, is_failure: bool
-    ) -> None:
-        """See :class:`~leaderq.dyno.delivery.Delivery`."""
-        record, paths = delivery.record, self._paths.shard(delivery.record.shard)
-        with delivery.lock:
-            state = DeliveryState(
-                deliveries=record.deliveries,
-                failures=record.failures + is_failure,
-                until_ms=self._now_ms() + int(delay_s * 1000),
-                error=bounded_error(error) or record.last_error,
-                first_ms=record.first_ms,
-            )
-            self._settle(delivery, transitions.rest(paths, record.name, delivery.version, state))
-
-    def settle_kill(self, delivery: Delivery, reason: str, error: BaseException | str | None = None) -> None:
-        """See :class:`~leaderq.dyno.delivery.Delivery`."""
-        record, paths = delivery.record, self._paths.shard(delivery.record.shard)
-        with delivery.lock:
-            answer = self._session.get(paths.message(record.name)) if not delivery.is_settled else (b"", None)
-            letter = self._letter(
-                record.shard,
-                record.name,
-                answer[0],
-                DeliveryState(record.deliveries, record.failures + (error is not None), error=bounded_error(error)),
-                reason,
-                record.first_ms,
-            )
-            dead = transitions.burial(paths, record.name, delivery.version, None, letter)
-            self._settle(delivery, (*dead, *self._id_over(record.given_id)))
-        self._forget(delivery)
-
-    def settle_extension(self, delivery: Delivery, lease_s: float | None) -> None:
-        """See :class:`~leaderq.dyno.delivery.Delivery`."""
-        record, paths = delivery.record, self._paths.shard(delivery.record.shard)
-        with delivery.lock:
-            until_ms = self._now_ms() + int((self._lease_s if lease_s is None else lease_s) * 1000)
-            mark = self.membership().mark
-            state = DeliveryState(record.deliveries, record.failures, mark, until_ms, record.last_error, record.first_ms)
-            self._write(delivery, transitions.extension(paths, record.name, delivery.version, state))
-            delivery.version += 1
-            delivery.until_ms = until_ms
-
-    def retry_delay_s(self, failures: int, error: BaseException | str | None) -> float | None:
-        """How long a message rests after so many failures; ``None``: it is dead."""
-        if self._retry.attempts is not None and failures >= self._retry.attempts:
-            return None
-        return self._retry.wait_s(failures)
-
-    def _settle(self, delivery: Delivery, operations: Operations) -> None:
-        self._write(delivery, operations)
-        delivery.is_settled = True
-        self._kept.pop(delivery, None)
-
-    def _write(self, delivery: Delivery, operations: Operations) -> None:
-        is_late = delivery.is_settled
-        self._check(delivery, None if is_late else self._outcome(self.membership().writer.submit(operations)))
-
-    def _check(self, delivery: Delivery, error: LeaderqError | None) -> None:
-        """Raise what became of a transition, if it was not written."""
-        if delivery.is_settled:
-            raise StaleLease(f"message {delivery.id} was settled before")
-        if isinstance(error, BadVersion | NoNode | NodeExists | SessionExpired):
-            delivery.is_settled = True
-            self.views[delivery.record.shard].give_back([delivery.record.name])
-            raise StaleLease(f"message {delivery.id} is not this consumer's any more: {error}") from error
+        (error,) = self.acknowledge([delivery])
         if error is not None:
             raise error
 
-    def _forget(self, delivery: Delivery) -> None:
-        view = self.views[delivery.record.shard]
-        with view.lock:
-            view.index.deleted(delivery.record.name)
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> list[LeaderqError | None]:
+        """As :meth:`settle_ack` for each, all under way together; for each its error, or ``None``."""
+        once = list(dict.fromkeys(deliveries))
+        with ExitStack() as locks:
+            for one in sorted(once, key=id):  # in one order, or two calls could wait for each other
+                locks.enter_context(one.lock)
+            known = self._write([(one, self._completion(one)) for one in once])
+            done = [one for one in once if known[one] is None]
+            for one in done:
+                self._settled(one, is_gone=True)
+        self._bodies.drop(one.record.frame.body for one in done)
+        later = StaleLease("the same delivery was acknowledged twice in one call")
+        return [known.pop(one, later) for one in deliveries]
+
+    def _completion(self, one: Delivery) -> Operations:
+        done = transitions.completion(self._paths.shard(one.record.shard), one.record.name, one.version)
+        return *done, *transitions.id_over(self._paths, one.record.frame, has_started=True, done_ms=self._now_ms())
+
+    def settle_rest(
+        self, delivery: Delivery, *, delay_s: Seconds, error: BaseException | str | None, is_failure: bool
+    ) -> None:
+        with delivery.lock:
+            self._write_one(delivery, self._rest(delivery, checked_s("delay_s", delay_s), error, is_failure=is_failure))
+            self._settled(delivery)
+
+    def _rest(
+        self, delivery: Delivery, delay_s: float, error: BaseException | str | None, *, is_failure: bool
+    ) -> Operations:
+        record, paths = delivery.record, self._paths.shard(delivery.record.shard)
+        until_ms, failures = self._now_ms() + int(delay_s * 1000), record.state.failures + is_failure
+        last_error = bounded_error(error) or record.state.error
+        state = replace(record.state, member="", until_ms=until_ms, failures=failures, error=last_error)
+        return transitions.rest(paths, record.name, delivery.version, state)
+
+    def settle_kill(self, delivery: Delivery, reason: str, error: BaseException | str | None = None) -> None:
+        record, paths = delivery.record, self._paths.shard(delivery.record.shard)
+        with delivery.lock:
+            try:
+                data = b"" if delivery.is_settled else self._session.get(paths.message(record.name))[0]
+            except NoNode as exc:
+                raise self._stale(delivery, exc) from exc
+            failures, last_error = record.state.failures + (error is not None), bounded_error(error) or record.state.error
+            state = replace(record.state, failures=failures, error=last_error)
+            letter = self._letter(record.shard, record.name, data, state, reason)
+            dead = transitions.burial(paths, record.name, delivery.version, None, letter)
+            self._write_one(delivery, (*dead, *transitions.id_over(self._paths, record.frame, has_started=True)))
+            self._settled(delivery, is_gone=True)
+
+    def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None:
+        seconds = self._lease_s if lease_s is None else checked_s("lease_s", lease_s)
+        with delivery.lock:
+            error = self.extend_all([(delivery, seconds)])[delivery]
+        if error is not None:
+            raise error
+
+    def extend_all(self, wanted: Sequence[tuple[Delivery, float]]) -> dict[Delivery, LeaderqError | None]:
+        """Extend each of these, whose locks the caller holds, by so many seconds from now."""
+        now_ms, mark = self._now_ms(), self.membership().mark
+        groups = []
+        for one, lease_s in wanted:
+            record, until_ms = one.record, now_ms + int(lease_s * 1000)
+            state = replace(record.state, member=mark, until_ms=until_ms)
+            paths = self._paths.shard(record.shard)
+            groups.append((one, transitions.extension(paths, record.name, one.version, state)))
+        known = self._write(groups)
+        for one, lease_s in wanted:
+            if known[one] is None:
+                one.version += 1
+                one.until_ms = now_ms + int(lease_s * 1000)
+                self._held[one] = None
+        return known
+
+    def retry_delay_s(self, failures: int, retry: RetryPolicy | None) -> float | None:
+        """How long a message rests after so many failures; ``None``: it is dead."""
+        policy = retry or self._retry
+        return None if policy.attempts is not None and failures >= policy.attempts else policy.wait_s(failures)
+
+    def _write_one(self, delivery: Delivery, operations: Operations) -> None:
+        error = self._write([(delivery, operations)])[delivery]
+        if error is not None:
+            raise error
+
+    def _write(self, wanted: Sequence[tuple[Delivery, Operations]]) -> dict[Delivery, LeaderqError | None]:
+        """Write the transitions of these, whose locks the caller holds; what became of each."""
+        if any(one.queue is not self for one, _ in wanted):
+            raise ConfigurationError("a delivery can be settled by the queue that popped it only")
+        fresh = [pair for pair in wanted if not pair[0].is_settled]
+        errors = apply_all(self.membership().writer, [group for _, group in fresh], self._paths.root) if fresh else []
+        known: dict[Delivery, LeaderqError | None] = {
+            one: StaleLease(f"message {one.id} was settled before") for one, _ in wanted
+        }
+        for (one, _), error in zip(fresh, errors, strict=True):
+            is_stale = isinstance(error, BadVersion | NoNode | NodeExists | SessionExpired)
+            known[one] = self._stale(one, error) if is_stale else error
+        return known
+
+    def _stale(self, delivery: Delivery, error: LeaderqError | None) -> StaleLease:
+        self._settled(delivery)
+        stale = StaleLease(f"message {delivery.id} is not this consumer's any more: {error}")
+        stale.__cause__ = error
+        return stale
+
+    def _settled(self, delivery: Delivery, *, is_gone: bool = False) -> None:
+        delivery.is_settled = True
+        self.keeper.let_go([delivery])
+        self._held.pop(delivery, None)
+        if is_gone and (view := self.views.get(delivery.record.shard)) is not None:
+            with view.lock:
+                view.index.deleted(delivery.record.name)
 
     # -- the dead ----------------------------------------------------------------------------------
 
@@ -443,48 +495,28 @@ class DynoConsumer:
         self, membership: Membership, view: ShardView, choice: Choice, data: bytes, state: DeliveryState, reason: str
     ) -> None:
         """On the way to a delivery: it is not to be delivered any more."""
-        letter = self._letter(view.paths.shard, choice.name, data, state, reason, state.first_ms)
-        resting = parsed_rest(choice.rest) if choice.rest is not None else None
-        dead = transitions.burial(view.paths, choice.name, choice.version, resting, letter)
-        try:
-            given_id = Frame.read(data).id
-        except CorruptItem:
-            given_id = ""
-        error = self._outcome(membership.writer.submit((*dead, *self._id_over(given_id))))
+        letter = self._letter(view.paths.shard, choice.name, data, state, reason)
+        rest = parsed_rest(choice.rest) if choice.rest is not None else None
+        dead = transitions.burial(view.paths, choice.name, choice.version, rest, letter)
+        over = transitions.id_over(self._paths, frame_of(data), has_started=state.deliveries > 0)
+        error = apply(membership.writer, (*dead, *over), self._paths.root)
         if error is None:
             log.error("message dead queue=%s message=%s reason=%s", self._paths.root, choice.name, reason)
             with view.lock:
                 view.index.deleted(choice.name)
-        else:
-            self._not_claimed(view, choice.name, error)
+        elif not view.not_claimed(choice.name, error):
+            raise error
 
-    def _letter(self, shard: str, name: str, data: bytes, state: DeliveryState, reason: str, first_ms: int) -> bytes:
-        return DeadLetter(
-            name=name,
-            shard=shard,
-            reason=reason,
-            error=state.error,
-            deliveries=state.deliveries,
-            failures=state.failures,
-            first_ms=first_ms,
-            died_ms=self._now_ms(),
-            data=data,
-        ).packed()
+    def _letter(self, shard: str, name: str, data: bytes, state: DeliveryState, reason: str) -> bytes:
+        counts = state.deliveries, state.failures, state.first_ms, self._now_ms()
+        return DeadLetter(name, shard, reason, state.error, *counts, data).packed()
 
     # -- leases ------------------------------------------------------------------------------------
 
-    def keep(self, deliveries: Iterable[Delivery], most_s: float | None) -> None:
-        """Extend these, when a third of the lease is left, until they are settled or ``most_s`` is
-        over."""
-        until_s = None if most_s is None else now_s() + most_s
-        for one in deliveries:
-            self._kept[one] = until_s
+    def keep(self, deliveries: Iterable[Delivery], most_s: float | None, ending: Ending | None, ending_s: float) -> None:
+        """See :meth:`DynoQueue.keep`."""
+        self.keeper.keep(deliveries, most_s, ending, ending_s)
         self._minder.wake()
-
-    def let_go(self, deliveries: Iterable[Delivery]) -> None:
-        """Extend these no more."""
-        for one in deliveries:
-            self._kept.pop(one, None)
 
     def look_at_leases(self) -> int:
         """Find the leases that are over, in all shards; returns how many."""
@@ -498,34 +530,33 @@ class DynoConsumer:
             raise
 
     def _mind(self) -> float:
+        next_s = LOOK_S
         try:
+            next_s = min(LOOK_S, self.keeper.extend_due(self._now_ms()))
             if self._membership is not None and self._membership.session_id == self._session.id:
                 self.look_at_leases()
-                return min(LOOK_S, self._extend_kept())
-        except ConnectionLost as exc:
-            log.debug("leases not looked at queue=%s error=%s", self._paths.root, exc)
-        except LeaderqError as exc:
-            log.warning("leases not looked at queue=%s error=%s", self._paths.root, exc)
-        return LOOK_S
+                self._sweep_windows(self._membership)
+            for one in [one for one in self._held.copy() if one.until_ms <= self._now_ms()]:
+                self._held.pop(one, None)
+        except Exception as exc:  # this thread goes on, or nothing would ever be extended again
+            if isinstance(exc, QueueClosed) or self._session.state is SessionState.CLOSED:
+                self._minder.stop()
+            elif self._is_passing(exc):
+                log.debug("leases not looked at queue=%s error=%s", self._paths.root, exc)
+            else:
+                log.warning("leases not looked at queue=%s error=%s", self._paths.root, exc, exc_info=True)
+        return next_s
 
-    def _extend_kept(self) -> float:
-        """Extend what has to be; returns the seconds until something has to be again."""
-        soonest_s = LOOK_S
-        for delivery, until_s in list(self._kept.items()):
-            if until_s is not None and now_s() >= until_s:
-                self._kept.pop(delivery, None)
-                continue
-            lease_s = delivery.lease_s
-            left_s = (delivery.until_ms - self._now_ms()) / 1000 - lease_s / 3
-            if left_s <= 0:
-                try:
-                    delivery.extend(lease_s)
-                except StaleLease as exc:
-                    if self._kept.pop(delivery, None) is not None:
-                        log.warning("lease lost queue=%s message=%s error=%s", self._paths.root, delivery.id, exc)
-                left_s = lease_s / 3
-            soonest_s = min(soonest_s, left_s)
-        return max(0.01, soonest_s)
+    def _sweep_windows(self, membership: Membership) -> None:
+        if now_s() >= self._next_sweep_s and membership.mark == min(self._members, default=""):
+            self._next_sweep_s = now_s() + SWEEP_S
+            write = partial(apply_all, membership.writer, path=self._paths.root)
+            self._ids.sweep_windows(self._now_ms(), write)
+
+    def _is_passing(self, error: BaseException) -> bool:
+        """Whether it is an outage, or the change from one session to the next."""
+        is_change = isinstance(error, SessionClosed) and self._session.state is not SessionState.CLOSED
+        return is_change or isinstance(error, ConnectionLost | SessionExpired)
 
     def _refresh_members(self) -> None:
         if not self._members_stale:
@@ -539,11 +570,6 @@ class DynoConsumer:
         if self._members - names:
             self._has_lost_member = True
         self._members = names
-
-    @property
-    def members(self) -> Collection[str]:
-        """The consumers there are, as last heard."""
-        return self._members
 
     def _member_changed(self, event: WatchEvent) -> None:
         if name_of(event.path) != name_of(self._paths.members):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
 
-from leaderq.dyno.layout import DynoPaths, ShardPaths, group_of, name_prefix
+from leaderq.dyno.bodies import Bodies
+from leaderq.dyno.layout import DynoPaths, ShardPaths, group_of, name_prefix, parsed_name
+from leaderq.dyno.message import frame_of
 from leaderq.dyno.transitions import DeadLetter, Operations
-from leaderq.errors import BadVersion, ConfigurationError, CorruptItem, NodeExists, NoNode
+from leaderq.errors import BadVersion, ConfigurationError, CorruptItem, LeaderqError, NodeExists, NoNode
 from leaderq.reading import SizedReader
 from leaderq.zookeeper import Create, Delete, Session
 
@@ -35,15 +35,15 @@ class DynoDeadLetters:
         session: Session,
         paths: DynoPaths,
         shards: Sequence[str],
-        submit: Callable[[Operations], Future[Any]],
-        outcome: Callable[[Future[Any]], BaseException | None],
+        write: Callable[[Operations], LeaderqError | None],
+        bodies: Bodies,
         now_ms: Callable[[], int],
     ) -> None:
         self._session = session
         self._paths = paths
         self._shards = shards
-        self._submit = submit
-        self._outcome = outcome
+        self._write = write
+        self._bodies = bodies
         self._now_ms = now_ms
 
     def browse(self, wanted: Wanted = _everything) -> Iterator[DeadLetter]:
@@ -58,8 +58,8 @@ class DynoDeadLetters:
             reader = SizedReader(self._session, paths.dead)
             while names:
                 answers = reader.read_now(names[:_AT_A_TIME])
-                for answer in answers:
-                    letter = _letter_of(answer)
+                for name, answer in zip(names, answers, strict=False):
+                    letter = _letter_of(answer, shard, name)
                     if letter is not None and wanted(letter):
                         yield letter
                 names = names[len(answers) :]
@@ -79,10 +79,12 @@ class DynoDeadLetters:
 
     def purge(self, wanted: Wanted = _everything) -> int:
         """Delete letters; returns how many were."""
-        return sum(
-            self._apply((Delete(self._paths.shard(letter.shard).dead_letter(letter.name)),))
-            for letter in self.browse(wanted)
-        )
+        count = 0
+        for letter in self.browse(wanted):
+            if self._apply((Delete(self._paths.shard(letter.shard).dead_letter(letter.name)),)):
+                count += 1
+                self._bodies.drop([frame_of(letter.data).body])
+        return count
 
     def _send_back(self, letter: DeadLetter) -> bool:
         paths = self._paths.shard(letter.shard)
@@ -99,7 +101,7 @@ class DynoDeadLetters:
         return message, Create(self._paths.id(id), letter.shard.encode())
 
     def _apply(self, operations: Operations) -> bool:
-        error = self._outcome(self._submit(operations))
+        error = self._write(operations)
         if error is None:
             return True
         if isinstance(error, NoNode | BadVersion | NodeExists):
@@ -107,10 +109,10 @@ class DynoDeadLetters:
         raise error
 
 
-def _letter_of(answer: object) -> DeadLetter | None:
-    if not isinstance(answer, tuple):
+def _letter_of(answer: object, shard: str, name: str) -> DeadLetter | None:
+    if not isinstance(answer, tuple) or parsed_name(name) is None:
         return None
     try:
-        return DeadLetter.read(answer[0])
+        return DeadLetter.read(answer[0], shard, name)
     except CorruptItem:
         return None

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leaderq.dyno.layout import parsed_name
+from leaderq.dyno.message import DeliveryState, Frame, Seconds
 from leaderq.errors import ConfigurationError, LeaderqError
+from leaderq.retrying import RetryPolicy
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+log = logging.getLogger(__name__)
 
 
 class StaleLease(LeaderqError):
@@ -36,8 +40,8 @@ class Receipt(NamedTuple):
 
         :raises ConfigurationError: it is not a receipt.
         """
-        shard, _, rest = text.partition("/")
-        name, _, version = rest.partition("/")
+        place, _, version = text.rpartition("/")
+        shard, _, name = place.rpartition("/")
         if not shard or parsed_name(name) is None or not version.isdecimal():
             raise ConfigurationError(f"{text!r} is not a receipt; give the text of Delivery.receipt")
         return cls(shard, name, int(version))
@@ -45,62 +49,63 @@ class Receipt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRecord:
-    """What is known of a delivery at the moment at which it is made. Times are milliseconds since
-    the epoch."""
+    """A message, and the state of its deliveries, as this one has made it."""
 
-    id: str
-    payload: bytes
-    headers: Mapping[str, str]
-    priority: int
-    group: str | None
+    frame: Frame
     shard: str
     name: str
-    deliveries: int
-    failures: int
-    enqueued_ms: int
-    first_ms: int
-    given_id: str
-    body: str | None
-    last_error: str
+    state: DeliveryState
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return self.frame.id or f"{self.shard}/{self.name}"
 
 
 class SettlesDeliveries(Protocol):
     """What a delivery needs of its queue; each writes one transition, or raises."""
 
+    def whole_payload(self, frame: Frame) -> bytes: ...
+
     def settle_ack(self, delivery: Delivery) -> None: ...
 
     def settle_rest(
-        self, delivery: Delivery, *, delay_s: float, error: BaseException | str | None, is_failure: bool
+        self, delivery: Delivery, *, delay_s: Seconds, error: BaseException | str | None, is_failure: bool
     ) -> None: ...
 
     def settle_kill(self, delivery: Delivery, reason: str, error: BaseException | str | None = None) -> None: ...
 
-    def settle_extension(self, delivery: Delivery, lease_s: float | None) -> None: ...
+    def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None: ...
 
-    def retry_delay_s(self, failures: int, error: BaseException | str | None) -> float | None: ...
+    def retry_delay_s(self, failures: int, retry: RetryPolicy | None) -> float | None: ...
 
 
 class Delivery:
     """One message, leased to this consumer until ``until_ms`` or the end of its session, whichever
     is first.
 
-    Settle it once: :meth:`ack`, :meth:`nack`, :meth:`release`, :meth:`postpone` or :meth:`kill`. As
+    ``deliveries``: how often it was handed out, this time included; ``failures``: how many of the
+    earlier ones failed. Settle it once: :meth:`ack`, :meth:`nack`, :meth:`release`, :meth:`postpone` or :meth:`kill`. As
     a context manager it is acknowledged at the end of the block, and nacked if the block raises.
 
     *Guarantees:* each of these is all or nothing, and changes nothing if the lease has passed to
     somebody else (:class:`StaleLease`). *Not guaranteed:* that the lease is not over by the time at
-    which your code does its work; ask :meth:`remaining_s`, or :meth:`extend` it.
+    which your code does its work; see ``until_ms``, and :meth:`extend` it.
     """
 
-    def __init__(
-        self, queue: SettlesDeliveries, record: DeliveryRecord, version: int, until_ms: int, lease_s: float
-    ) -> None:
-        self._queue = queue
+    def __init__(self, queue: SettlesDeliveries, record: DeliveryRecord, version: int, lease_s: float) -> None:
+        self.queue = queue
         self.record = record
+        self.id = record.id
+        self.headers = record.frame.headers
+        self.priority = int(record.name[:2])
+        self.deliveries = record.state.deliveries
+        self.failures = record.state.failures
         self.version = version
-        self.until_ms = until_ms
+        self.until_ms = record.state.until_ms
         self.lease_s = lease_s
         self.is_settled = False
+        self._payload: bytes | None = None
         self.lock = threading.Lock()
         """Held while it is being settled or extended."""
 
@@ -108,34 +113,14 @@ class Delivery:
         return f"Delivery({self.id!r}, shard={self.record.shard!r}, deliveries={self.deliveries})"
 
     @property
-    def id(self) -> str:
-        """The message's id."""
-        return self.record.id
-
-    @property
     def payload(self) -> bytes:
-        """What was pushed."""
-        return self.record.payload
+        """What was pushed. A large one is read from the queue's store when it is first asked for.
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The texts that travel beside it."""
-        return self.record.headers
-
-    @property
-    def priority(self) -> int:
-        """0 (first) to 99."""
-        return self.record.priority
-
-    @property
-    def deliveries(self) -> int:
-        """How often it was handed out, this time included."""
-        return self.record.deliveries
-
-    @property
-    def failures(self) -> int:
-        """How many of the earlier deliveries failed."""
-        return self.record.failures
+        :raises MissingBody: it is not there; what else the store raises passes too.
+        """
+        if self._payload is None:
+            self._payload = self.queue.whole_payload(self.record.frame)
+        return self._payload
 
     @property
     def receipt(self) -> Receipt:
@@ -143,52 +128,40 @@ class Delivery:
         return Receipt(self.record.shard, self.record.name, self.version)
 
     def ack(self) -> None:
-        """It is done, and gone.
+        """It is done, and gone."""
+        self.queue.settle_ack(self)
 
-        :raises StaleLease: it is somebody else's, or settled already.
-        """
-        self._queue.settle_ack(self)
-
-    def nack(self, error: BaseException | str | None = None, *, delay_s: float | None = None) -> None:
-        """It failed: it comes again after the back-off of the queue's policy, or ``delay_s``
-        seconds, or is dead if it has failed as often as the policy says.
-
-        :raises StaleLease: as :meth:`ack`.
-        """
-        wait_s = self._queue.retry_delay_s(self.failures + 1, error)
+    def nack(
+        self,
+        error: BaseException | str | None = None,
+        *,
+        delay_s: Seconds | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        """It failed: it comes again after the back-off of ``retry`` (the queue's policy if ``None``),
+        or ``delay_s`` seconds, or is dead if it has failed as often as the policy says."""
+        wait_s = self.queue.retry_delay_s(self.failures + 1, retry)
         if wait_s is None:
-            self._queue.settle_kill(self, "attempts", error)
+            self.queue.settle_kill(self, "attempts", error)
             return
-        self._queue.settle_rest(self, delay_s=wait_s if delay_s is None else delay_s, error=error, is_failure=True)
+        self.queue.settle_rest(self, delay_s=wait_s if delay_s is None else delay_s, error=error, is_failure=True)
 
     def release(self) -> None:
-        """It was not begun: whoever wants it may have it now. No failure is counted.
+        """It was not begun: whoever wants it may have it now. No failure is counted."""
+        self.queue.settle_rest(self, delay_s=0.0, error=None, is_failure=False)
 
-        :raises StaleLease: as :meth:`ack`.
-        """
-        self._queue.settle_rest(self, delay_s=0.0, error=None, is_failure=False)
-
-    def postpone(self, delay_s: float) -> None:
-        """It comes again in ``delay_s`` seconds. No failure is counted.
-
-        :raises StaleLease: as :meth:`ack`.
-        """
-        self._queue.settle_rest(self, delay_s=delay_s, error=None, is_failure=False)
+    def postpone(self, delay_s: Seconds) -> None:
+        """It comes again in ``delay_s`` seconds. No failure is counted."""
+        self.queue.settle_rest(self, delay_s=delay_s, error=None, is_failure=False)
 
     def kill(self, reason: str = "killed") -> None:
-        """It goes to the dead letters now.
+        """It goes to the dead letters now."""
+        self.queue.settle_kill(self, reason)
 
-        :raises StaleLease: as :meth:`ack`.
-        """
-        self._queue.settle_kill(self, reason)
-
-    def extend(self, lease_s: float | None = None) -> None:
+    def extend(self, lease_s: Seconds | None = None) -> None:
         """The lease ends ``lease_s`` seconds from now (the queue's own if ``None``), not later and
-        not sooner.
-
-        :raises StaleLease: as :meth:`ack`.
-        """
-        self._queue.settle_extension(self, lease_s)
+        not sooner."""
+        self.queue.settle_extension(self, lease_s)
 
     def __enter__(self) -> Delivery:
         return self
@@ -198,10 +171,14 @@ class Delivery:
             return
         if exc is None:
             self.ack()
-        elif isinstance(exc, Exception):
-            self.nack(exc)
-        else:  # the process is being ended: that is not the message's fault
-            self.release()
+            return
+        try:
+            if isinstance(exc, Exception):
+                self.nack(exc)
+            else:  # the process is being ended: that is not the message's fault
+                self.release()
+        except LeaderqError as error:  # what the block raised is what the caller has to hear
+            log.warning("not given back, its lease ends by itself message=%s error=%s", self.id, error)
 
 
 def bounded_error(error: BaseException | str | None) -> str:

@@ -5,8 +5,9 @@ A hint: the servers decide when something is claimed. It is fed by a listing of 
 it is told the names from time to time. Not thread-safe. Times are milliseconds since the epoch.
 
 Each name is in exactly one place: **later** (a heap by the time at which it is due), **due** (a
-heap in the order of delivery), **leased** (somebody has it, as far as is known), or **ours**. Heaps
-are cleaned when they are read: an entry that is not valid any more is dropped there.
+heap in the order of delivery), **leased** (somebody has it, as far as is known: this consumer, or
+another), or **ours** (this consumer is about to claim it). Heaps are cleaned when they are read: an
+entry that is not valid any more is dropped there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from leaderq.dyno.layout import NO_GROUP, MessageName, RestName, parsed_name, parsed_rest, rest_name
+
+SETTLING_MS = 1000
+"""How long a lease of which we know need not be in a listing yet."""
 
 
 class Choice(NamedTuple):
@@ -103,11 +107,17 @@ class ShardIndex:
                 self._leased.setdefault(rest.name, 0)
 
     def claims_listed(self, names: Iterable[str], now_ms: int) -> list[str]:
-        """All claims there are; returns those that are leased and not ours."""
-        foreign = [name for name in names if name in self._names and name not in self._rests and name not in self._ours]
-        self._leased = {name: self._leased.get(name) or now_ms for name in foreign}
+        """All claims there are; returns those that are leased."""
+        leased = [name for name in names if name in self._names and name not in self._rests and name not in self._ours]
+        former, self._leased = self._leased, {name: self._leased.get(name) or now_ms for name in leased}
+        for name, since in former.items():
+            if name not in self._leased and name in self._names and name not in self._rests:
+                if since + SETTLING_MS > now_ms:  # the listing may be older than what we know
+                    self._leased[name] = since or now_ms
+                else:  # its claim was taken away by hand
+                    self._schedule(name)
         self._over = {name: version for name, version in self._over.items() if name in self._leased}
-        return foreign
+        return leased
 
     def leased_since(self, name: str) -> int | None:
         """When somebody's lease of it was first heard of; ``None`` if nobody is known to have it."""
@@ -161,6 +171,14 @@ class ShardIndex:
                 self._ours.discard(name)
                 if name in self._names:
                     self._schedule(name)
+
+    def claimed(self, name: str, now_ms: int) -> None:
+        """It is leased to this consumer: no more sure than a lease of another's, for it ends too."""
+        if name in self._ours:  # else it was given back, or is gone, meanwhile
+            self._ours.discard(name)
+            self._over.pop(name, None)
+            self._rests.pop(name, None)
+            self._leased[name] = now_ms
 
     def lost(self, name: str, now_ms: int) -> None:
         """Somebody else has claimed it first."""

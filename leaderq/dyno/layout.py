@@ -7,7 +7,9 @@
     <root>/shards/<shard>/rests/<until>-<v>-<name>  it is not to be delivered before that time
     <root>/shards/<shard>/dead/<name>             a dead letter
     <root>/ids/<id>                               where a message is whose id the user gave
+    <root>/windows/<until>-<id>                   that id is kept until then, though its message is done
     <root>/members/<mark>                         ephemeral: one consumer
+    <root>/pushes/<mark>                          the guard of one who pushes
 
 A name is ``<priority:2>-<due ms:13>-<group:8>-<sequence:10>``: all that the order needs. The
 reasons stand in ``docs/design/dyno.md``.
@@ -17,8 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -29,8 +29,9 @@ NO_GROUP = "00000000"
 MAX_DUE_MS = 10**13 - 1
 MAX_PRIORITY = 99
 MAX_ID_BYTES = 200
-_NAME = re.compile(r"(\d\d)-(\d{13})-([0-9a-f]{8})-(\d{10})").fullmatch
-_REST = re.compile(r"(\d{13})-(\d+)-(\d\d-\d{13}-[0-9a-f]{8}-\d{10})").fullmatch
+IDS, RESTS = "ids", "rests"
+_NAME = re.compile(r"(\d\d)-(\d{13})-([0-9a-f]{8})-(\d{10})", re.ASCII).fullmatch
+_REST = re.compile(r"(\d{13})-(\d{1,10})-(\d\d-\d{13}-[0-9a-f]{8}-\d{10})", re.ASCII).fullmatch
 
 
 class MessageName(NamedTuple):
@@ -74,6 +75,11 @@ def parsed_rest(text: str) -> RestName | None:
     return None if found is None else RestName(int(found[1]), int(found[2]), found[3])
 
 
+def resting(name: str, until_ms: int, version: int) -> RestName:
+    """The marker of a message whose claim, in that version, says that it rests until then."""
+    return RestName(min(max(until_ms, 0), MAX_DUE_MS), version, name)
+
+
 def group_of(group: str | None) -> str:
     """The group as it stands in a name: a hash, so that two groups may share one. That only makes
     them wait for each other."""
@@ -99,42 +105,17 @@ def unescaped(part: str) -> str:
     return unquote(part)
 
 
-@dataclass(frozen=True)
 class ShardPaths:
-    """The znodes of one shard."""
+    """The znodes of one shard. ``parents``: all that must be there before it is used."""
 
-    root: str
-    shard: str
-
-    @cached_property
-    def base(self) -> str:
-        """What all of the shard is below."""
-        return join(self.root, f"shards/{escaped(self.shard)}")
-
-    @cached_property
-    def messages(self) -> str:
-        """The parent of the messages."""
-        return f"{self.base}/messages"
-
-    @cached_property
-    def claims(self) -> str:
-        """The parent of the states of deliveries."""
-        return f"{self.base}/claims"
-
-    @cached_property
-    def rests(self) -> str:
-        """The parent of the markers of resting messages."""
-        return f"{self.base}/rests"
-
-    @cached_property
-    def dead(self) -> str:
-        """The parent of the dead letters."""
-        return f"{self.base}/dead"
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        """All that must be there before the shard is used."""
-        return self.messages, self.claims, self.rests, self.dead
+    def __init__(self, root: str, shard: str) -> None:
+        self.shard = shard
+        self.base = base = join(root, f"shards/{escaped(shard)}")
+        self.messages = f"{base}/messages"
+        self.claims = f"{base}/claims"
+        self.rests = f"{base}/{RESTS}"
+        self.dead = f"{base}/dead"
+        self.parents = (self.messages, self.claims, self.rests, self.dead)
 
     def message(self, name: str) -> str:
         """Where the message of this name is."""
@@ -153,31 +134,22 @@ class ShardPaths:
         return f"{self.dead}/{name}"
 
 
-@dataclass(frozen=True)
 class DynoPaths:
-    """The znodes of one queue."""
+    """The znodes of one queue. ``control``: where an operator's wishes are."""
 
-    root: str
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.shards = join(root, "shards")
+        self.ids = join(root, IDS)
+        self.windows = join(root, "windows")
+        self.members = join(root, "members")
+        self.pushes = join(root, "pushes")
+        self.control = join(root, "control")
+        self._of_shard: dict[str, ShardPaths] = {}
 
-    @property
-    def shards(self) -> str:
-        """The parent of the shards."""
-        return join(self.root, "shards")
-
-    @property
-    def ids(self) -> str:
-        """The parent of the ids that users gave."""
-        return join(self.root, "ids")
-
-    @property
-    def members(self) -> str:
-        """The parent of the consumers' members."""
-        return join(self.root, "members")
-
-    @property
-    def control(self) -> str:
-        """Where an operator's wishes are."""
-        return join(self.root, "control")
+    def window(self, until_ms: int, id: str) -> str:
+        """Where it is written that this id is kept until then."""
+        return f"{self.windows}/{until_ms:013}-{escaped(id)}"
 
     def id(self, id: str) -> str:
         """Where it is written which message has this id."""
@@ -185,4 +157,7 @@ class DynoPaths:
 
     def shard(self, shard: str) -> ShardPaths:
         """The znodes of this shard."""
-        return ShardPaths(self.root, shard)
+        known = self._of_shard.get(shard)
+        if known is None:
+            known = self._of_shard[shard] = ShardPaths(self.root, shard)
+        return known

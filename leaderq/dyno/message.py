@@ -10,16 +10,47 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
 from typing import Any
 
-from leaderq.dyno.layout import MAX_PRIORITY
+from leaderq.dyno.layout import MAX_PRIORITY, MessageName, group_of
 from leaderq.errors import ConfigurationError, CorruptItem
 
 _MAGIC = b"DQ1\n"
 _LENGTH = struct.Struct(">I")
+_UNREADABLE = (ValueError, ArithmeticError, AttributeError, TypeError, RecursionError)
 _HEAD = len(_MAGIC) + _LENGTH.size
+Seconds = float | timedelta
+MAX_S = 3e9
+"""The longest time: a century."""
 MAX_ERROR = 1000
 """Characters kept of the text of an error."""
+
+
+def checked_s(what: str, value: Seconds) -> float:
+    """A time in seconds.
+
+    :raises ConfigurationError: it is negative, longer than a century, or not a time.
+    """
+    if not is_time(value):
+        raise ConfigurationError(f"{what}={value!r}: give seconds from 0 to {MAX_S:.0e}")
+    return float(value.total_seconds() if isinstance(value, timedelta) else value)
+
+
+def is_time(value: object) -> bool:
+    """Whether it is one that :func:`checked_s` returns."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= MAX_S
+
+
+class Unique(Enum):
+    """Until when nobody else may push a message of the same id."""
+
+    DONE = "done"
+    """It is acknowledged, dead or removed (and ``unique_s`` seconds after it was acknowledged)."""
+    STARTED = "started"
+    """It is first delivered. From then on it is not found by its id any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +61,45 @@ class Message:
     your own is unique in the queue. ``timeout_s``: seconds until it may be delivered first.
     ``priority``: 0 (first) to 99. ``shard``: ``None`` leaves the choice to the queue's strategy.
     ``headers``: text that travels beside the payload. ``group``: of the messages of one group at
-    most one is in flight, in the order in which they were pushed.
+    most one is in flight, in the order in which they were pushed. ``unique``, ``unique_s``: for how
+    long an id of yours is its own; see :class:`Unique`.
 
     :raises ConfigurationError: a value that cannot be; all problems are named.
     """
 
     id: str = ""
     payload: bytes = b""
-    timeout_s: float = 0.0
+    timeout_s: Seconds = 0.0
     priority: int = 0
     shard: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
+    unique: Unique = Unique.DONE
+    unique_s: Seconds = 0.0
 
     def __post_init__(self) -> None:
-        problems = []
-        for what, value, kind in (("id", self.id, str), ("payload", self.payload, bytes)):
-            if not isinstance(value, kind):
-                problems.append(f"{what} of type {type(value).__name__}: give {kind.__name__}")
-        if not _is_number(self.timeout_s) or not self.timeout_s >= 0:
-            problems.append(f"timeout_s={self.timeout_s!r}: give 0 or more seconds")
-        if type(self.priority) is not int or not 0 <= self.priority <= MAX_PRIORITY:
-            problems.append(f"priority={self.priority!r}: give a whole number from 0 to {MAX_PRIORITY}")
-        texts = (text for pair in self.headers.items() for text in pair)
-        if not all(isinstance(text, str) for text in texts):
-            problems.append(f"headers={self.headers!r}: give texts by texts")
+        problems: list[str] = []
+
+        def expect(is_so: bool, what: str, wanted: str) -> None:
+            if not is_so:
+                problems.append(f"{what}={getattr(self, what)!r}: give {wanted}")
+
+        headers: object = self.headers
+        pairs = headers.items() if isinstance(headers, Mapping) else [(None, None)]
+        named: dict[str, object] = {"shard": self.shard, "group": self.group}
+        texts: dict[str, object] = {"id": self.id, "payload": self.payload}
+        expect(isinstance(texts["id"], str), "id", "a text")
+        expect(isinstance(texts["payload"], bytes), "payload", "bytes")
+        expect(type(self.priority) is int and 0 <= self.priority <= MAX_PRIORITY, "priority", f"0 to {MAX_PRIORITY}")
+        expect(all(isinstance(text, str) for pair in pairs for text in pair), "headers", "texts by texts")
+        for what, text in named.items():
+            expect(text is None or (isinstance(text, str) and text != ""), what, "a text, or None")
+        for what in ("timeout_s", "unique_s"):
+            expect(is_time(getattr(self, what)), what, "seconds")
+        expect(self.unique in Unique.__members__.values(), "unique", "one of Unique")
+        expect(
+            not self.unique_s or bool(self.id and self.unique is Unique.DONE), "unique_s", "it with an id and Unique.DONE"
+        )
         if problems:
             raise ConfigurationError(*problems)
 
@@ -68,8 +113,35 @@ class Message:
         return json.loads(self.payload)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+@dataclass(frozen=True)
+class Fields:
+    """Says of a message whether all that is given here holds for it; ``priority`` may be a range.
+    Where a callable of a message is asked for this does too, and reads and decodes less: shard,
+    priority and group are judged by the name, and no payload is decoded."""
+
+    shard: str | None = None
+    priority: int | range | None = None
+    group: str | None = None
+    id: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def may_match(self, shard: str, name: MessageName) -> bool:
+        """Whether a message of this name may be one of them."""
+        wanted = range(self.priority, self.priority + 1) if isinstance(self.priority, int) else self.priority
+        return (
+            self.shard in (None, shard)
+            and (wanted is None or name.priority in wanted)
+            and (self.group is None or name.group == group_of(self.group))
+        )
+
+    def __call__(self, message: Message) -> bool:
+        name = MessageName(message.priority, 0, group_of(message.group), 0)
+        return (
+            self.may_match(message.shard or "", name)
+            and self.group in (None, message.group)
+            and self.id in (None, message.id)
+            and all(message.headers.get(key) == value for key, value in self.headers.items())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +155,8 @@ class Frame:
     headers: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
     body: str | None = None
+    unique: Unique = Unique.DONE
+    unique_s: float = 0.0
 
     def packed(self) -> bytes:
         """The bytes of the znode."""
@@ -90,6 +164,10 @@ class Frame:
         for key, value in (("id", self.id), ("headers", dict(self.headers)), ("group", self.group), ("body", self.body)):
             if value:
                 header[key] = value
+        if self.unique is not Unique.DONE:
+            header["unique"] = self.unique.value
+        elif self.unique_s:
+            header["unique_s"] = self.unique_s
         raw = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         return b"".join((_MAGIC, _LENGTH.pack(len(raw)), raw, self.payload))
 
@@ -104,15 +182,20 @@ class Frame:
         try:
             end = _HEAD + _LENGTH.unpack_from(data, len(_MAGIC))[0]
             header = json.loads(data[_HEAD:end])
+            texts = [header.get(key) or "" for key in ("id", "group", "body")]
+            headers = header.get("headers", {})
+            "".join((*texts, *(text for pair in headers.items() for text in pair)))  # are they texts?
             return cls(
                 payload=data[end:],
-                id=str(header.get("id", "")),
+                id=texts[0],
                 enqueued_ms=int(header.get("at", 0)),
-                headers=header.get("headers", {}),
-                group=header.get("group"),
-                body=header.get("body"),
+                headers=headers,
+                group=texts[1] or None,
+                body=texts[2] or None,
+                unique=Unique(header.get("unique", "done")),
+                unique_s=checked_s("unique_s", header.get("unique_s", 0.0)),
             )
-        except (ValueError, AttributeError, TypeError, RecursionError, struct.error) as exc:
+        except (*_UNREADABLE, ConfigurationError, struct.error) as exc:
             raise CorruptItem(f"these {len(data)} bytes are not a message: {exc}") from exc
 
 
@@ -155,5 +238,13 @@ class DeliveryState:
                 str(said.get("e", "")),
                 int(said.get("t", 0)),
             )
-        except (ValueError, AttributeError, TypeError, RecursionError):
+        except _UNREADABLE:
             return cls()
+
+
+def frame_of(data: bytes) -> Frame:
+    """What these bytes say; of what is not a message, nothing."""
+    try:
+        return Frame.read(data)
+    except CorruptItem:
+        return Frame(b"")

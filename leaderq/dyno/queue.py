@@ -5,24 +5,30 @@ See :class:`DynoQueue`. The layout and the reasons are in ``docs/design/dyno.md`
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from itertools import islice
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from leaderq.dyno import transitions
-from leaderq.dyno.consumer import ANSWER_S, DynoConsumer
+from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
+from leaderq.dyno.consumer import ConsumerOptions, DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
-from leaderq.dyno.delivery import Delivery
-from leaderq.dyno.layout import DynoPaths, RestName, group_of, name_prefix, parsed_name, parsed_rest
-from leaderq.dyno.message import DeliveryState, Frame, Message
-from leaderq.dyno.shard_view import ClaimRead
+from leaderq.dyno.delivery import Delivery, Receipt
+from leaderq.dyno.ids import Ids, OnConflict, Pushed
+from leaderq.dyno.keeper import Ending
+from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
+from leaderq.dyno.message import MAX_S, DeliveryState, Fields, Frame, Message, Seconds, checked_s, frame_of
+from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
+from leaderq.dyno.stale import Leftover, leftovers
+from leaderq.dyno.transitions import Operations
+from leaderq.dyno.writes import apply, apply_all, outcomes
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -31,16 +37,26 @@ from leaderq.errors import (
     LeaderqError,
     NodeExists,
     NoNode,
-    QueueClosed,
+    TooLarge,
 )
 from leaderq.reading import SizedReader
 from leaderq.retrying import RetryPolicy
 from leaderq.writing import SequencedWriter
-from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SetData, as_session
+from leaderq.zookeeper import AnyClient, Create, Operation, SessionState, as_session
+from leaderq.zookeeper.paths import name_of
 
-Seconds = float | timedelta
-Operations = tuple[Operation, ...]
+LETTER_BYTES = 16 * 1024
+"""What a message leaves of the largest request, so that it fits into a dead letter too."""
 _TRIES = 20
+_AT_A_TIME = 250
+T = TypeVar("T")
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """These in lists of that size; the last may be shorter."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +71,25 @@ class ShardFigures:
     oldest_due_s: float | None
 
 
+class _Push(NamedTuple):
+    """A message to push."""
+
+    shard: str
+    frame: Frame
+    create: Create
+
+    def id_operations(self, paths: DynoPaths) -> Operations:
+        return (Create(paths.id(self.frame.id), self.shard.encode()),) if self.frame.id else ()
+
+
 class DynoQueue:
     """An acknowledged, sharded, delayed, prioritised queue of messages below one znode.
 
     ``lease_s``: how long a delivery belongs to its consumer, unless it is extended. ``shards``: a
     :class:`ShardSupplier`, or their names. ``strategy``: where a message goes. ``retry``: what
-    becomes of messages that fail. ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`.
+    becomes of messages that fail; of one that is leased when its consumer dies, or hangs past the
+    lease, that counts as a failure. ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`.
+    ``body_store``: where payloads of more than ``body_bytes`` go; see :class:`BodyStore`.
 
     *Guarantees:* a message that was pushed is delivered until it is acknowledged, killed, removed,
     or has failed as often as ``retry`` says; it is in exactly one place at any time, whoever dies.
@@ -81,6 +110,8 @@ class DynoQueue:
         lease_s: Seconds = 60.0,
         retry: RetryPolicy | None = None,
         ageing_s: float | None = None,
+        body_store: BodyStore | None = None,
+        body_bytes: int = 64 * 1024,
         name: str = "",
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -91,20 +122,14 @@ class DynoQueue:
         self._strategy = strategy or round_robin()
         self._now_ms = now_ms
         self.lease_s = checked_s("lease_s", lease_s)
+        self._bodies = Bodies(body_store, body_bytes)
+        self._ids = Ids(self._session, self._paths, self._shards, self._all)
         self._pushes: SequencedWriter | None = None
-        self._is_closed = False
-        self._consumer = DynoConsumer(
-            self._session,
-            self._paths,
-            self._shards,
-            name=name or root.rpartition("/")[2],
-            current=supplier.current_shard(),
-            lease_s=self.lease_s,
-            retry=retry or RetryPolicy(),
-            ageing_s=ageing_s,
-            now_ms=now_ms,
-            id_over=self._id_over,
-        )
+        self._opening = threading.Lock()
+        name = name or root.rpartition("/")[2]
+        current = supplier.current_shard()
+        options = ConsumerOptions(name, current, self.lease_s, retry or RetryPolicy(), ageing_s, now_ms)
+        self._consumer = DynoConsumer(self._session, self._paths, self._shards, options, self._ids, self._bodies)
 
     def __enter__(self) -> DynoQueue:
         return self
@@ -113,11 +138,16 @@ class DynoQueue:
         self.close()
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Leave; what is leased here and not settled may pass to others at once. Returns whether all
-        was written."""
-        self._is_closed = True
+        """Leave; what is leased here and not settled is released. Returns whether all was written
+        in ``timeout_s`` seconds."""
         is_clean = self._consumer.close(timeout_s)
-        return (self._pushes is None or self._pushes.close(timeout_s)) and is_clean
+        with self._opening:
+            return (self._pushes is None or self._pushes.close(timeout_s)) and is_clean
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will ever come of it any more: its session was closed."""
+        return self._session.state is SessionState.CLOSED
 
     # -- pushing -----------------------------------------------------------------------------------
 
@@ -129,7 +159,7 @@ class DynoQueue:
         *Guarantees:* each is there once, whatever happens to the answers. All are tried; if some
         fail, the error tells of the first.
 
-        :raises NodeExists: a message of that id is in the queue.
+        :raises Duplicate: a message of that id is in the queue; see :meth:`push_unique`.
         """
         out: list[str] = []
         for outcome in self.push_each(messages, fence=fence):
@@ -143,69 +173,93 @@ class DynoQueue:
     ) -> list[str | LeaderqError]:
         """As :meth:`push`; returns for each its id, or its error in its place."""
         given = [messages] if isinstance(messages, Message) else list(messages)
-        prepared = [self._push_operations(one) for one in given]
-        writer = self._writer()
-        futures = writer.submit_all([(*fence, *operations) for _, _, operations in prepared])
-        out: list[str | LeaderqError] = []
-        for one, (shard, prefix, _), future in zip(given, prepared, futures, strict=True):
-            error = self._outcome(future)
-            out.append(self._pushed(one, shard, prefix, future.result()) if error is None else error)
-        return out
+        prepared = [self._prepared(one) for one in given]
+        groups = [(*fence, one.create, *one.id_operations(self._paths)) for one in prepared]
+        futures = self._writer().submit_all(groups)
+        errors = outcomes(futures, self._paths.root)
+        return [
+            self._pushed(one, fence, None if error else future.result(), error)
+            for one, future, error in zip(prepared, futures, errors, strict=True)
+        ]
+
+    def push_unique(
+        self, message: Message, on_conflict: OnConflict = OnConflict.RAISE, *, fence: Sequence[Operation] = ()
+    ) -> Pushed:
+        """Push a message with an id of yours, or do what ``on_conflict`` says if the id is another's;
+        returns which message has the id now.
+
+        *Guarantees:* of any number of callers, and whatever consumers do, one message has the id; the
+        one that is replaced vanishes as the new one appears.
+
+        :raises Duplicate: nothing was pushed; it names the other message.
+        """
+        if not message.id:
+            raise ConfigurationError("a message can be unique by an id of yours only")
+        return self._resolved(self._prepared(message), fence, on_conflict)
+
+    def _resolved(self, one: _Push, fence: Sequence[Operation], on_conflict: OnConflict) -> Pushed:
+        try:
+            pushed, former = self._ids.resolve(
+                one.frame.id, (*fence, one.create), one.shard, on_conflict, self._now_ms(), self._writer()
+            )
+        except ConnectionLost:
+            raise  # it may be there
+        except LeaderqError:
+            self._bodies.drop([one.frame.body])
+            raise
+        self._bodies.drop([one.frame.body if not pushed.is_new else None if former is None else former.body])
+        return pushed
 
     def ensure(self, message: Message) -> bool:
         """Push it, unless a message of its id is in the queue; returns whether it was pushed. Of any
         number of callers one pushes."""
-        if not message.id:
-            raise ConfigurationError("ensure() needs a message with an id of yours")
-        try:
-            self.push(message)
-        except NodeExists:
-            return False
-        return True
+        return self.push_unique(message, OnConflict.DROP).is_new
 
-    def _push_operations(self, message: Message) -> tuple[str, str, tuple[Operation, ...]]:
+    def _prepared(self, message: Message) -> _Push:
         shard = shard_of(message, self._shards, self._strategy)
         now_ms = self._now_ms()
-        prefix = name_prefix(message.priority, now_ms + int(message.timeout_s * 1000), group_of(message.group))
-        frame = Frame(message.payload, message.id, now_ms, message.headers, message.group)
-        create = Create(self._paths.shard(shard).message(prefix), frame.packed(), sequential=True)
-        if not message.id:
-            return shard, prefix, (create,)
-        return shard, prefix, (create, Create(self._paths.id(message.id), shard.encode()))
+        due_ms = now_ms + int(checked_s("timeout_s", message.timeout_s) * 1000)
+        payload, body = self._bodies.put(message.payload)
+        unique_s = checked_s("unique_s", message.unique_s)
+        frame = Frame(payload, message.id, now_ms, message.headers, message.group, body, message.unique, unique_s)
+        data = frame.packed()
+        if len(data) > (limit := self._session.max_request_bytes - LETTER_BYTES):
+            raise TooLarge(f"message {message.id or len(message.payload)!r}", size=len(data), limit=limit)
+        prefix = name_prefix(message.priority, due_ms, group_of(message.group))
+        return _Push(shard, frame, Create(self._paths.shard(shard).message(prefix), data, sequential=True))
 
-    def _pushed(self, message: Message, shard: str, prefix: str, results: list[Any] | None) -> str:
-        if message.id:
-            if results is not None:
-                name = results[-2].rpartition("/")[2]
-                # A hint only: who misses it looks for the message in its shard.
-                self._session.set_async(self._paths.id(message.id), f"{shard}/{name}".encode())
-            return message.id
+    def _pushed(
+        self, one: _Push, fence: Sequence[Operation], results: list[Any] | None, error: LeaderqError | None
+    ) -> str | LeaderqError:
+        id = one.frame.id
+        if isinstance(error, NodeExists) and id and error.path == self._paths.id(id):
+            try:
+                return self._resolved(one, fence, OnConflict.RAISE).id
+            except LeaderqError as exc:
+                return exc
+        if error is not None:
+            if not isinstance(error, ConnectionLost):  # else it may be there
+                self._bodies.drop([one.frame.body])
+            return error
         if results is None:  # it is there, and the answer was lost
-            return ""
-        return f"{shard}/{results[-1].rpartition('/')[2]}"
+            return id
+        if not id:
+            return f"{one.shard}/{name_of(results[-1])}"
+        self._ids.note_place(id, one.shard, name_of(results[-2]))
+        return id
 
     def _writer(self) -> SequencedWriter:
-        if self._is_closed:
-            raise QueueClosed(f"the queue {self._paths.root} was closed")
-        if self._pushes is None:
-            writer = SequencedWriter(self._session, f"{self._paths.root}/pushes/{uuid.uuid4().hex}")
-            writer.open()
-            for shard in self._shards:
-                for parent in self._paths.shard(shard).parents:
-                    self._session.ensure_path(parent)
-            self._session.ensure_path(self._paths.ids)
-            self._pushes = writer
-        return self._pushes
-
-    def _outcome(self, future: Future[Any]) -> LeaderqError | None:
-        try:
-            error = future.exception(ANSWER_S)
-        except TimeoutError:
-            future.cancel()
-            return ConnectionLost(f"no answer within {ANSWER_S:g} s: the outcome is unknown", path=self._paths.root)
-        if error is not None and not isinstance(error, LeaderqError):
-            raise error
-        return error
+        self._consumer.check_open()
+        with self._opening:
+            if self._pushes is None:
+                writer = SequencedWriter(self._session, f"{self._paths.pushes}/{uuid.uuid4().hex}")
+                writer.open()
+                for shard in self._shards:
+                    for parent in self._paths.shard(shard).parents:
+                        self._session.ensure_path(parent)
+                self._session.ensure_path(self._paths.ids)
+                self._pushes = writer
+            return self._pushes
 
     # -- consuming ---------------------------------------------------------------------------------
 
@@ -233,9 +287,17 @@ class DynoQueue:
 
     def pop_id(self, id: str, *, lease_s: Seconds | None = None) -> Delivery | None:
         """This message, if it is due and nobody has it."""
-        place = self._place(id)
+        place = self._ids.place(id)
         lease = None if lease_s is None else checked_s("lease_s", lease_s)
         return None if place is None else self._consumer.claim_one(*place, lease)
+
+    def redeem(self, receipt: Receipt | str) -> Delivery:
+        """The delivery that a receipt names, to be settled or extended from here; whoever was given it
+        first cannot settle it after that.
+
+        :raises StaleLease: it is not valid any more.
+        """
+        return self._consumer.redeem(Receipt.parsed(receipt) if isinstance(receipt, str) else receipt)
 
     def __iter__(self) -> Iterator[Delivery]:
         """One message after another, for ever, as they come."""
@@ -246,20 +308,31 @@ class DynoQueue:
         """Acknowledge many; returns for each its error, or ``None``."""
         return self._consumer.acknowledge(list(deliveries))
 
-    def keep(self, deliveries: Iterable[Delivery], *, most_s: float | None = None) -> None:
+    def keep(
+        self,
+        deliveries: Iterable[Delivery],
+        *,
+        most_s: Seconds | None = None,
+        ending: Ending | None = None,
+        ending_s: Seconds = 5.0,
+    ) -> None:
         """Extend these leases before they end, until they are settled, let go, or ``most_s`` seconds
-        have passed."""
-        self._consumer.keep(deliveries, most_s)
+        have passed (``None``: for ever; 0: never).
+
+        ``ending(delivery)`` is called once, on a thread of its own, ``ending_s`` seconds before a
+        lease that is not extended any more ends; not if the message is settled, or lost, before.
+        """
+        longest_s = None if most_s is None else checked_s("most_s", most_s)
+        self._consumer.keep(deliveries, longest_s, ending, checked_s("ending_s", ending_s))
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
-        self._consumer.let_go(deliveries)
+        self._consumer.keeper.let_go(deliveries)
 
     @property
     def dead_letters(self) -> DynoDeadLetters:
         """What is not delivered any more."""
-        submit = lambda operations: self._writer().submit(operations)  # noqa: E731
-        return DynoDeadLetters(self._session, self._paths, self._shards, submit, self._outcome, self._now_ms)
+        return DynoDeadLetters(self._session, self._paths, self._shards, self._apply, self._bodies, self._now_ms)
 
     def process_unacks(self) -> int:
         """Look now for leases that are over, in all shards; returns how many were found. A thread
@@ -270,8 +343,12 @@ class DynoQueue:
     # -- looking -----------------------------------------------------------------------------------
 
     def get(self, id: str) -> Message | None:
-        """The message of this id, in whatever state; ``None`` if there is none."""
-        place = self._place(id)
+        """The message of this id, in whatever state; ``None`` if there is none.
+
+        :raises CorruptItem: it cannot be read.
+        :raises MissingBody: its payload is not in the store.
+        """
+        place = self._ids.place(id)
         if place is None:
             return None
         try:
@@ -290,7 +367,7 @@ class DynoQueue:
             with view.lock:
                 names = view.index.peek(most - len(out), now_ms)
             for name in names:
-                with suppress(NoNode, CorruptItem):
+                with suppress(NoNode, CorruptItem, MissingBody):
                     data, _ = self._session.get(view.paths.message(name))
                     out.append(self._message(shard, name, data))
         return out
@@ -331,92 +408,72 @@ class DynoQueue:
         """Delete a message, in whatever state; returns whether it was there. Who has it in flight
         finds out when it settles."""
 
-        def operations(shard: str, name: str, claim: ClaimRead | None, resting: RestName | None) -> Operations:
-            paths = self._paths.shard(shard)
-            frame = Frame.read(self._session.get(paths.message(name))[0])
-            removed = transitions.removal(paths, name, None if claim is None else claim.version, resting)
-            return (*removed, Delete(self._paths.id(frame.id))) if frame.id else removed
+        body: list[str | None] = []
 
-        return self._change(id, operations)
+        def operations(shard: str, name: str, claim: ClaimRead | None) -> Operations:
+            frame = frame_of(self._session.get(self._paths.shard(shard).message(name))[0])
+            body[:] = [frame.body]
+            return self._removal(shard, name, frame, claim)
+
+        is_removed = self._change(id, operations)
+        if is_removed:
+            self._bodies.drop(body)
+        return is_removed
+
+    def _removal(self, shard: str, name: str, frame: Frame, claim: ClaimRead | None) -> Operations:
+        version = None if claim is None else claim.version
+        removed = transitions.removal(self._paths.shard(shard), name, version, None if claim is None else claim.resting)
+        has_started = claim is not None and claim.state.deliveries > 0
+        return *removed, *transitions.id_over(self._paths, frame, has_started=has_started)
 
     def set_timeout(self, id: str, timeout_s: Seconds) -> bool:
         """A message that nobody has is due in ``timeout_s`` seconds; it keeps its priority and its
         place among equals. Returns whether there was one."""
         seconds = checked_s("timeout_s", timeout_s)
 
-        def operations(shard: str, name: str, claim: ClaimRead | None, resting: RestName | None) -> Operations | None:
+        def operations(shard: str, name: str, claim: ClaimRead | None) -> Operations | None:
             paths, until_ms = self._paths.shard(shard), self._now_ms() + int(seconds * 1000)
             if claim is None:
                 return transitions.first_rest(paths, name, DeliveryState(until_ms=until_ms))
-            if resting is None:
+            if claim.resting is None:
                 return None  # in flight
-            return transitions.another_rest(paths, resting, replace(claim.state, until_ms=until_ms))
+            return transitions.another_rest(paths, claim.resting, replace(claim.state, until_ms=until_ms))
 
         return self._change(id, operations)
 
-    def _change(self, id: str, operations: Callable[..., Operations | None]) -> bool:
+    def _change(self, id: str, operations: Callable[[str, str, ClaimRead | None], Operations | None]) -> bool:
         """Write what follows from the state that the message has now; once more, if it has changed
         meanwhile."""
-        writer = self._writer()
         for _ in range(_TRIES):
-            place = self._place(id)
+            place = self._ids.place(id)
             if place is None:
                 return False
             shard, name = place
-            read = self._consumer.views[shard].read_claims([name])
+            read = read_claims(self._session, self._paths.shard(shard), [name])
             try:
-                wanted = operations(shard, name, read[0] if read else None, self._resting(shard, name))
+                wanted = operations(shard, name, read[0] if read else None)
             except NoNode:
                 continue
             if wanted is None:
                 return False
-            error = self._outcome(writer.submit(wanted))
+            error = self._apply(wanted)
             if error is None:
                 return True
             if not isinstance(error, NoNode | NodeExists | BadVersion):
                 raise error
         raise ConnectionLost(f"message {id} changes too often to be changed queue={self._paths.root}")
 
-    def _resting(self, shard: str, name: str) -> RestName | None:
-        parent = self._paths.shard(shard).rests
-        try:
-            markers = self._session.children(parent)
-        except NoNode:
-            return None
-        found = [rest for marker in markers if (rest := parsed_rest(marker)) and rest.name == name]
-        return found[0] if found else None
+    def _apply(self, operations: Operations) -> LeaderqError | None:
+        return apply(self._writer(), operations, self._paths.root)
 
-    # -- ids ---------------------------------------------------------------------------------------
-
-    def _place(self, id: str) -> tuple[str, str] | None:
-        """The shard and the name of the message of this id, if there is one."""
-        shard, _, name = id.rpartition("/")
-        if shard in self._shards and parsed_name(name) is not None:
-            return (shard, name) if self._session.exists(self._paths.shard(shard).message(name)) else None
-        try:
-            data, stat = self._session.get(self._paths.id(id))
-        except NoNode:
-            return None
-        shard, _, name = data.decode(errors="replace").partition("/")
-        if name:
-            return shard, name
-        return self._searched(id, shard, stat.version)
-
-    def _searched(self, id: str, shard: str, version: int) -> tuple[str, str] | None:
-        """Its place was never written down: look for it, and write it down."""
-        for name, data in self._all(shard):
-            if _frame(data).id == id:
-                self._session.multi_async([SetData(self._paths.id(id), f"{shard}/{name}".encode(), version)])
-                return shard, name
-        return None
-
-    def _all(self, shard: str) -> Iterator[tuple[str, bytes]]:
-        """All messages of a shard, about a megabyte at a time."""
+    def _all(self, shard: str, wanted: Fields | None = None) -> Iterator[tuple[str, bytes]]:
+        """All messages of a shard whose names may be ``wanted``, about a megabyte at a time."""
         paths = self._paths.shard(shard)
         try:
-            names = sorted(self._session.children(paths.messages))
+            parsed = {name: parsed_name(name) for name in sorted(self._session.children(paths.messages))}
         except NoNode:
             return
+        names = [name for name, said in parsed.items() if said and (wanted is None or wanted.may_match(shard, said))]
         reader = SizedReader(self._session, paths.messages)
         while names:
             answers = reader.read_now(names)
@@ -426,16 +483,16 @@ class DynoQueue:
             names = names[len(answers) :]
 
     def all_messages(self, wanted: Callable[[Message], bool] | None = None) -> Iterator[Message]:
-        """All messages that are ``wanted``, in whatever state, shard by shard in their order. What
-        cannot be read is left out."""
+        """All messages that are ``wanted``, in whatever state, shard by shard in the order of their
+        names (see the layout). What cannot be read is left out."""
+        by_fields = wanted if isinstance(wanted, Fields) else None
         for shard in self._shards:
-            for name, data in self._all(shard):
-                try:
-                    message = self._message(shard, name, data)
-                except CorruptItem:
-                    continue
-                if wanted is None or wanted(message):
-                    yield message
+            for name, data in self._all(shard, by_fields):
+                with suppress(CorruptItem, MissingBody):
+                    if by_fields is None or by_fields(self._message(shard, name, data, is_whole=False)):
+                        message = self._message(shard, name, data)
+                        if by_fields is not None or wanted is None or wanted(message):
+                            yield message
 
     def contains(self, wanted: Callable[[Message], bool]) -> bool:
         """Whether there is a message of which ``wanted(message)`` is true."""
@@ -453,39 +510,53 @@ class DynoQueue:
         return None
 
     def clear(self) -> int:
-        """Remove all messages, in whatever state, but not the dead letters; returns how many."""
-        return sum(self.remove(message.id) for message in list(self.all_messages()))
+        """Remove all messages, in whatever state and readable or not, but not the dead letters;
+        returns how many. What is changed or comes meanwhile may stay."""
+        count = 0
+        for shard in self._shards:
+            for batch in batched(((name, frame_of(data)) for name, data in self._all(shard)), _AT_A_TIME):
+                read = read_claims(self._session, self._paths.shard(shard), [name for name, _ in batch])
+                claims = {claim.name: claim for claim in read}
+                groups = [self._removal(shard, name, frame, claims.get(name)) for name, frame in batch]
+                errors = apply_all(self._writer(), groups, self._paths.root)
+                count += errors.count(None)
+                self._bodies.drop(frame.body for (_, frame), error in zip(batch, errors, strict=True) if error is None)
+        return count
 
-    def _id_over(self, id: str) -> tuple[Operation, ...]:
-        """What goes with a message that is done or dead; ``id`` is ``""`` if nobody gave it one."""
-        return (Delete(self._paths.id(id)),) if id else ()
+    def find_stale(self, *, repair: bool = False) -> list[Leftover]:
+        """What is left over: claims, markers and ids without the message that they are about, and
+        so of no use. The queue itself leaves none; ``repair`` deletes those found, if they are still
+        of no use then. Reads all ids and, if an id's message is not where it says, its shard."""
+        found = list(leftovers(self._session, self._paths, self._shards, self._ids.place))
+        if repair:
+            apply_all(self._writer(), [one.operations for one in found], self._paths.root)
+        return found
 
-    def _message(self, shard: str, name: str, data: bytes) -> Message:
+    def sweep_bodies(self, *, older_s: Seconds = 24 * 3600.0) -> int:
+        """Delete the bodies in the store, older than ``older_s`` seconds, of which no message and no
+        dead letter knows; returns how many. That is to be longer than any push may take. Reads all
+        messages; ask one process for it, and see that all shards are served from there."""
+        return self._bodies.sweep(checked_s("older_s", older_s), self._used_bodies())
+
+    def _used_bodies(self) -> Iterator[str | None]:
+        # The dead are read last: what dies meanwhile is still among the messages, or already there.
+        for shard in self._shards:
+            yield from (frame_of(data).body for _, data in self._all(shard))
+        yield from (frame_of(letter.data).body for letter in self.dead_letters.browse())
+        # What was sent back meanwhile is among the messages again.
+        for shard in self._shards:
+            yield from (frame_of(data).body for _, data in self._all(shard))
+
+    def _message(self, shard: str, name: str, data: bytes, *, is_whole: bool = True) -> Message:
         frame, parsed = Frame.read(data), parsed_name(name)
         return Message(
             id=frame.id or f"{shard}/{name}",
-            payload=frame.payload,
-            timeout_s=0.0 if parsed is None else max(0.0, (parsed.due_ms - frame.enqueued_ms) / 1000),
+            payload=self._bodies.get(frame.payload, frame.body) if is_whole else b"",
+            timeout_s=0.0 if parsed is None else min(MAX_S, max(0.0, (parsed.due_ms - frame.enqueued_ms) / 1000)),
             priority=0 if parsed is None else parsed.priority,
             shard=shard,
             headers=frame.headers,
             group=frame.group,
+            unique=frame.unique,
+            unique_s=frame.unique_s,
         )
-
-
-def _frame(data: bytes) -> Frame:
-    try:
-        return Frame.read(data)
-    except CorruptItem:
-        return Frame(b"")
-
-
-def checked_s(what: str, value: Seconds) -> float:
-    """A time in seconds.
-
-    :raises ConfigurationError: it is negative, or not a time.
-    """
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not seconds >= 0:
-        raise ConfigurationError(f"{what}={value!r}: give 0 or more seconds")
-    return float(seconds)

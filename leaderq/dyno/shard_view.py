@@ -10,13 +10,13 @@ On failure: what the session raises passes to the caller, and the index is liste
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from leaderq.dyno.index import Choice, ShardIndex
-from leaderq.dyno.layout import ShardPaths
+from leaderq.dyno.layout import RestName, ShardPaths, resting
 from leaderq.dyno.message import DeliveryState
-from leaderq.errors import LeaderqError, NoNode
+from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.reading import SizedReader
 from leaderq.zookeeper import GetData, Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
@@ -33,6 +33,11 @@ class ClaimRead:
     name: str
     version: int
     state: DeliveryState
+
+    @property
+    def resting(self) -> RestName | None:
+        """The marker that goes with it; ``None`` if it is leased."""
+        return None if self.state.member else resting(self.name, self.state.until_ms, self.version)
 
 
 class ShardView:
@@ -57,6 +62,7 @@ class ShardView:
         self._reader = SizedReader(session, paths.messages)
         self._listing = threading.Lock()
         self._is_stale = True
+        self._is_closed = False
         self._news: list[WatchEvent] | None = None
         self._subscriptions: list[Subscription] = []
         self._read: dict[str, int] = {}
@@ -68,11 +74,15 @@ class ShardView:
         if not self._is_stale:
             return
         with self._listing:
+            if self._is_closed:
+                raise QueueClosed(f"the queue of {self.paths.base} was closed")
             if self._is_stale:
                 self._list()
         self._changed()
 
     def _list(self) -> None:
+        for parent in self.paths.parents:
+            self._session.ensure_path(parent)
         if not self._subscriptions:
             self._watch()
         with self.lock:
@@ -95,8 +105,6 @@ class ShardView:
             self.index.claims_listed(claims, self._now_ms())
 
     def _watch(self) -> None:
-        for parent in self.paths.parents:
-            self._session.ensure_path(parent)
         subscriptions: list[Subscription] = []
         try:
             for parent in (self.paths.messages, self.paths.rests):
@@ -139,50 +147,58 @@ class ShardView:
             for one in self._subscriptions:
                 one.close()
             self._subscriptions = []
-            self._is_stale = True
+            self._is_stale = self._is_closed = True
 
     # -- claims ------------------------------------------------------------------------------------
 
     def look_at_claims(self, now_ms: int, members: Collection[str], *, has_lost_member: bool = False) -> list[ClaimRead]:
-        """Learn what others have, and whose lease is over; returns what was read of those that are.
+        """Learn what is leased, and whose lease is over; returns what was read of those that are.
 
         ``members``: the consumers there are. A lease is looked up when it has been known for a
         second, or when somebody has gone.
         """
-        names = self._session.children(self.paths.claims)
+        try:
+            names = self._session.children(self.paths.claims)
+        except NoNode:  # deleted by hand
+            self.invalidate()
+            return []
         with self.lock:
-            foreign = self.index.claims_listed(names, now_ms)
-            since = {name: self.index.leased_since(name) or now_ms for name in foreign}
-        self._read = {name: until for name, until in self._read.items() if name in since}
-        wanted = [
-            name
-            for name in foreign
-            if has_lost_member or (now_ms >= since[name] + LEASE_LOOK_MS and now_ms >= self._read.get(name, 0))
-        ]
-        found = self.read_claims(wanted)
+            leased = self.index.claims_listed(names, now_ms)
+            since = {name: self.index.leased_since(name) or now_ms for name in leased}
+            self._read = {name: until for name, until in self._read.items() if name in since}
+            wanted = [
+                name
+                for name in leased
+                if has_lost_member or (now_ms >= since[name] + LEASE_LOOK_MS and now_ms >= self._read.get(name, 0))
+            ]
+        found = read_claims(self._session, self.paths, wanted)
         over = [one for one in found if one.state.until_ms <= now_ms or one.state.member not in members]
-        for one in found:
-            # It may be extended or given up sooner; the next look is when it could be over.
-            self._read[one.name] = min(one.state.until_ms, now_ms + 10 * LEASE_LOOK_MS)
+        with self.lock:
+            for one in found:
+                # It may be extended or given up sooner; the next look is when it could be over.
+                self._read[one.name] = min(one.state.until_ms, now_ms + 10 * LEASE_LOOK_MS)
+            for one in over:
+                self.index.lease_over(one.name, one.version)
         if over:
-            with self.lock:
-                for one in over:
-                    self.index.lease_over(one.name, one.version)
             self._changed()
         return over
 
-    def read_claims(self, names: Sequence[str]) -> list[ClaimRead]:
-        """The claims of these names, of those that have one. Raises what the session raises."""
-        found: list[ClaimRead] = []
-        for at in range(0, len(names), _READ_AT_A_TIME):
-            some = names[at : at + _READ_AT_A_TIME]
-            answers = self._session.multi_read([GetData(self.paths.claim(name)) for name in some])
-            for name, answer in zip(some, answers, strict=True):
-                if isinstance(answer, tuple):
-                    found.append(ClaimRead(name, answer[1].version, DeliveryState.read(answer[0])))
-                elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
-                    raise answer
-        return found
+    def claimed(self, names: Iterable[str], until_ms: int) -> None:
+        """These are leased to this consumer until then; that is when to look who has them."""
+        now_ms = self._now_ms()
+        with self.lock:
+            for name in names:
+                self.index.claimed(name, now_ms)
+                self._read[name] = until_ms
+
+    def not_claimed(self, name: str, error: LeaderqError | None = None) -> bool:
+        """It did not become ours; returns whether that is the way of things: somebody was quicker."""
+        with self.lock:
+            if isinstance(error, NoNode):
+                self.index.deleted(name)
+            else:  # whoever has it, the listing of the claims will tell
+                self.index.lost(name, self._now_ms())
+        return error is None or isinstance(error, NoNode | NodeExists | BadVersion)
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -196,3 +212,17 @@ class ShardView:
         with self.lock:
             self.index.give_back(names)
         self._changed()
+
+
+def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> list[ClaimRead]:
+    """The claims of these names, of those that have one. Raises what the session raises."""
+    found: list[ClaimRead] = []
+    for at in range(0, len(names), _READ_AT_A_TIME):
+        some = names[at : at + _READ_AT_A_TIME]
+        answers = session.multi_read([GetData(paths.claim(name)) for name in some])
+        for name, answer in zip(some, answers, strict=True):
+            if isinstance(answer, tuple):
+                found.append(ClaimRead(name, answer[1].version, DeliveryState.read(answer[0])))
+            elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
+                raise answer
+    return found

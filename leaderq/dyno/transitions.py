@@ -11,10 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from leaderq.dyno.index import Choice
-from leaderq.dyno.layout import RestName, ShardPaths, rest_name
-from leaderq.dyno.message import MAX_ERROR, DeliveryState, Frame
-from leaderq.errors import CorruptItem
+from leaderq.dyno.layout import IDS, RESTS, DynoPaths, RestName, ShardPaths, rest_name
+from leaderq.dyno.message import MAX_ERROR, DeliveryState, Frame, Unique
+from leaderq.errors import CorruptItem, LeaderqError, NoNode
 from leaderq.zookeeper import Check, Create, Delete, Operation, SetData
+from leaderq.zookeeper.paths import name_of, parent_of
 
 Operations = tuple[Operation, ...]
 
@@ -56,6 +57,22 @@ def another_rest(paths: ShardPaths, resting: RestName, state: DeliveryState) -> 
     return Delete(paths.rest(former)), *rest(paths, resting.name, resting.version, state)
 
 
+def id_over(paths: DynoPaths, frame: Frame, *, has_started: bool, done_ms: int | None = None) -> Operations:
+    """What becomes of the id of a message that is done, dead or removed, if it still has one.
+    ``done_ms``: when it was acknowledged, if it was."""
+    if not frame.id or (has_started and frame.unique is Unique.STARTED):
+        return ()
+    if done_ms is None or not frame.unique_s:
+        return (Delete(paths.id(frame.id)),)
+    until_ms = done_ms + int(frame.unique_s * 1000)
+    return SetData(paths.id(frame.id), b"=%d" % until_ms), Create(paths.window(until_ms, frame.id))
+
+
+def absence(path: str) -> Operations:
+    """Holds only if there is no such znode, and changes nothing."""
+    return Create(path), Delete(path)
+
+
 def removal(paths: ShardPaths, name: str, version: int | None, resting: RestName | None) -> Operations:
     """All of it. ``version``: of its claim; ``None`` if it was never delivered."""
     operations: list[Operation] = [Delete(paths.message(name))]
@@ -69,6 +86,16 @@ def removal(paths: ShardPaths, name: str, version: int | None, resting: RestName
 def burial(paths: ShardPaths, name: str, version: int | None, resting: RestName | None, letter: bytes) -> Operations:
     """It goes to the dead letters."""
     return *removal(paths, name, version, resting), Create(paths.dead_letter(name), letter)
+
+
+def without_missing(operations: Operations, error: LeaderqError) -> Operations | None:
+    """These without the one that ``error`` says has no znode, if a message can do without it: its
+    id, or the marker of its rest. ``None`` if it cannot."""
+    path = error.path if isinstance(error, NoNode) else None
+    if path is None or name_of(parent_of(path)) not in (IDS, RESTS):
+        return None
+    fewer = tuple(op for op in operations if op.path != path or isinstance(op, Create))
+    return fewer if len(fewer) < len(operations) else None
 
 
 _MAGIC = b"DQD1\n"
@@ -100,13 +127,13 @@ class DeadLetter:
     def packed(self) -> bytes:
         """The bytes of its znode."""
         said: dict[str, Any] = {key: value for key, value in asdict(self).items() if key != "data"}
-        said["error"] = self.error[:MAX_ERROR]
+        said["error"], said["reason"] = self.error[:MAX_ERROR], self.reason[:MAX_ERROR]
         head = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
         return _MAGIC + head + b"\n" + self.data
 
     @classmethod
-    def read(cls, data: bytes) -> DeadLetter:
-        """Undo :meth:`packed`.
+    def read(cls, data: bytes, shard: str, name: str) -> DeadLetter:
+        """Undo :meth:`packed`; where it was found is where it is, whatever it says itself.
 
         :raises CorruptItem: these bytes are not a dead letter.
         """
@@ -114,6 +141,11 @@ class DeadLetter:
         if not data.startswith(_MAGIC) or not found:
             raise CorruptItem(f"these {len(data)} bytes are not a dead letter")
         try:
-            return cls(**json.loads(head), data=body)
-        except (ValueError, TypeError, RecursionError) as exc:
+            said = {**json.loads(head), "shard": shard, "name": name, "data": body}
+            for key in ("deliveries", "failures", "first_ms", "died_ms"):
+                said[key] = int(said[key])
+            for key in ("reason", "error"):
+                said[key] = str(said[key])
+            return cls(**said)
+        except (ValueError, ArithmeticError, TypeError, KeyError, RecursionError) as exc:
             raise CorruptItem(f"these {len(data)} bytes are not a dead letter: {exc}") from exc

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 
 from leaderq.clock import now_s
 from leaderq.dyno.delivery import Delivery, StaleLease
+from leaderq.dyno.keeper import Ending
+from leaderq.dyno.message import Seconds, checked_s
 from leaderq.dyno.queue import DynoQueue
-from leaderq.errors import ConfigurationError, LeaderqError
+from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed, told
 from leaderq.plain import require_finished, require_plain_function
-from leaderq.threads import Backoff, BackoffPolicy
+from leaderq.retrying import RetryPolicy
+from leaderq.threads import Backoff, BackoffPolicy, Service
 
 log = logging.getLogger(__name__)
 _WAIT_S = 1.0
@@ -21,11 +23,14 @@ _BACKOFF = BackoffPolicy(0.1, 5.0)
 
 
 class Postpone(Exception):
-    """Raised by a handler: not now, but in ``delay_s`` seconds. No failure is counted."""
+    """Raised by a handler: not now, but in ``delay_s`` seconds. No failure is counted.
 
-    def __init__(self, delay_s: float) -> None:
-        super().__init__(f"postponed by {delay_s} s")
-        self.delay_s = delay_s
+    :raises ConfigurationError: that is not a time; so the handler has failed.
+    """
+
+    def __init__(self, delay_s: Seconds) -> None:
+        self.delay_s = checked_s("delay_s", delay_s)
+        super().__init__(f"postponed by {self.delay_s} s")
 
 
 class Kill(Exception):
@@ -35,14 +40,16 @@ class Kill(Exception):
 class Worker:
     """Calls ``handler(delivery)`` on ``threads`` threads, for one message after another.
 
-    A handler that returns acknowledges; one that raises has failed, and the message comes again as
-    the queue's ``retry`` says, or never if the error is one of ``fatal``. :class:`Postpone` and
-    :class:`Kill` say what else is to become of it. Leases are extended for as long as the handler
-    works, ``most_s`` seconds at most (``None``: for ever).
+    A handler that returns acknowledges; one that raises, whatever it is, has failed, and the message
+    comes again as ``retry`` says for the class of the error (``None``: never) or for the nearest of
+    its bases, else as the queue's own policy says. :class:`Postpone` and :class:`Kill` say what else
+    is to become of it. Leases are extended for as long as the handler works, ``most_s`` seconds at
+    most (``None``: for ever); ``ending`` and ``ending_s`` are those of :meth:`DynoQueue.keep`.
 
     *Guarantees:* after :meth:`stop` no handler is begun, and what was not begun is given back at
-    once. *Not guaranteed:* that a handler which hangs is ended: its message passes to another when
-    ``most_s`` is over.
+    once. The threads outlast every error but the end of the queue or of its session. *Not
+    guaranteed:* that a handler which hangs is ended: its message passes to another when ``most_s`` is
+    over.
 
     :raises ConfigurationError: the handler is not a plain function, or a number cannot be.
     """
@@ -53,36 +60,42 @@ class Worker:
         handler: Callable[[Delivery], object],
         *,
         threads: int = 1,
-        most_s: float | None = None,
-        fatal: Sequence[type[BaseException]] = (),
+        most_s: Seconds | None = None,
+        ending: Ending | None = None,
+        ending_s: Seconds = 5.0,
+        retry: Mapping[type[BaseException], RetryPolicy | None] | None = None,
     ) -> None:
         if threads < 1:
             raise ConfigurationError(f"threads={threads!r}: give 1 or more")
         require_plain_function(handler, "the handler of a Worker")
         self._queue = queue
         self._handler = handler
-        self._most_s = most_s
-        self._fatal = tuple(fatal)
-        self._stopping = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, name=f"leaderq-dyno-worker-{number}", daemon=True)
-            for number in range(threads)
-        ]
+        self._retry = dict(retry or {})
+        kinds: list[object] = list(self._retry)
+        if wrong := [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, BaseException))]:
+            raise ConfigurationError(f"retry by {wrong!r}: give classes of exceptions")
+        most_s = None if most_s is None else checked_s("most_s", most_s)
+        self._keep = partial(queue.keep, most_s=most_s, ending=ending, ending_s=checked_s("ending_s", ending_s))
+        self._services = [Service(f"leaderq-dyno-worker-{number}", self._run) for number in range(threads)]
 
     def start(self) -> None:
-        """Begin."""
-        for thread in self._threads:
-            thread.start()
+        """Begin; once only, however often it is called."""
+        for service in self._services:
+            service.start()
 
-    def stop(self, timeout_s: float = 30.0) -> bool:
-        """Begin nothing more; wait for what is being worked on. Returns whether all was done in
-        ``timeout_s``."""
-        self._stopping.set()
-        deadline = now_s() + timeout_s
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(max(0.0, deadline - now_s()))
-        return not any(thread.is_alive() for thread in self._threads)
+    def stop(self, timeout_s: float | None = 30.0) -> bool:
+        """Begin nothing more; wait for what is being worked on (``None``: without end; a handler that
+        calls it is not waited for). Returns whether all was done in ``timeout_s``."""
+        deadline = None if timeout_s is None else now_s() + timeout_s
+        for service in self._services:
+            service.is_stopping = True
+        ended = [one.stop(None if deadline is None else max(0.0, deadline - now_s())) for one in self._services]
+        return all(ended)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any of its threads is."""
+        return any(one.is_running for one in self._services)
 
     def __enter__(self) -> Worker:
         self.start()
@@ -91,25 +104,29 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
         self.stop()
 
-    def _run(self) -> None:
+    def _run(self, service: Service) -> None:
         backoff = Backoff(_BACKOFF)
-        while not self._stopping.is_set():
+        while not service.is_stopping:
             try:
                 deliveries = self._queue.pop(1, _WAIT_S)
-            except LeaderqError as exc:
+            except QueueClosed:
+                return
+            except Exception as exc:  # noqa: BLE001 - this thread goes on
+                if self._queue.is_over:
+                    return
                 log.warning("nothing popped, trying again error=%s", exc)
-                self._stopping.wait(backoff.next_s())
+                service.pause(backoff.next_s())
                 continue
             backoff.reset()
             for delivery in deliveries:
-                self._work(delivery)
+                self._work(service, delivery)
 
-    def _work(self, delivery: Delivery) -> None:
+    def _work(self, service: Service, delivery: Delivery) -> None:
         try:
-            if self._stopping.is_set():
+            if service.is_stopping:
                 delivery.release()
                 return
-            self._queue.keep([delivery], most_s=self._most_s)
+            self._keep([delivery])
             self._handle(delivery)
         except StaleLease as exc:
             log.warning("message not settled, its lease was lost message=%s error=%s", delivery.id, exc)
@@ -119,19 +136,22 @@ class Worker:
             self._queue.let_go([delivery])
 
     def _handle(self, delivery: Delivery) -> None:
-        settle: Callable[[], None]
+        settle: Callable[[], None] = delivery.ack
         try:
             require_finished(self._handler(delivery), "the handler of a Worker")
         except Postpone as exc:
             settle = partial(delivery.postpone, exc.delay_s)
         except Kill as exc:
             settle = partial(delivery.kill, str(exc) or "killed")
-        except self._fatal as exc:
-            settle = partial(delivery.kill, f"{type(exc).__name__}: {exc}")
         except BaseException as exc:
             log.exception("handler failed message=%s deliveries=%d", delivery.id, delivery.deliveries)
-            settle = partial(delivery.nack, exc)
-        else:
-            settle = delivery.ack
+            settle = self._failed(delivery, exc)
         if not delivery.is_settled:
             settle()
+
+    def _failed(self, delivery: Delivery, error: BaseException) -> Callable[[], None]:
+        for kind in type(error).__mro__:
+            if kind in self._retry:
+                policy = self._retry[kind]
+                return partial(delivery.kill, told(error)) if policy is None else partial(delivery.nack, error, retry=policy)
+        return partial(delivery.nack, error)

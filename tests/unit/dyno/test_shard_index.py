@@ -69,7 +69,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901 - one branch for each kind of step
+def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901 - a table of events
     steps: list[tuple[str, int, int]],
 ) -> None:
     index, model, now_ms, sequence = ShardIndex(), NaiveShard(), 1000, 0

@@ -1,0 +1,144 @@
+"""Where payloads are that are too large for ZooKeeper."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from leaderq.errors import LeaderqError
+
+log = logging.getLogger(__name__)
+_REFERENCE = re.compile(r"[0-9a-f]{32}", re.ASCII).fullmatch
+
+
+class MissingBody(LeaderqError):
+    """The payload of a message is not where the message says: lost, or not reached by this host."""
+
+
+@runtime_checkable
+class BodyStore(Protocol):
+    """A place for payloads that all processes of a queue reach. May be used from any thread; may
+    raise what it likes."""
+
+    def put(self, body: bytes) -> str:
+        """Keep it, durably; returns a reference of at most 200 characters."""
+
+    def get(self, reference: str) -> bytes:
+        """What was kept.
+
+        :raises MissingBody: there is nothing by that reference.
+        """
+
+    def delete(self, reference: str) -> None:
+        """Keep it no longer. Nothing by that reference is no error."""
+
+    def ages(self) -> Iterable[tuple[str, float]]:
+        """All references, with the seconds since each was put."""
+
+
+class FileBodies:
+    """Bodies as files below ``folder``, which all hosts share.
+
+    *Guarantees:* what :meth:`put` has returned is on the disk, whole; nothing outside the folder is
+    read or deleted, whatever a reference says.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+
+    def put(self, body: bytes) -> str:
+        reference = uuid.uuid4().hex
+        path = self._path(reference)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".part")
+        with partial.open("xb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+        for folder in (path.parent, self._folder):  # or a power cut could take the name
+            handle = os.open(folder, os.O_RDONLY)
+            os.fsync(handle)
+            os.close(handle)
+        return reference
+
+    def get(self, reference: str) -> bytes:
+        try:
+            return self._path(reference).read_bytes()
+        except FileNotFoundError as exc:
+            raise MissingBody(f"body {reference} is not in {self._folder}") from exc
+
+    def delete(self, reference: str) -> None:
+        self._path(reference).unlink(missing_ok=True)
+
+    def ages(self) -> Iterator[tuple[str, float]]:
+        """Files that were begun and never finished are deleted after a day."""
+        for path in self._folder.glob("??/*"):
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                age_s = time.time() - path.stat().st_mtime
+                if path.suffix != ".part":
+                    yield path.name, age_s
+                elif age_s > _PART_S:
+                    path.unlink()
+
+    def _path(self, reference: str) -> Path:
+        if _REFERENCE(reference) is None:
+            raise MissingBody(f"{reference!r} is not a reference of FileBodies")
+        return self._folder / reference[:2] / reference
+
+
+_PART_S = 24 * 3600.0
+_LARGE = 64 * 1024
+
+
+class Bodies:
+    """What a queue does with its store, which may be none. ``limit``: bytes up to which a payload
+    stays in ZooKeeper."""
+
+    def __init__(self, store: BodyStore | None, limit: int = _LARGE) -> None:
+        self._store = store
+        self._limit = limit
+
+    def put(self, payload: bytes) -> tuple[bytes, str | None]:
+        """What of a payload stands in the znode, and the reference of the rest. Raises what the store
+        raises."""
+        if self._store is None or len(payload) <= self._limit:
+            return payload, None
+        return b"", self._store.put(payload)
+
+    def get(self, payload: bytes, reference: str | None) -> bytes:
+        """The whole payload. Raises what the store raises.
+
+        :raises MissingBody: it is not there, or the queue was made without its store.
+        """
+        if reference is None:
+            return payload
+        if self._store is None:
+            raise MissingBody(f"body {reference}: this queue was made without the store that has it")
+        return self._store.get(reference)
+
+    def drop(self, references: Iterable[str | None]) -> None:
+        """Their messages are gone for good. What fails here is swept some day."""
+        for reference in references:
+            if reference is not None and self._store is not None:
+                try:
+                    self._store.delete(reference)
+                except Exception as exc:  # noqa: BLE001 - whatever the store is
+                    log.warning("body not deleted, it is swept later body=%s error=%s", reference, exc)
+
+    def sweep(self, older_s: float, used: Iterable[str | None]) -> int:
+        """Delete the bodies older than that of which no message knows; returns how many. ``used`` is
+        looked at after the ages."""
+        if self._store is None:
+            return 0
+        old = {reference for reference, age_s in self._store.ages() if age_s > older_s}
+        orphans = old - set(used) if old else old
+        self.drop(orphans)
+        return len(orphans)

@@ -1,0 +1,203 @@
+"""The ids that users give: where each message is, until when its id is its own, and conflicts.
+
+``ids/<id>`` holds ``<shard>``, and ``<shard>/<name>`` once that is known, while a message has the id;
+``=<until ms>`` when it was done and the id is kept from others until then. Of the latter
+``windows/<until>-<id>`` tells those who sweep, without being read.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from leaderq.dyno import transitions
+from leaderq.dyno.layout import DynoPaths, parsed_name
+from leaderq.dyno.message import Frame, frame_of
+from leaderq.dyno.shard_view import read_claims
+from leaderq.dyno.transitions import Operations
+from leaderq.dyno.writes import outcomes
+from leaderq.errors import BadVersion, ConnectionLost, NodeExists, NoNode
+from leaderq.writing import SequencedWriter
+from leaderq.zookeeper import Check, Create, Delete, GetData, Session, SetData
+from leaderq.zookeeper.paths import name_of
+
+_TRIES, _PAUSE_S = 40, 0.005
+_AT_A_TIME = 250
+
+
+class OnConflict(Enum):
+    """What is done with a message whose id is another's."""
+
+    RAISE = "raise"
+    """:class:`Duplicate` is raised."""
+    DROP = "drop"
+    """It is not pushed."""
+    REPLACE = "replace"
+    """It takes the place of the other, if nobody has that in flight; else as :attr:`RAISE`."""
+
+
+class Duplicate(NodeExists):
+    """Nothing was pushed: the id is that of the message at ``surviving`` (``<shard>/<name>``), or,
+    if that is empty, of one that was done not long ago."""
+
+    def __init__(self, id: str, surviving: str) -> None:
+        self.id = id
+        self.surviving = surviving
+        super().__init__(f"the id {id!r} is that of {surviving or 'a message that was done not long ago'}")
+
+
+class _Taken(Exception):
+    def __init__(self, surviving: str) -> None:
+        self.surviving = surviving
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What became of a push. ``surviving``: where the message is that has the id now, as
+    ``<shard>/<name>``; empty if it is done, or not known. ``replaced``: where the other was."""
+
+    id: str
+    is_new: bool
+    surviving: str = ""
+    replaced: str = ""
+
+
+class Ids:
+    """Those of one queue. ``listed(shard)`` yields the names and data of all messages there."""
+
+    def __init__(
+        self, session: Session, paths: DynoPaths, shards: Sequence[str], listed: Callable[[str], Iterable[tuple[str, bytes]]]
+    ) -> None:
+        self._session = session
+        self._paths = paths
+        self._shards = shards
+        self._listed = listed
+
+    def place(self, id: str) -> tuple[str, str] | None:
+        """The shard and the name of the message of this id, if there is one."""
+        shard, _, name = id.rpartition("/")
+        if shard in self._shards and self._is_there(shard, name):
+            return shard, name
+        try:
+            said = self._session.get(self._paths.id(id))[0].decode(errors="replace")
+        except NoNode:
+            return None
+        shard, _, name = said.partition("/")
+        if self._is_there(shard, name):
+            return shard, name
+        if not shard or shard.startswith("="):
+            return None
+        for name, data in self._listed(shard):  # its place was never written down
+            if frame_of(data).id == id:
+                self.note_place(id, shard, name)
+                return shard, name
+        return None
+
+    def _is_there(self, shard: str, name: str) -> bool:
+        return parsed_name(name) is not None and self._session.exists(self._paths.shard(shard).message(name)) is not None
+
+    def note_place(self, id: str, shard: str, name: str) -> None:
+        """A hint only: who misses it looks for the message in its shard. While the message stands,
+        its id is its own."""
+        here = Check(self._paths.shard(shard).message(name))
+        self._session.multi_async([here, SetData(self._paths.id(id), f"{shard}/{name}".encode())])
+
+    def resolve(
+        self,
+        id: str,
+        push: Operations,
+        shard: str,
+        on_conflict: OnConflict,
+        now_ms: int,
+        writer: SequencedWriter,
+    ) -> tuple[Pushed, Frame | None]:
+        """Push, by ``push`` (whose last operation creates it), a message whose id may be another's;
+        returns the message that was replaced, too.
+
+        :raises Duplicate: it is another's, and ``on_conflict`` says so.
+        """
+        for attempt in range(_TRIES):
+            time.sleep(_PAUSE_S * attempt * random.random())
+            try:
+                operations, former = self._claiming(id, shard, on_conflict is OnConflict.REPLACE, now_ms)
+            except _Taken as taken:
+                if on_conflict is OnConflict.DROP:
+                    return Pushed(id, False, taken.surviving), None
+                raise Duplicate(id, taken.surviving) from None
+            except NoNode:  # it changes hands at this moment
+                continue
+            future = writer.submit((*operations, *push))
+            (error,) = outcomes([future], self._paths.root)
+            if error is None:
+                results = future.result()
+                if results is None:  # the answer was lost
+                    place = ""
+                else:
+                    place = f"{shard}/{name_of(results[-1])}"
+                    self.note_place(id, shard, name_of(results[-1]))
+                return Pushed(id, True, place, "" if former is None else former[0]), former and former[1]
+            if not isinstance(error, NoNode | NodeExists | BadVersion):
+                raise error
+        raise ConnectionLost(f"the id {id!r} changes hands too often queue={self._paths.root}")
+
+    def _claiming(self, id: str, shard: str, may_take: bool, now_ms: int) -> tuple[Operations, tuple[str, Frame] | None]:
+        """What makes this id that of a new message, and which message vanishes with that."""
+        path = self._paths.id(id)
+        stat = self._session.exists(path)
+        if stat is None:
+            return (Create(path, shard.encode()),), None
+        data, stat = self._session.get(path)
+        mine = SetData(path, shard.encode(), stat.version)
+        place = self.place(id)
+        if place is not None:
+            if not may_take:
+                raise _Taken("/".join(place))
+            frame, removal = self._taking(*place)
+            return (*removal, mine), ("/".join(place), frame)
+        until_ms = kept_until_ms(data)
+        if until_ms is not None and until_ms > now_ms:
+            raise _Taken("")
+        if until_ms is not None and self._session.exists(window := self._paths.window(until_ms, id)):
+            return (Delete(window), mine), None
+        # Its message was taken away by hand, or is done by now and the id perhaps another's again.
+        again = self._session.exists(path)
+        if again is None or again.czxid != stat.czxid:
+            raise NoNode("the id changes hands", path=path)
+        return (mine,), None
+
+    def _taking(self, shard: str, name: str) -> tuple[Frame, Operations]:
+        """The message, and how to remove it without its id."""
+        paths = self._paths.shard(shard)
+        claims = read_claims(self._session, paths, [name])
+        resting = claims[0].resting if claims else None
+        if claims and resting is None:
+            raise _Taken(f"{shard}/{name}")
+        version = claims[0].version if claims else None
+        absent = () if claims else transitions.absence(paths.claim(name))
+        frame = frame_of(self._session.get(paths.message(name))[0])
+        return frame, (*absent, *transitions.removal(paths, name, version, resting))
+
+    def sweep_windows(self, now_ms: int, write_all: Callable[[Sequence[Operations]], object]) -> int:
+        """Forget the ids whose windows are over; returns how many."""
+        try:
+            names = self._session.children(self._paths.windows)
+        except NoNode:
+            return 0
+        over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms][:_AT_A_TIME]
+        paths = [f"{self._paths.ids}/{name[14:]}" for name in over]
+        groups: list[Operations] = []
+        for name, path, answer in zip(over, paths, self._session.multi_read([GetData(path) for path in paths]), strict=True):
+            gone: Operations = (Delete(f"{self._paths.windows}/{name}"),)
+            if isinstance(answer, tuple) and answer[0] == b"=%d" % int(name[:13]) and not isinstance(answer[1], str):
+                gone = (*gone, Delete(path, answer[1].version))
+            groups.append(gone)
+        write_all(groups)
+        return len(over)
+
+
+def kept_until_ms(data: bytes) -> int | None:
+    """Until when an id is kept whose message was done; ``None`` for that of a message."""
+    return int(data[1:]) if data[:1] == b"=" and data[1:].isdigit() and len(data) < 20 else None

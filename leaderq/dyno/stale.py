@@ -1,0 +1,71 @@
+"""What is left over in a Dyno queue, by hand or by a program that is not this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from leaderq.dyno.ids import kept_until_ms
+from leaderq.dyno.layout import DynoPaths, ShardPaths, parsed_name, parsed_rest, unescaped
+from leaderq.dyno.shard_view import read_claims
+from leaderq.dyno.transitions import Operations, absence
+from leaderq.errors import NoNode
+from leaderq.zookeeper import Check, Delete, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """``path``: a znode without which all is as it was; ``why`` it is of no use. ``operations`` delete
+    it if that still holds, and else nothing."""
+
+    path: str
+    why: str
+    operations: Operations
+
+
+def leftovers(
+    session: Session, paths: DynoPaths, shards: Sequence[str], place: Callable[[str], object]
+) -> Iterator[Leftover]:
+    """Claims and markers without a message, markers that are not those of their claims, and ids
+    without a message; each looked at again, as what is in use changes meanwhile."""
+    for shard in shards:
+        yield from _in_shard(session, paths.shard(shard))
+    for part in _children(session, paths.ids):
+        path = f"{paths.ids}/{part}"
+        try:
+            data, stat = session.get(path)
+        except NoNode:
+            continue
+        if kept_until_ms(data) is None and place(unescaped(part)) is None:
+            yield Leftover(path, "no message has this id", (Delete(path, stat.version),))
+
+
+def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
+    claims, markers = _children(session, paths.claims), _children(session, paths.rests)
+    messages = set(_children(session, paths.messages))  # last: what is new in the others is in it
+    for marker in markers:
+        rest = parsed_rest(marker)
+        if rest is None:
+            continue
+        path, claim_path = paths.rest(marker), paths.claim(rest.name)
+        if rest.name not in claims:
+            gone = (*absence(claim_path), Delete(path))
+        else:
+            read = read_claims(session, paths, [rest.name])
+            if not read or read[0].resting == rest:
+                continue
+            gone = (Check(claim_path, read[0].version), Delete(path))
+        if session.exists(path) is not None:
+            yield Leftover(path, "a marker that is not of its claim", gone)
+    for name in claims:
+        if name not in messages and parsed_name(name) is not None:
+            for claim in read_claims(session, paths, [name]):
+                gone = (*absence(paths.message(name)), Delete(paths.claim(name), claim.version))
+                yield Leftover(paths.claim(name), "a claim without a message", gone)
+
+
+def _children(session: Session, path: str) -> list[str]:
+    try:
+        return sorted(session.children(path))
+    except NoNode:
+        return []
