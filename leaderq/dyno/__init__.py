@@ -5,18 +5,19 @@ from leaderq.dyno.bodies import BodyStore, FileBodies, MissingBody
 from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Receipt, StaleLease
 from leaderq.dyno.ids import Duplicate, OnConflict, Pushed
-from leaderq.dyno.message import Fields, Message, Unique
+from leaderq.dyno.message import DynoMessage as Message
+from leaderq.dyno.message import Fields, Unique
 from leaderq.dyno.queue import DynoQueue, ShardFigures
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, by_id, by_key, round_robin
 from leaderq.dyno.stale import Leftover
-from leaderq.dyno.transitions import DeadLetter
+from leaderq.dyno.transitions import DeadMessage
 from leaderq.dyno.worker import Kill, Postpone, Worker
 
 __all__ = [
     "AsyncDelivery",
     "AsyncDynoQueue",
     "BodyStore",
-    "DeadLetter",
+    "DeadMessage",
     "Delivery",
     "Duplicate",
     "DynoDeadLetters",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.dyno.delivery import Delivery, Receipt, bounded_error
-from leaderq.dyno.message import Message, Seconds, checked_s
+from leaderq.dyno.message import DynoMessage, Seconds, checked_s
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, LeaderqError
 
@@ -106,11 +106,11 @@ class AsyncDynoQueue:
             self._pops.shutdown(wait=False)
             self._writes.shutdown(wait=False)
 
-    async def push(self, messages: Message | Iterable[Message]) -> list[str]:
+    async def push(self, messages: DynoMessage | Iterable[DynoMessage]) -> list[str]:
         """As :meth:`DynoQueue.push`."""
         return await self._write(partial(self.queue.push, messages))
 
-    async def ensure(self, message: Message) -> bool:
+    async def ensure(self, message: DynoMessage) -> bool:
         """As :meth:`DynoQueue.ensure`."""
         return await self._write(partial(self.queue.ensure, message))
 

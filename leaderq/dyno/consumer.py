@@ -41,7 +41,7 @@ from leaderq.dyno.keeper import Ending, LeaseKeeper
 from leaderq.dyno.layout import DynoPaths, parsed_rest, unescaped
 from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
-from leaderq.dyno.transitions import DeadLetter, Operations
+from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.dyno.writes import apply, apply_all
 from leaderq.errors import (
     BadVersion,
@@ -69,7 +69,7 @@ LOOK_S = 1.0
 """How often the minder looks, and how long a wait trusts in watches alone."""
 
 
-class Membership:
+class DynoMembership:
     """This consumer, as long as its session lasts: its member and its writer."""
 
     def __init__(self, session: Session, paths: DynoPaths, name: str) -> None:
@@ -120,7 +120,7 @@ class DynoConsumer:
             shard: ShardView(session, paths.shard(shard), self._notify, options.ageing_s, now_ms) for shard in shards
         }
         self._entering = threading.Lock()
-        self._membership: Membership | None = None
+        self._membership: DynoMembership | None = None
         self._members: frozenset[str] = frozenset()
         self._members_stale = True
         self._has_lost_member = True
@@ -140,7 +140,7 @@ class DynoConsumer:
         if self._is_closed:
             raise QueueClosed(f"the queue {self._paths.root} was closed")
 
-    def membership(self) -> Membership:
+    def membership(self) -> DynoMembership:
         """Stand among the consumers. Raises what the session raises."""
         self.check_open()
         with self._entering:
@@ -161,7 +161,7 @@ class DynoConsumer:
                 log.warning("not all shards are served from here queue=%s others=%s", self._paths.root, sorted(unserved))
             if self._watch is None:
                 self._watch = self._session.watch_tree(self._paths.members, self._member_changed)
-            self._membership = Membership(self._session, self._paths, self._name)
+            self._membership = DynoMembership(self._session, self._paths, self._name)
             self._members_stale = True
             self._minder.start()
             return self._membership
@@ -248,7 +248,7 @@ class DynoConsumer:
         found, _ = self._claim(membership, view, chosen, lease_s) if chosen else ([], False)
         return found[0] if found else None
 
-    def _in_order(self, membership: Membership) -> list[ShardView]:
+    def _in_order(self, membership: DynoMembership) -> list[ShardView]:
         """Our own shard first, then the others."""
         own = self._current
         if own is None:
@@ -278,7 +278,7 @@ class DynoConsumer:
     # -- claiming ----------------------------------------------------------------------------------
 
     def _claim(
-        self, membership: Membership, view: ShardView, choices: Sequence[Choice], lease_s: float | None
+        self, membership: DynoMembership, view: ShardView, choices: Sequence[Choice], lease_s: float | None
     ) -> tuple[list[Delivery], bool]:
         """What became ours of these; see :meth:`_pop_now`."""
         lease_s = self._lease_s if lease_s is None else lease_s
@@ -321,7 +321,7 @@ class DynoConsumer:
 
     def _prepared(
         self,
-        membership: Membership,
+        membership: DynoMembership,
         view: ShardView,
         choice: Choice,
         answer: tuple[bytes, int, int] | LeaderqError,
@@ -492,7 +492,7 @@ class DynoConsumer:
     # -- the dead ----------------------------------------------------------------------------------
 
     def _bury(
-        self, membership: Membership, view: ShardView, choice: Choice, data: bytes, state: DeliveryState, reason: str
+        self, membership: DynoMembership, view: ShardView, choice: Choice, data: bytes, state: DeliveryState, reason: str
     ) -> None:
         """On the way to a delivery: it is not to be delivered any more."""
         letter = self._letter(view.paths.shard, choice.name, data, state, reason)
@@ -509,7 +509,7 @@ class DynoConsumer:
 
     def _letter(self, shard: str, name: str, data: bytes, state: DeliveryState, reason: str) -> bytes:
         counts = state.deliveries, state.failures, state.first_ms, self._now_ms()
-        return DeadLetter(name, shard, reason, state.error, *counts, data).packed()
+        return DeadMessage(name, shard, reason, state.error, *counts, data).packed()
 
     # -- leases ------------------------------------------------------------------------------------
 
@@ -547,7 +547,7 @@ class DynoConsumer:
                 log.warning("leases not looked at queue=%s error=%s", self._paths.root, exc, exc_info=True)
         return next_s
 
-    def _sweep_windows(self, membership: Membership) -> None:
+    def _sweep_windows(self, membership: DynoMembership) -> None:
         if now_s() >= self._next_sweep_s and membership.mark == min(self._members, default=""):
             self._next_sweep_s = now_s() + SWEEP_S
             write = partial(apply_all, membership.writer, path=self._paths.root)

@@ -9,16 +9,16 @@ from dataclasses import replace
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import DynoPaths, ShardPaths, group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
-from leaderq.dyno.transitions import DeadLetter, Operations
+from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.errors import BadVersion, ConfigurationError, CorruptItem, LeaderqError, NodeExists, NoNode
 from leaderq.reading import SizedReader
 from leaderq.zookeeper import Create, Delete, Session
 
-Wanted = Callable[[DeadLetter], bool]
+Wanted = Callable[[DeadMessage], bool]
 _AT_A_TIME = 100
 
 
-def _everything(_letter: DeadLetter) -> bool:
+def _everything(_letter: DeadMessage) -> bool:
     return True
 
 
@@ -46,7 +46,7 @@ class DynoDeadLetters:
         self._bodies = bodies
         self._now_ms = now_ms
 
-    def browse(self, wanted: Wanted = _everything) -> Iterator[DeadLetter]:
+    def browse(self, wanted: Wanted = _everything) -> Iterator[DeadMessage]:
         """The letters that are ``wanted``, shard by shard, in the order of their messages. Reads
         about a megabyte at a time."""
         for shard in self._shards:
@@ -86,11 +86,11 @@ class DynoDeadLetters:
                 self._bodies.drop([frame_of(letter.data).body])
         return count
 
-    def _send_back(self, letter: DeadLetter) -> bool:
+    def _send_back(self, letter: DeadMessage) -> bool:
         paths = self._paths.shard(letter.shard)
         return self._apply((Delete(paths.dead_letter(letter.name)), *self._again(paths, letter)))
 
-    def _again(self, paths: ShardPaths, letter: DeadLetter) -> Operations:
+    def _again(self, paths: ShardPaths, letter: DeadMessage) -> Operations:
         try:
             frame = letter.frame
         except CorruptItem:  # as it was: whoever sends it back has mended what reads it
@@ -109,10 +109,10 @@ class DynoDeadLetters:
         raise error
 
 
-def _letter_of(answer: object, shard: str, name: str) -> DeadLetter | None:
+def _letter_of(answer: object, shard: str, name: str) -> DeadMessage | None:
     if not isinstance(answer, tuple) or parsed_name(name) is None:
         return None
     try:
-        return DeadLetter.read(answer[0], shard, name)
+        return DeadMessage.read(answer[0], shard, name)
     except CorruptItem:
         return None

@@ -54,7 +54,7 @@ class Unique(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class DynoMessage:
     """What is pushed, and what comes out again.
 
     ``id``: ``""`` lets the queue choose one (``<shard>/<number>``), which costs nothing; an id of
@@ -134,7 +134,7 @@ class Fields:
             and (self.group is None or name.group == group_of(self.group))
         )
 
-    def __call__(self, message: Message) -> bool:
+    def __call__(self, message: DynoMessage) -> bool:
         name = MessageName(message.priority, 0, group_of(message.group), 0)
         return (
             self.may_match(message.shard or "", name)

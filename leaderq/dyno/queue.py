@@ -23,7 +23,7 @@ from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.keeper import Ending
 from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
-from leaderq.dyno.message import MAX_S, DeliveryState, Fields, Frame, Message, Seconds, checked_s, frame_of
+from leaderq.dyno.message import MAX_S, DeliveryState, DynoMessage, Fields, Frame, Seconds, checked_s, frame_of
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.stale import Leftover, leftovers
@@ -151,7 +151,7 @@ class DynoQueue:
 
     # -- pushing -----------------------------------------------------------------------------------
 
-    def push(self, messages: Message | Iterable[Message], *, fence: Sequence[Operation] = ()) -> list[str]:
+    def push(self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()) -> list[str]:
         """Put these into the queue; returns their ids, when they are there.
 
         ``fence``: operations that must hold for each, such as those of a ``Term``.
@@ -169,10 +169,10 @@ class DynoQueue:
         return out
 
     def push_each(
-        self, messages: Message | Iterable[Message], *, fence: Sequence[Operation] = ()
+        self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()
     ) -> list[str | LeaderqError]:
         """As :meth:`push`; returns for each its id, or its error in its place."""
-        given = [messages] if isinstance(messages, Message) else list(messages)
+        given = [messages] if isinstance(messages, DynoMessage) else list(messages)
         prepared = [self._prepared(one) for one in given]
         groups = [(*fence, one.create, *one.id_operations(self._paths)) for one in prepared]
         futures = self._writer().submit_all(groups)
@@ -183,7 +183,7 @@ class DynoQueue:
         ]
 
     def push_unique(
-        self, message: Message, on_conflict: OnConflict = OnConflict.RAISE, *, fence: Sequence[Operation] = ()
+        self, message: DynoMessage, on_conflict: OnConflict = OnConflict.RAISE, *, fence: Sequence[Operation] = ()
     ) -> Pushed:
         """Push a message with an id of yours, or do what ``on_conflict`` says if the id is another's;
         returns which message has the id now.
@@ -210,12 +210,12 @@ class DynoQueue:
         self._bodies.drop([one.frame.body if not pushed.is_new else None if former is None else former.body])
         return pushed
 
-    def ensure(self, message: Message) -> bool:
+    def ensure(self, message: DynoMessage) -> bool:
         """Push it, unless a message of its id is in the queue; returns whether it was pushed. Of any
         number of callers one pushes."""
         return self.push_unique(message, OnConflict.DROP).is_new
 
-    def _prepared(self, message: Message) -> _Push:
+    def _prepared(self, message: DynoMessage) -> _Push:
         shard = shard_of(message, self._shards, self._strategy)
         now_ms = self._now_ms()
         due_ms = now_ms + int(checked_s("timeout_s", message.timeout_s) * 1000)
@@ -342,7 +342,7 @@ class DynoQueue:
 
     # -- looking -----------------------------------------------------------------------------------
 
-    def get(self, id: str) -> Message | None:
+    def get(self, id: str) -> DynoMessage | None:
         """The message of this id, in whatever state; ``None`` if there is none.
 
         :raises CorruptItem: it cannot be read.
@@ -357,9 +357,9 @@ class DynoQueue:
             return None
         return self._message(place[0], place[1], data)
 
-    def peek(self, most: int = 1) -> list[Message]:
+    def peek(self, most: int = 1) -> list[DynoMessage]:
         """The messages that would be delivered next; they stay where they are."""
-        out: list[Message] = []
+        out: list[DynoMessage] = []
         now_ms = self._now_ms()
         for shard in self._shards:
             view = self._consumer.views[shard]
@@ -482,7 +482,7 @@ class DynoQueue:
                     yield name, answer[0]
             names = names[len(answers) :]
 
-    def all_messages(self, wanted: Callable[[Message], bool] | None = None) -> Iterator[Message]:
+    def all_messages(self, wanted: Callable[[DynoMessage], bool] | None = None) -> Iterator[DynoMessage]:
         """All messages that are ``wanted``, in whatever state, shard by shard in the order of their
         names (see the layout). What cannot be read is left out."""
         by_fields = wanted if isinstance(wanted, Fields) else None
@@ -494,15 +494,15 @@ class DynoQueue:
                         if by_fields is not None or wanted is None or wanted(message):
                             yield message
 
-    def contains(self, wanted: Callable[[Message], bool]) -> bool:
+    def contains(self, wanted: Callable[[DynoMessage], bool]) -> bool:
         """Whether there is a message of which ``wanted(message)`` is true."""
         return next(self.all_messages(wanted), None) is not None
 
-    def find(self, wanted: Callable[[Message], bool]) -> Message | None:
+    def find(self, wanted: Callable[[DynoMessage], bool]) -> DynoMessage | None:
         """The first message of which ``wanted(message)`` is true."""
         return next(self.all_messages(wanted), None)
 
-    def pop_where(self, wanted: Callable[[Message], bool], *, lease_s: Seconds | None = None) -> Delivery | None:
+    def pop_where(self, wanted: Callable[[DynoMessage], bool], *, lease_s: Seconds | None = None) -> Delivery | None:
         """The best message that is due, that nobody has, and of which ``wanted(message)`` is true."""
         for message in sorted(self.all_messages(wanted), key=lambda one: one.priority):
             if (delivery := self.pop_id(message.id, lease_s=lease_s)) is not None:
@@ -547,9 +547,9 @@ class DynoQueue:
         for shard in self._shards:
             yield from (frame_of(data).body for _, data in self._all(shard))
 
-    def _message(self, shard: str, name: str, data: bytes, *, is_whole: bool = True) -> Message:
+    def _message(self, shard: str, name: str, data: bytes, *, is_whole: bool = True) -> DynoMessage:
         frame, parsed = Frame.read(data), parsed_name(name)
-        return Message(
+        return DynoMessage(
             id=frame.id or f"{shard}/{name}",
             payload=self._bodies.get(frame.payload, frame.body) if is_whole else b"",
             timeout_s=0.0 if parsed is None else min(MAX_S, max(0.0, (parsed.due_ms - frame.enqueued_ms) / 1000)),

@@ -9,7 +9,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from leaderq.dyno.message import Message
+from leaderq.dyno.message import DynoMessage
 from leaderq.errors import ConfigurationError
 
 
@@ -42,7 +42,7 @@ class FixedShards(ShardSupplier):
         return self._current
 
 
-ShardingStrategy = Callable[[Sequence[str], Message], str]
+ShardingStrategy = Callable[[Sequence[str], DynoMessage], str]
 """Returns one of the shards given. A message of a group goes by its group, whatever this says."""
 
 
@@ -53,12 +53,12 @@ def round_robin() -> ShardingStrategy:
     return lambda shards, _message: shards[next(number) % len(shards)]
 
 
-def by_id(shards: Sequence[str], message: Message) -> str:
+def by_id(shards: Sequence[str], message: DynoMessage) -> str:
     """The shard that the id falls to; all messages without an id go to one."""
     return hashed(shards, message.id)
 
 
-def by_key(key: Callable[[Message], str]) -> ShardingStrategy:
+def by_key(key: Callable[[DynoMessage], str]) -> ShardingStrategy:
     """The shard that ``key(message)`` falls to."""
     return lambda shards, message: hashed(shards, key(message))
 
@@ -69,7 +69,7 @@ def hashed(shards: Sequence[str], text: str) -> str:
     return shards[int.from_bytes(digest, "big") % len(shards)]
 
 
-def shard_of(message: Message, shards: Sequence[str], strategy: ShardingStrategy) -> str:
+def shard_of(message: DynoMessage, shards: Sequence[str], strategy: ShardingStrategy) -> str:
     """Where a message goes.
 
     :raises ConfigurationError: to no shard of this queue.

@@ -102,7 +102,7 @@ _MAGIC = b"DQD1\n"
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadMessage:
     """A message that is not delivered any more. ``reason``: ``attempts``, ``killed``, ``corrupt``,
     ``consumer died``. ``name`` is that of the message, which the letter has kept."""
 
@@ -132,7 +132,7 @@ class DeadLetter:
         return _MAGIC + head + b"\n" + self.data
 
     @classmethod
-    def read(cls, data: bytes, shard: str, name: str) -> DeadLetter:
+    def read(cls, data: bytes, shard: str, name: str) -> DeadMessage:
         """Undo :meth:`packed`; where it was found is where it is, whatever it says itself.
 
         :raises CorruptItem: these bytes are not a dead letter.
