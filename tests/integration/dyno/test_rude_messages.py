@@ -97,6 +97,15 @@ def test_znodes_that_are_not_ours_are_not_delivered_and_stop_nobody(session: Ses
         assert queue.peek(9) == [] and queue.get("nobody") is None
 
 
+def test_a_pop_that_does_not_wait_returns_what_lies_behind_one_that_cannot_be_read(session: Session) -> None:
+    with DynoQueue(session, D) as queue:
+        queue.push(Message(payload=b"good", priority=9))
+        for number in range(3):
+            session.create(f"{SHARD}/messages/00-1700000000000-00000000-000000010{number}", b"bad")
+        eventually(lambda: len(queue.peek(4)) == 1 and len(queue._consumer.views["0"].index) == 4)
+        assert [one.payload for one in queue.pop(1, 0)] == [b"good"]
+
+
 def test_a_claim_that_cannot_be_read_is_a_lease_that_is_over(session: Session) -> None:
     with DynoQueue(session, D) as queue:
         queue.push([Message(payload=b"%d" % number) for number in range(2)])
@@ -204,13 +213,17 @@ def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened: Open) -> None:
 
 
 def test_acknowledging_many_does_not_lose_to_a_heartbeat(session: Session) -> None:
-    with DynoQueue(session, D, lease_s=0.1) as queue:
-        queue.push([Message(payload=b"%d" % number) for number in range(300)])
-        for _ in range(3):
-            mine = queue.pop(100, 30)
-            queue.keep(mine)
-            time.sleep(0.15)  # longer than a lease, in the midst of extensions
-            assert queue.ack(mine) == [None] * 100
+    with DynoQueue(session, D) as queue:
+        queue.push(Message(payload=b"1"))
+        one = popped(queue)
+        outcomes: list[object] = []
+        with one.lock:  # as a heartbeat holds it
+            acknowledging = threading.Thread(target=lambda: outcomes.extend(queue.ack([one])))
+            acknowledging.start()
+            time.sleep(0.2)  # time enough to go wrong
+            assert queue._consumer.extend_all([(one, 60.0)]) == {one: None}
+        acknowledging.join(30)
+        assert outcomes == [None]
         assert queue.shard_sizes() == NOTHING
 
 

@@ -1,0 +1,67 @@
+"""The mutants of ``leaderq.dyno``: leases, receipts, ids, and what was taken away by hand."""
+
+from __future__ import annotations
+
+from mutants.mutant import Edit, mutant
+
+CONSUMER = "leaderq/dyno/consumer.py"
+INDEX = "leaderq/dyno/index.py"
+TRANSITIONS = "leaderq/dyno/transitions.py"
+
+HERE = "tests/integration/dyno/"
+MESSAGES = f"{HERE}test_messages.py::test_"
+RUDE = f"{HERE}test_rude_messages.py::test_"
+UNIQUE = f"{HERE}test_unique_messages.py::test_"
+
+MUTANTS = [
+    mutant(
+        "a receipt that somebody has overtaken acknowledges",
+        f"{MESSAGES}a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing",
+        Edit(TRANSITIONS, "return Delete(paths.claim(name), version), Delete", "return Delete(paths.claim(name)), Delete"),
+    ),
+    mutant(
+        "a lease of one's own that is over is nobody's",
+        f"{RUDE}a_lease_that_nobody_settles_passes_to_the_same_consumer_too",
+        Edit(INDEX, "if name in self._ours:  # else", "if not self._ours:  # else"),
+    ),
+    mutant(
+        "a take-over counts no failure",
+        f"{RUDE}a_lease_that_nobody_settles_passes_to_the_same_consumer_too",
+        Edit(CONSUMER, "failures = former.failures + is_take_over", "failures = former.failures"),
+    ),
+    mutant(
+        "without its id a message cannot be settled",
+        f"{RUDE}a_message_whose_id_was_deleted_by_hand_can_be_settled[ack]",
+        Edit(TRANSITIONS, "not in (IDS, RESTS)", "not in (RESTS,)"),
+    ),
+    mutant(
+        "a heartbeat makes the receipt of an acknowledgement under way stale",
+        f"{RUDE}acknowledging_many_does_not_lose_to_a_heartbeat",
+        Edit(CONSUMER, "                locks.enter_context(one.lock)\n", "                pass\n"),
+    ),
+    mutant(
+        "a pop ends at a message that it has found dead",
+        f"{RUDE}a_pop_that_does_not_wait_returns_what_lies_behind_one_that_cannot_be_read",
+        Edit(CONSUMER, "return found, len(found) < len(choices)", "return found, False"),
+    ),
+    mutant(
+        "who closes has failed at what was not settled",
+        f"{RUDE}a_consumer_that_closes_has_failed_at_nothing",
+        Edit(CONSUMER, "            self._release_held(membership.writer)\n", "            pass\n"),
+    ),
+    mutant(
+        "an outage ends a pop that waits",
+        f"{RUDE}a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it",
+        Edit(CONSUMER, "return is_change or isinstance(error, ConnectionLost | SessionExpired)", "return is_change"),
+    ),
+    mutant(
+        "a pop hangs in a fork",
+        f"{RUDE}a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there",
+        Edit(CONSUMER, "if os.getpid() != self._pid:", "if not self._pid:"),
+    ),
+    mutant(
+        "the end of a message takes its id from the next one",
+        f"{UNIQUE}an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on[ack]",
+        Edit(TRANSITIONS, "if not frame.id or (has_started and", "if not frame.id or (not has_started and"),
+    ),
+]
