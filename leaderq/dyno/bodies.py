@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 from leaderq.errors import LeaderqError
 
 log = logging.getLogger(__name__)
+_PART_S = 24 * 3600.0
 _REFERENCE = re.compile(r"[0-9a-f]{32}", re.ASCII).fullmatch
 
 
@@ -94,15 +95,11 @@ class FileBodies:
         return self._folder / reference[:2] / reference
 
 
-_PART_S = 24 * 3600.0
-_LARGE = 64 * 1024
-
-
 class Bodies:
     """What a queue does with its store, which may be none. ``limit``: bytes up to which a payload
     stays in ZooKeeper."""
 
-    def __init__(self, store: BodyStore | None, limit: int = _LARGE) -> None:
+    def __init__(self, store: BodyStore | None, limit: int) -> None:
         self._store = store
         self._limit = limit
 

@@ -132,11 +132,9 @@ class Ids:
             future = writer.submit((*operations, *push))
             (error,) = outcomes([future], self._paths.root)
             if error is None:
-                results = future.result()
-                if results is None:  # the answer was lost
-                    place = ""
-                else:
-                    place = f"{shard}/{name_of(results[-1])}"
+                results = future.result()  # None if the answer was lost
+                place = "" if results is None else f"{shard}/{name_of(results[-1])}"
+                if results is not None:
                     self.note_place(id, shard, name_of(results[-1]))
                 return Pushed(id, True, place, "" if former is None else former[0]), former and former[1]
             if not isinstance(error, NoNode | NodeExists | BadVersion):

@@ -36,6 +36,7 @@ SESSION_S, SHORT_S, LONG_S = 4.0, 2.0, 60.0
 SHARDS = ("a", "b", "c")
 SLOW, HANGING = 0, 1
 PAUSES_S = {SLOW: 0.1, HANGING: 2 * SHORT_S, 2: 0.1, 4: 0.1, 6: 0.1}
+LONG_RUN = 20_000
 CLOCK_MS = 20
 """What two readings of one clock may differ by, across a system call."""
 
@@ -133,7 +134,9 @@ class Soak:
         session = queue._session
         queue.close()
         session.close()
-        return all([is_empty, not left_over, *judged(self)])
+        broken = {"ends": is_empty, "leaves nothing": not left_over, **judged(self)}
+        print(*(f"BROKEN: {promise}" for promise, is_kept in broken.items() if not is_kept), sep="\n")
+        return all(broken.values())
 
     def begin(self, number: int) -> None:
         arguments = [
@@ -198,7 +201,7 @@ class Soak:
         return True
 
 
-def judged(soak: Soak) -> list[bool]:
+def judged(soak: Soak) -> dict[str, bool]:
     """Whether each promise was kept; prints what was seen."""
     events = []
     for path in soak.folder.glob("*.log"):
@@ -231,13 +234,20 @@ def judged(soak: Soak) -> list[bool]:
                 again_s.append((sent_ms - killed_ms) / 1000)
     shares = Counter(event[6] for event in got)
     longest_s = max(again_s, default=0.0)
-    least = min(shares.get(number, 0) for number in range(2, soak.consumers))
+    # Of those that are frozen and killed on a short run nothing can be expected.
+    least = min((shares.get(number, 0) for number in range(2, soak.consumers)), default=0)
     print(f"lost={lost} acked twice={twice} receipts given twice={same} held by two={held}")
     print(
         f"came again after a kill: {len(again_s)}, longest {longest_s:.1f} s; deliveries by consumer {dict(sorted(shares.items()))}"
     )
-    fair = least >= soak.messages / soak.consumers / 20
-    return [lost == 0, twice == 0, same == 0, held == 0, longest_s <= SESSION_S + 1, fair]
+    return {
+        "no message is lost": lost == 0,
+        "none is acknowledged twice": twice == 0,
+        "a receipt is given once": same == 0,
+        "none is held by two": held == 0,
+        "what a killed one held comes again": longest_s <= SESSION_S + 1,
+        "nobody starves": soak.messages < LONG_RUN or least >= soak.messages / soak.consumers / 20,
+    }
 
 
 def main() -> int:
@@ -257,7 +267,8 @@ def main() -> int:
     with servers as zookeeper, tempfile.TemporaryDirectory() as folder:
         soak = Soak(zookeeper.address, Path(folder), options.consumers, options.messages, random.Random(options.seed))
         is_kept = soak.run()
-    print("every promise was kept" if is_kept else "A PROMISE WAS BROKEN")
+    if is_kept:
+        print("every promise was kept")
     return 0 if is_kept else 1
 
 

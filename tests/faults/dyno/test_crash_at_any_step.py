@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.dyno import Delivery, DynoQueue, Message
+from leaderq.dyno import Delivery, DynoQueue, Message, OnConflict
 from leaderq.dyno.layout import parsed_rest
 from leaderq.errors import LeaderqError
 from leaderq.queues import RetryPolicy
@@ -68,6 +68,7 @@ METHODS: dict[str, tuple[Callable[[DynoQueue], object], set[str]]] = {
     "postpone and pop": (lambda queue: (popped(queue).postpone(0), popped(queue)), {"waiting", "leased", "resting"}),
     "remove": (lambda queue: queue.remove("a"), {"waiting", "gone"}),
     "remove in flight": (lambda queue: (popped(queue), queue.remove("a")), {"waiting", "leased", "gone"}),
+    "replace": (lambda queue: queue.push_unique(Message(id="a", payload=b"2"), OnConflict.REPLACE), {"waiting"}),
     "set time-out": (lambda queue: queue.set_timeout("a", 600), {"waiting", "resting"}),
     "set it twice": (lambda queue: (queue.set_timeout("a", 600), queue.set_timeout("a", 0)), {"waiting", "resting"}),
     "redrive": (lambda queue: (popped(queue).kill(), queue.dead_letters.redrive()), {"waiting", "leased", "dead"}),
@@ -110,4 +111,4 @@ def test_a_crash_after_any_write_leaves_the_message_in_one_place(opened: Open, m
             break
     else:
         pytest.fail(f"{method} takes more than six writes")
-    assert len(seen) > 1
+    assert len(seen) > 1 or len(places) == 1
