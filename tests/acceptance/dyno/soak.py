@@ -134,9 +134,10 @@ class Soak:
         session = queue._session
         queue.close()
         session.close()
-        broken = {"ends": is_empty, "leaves nothing": not left_over, **judged(self)}
-        print(*(f"BROKEN: {promise}" for promise, is_kept in broken.items() if not is_kept), sep="\n")
-        return all(broken.values())
+        kept = {"ends": is_empty, "leaves nothing": not left_over, **judged(self)}
+        for promise in (promise for promise, is_kept in kept.items() if not is_kept):
+            print(f"BROKEN: {promise}")
+        return all(kept.values())
 
     def begin(self, number: int) -> None:
         arguments = [
