@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from urllib.parse import unquote
 
 from leaderq.clock import now_s
 from leaderq.dyno import transitions
@@ -38,7 +39,7 @@ from leaderq.dyno.delivery import Delivery, DeliveryRecord, Receipt, StaleLease,
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
 from leaderq.dyno.keeper import Ending, LeaseKeeper
-from leaderq.dyno.layout import DynoPaths, parsed_rest, unescaped
+from leaderq.dyno.layout import DynoPaths, parsed_rest
 from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
@@ -156,7 +157,7 @@ class DynoConsumer:
                     view.invalidate()
             self._session.ensure_path(self._paths.members)
             self._session.ensure_path(self._paths.shards)
-            unserved = {unescaped(shard) for shard in self._session.children(self._paths.shards)} - set(self._shards)
+            unserved = {unquote(shard) for shard in self._session.children(self._paths.shards)} - set(self._shards)
             if unserved:
                 log.warning("not all shards are served from here queue=%s others=%s", self._paths.root, sorted(unserved))
             if self._watch is None:
@@ -260,15 +261,15 @@ class DynoConsumer:
 
     def _wait(self, seen: int, timeout_s: float) -> None:
         now_ms = self._now_ms()
-        due = [at for view in self.views.values() if (at := self._next_due_ms(view, now_ms)) is not None]
+        due = []
+        for view in self.views.values():
+            with view.lock:
+                if (at := view.index.next_due_ms(now_ms)) is not None:
+                    due.append(at)
         if due:
             timeout_s = min(timeout_s, max(0.0, (min(due) - now_ms) / 1000))
         with self._changed:
             self._changed.wait_for(lambda: self._changes != seen or self._is_closed, timeout_s)
-
-    def _next_due_ms(self, view: ShardView, now_ms: int) -> int | None:
-        with view.lock:
-            return view.index.next_due_ms(now_ms)
 
     def _notify(self) -> None:
         with self._changed:
@@ -522,9 +523,9 @@ class DynoConsumer:
         """Find the leases that are over, in all shards; returns how many."""
         self._refresh_members()
         has_lost, self._has_lost_member = self._has_lost_member, False
-        now_ms, members = self._now_ms(), self._members
+        now_ms, listed = self._now_ms(), partial(self._session.children, self._paths.members)
         try:
-            return sum(len(view.look_at_claims(now_ms, members, has_lost_member=has_lost)) for view in self.views.values())
+            return sum(len(view.look_at_claims(now_ms, listed, has_lost_member=has_lost)) for view in self.views.values())
         except BaseException:
             self._has_lost_member = self._has_lost_member or has_lost
             raise

@@ -106,26 +106,25 @@ class ShardIndex:
             if rest.name in self._names and rest.name not in self._ours:
                 self._leased.setdefault(rest.name, 0)
 
-    def claims_listed(self, names: Iterable[str], now_ms: int) -> list[str]:
-        """All claims there are; returns those that are leased."""
-        leased = [name for name in names if name in self._names and name not in self._rests and name not in self._ours]
-        former, self._leased = self._leased, {name: self._leased.get(name) or now_ms for name in leased}
-        for name, since in former.items():
-            if name not in self._leased and name in self._names and name not in self._rests:
-                if since + SETTLING_MS > now_ms:  # the listing may be older than what we know
-                    self._leased[name] = since or now_ms
-                else:  # its claim was taken away by hand
+    def claims_listed(self, names: Iterable[str] | None, now_ms: int) -> dict[str, int]:
+        """All claims there are (``None``: as before); returns those leased, and since when we know."""
+        if names is not None:
+            former = self._leased
+            self._leased = {name: former.get(name) or now_ms for name in names if self._may_be_leased(name)}
+            for name in former.keys() - self._leased.keys():
+                if self._may_be_leased(name) and former[name] + SETTLING_MS > now_ms:
+                    self._leased[name] = former[name]  # the listing may be older than what we know
+                elif self._may_be_leased(name):  # its claim was taken away by hand
                     self._schedule(name)
-        self._over = {name: version for name, version in self._over.items() if name in self._leased}
-        return leased
+            self._over = {name: version for name, version in self._over.items() if name in self._leased}
+        return dict(self._leased)
 
-    def leased_since(self, name: str) -> int | None:
-        """When somebody's lease of it was first heard of; ``None`` if nobody is known to have it."""
-        return self._leased.get(name)
+    def _may_be_leased(self, name: str) -> bool:
+        return name in self._names and name not in self._rests and name not in self._ours
 
     def lease_over(self, name: str, version: int) -> None:
         """Its consumer is gone, or its deadline has passed: whoever wants it may have it."""
-        if name in self._names and name not in self._ours and name not in self._rests:
+        if self._may_be_leased(name):
             self._over[name] = version
             self._schedule(name)
 

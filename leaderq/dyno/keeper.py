@@ -25,10 +25,7 @@ class _Kept:
 
 
 class LeaseKeeper:
-    """Which deliveries are kept. ``extend_all`` extends those whose locks are held, all together.
-
-    Used by the consumer's minder, which calls :meth:`extend_due` when that said.
-    """
+    """Which deliveries are kept. ``extend_all`` extends those whose locks are held, all together."""
 
     def __init__(
         self, extend_all: Callable[[Sequence[tuple[Delivery, float]]], dict[Delivery, LeaderqError | None]]

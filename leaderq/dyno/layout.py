@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import re
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from leaderq.errors import ConfigurationError
 from leaderq.zookeeper.paths import join
@@ -98,11 +98,6 @@ def escaped(text: str) -> str:
     if not text or len(raw) > MAX_ID_BYTES:
         raise ConfigurationError(f"{text!r} cannot name a message or shard; give 1 to {MAX_ID_BYTES} bytes")
     return raw.replace(".", "%2E") if text.strip(".") == "" else raw
-
-
-def unescaped(part: str) -> str:
-    """Undo :func:`escaped`."""
-    return unquote(part)
 
 
 class ShardPaths:

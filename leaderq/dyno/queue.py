@@ -72,8 +72,6 @@ class ShardFigures:
 
 
 class _Push(NamedTuple):
-    """A message to push."""
-
     shard: str
     frame: Frame
     create: Create
@@ -152,7 +150,8 @@ class DynoQueue:
     # -- pushing -----------------------------------------------------------------------------------
 
     def push(self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()) -> list[str]:
-        """Put these into the queue; returns their ids, when they are there.
+        """Put these into the queue; returns their ids, when they are there (``""`` for one that the
+        queue was to choose, if the answer was lost).
 
         ``fence``: operations that must hold for each, such as those of a ``Term``.
 
@@ -382,7 +381,8 @@ class DynoQueue:
         out = {}
         for shard in self._shards:
             paths = self._paths.shard(shard)
-            messages, claims, rests, dead = (self._count(parent) for parent in paths.parents)
+            stats = [self._session.exists(parent) for parent in paths.parents]
+            messages, claims, rests, dead = (0 if one is None else one.num_children for one in stats)
             out[shard] = {"messages": messages, "resting": rests, "leased": max(0, claims - rests), "dead": dead}
         return out
 
@@ -397,10 +397,6 @@ class DynoQueue:
             leased, oldest_s = sizes["leased"], None if oldest_ms is None else (now_ms - oldest_ms) / 1000
             out[shard] = ShardFigures(due, max(0, sizes["messages"] - due - leased), leased, sizes["dead"], oldest_s)
         return out
-
-    def _count(self, path: str) -> int:
-        stat = self._session.exists(path)
-        return 0 if stat is None else stat.num_children
 
     # -- changing one message ----------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from leaderq.dyno.index import Choice, ShardIndex
-from leaderq.dyno.layout import RestName, ShardPaths, resting
+from leaderq.dyno.layout import RestName, ShardPaths, rest_name, resting
 from leaderq.dyno.message import DeliveryState
 from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.reading import SizedReader
@@ -23,6 +23,7 @@ from leaderq.zookeeper.paths import name_of, parent_of
 
 LEASE_LOOK_MS = 1000
 """How long a lease of somebody else's has been known before its end is looked up."""
+LONGEST_MS = 10_000
 _READ_AT_A_TIME = 250
 
 
@@ -66,6 +67,7 @@ class ShardView:
         self._news: list[WatchEvent] | None = None
         self._subscriptions: list[Subscription] = []
         self._read: dict[str, int] = {}
+        self._next_listing_ms = 0
 
     # -- the index, kept current -------------------------------------------------------------------
 
@@ -151,35 +153,45 @@ class ShardView:
 
     # -- claims ------------------------------------------------------------------------------------
 
-    def look_at_claims(self, now_ms: int, members: Collection[str], *, has_lost_member: bool = False) -> list[ClaimRead]:
+    def look_at_claims(
+        self, now_ms: int, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
+    ) -> list[ClaimRead]:
         """Learn what is leased, and whose lease is over; returns what was read of those that are.
 
-        ``members``: the consumers there are. A lease is looked up when it has been known for a
-        second, or when somebody has gone.
+        ``members()`` lists the consumers. It is asked after the claims were read: who has written one
+        and is not there then is gone, not new. A lease is looked up when it has been known for a
+        second, or when somebody has gone. The longer the listing of the claims, the rarer it is.
         """
-        try:
-            names = self._session.children(self.paths.claims)
-        except NoNode:  # deleted by hand
-            self.invalidate()
-            return []
+        names = None
+        if has_lost_member or not 0 <= self._next_listing_ms - now_ms <= LONGEST_MS:
+            try:
+                names = self._session.children(self.paths.claims)
+            except NoNode:  # deleted by hand
+                self.invalidate()
+                return []
+            self._next_listing_ms = now_ms + min(LONGEST_MS, len(names) // 20)
         with self.lock:
-            leased = self.index.claims_listed(names, now_ms)
-            since = {name: self.index.leased_since(name) or now_ms for name in leased}
+            since = self.index.claims_listed(names, now_ms)
             self._read = {name: until for name, until in self._read.items() if name in since}
             wanted = [
                 name
-                for name in leased
-                if has_lost_member or (now_ms >= since[name] + LEASE_LOOK_MS and now_ms >= self._read.get(name, 0))
+                for name, since_ms in since.items()
+                if has_lost_member or (now_ms >= since_ms + LEASE_LOOK_MS and now_ms >= self._read.get(name, 0))
             ]
         found = read_claims(self._session, self.paths, wanted)
-        over = [one for one in found if one.state.until_ms <= now_ms or one.state.member not in members]
+        there = members() if found else ()
+        over = [
+            one for one in found if one.resting is None and not (one.state.member in there and one.state.until_ms > now_ms)
+        ]
         with self.lock:
             for one in found:
                 # It may be extended or given up sooner; the next look is when it could be over.
                 self._read[one.name] = min(one.state.until_ms, now_ms + 10 * LEASE_LOOK_MS)
+                if one.resting is not None:  # its watch is late, or its marker was deleted by hand
+                    self.index.rested(rest_name(*one.resting))
             for one in over:
                 self.index.lease_over(one.name, one.version)
-        if over:
+        if found:
             self._changed()
         return over
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from leaderq.dyno.ids import kept_until_ms
-from leaderq.dyno.layout import DynoPaths, ShardPaths, parsed_name, parsed_rest, unescaped
+from leaderq.dyno.layout import DynoPaths, ShardPaths, parsed_name, parsed_rest
 from leaderq.dyno.shard_view import read_claims
 from leaderq.dyno.transitions import Operations, absence
 from leaderq.errors import NoNode
@@ -36,7 +37,7 @@ def leftovers(
             data, stat = session.get(path)
         except NoNode:
             continue
-        if kept_until_ms(data) is None and place(unescaped(part)) is None:
+        if kept_until_ms(data) is None and place(unquote(part)) is None:
             yield Leftover(path, "no message has this id", (Delete(path, stat.version),))
 
 

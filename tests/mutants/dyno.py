@@ -25,6 +25,11 @@ MUTANTS = [
         Edit(INDEX, "if name in self._ours:  # else", "if not self._ours:  # else"),
     ),
     mutant(
+        "who has just come is taken for one who has gone",
+        f"{RUDE}the_lease_of_one_who_has_just_come_is_not_taken_for_that_of_one_who_has_gone",
+        Edit(CONSUMER, "partial(self._session.children, self._paths.members)", "lambda: self._members"),
+    ),
+    mutant(
         "a take-over counts no failure",
         f"{RUDE}a_lease_that_nobody_settles_passes_to_the_same_consumer_too",
         Edit(CONSUMER, "failures = former.failures + is_take_over", "failures = former.failures"),
