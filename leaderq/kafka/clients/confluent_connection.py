@@ -21,9 +21,11 @@ from leaderq.errors import (
     ConfigurationError,
     LeaderqError,
     MissingPiece,
+    ServersUnreachable,
 )
 from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.consumer import Failure
+from leaderq.kafka.clients.consumer import Failure, KafkaAway
+from leaderq.kafka.clients.producer import ProducerSettings
 
 _FENCED = {"FENCED_INSTANCE_ID", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED"}
 _MEMBERSHIP = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
@@ -85,6 +87,7 @@ _FAILURES = (
 _FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
 
 
+_ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
 _TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
 
 
@@ -158,6 +161,18 @@ def connection_options(address: str, security: KafkaSecurity, errors: ErrorCallb
     return {name: value for name, value in options.items() if value is not None}
 
 
+def producer_base(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
+    """What all producers share, in transactions or not."""
+    return {
+        **connection_options(settings.address, settings.security, errors),
+        "client.id": settings.client_id,
+        "socket.timeout.ms": int(settings.request_timeout_s * 1000),
+        "linger.ms": 5,  # a flush does not wait for it
+        "message.max.bytes": settings.max_message_bytes + _ROOM_BYTES,
+        "topic.metadata.propagation.max.ms": 2000,  # how long a topic may be unknown; 30 s by default
+    }
+
+
 def translated(exc: Any, doing: str, address: str, errors: ErrorCallback | None = None) -> LeaderqError:
     """The error of ours for a ``KafkaException``, or for a ``KafkaError`` (which is a value there,
     not an exception).
@@ -181,6 +196,15 @@ def refused_options(exc: Any) -> ConfigurationError | None:
     if error is None or error.name() not in ("_INVALID_ARG", "_CONFLICT"):
         return None
     return ConfigurationError(f"confluent-kafka cannot use an option of client_options: {error.str()}")
+
+
+def opening_error(exc: Any, found: LeaderqError, address: str, waited_s: float, remedy: str) -> LeaderqError:
+    """What to raise if a producer could not be opened; ``found`` is what ``exc`` means."""
+    if (refused := refused_options(exc)) is not None:
+        return refused
+    if isinstance(found, KafkaAway):
+        return ServersUnreachable("Kafka", address, waited_s=waited_s, remedy=remedy)
+    return found
 
 
 @contextmanager

@@ -29,11 +29,11 @@ from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable
+from leaderq.errors import KafkaError, KafkaFenced, LeaderqError
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,
-    connection_options,
-    refused_options,
+    opening_error,
+    producer_base,
     require,
     translated,
 )
@@ -42,7 +42,6 @@ from leaderq.kafka.clients.producer import Message, ProducerSettings
 
 log = logging.getLogger(__name__)
 
-_ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
 _CLOSE_S = 1.0
 _LATE_S = 5.0
 
@@ -50,16 +49,11 @@ _LATE_S = 5.0
 def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
     """What a librdkafka producer is made with, each with its reason."""
     return {
-        **connection_options(settings.address, settings.security, errors),
-        "client.id": settings.client_id,
+        **producer_base(settings, errors),
         "transactional.id": settings.transactional_id,
         "transaction.timeout.ms": int(settings.transaction_timeout_s * 1000),
-        "socket.timeout.ms": int(settings.request_timeout_s * 1000),
         "retry.backoff.ms": 5,  # a broker still writes the markers of a transaction when the next one begins
-        "linger.ms": 5,  # a flush does not wait for it
-        "message.max.bytes": settings.max_message_bytes + _ROOM_BYTES,
         "partitioner": "murmur2_random",  # that of Java and kafka-python: a key stays in its partition whatever the client
-        "topic.metadata.propagation.max.ms": 2000,  # how long a topic may be unknown; 30 s by default
         "delivery.report.only.error": True,
         **settings.options,
     }
@@ -86,12 +80,10 @@ class ConfluentProducer:
             self._client = self._confluent.Producer(producer_options(settings, self._errors))
             self._client.list_topics(timeout=settings.open_timeout_s)
         except self._confluent.KafkaException as exc:
-            found = refused_options(exc) or self._translated(exc, "connecting")
+            found = self._translated(exc, "connecting")
             self.close()
-            if isinstance(found, KafkaAway):
-                remedy = f"is Kafka listening there? The last that was heard: {self._errors.last or 'nothing'}"
-                raise ServersUnreachable("Kafka", settings.address, waited_s=now_s() - began, remedy=remedy) from exc
-            raise found from exc
+            remedy = f"is Kafka listening there? The last that was heard: {self._errors.last or 'nothing'}"
+            raise opening_error(exc, found, settings.address, now_s() - began, remedy) from exc
 
     def fence(self, timeout_s: float) -> bool:
         work = self._calls.submit(partial(self._producer.init_transactions, timeout_s))

@@ -20,11 +20,11 @@ import threading
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.errors import AccessRefused, LeaderqError, ServersUnreachable, UnknownTopic
+from leaderq.errors import AccessRefused, LeaderqError, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,
-    connection_options,
-    refused_options,
+    opening_error,
+    producer_base,
     require,
     translated,
 )
@@ -34,7 +34,6 @@ from leaderq.kafka.clients.sender import CLOSE_S, MessageInvalid
 
 log = logging.getLogger(__name__)
 
-_ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
 _FLUSH_S = 0.005
 _POLL_S = 0.1
 _COUNT_KEPT_S = 300.0
@@ -45,19 +44,14 @@ _INVALID = {"INVALID_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP", "_INVALID_DIFF
 def sender_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
     """Return what a librdkafka producer is made with, each with its reason."""
     return {
-        **connection_options(settings.address, settings.security, errors),
-        "client.id": settings.client_id,
-        "socket.timeout.ms": int(settings.request_timeout_s * 1000),
+        **producer_base(settings, errors),
         "enable.idempotence": True,
         "enable.gapless.guarantee": True,
         # A message that the client gives up is one that we would send a second time.
         "message.timeout.ms": 0,
-        "linger.ms": 5,
-        "message.max.bytes": settings.max_message_bytes + _ROOM_BYTES,
         # The buffer in front of it is what bounds memory.
         "queue.buffering.max.messages": 10_000_000,
         "queue.buffering.max.kbytes": 2_147_483_647,
-        "topic.metadata.propagation.max.ms": 2000,  # how long a topic may be unknown
         **settings.options,
     }
 
@@ -97,16 +91,10 @@ class ConfluentSender:
             self._client = self._confluent.Producer(sender_options(settings, self._errors))
             self._learn(self._client.list_topics(timeout=wait_s))
         except self._confluent.KafkaException as exc:
-            found = refused_options(exc) or self._translated(exc, "connecting")
+            found = self._translated(exc, "connecting")
             self.close()
-            if isinstance(found, KafkaAway):
-                raise ServersUnreachable(
-                    "Kafka",
-                    settings.address,
-                    waited_s=now_s() - began_s,
-                    remedy=self._errors.remedy() or "is Kafka listening there?",
-                ) from exc
-            raise found from exc
+            remedy = self._errors.remedy() or "is Kafka listening there?"
+            raise opening_error(exc, found, settings.address, now_s() - began_s, remedy) from exc
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions the topic has, as of five minutes ago."""
