@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
@@ -130,6 +130,18 @@ class SizedReader:
         except FutureTimeout:
             answer.cancel()
             raise ConnectionLost(f"items were not read in time path={self._path}") from None
+
+    def read_all(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        """Each of ``names`` with what :meth:`read` says of it, in order, as many at a time as fit.
+
+        :raises ConnectionLost: as :meth:`read_now`.
+        """
+        at = 0
+        while at < len(names):
+            batch = names[at : at + self.most]
+            answers = self.read_now(batch)
+            at += len(answers)
+            yield from zip(batch, answers, strict=False)
 
     def _measure(
         self,

@@ -15,7 +15,6 @@ from leaderq.reading import SizedReader
 from leaderq.zookeeper import Create, Delete, Session
 
 Wanted = Callable[[DeadMessage], bool]
-_AT_A_TIME = 100
 
 
 def _everything(_letter: DeadMessage) -> bool:
@@ -55,14 +54,10 @@ class DynoDeadLetters:
                 names = sorted(self._session.children(paths.dead))
             except NoNode:
                 continue
-            reader = SizedReader(self._session, paths.dead)
-            while names:
-                answers = reader.read_now(names[:_AT_A_TIME])
-                for name, answer in zip(names, answers, strict=False):
-                    letter = _letter_of(answer, shard, name)
-                    if letter is not None and wanted(letter):
-                        yield letter
-                names = names[len(answers) :]
+            for name, answer in SizedReader(self._session, paths.dead).read_all(names):
+                letter = _letter_of(answer, shard, name)
+                if letter is not None and wanted(letter):
+                    yield letter
 
     def redrive(self, wanted: Wanted = _everything, *, per_s: float | None = None, dry_run: bool = False) -> int:
         """Send letters back into the queue, ``per_s`` a second at most; returns how many were, or

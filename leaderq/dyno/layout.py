@@ -130,7 +130,7 @@ class ShardPaths:
 
 
 class DynoPaths:
-    """The znodes of one queue. ``control``: where an operator's wishes are."""
+    """The znodes of one queue."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -139,7 +139,6 @@ class DynoPaths:
         self.windows = join(root, "windows")
         self.members = join(root, "members")
         self.pushes = join(root, "pushes")
-        self.control = join(root, "control")
         self._of_shard: dict[str, ShardPaths] = {}
 
     def window(self, until_ms: int, id: str) -> str:

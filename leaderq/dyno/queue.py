@@ -470,13 +470,9 @@ class DynoQueue:
         except NoNode:
             return
         names = [name for name, said in parsed.items() if said and (wanted is None or wanted.may_match(shard, said))]
-        reader = SizedReader(self._session, paths.messages)
-        while names:
-            answers = reader.read_now(names)
-            for name, answer in zip(names, answers, strict=False):
-                if isinstance(answer, tuple):
-                    yield name, answer[0]
-            names = names[len(answers) :]
+        for name, answer in SizedReader(self._session, paths.messages).read_all(names):
+            if isinstance(answer, tuple):
+                yield name, answer[0]
 
     def all_messages(self, wanted: Callable[[DynoMessage], bool] | None = None) -> Iterator[DynoMessage]:
         """All messages that are ``wanted``, in whatever state, shard by shard in the order of their
@@ -492,7 +488,7 @@ class DynoQueue:
 
     def contains(self, wanted: Callable[[DynoMessage], bool]) -> bool:
         """Whether there is a message of which ``wanted(message)`` is true."""
-        return next(self.all_messages(wanted), None) is not None
+        return self.find(wanted) is not None
 
     def find(self, wanted: Callable[[DynoMessage], bool]) -> DynoMessage | None:
         """The first message of which ``wanted(message)`` is true."""
