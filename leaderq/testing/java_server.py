@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from leaderq.errors import ServerFailed
+from leaderq.testing.freezing import freeze
 from leaderq.testing.jars import Progress, class_path, to_stderr
 from leaderq.testing.java import ClassArchive, find_java
 from leaderq.testing.ports import LeasedPort, lease_port
@@ -283,7 +284,7 @@ class JavaServer(Server):
 
     def freeze(self) -> None:
         if self._process is not None:
-            self._process.send(signal.SIGSTOP)
+            freeze(self._process.pid)
             self._frozen = True
 
     def thaw(self) -> None:

@@ -90,7 +90,7 @@ class Server(ABC):
 
     @abstractmethod
     def freeze(self) -> None:
-        """SIGSTOP: connections stay open, nothing is answered."""
+        """SIGSTOP, and wait until it stands still: connections stay open, nothing is answered."""
 
     @abstractmethod
     def thaw(self) -> None:

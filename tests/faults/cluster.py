@@ -14,6 +14,7 @@ from leaderq.election import Operator, View
 from leaderq.testing import eventually
 from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.fault_proxy import FaultProxy
+from leaderq.testing.freezing import freeze
 from leaderq.testing.waiting import patience
 
 CAREERS = Path(__file__).parent / "careers"
@@ -150,7 +151,7 @@ class Nemesis:
     def freeze(self, view: View) -> None:
         """Stop the process past its term; it goes on as a zombie."""
         pid = self._leader(view).worker_pid
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
         try:
             self._cluster.succeeded(view)
         finally:
@@ -201,7 +202,7 @@ class Nemesis:
     def freeze_and_kill(self, view: View) -> None:
         """Freeze the leader, kill its successor at work, and let the one go on while the third leads."""
         pid = self._leader(view).worker_pid
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
         try:
             self.kill(self._cluster.succeeded(view))
         finally:

@@ -21,6 +21,7 @@ from stores import HandledFiles, OutputTopic, Results
 from verdicts import exactly_once, repeated_at_changes_only, repetitions
 
 from leaderq.election import View
+from leaderq.testing.freezing import freeze
 from leaderq.testing.waiting import patience
 
 SUSPENDED = str(Path(__file__).parent / "suspended")
@@ -44,7 +45,7 @@ class Zombie:
         self._feeder.feed(SHARE).join()  # what was fed before may all have been handled by now
         self._cluster.eventually((self._hold / f"{view.leader}.held").exists, "the leader is in the middle of a batch")
         self._cluster.proxies[view.leader].black_hole()
-        os.kill(leader.worker_pid, signal.SIGSTOP)
+        freeze(leader.worker_pid)
         try:
             self._cluster.succeeded(view)
             self._feeder.feed(SHARE).join()

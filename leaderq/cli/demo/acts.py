@@ -17,6 +17,7 @@ from leaderq.cli.demo.stage import SESSION_TIMEOUT_S, Contender, DemoFailed, Dem
 from leaderq.election.observer import View
 from leaderq.events import Stage
 from leaderq.term import Reason
+from leaderq.testing.freezing import freeze
 
 _LED_WITHIN_S = 30.0
 _FREEZE_TRIES = 40
@@ -114,7 +115,7 @@ class Acts:
         """
         for _ in range(_FREEZE_TRIES):
             at = time.time()
-            os.kill(pid, signal.SIGSTOP)
+            freeze(pid)
             if self._ledger_is_free():
                 return at
             os.kill(pid, signal.SIGCONT)

@@ -20,6 +20,7 @@ from leaderq.clock import now_s
 from leaderq.errors import LeaderqError, ServerFailed
 from leaderq.running.descendants import descendants_of, kill
 from leaderq.testing.fault_proxy import Direction
+from leaderq.testing.freezing import freeze
 from leaderq.testing.nemesis.careers import HELD, gil_file, session_file
 from leaderq.testing.nemesis.checkers import FREEZES, Bounds, NemesisReport, check, leads
 from leaderq.testing.nemesis.cluster import (
@@ -217,11 +218,14 @@ class Nemesis:
             struck.append(worker)
         is_freeze = kind in FREEZES or kind in (Kind.FREEZE_GUARDIAN, Kind.DELETE_ZNODE)
         started = descendants_of(worker)
-        _send(struck, signal.SIGSTOP if is_freeze else signal.SIGKILL)
+        if is_freeze:
+            freeze(*struck)
+        else:
+            _send(struck, signal.SIGKILL)
         if kind in (Kind.FREEZE_TREE, Kind.FREEZE_BOTH):
             started = descendants_of(worker)  # it starts nothing more
             struck += [one.pid for one in started]
-            _send(struck, signal.SIGSTOP)
+            freeze(*struck)
         try:
             if kind is Kind.DELETE_ZNODE:
                 self._cluster.delete_znodes(who)

@@ -30,6 +30,7 @@ from leaderq.dyno import Delivery, DynoQueue, Message
 from leaderq.errors import LeaderqError
 from leaderq.queues import RetryPolicy
 from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer
+from leaderq.testing.freezing import freeze
 from leaderq.zookeeper import connect
 
 SESSION_S, SHORT_S, LONG_S = 4.0, 2.0, 60.0
@@ -183,7 +184,7 @@ class Soak:
             self.faults["kills"] += 1
             self.begin(number)
         elif number not in self.frozen:
-            self.running[number].send_signal(signal.SIGSTOP)
+            freeze(self.running[number].pid)
             self.frozen[number] = time.time() + self.dice.choice([1.0, SHORT_S + 1, SESSION_S + 3])
             self.faults["freezes"] += 1
 

@@ -13,6 +13,7 @@ import pytest
 from leaderq.clock import now_s
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing import eventually
+from leaderq.testing.freezing import freeze
 
 RECORDER = "recorder:Recorder"
 AS_PROCESS_ONE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -49,7 +50,7 @@ def test_a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with
     zookeeper.ensure_path("/zombie")
     a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6)
     frozen = a.worker_pid
-    os.kill(frozen, signal.SIGSTOP)
+    freeze(frozen)
     leading(b)
     os.kill(frozen, signal.SIGCONT)
     a.wait_for("term_ended", reason="lease", clean=False)
@@ -64,7 +65,7 @@ def test_a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with
 def test_a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself(start, zookeeper_server, history, zookeeper):
     zookeeper.ensure_path("/zombie")
     a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6)
-    os.kill(a.worker_pid, signal.SIGSTOP)
+    freeze(a.worker_pid)
     leading(b)
     before = zookeeper.get("/zombie")[1].version
     os.kill(a.worker_pid, signal.SIGCONT)
@@ -151,7 +152,7 @@ def test_a_worker_whose_guardian_died_says_so_hands_over_and_leaves(start, zooke
 def test_when_guardian_and_worker_die_together_the_session_times_out_and_the_next_leads(start, zookeeper_server, history):
     a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6)
     worker = a.worker_pid
-    a.process.send_signal(signal.SIGSTOP)  # so that it cannot act between the two deaths
+    freeze(a.process.pid)  # so that it cannot act between the two deaths
     os.kill(worker, signal.SIGKILL)
     a.process.kill()
     leading(b)

@@ -15,6 +15,7 @@ from leaderq.clock import now_s
 from leaderq.election import Operator
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing import eventually
+from leaderq.testing.freezing import freeze
 from leaderq.testing.ports import lease_port
 
 TINY = "rude:TinyUnits"
@@ -98,7 +99,7 @@ def test_a_guardian_that_reads_nothing_holds_up_neither_the_worker_nor_its_hand_
     a = start("rude:Failing", id="a", zookeeper=zookeeper_server.address, arguments=again)
     leading(a)
     worker = a.worker_pid
-    os.kill(a.pid, signal.SIGSTOP)
+    freeze(a.pid)
     try:
         eventually(lambda: a.said("term_began")[-1]["term"] > TERMS, timeout_s=60)
         history.path.with_name(f"{history.path.name}.go").touch()
@@ -255,7 +256,7 @@ def test_what_a_killed_worker_has_started_is_gone_before_the_next_one_leads(writ
 
 def test_what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads(writers, history):
     a, b = writers("LeavingChildren", *STARTED)
-    a.signal_worker(signal.SIGSTOP)
+    freeze(a.worker_pid)
     try:
         leading(b)
         assert late(history) == []

@@ -30,6 +30,7 @@ from changes import (
 from leaderq.election import Operator
 from leaderq.election.layout import Layout, in_line
 from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing.freezing import freeze as freeze_processes
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Credentials, connect, end_session
 
@@ -91,7 +92,7 @@ def cut_off(_contest: Contest, leader: Contender) -> None:
 def cut_off_alone(contest: Contest, leader: Contender) -> None:
     """While the guardian is stopped: the worker must leave by itself."""
     leader.frozen = [leader.pid]
-    send(leader.frozen, signal.SIGSTOP)
+    freeze_processes(*leader.frozen)
     cut_off(contest, leader)
 
 
@@ -130,17 +131,17 @@ def transfer(contest: Contest, _leader: Contender) -> None:
 
 def freeze(_contest: Contest, leader: Contender) -> None:
     leader.frozen = [leader.pid, leader.worker_pid, *leader.processes()]
-    send(leader.frozen, signal.SIGSTOP)
+    freeze_processes(*leader.frozen)
 
 
 def freeze_worker_and_children(_contest: Contest, leader: Contender) -> None:
     leader.frozen = [leader.worker_pid, *leader.processes()]
-    send(leader.frozen, signal.SIGSTOP)
+    freeze_processes(*leader.frozen)
 
 
 def freeze_worker(_contest: Contest, leader: Contender) -> None:
     leader.frozen = [leader.worker_pid]
-    send(leader.frozen, signal.SIGSTOP)
+    freeze_processes(*leader.frozen)
 
 
 def thaw(_contest: Contest, leader: Contender) -> None:

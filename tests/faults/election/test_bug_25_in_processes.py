@@ -18,6 +18,7 @@ from marks import Marks
 from leaderq.clock import now_s
 from leaderq.testing import eventually
 from leaderq.testing.candidate_process import CandidateProcess
+from leaderq.testing.freezing import freeze
 
 CAREERS = Path(__file__).parent / "careers"
 
@@ -80,7 +81,7 @@ def test_bug_25_a_thawed_leader_begins_no_unit_after_its_successors_inauguration
     b.wait_for("standing")
     kazoo_successor = kazoo_contender("successor").stand()
     (tmp_path / "a.stop").touch()
-    kazoo_process.send_signal(signal.SIGSTOP)
+    freeze(kazoo_process.pid)
     b.wait_for("stage_began", stage="execution")
     assert kazoo_successor.leads.wait(30)
     succeeded_s = now_s()

@@ -25,6 +25,7 @@ import pytest
 
 from leaderq.queues import TEXT, DistributedQueue
 from leaderq.testing import FaultProxy, eventually
+from leaderq.testing.freezing import freeze
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session, connect
 
@@ -75,7 +76,7 @@ class Fleet:
             self.start(name)
             time.sleep(EXPIRED_S * dice.uniform(0.3, 1.3))
         elif kind == "freeze":
-            process.send_signal(signal.SIGSTOP)
+            freeze(process.pid)
             time.sleep(EXPIRED_S * dice.uniform(0.3, 1.3))
             process.send_signal(signal.SIGCONT)
         elif kind == "cut":

@@ -13,6 +13,7 @@ from workers import ROOT, WorkerProcess
 
 from leaderq.coalescing.automaton import TrafficState
 from leaderq.testing import eventually
+from leaderq.testing.freezing import freeze
 from leaderq.zookeeper import Session, connect
 
 Start = Callable[..., WorkerProcess]
@@ -58,7 +59,7 @@ def test_a_frozen_head_is_refused_by_the_server_when_it_thaws(started, coordinat
     assert head.does("write /data before") == "written"
     waiter.tell("enqueue k")
     eventually(lambda: coordinator_of().look("k").waiter)
-    head.send(signal.SIGSTOP)
+    freeze(head.process.pid)
     assert waiter.says().startswith("BLOCK")
     assert waiter.does("write /data now") == "written"
     head.tell("current")

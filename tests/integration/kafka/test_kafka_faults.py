@@ -24,6 +24,7 @@ from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.consuming.consumer_check import StallLimits
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.testing import KafkaBroker, eventually
+from leaderq.testing.freezing import freeze
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
@@ -149,7 +150,7 @@ def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
         eventually(
             lambda: sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == 30, timeout_s=60
         )
-        os.kill(zombie.pid, signal.SIGSTOP)
+        freeze(zombie.pid)
         leader = drive().begin()
         feed(30, 60)
         leader.run_until(lambda: len(leader.career.seen) >= 30)

@@ -19,6 +19,7 @@ from typing import Any
 
 from curator_jars import SOURCES, compiled
 
+from leaderq.testing.freezing import freeze
 from leaderq.testing.java import find_java
 from leaderq.testing.java_server import QUICK_START
 from leaderq.testing.waiting import eventually, patience
@@ -113,7 +114,7 @@ class JavaPeer:
 
     def freeze(self) -> None:
         """SIGSTOP."""
-        self.process.send_signal(signal.SIGSTOP)
+        freeze(self.process.pid)
 
     def thaw(self) -> None:
         """SIGCONT."""

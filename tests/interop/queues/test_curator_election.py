@@ -20,6 +20,7 @@ from leaderq.election.layout import Layout
 from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.testing.candidate_process import CandidateProcess
+from leaderq.testing.freezing import freeze
 
 Reign = tuple[float, float, str]
 CHANGES = 50
@@ -223,7 +224,7 @@ def test_leaders_are_killed_and_frozen_on_both_sides_and_never_lead_together(
     second.wait_for("stage_began", stage="execution")
 
     third = run("third")
-    second.signal_worker(signal.SIGSTOP)
+    freeze(second.worker_pid)
     third.wait_for("stage_began", stage="execution")
     second.signal_worker(signal.SIGCONT)
     second.wait_for("standing", count=2)

@@ -1,0 +1,40 @@
+"""Stop processes, and know that they stand still.
+
+``kill -STOP`` returns before anything has stopped: the kernel stops the threads of a process only
+when one of them has taken the signal, and on a busy machine that one may wait for a processor
+while its neighbours go on working, for some tenths of a second.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+from leaderq.testing.waiting import eventually
+
+_STOPPED = frozenset("TtZX")
+
+
+def freeze(*pids: int) -> None:
+    """SIGSTOP to each process that there is; returns when no thread of them runs any more."""
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGSTOP)
+        except ProcessLookupError:
+            continue
+    for pid in pids:
+        eventually(partial(_has_stopped, pid), interval_s=0.002, message=f"process {pid} stops")
+
+
+def _has_stopped(pid: int) -> bool:
+    """Whether no thread of ``pid`` runs; true where it is gone, or the system does not tell."""
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            continue
+        if state not in _STOPPED:
+            return False
+    return True
