@@ -9,7 +9,7 @@ CHANGES ?= 100
 TIMES   ?= 20
 JOBS    ?= 2
 
-.PHONY: demo test lint unit faults soak queue-soak dyno-soak losses rude histories mutants bench smoke servers clean
+.PHONY: demo test quick docs help lint unit faults soak queue-soak dyno-soak losses rude histories mutants bench smoke servers clean
 
 demo: $(READY)
 	@$(BIN)/leaderq demo
@@ -24,6 +24,12 @@ lint: $(READY)
 	@$(BIN)/ruff format --check --quiet . || (echo "run: $(BIN)/ruff format ." && false)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+# The documentation; warnings are errors. To be read at docs/_build/html/index.html.
+docs: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
 
 unit: $(READY)
 	@$(BIN)/python -m pytest tests/unit

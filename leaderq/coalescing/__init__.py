@@ -1,12 +1,12 @@
 """One works on a key, at most one waits, the rest are declined: the same work is never done twice
 at once, nor queued up.
 
-===================================  =========================================================
-:class:`TrafficAutomaton`            the rule of one key, without locks, threads or clocks
-:class:`QueueCoordinator`            the rule for all keys of a process: threads and callbacks
-:class:`AsyncQueueCoordinator`       for asyncio tasks; may share its keys with threads
-:class:`DistributedQueueCoordinator` the same promise across processes, through ZooKeeper
-===================================  =========================================================
+=====================================  =========================================================
+:class:`TrafficAutomaton`              the rule of one key, without locks, threads or clocks
+:class:`QueueCoordinator`              the rule for all keys of a process: threads and callbacks
+:class:`AsyncQueueCoordinator`         for asyncio tasks; may share its keys with threads
+:class:`DistributedQueueCoordinator`   the same promise across processes, through ZooKeeper
+=====================================  =========================================================
 
 Names are loaded when first used.
 """

@@ -149,7 +149,7 @@ def verify(directory: Path, as_json: bool) -> ExitCode:
     is spoilt or missing.
 
     Changes nothing and may be used beside the process that has the journal open. What is set aside
-    already (*.bad) is not counted as damage. --json writes one object a damage, then one for the
+    already (.bad) is not counted as damage. --json writes one object a damage, then one for the
     whole.
 
     \b
@@ -190,7 +190,7 @@ def verify(directory: Path, as_json: bool) -> ExitCode:
 @directory_argument
 @click.option("--to", "to_id", type=click.IntRange(min=1), metavar="ID", help="give up the records up to this id")
 @switch("--all", "everything", help="give up all records")
-@switch("--bad", help="delete the files set aside (*.bad)")
+@switch("--bad", help="delete the files set aside (.bad)")
 @yes_option
 @json_option
 @debug_option

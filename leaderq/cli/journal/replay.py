@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="ID", help="only records behind this id")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="N records at most")
 @switch("--all", "all_too", help="also records that are acknowledged and not yet deleted")
-@switch("--bad", help="also what can be read of the files set aside (*.bad)")
+@switch("--bad", help="also what can be read of the files set aside (.bad)")
 @switch("--null", help="end each record with a NUL instead of a line end")
 @switch("--base64", "as_base64", help="write each record in base64")
 @switch("--decode", help="write each request that a BufferedProducer put there, as JSON")

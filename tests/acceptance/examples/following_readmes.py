@@ -65,7 +65,7 @@ class Reader:
     """Somebody who follows a README, in folder ``cwd``."""
 
     def __init__(self, cwd: Path, scratch: Path) -> None:
-        self._cwd = cwd
+        self.cwd = cwd
         self._scratch = scratch
         self._terminals: list[Terminal] = []
         bin_folder = str(Path(sys.executable).parent)
@@ -74,14 +74,14 @@ class Reader:
     def opens(self, command: str) -> Terminal:
         """A terminal in which ``command`` goes on."""
         output = self._scratch / f"terminal-{len(self._terminals)}"
-        terminal = Terminal(command, cwd=self._cwd, environment=self.environment, output=output)
+        terminal = Terminal(command, cwd=self.cwd, environment=self.environment, output=output)
         self._terminals.append(terminal)
         return terminal
 
     def types(self, command: str) -> str:
         """A command that ends; gives what it printed."""
         done = subprocess.run(
-            ["bash", "-c", command], cwd=self._cwd, env=self.environment, capture_output=True, text=True, check=False,
+            ["bash", "-c", command], cwd=self.cwd, env=self.environment, capture_output=True, text=True, check=False,
             timeout=90 * patience(),
         )  # fmt: skip
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"

@@ -1,0 +1,66 @@
+"""What README and the pages of ``docs/`` show: their Python, and the commands to type."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.rst", *sorted((ROOT / "docs").glob("*.rst"))]
+
+# What the snippets of a page take for granted. Each is run, and checked by type checkers, behind it.
+GIVEN = {
+    "coming-from": "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise Written",
+    "dyno": "allocated: list[bytes] = []\nallocate = allocated.append",
+    "helpers": textwrap.dedent('''
+        from leaderq.producing import KafkaSink
+
+        cache: dict[str, str] = {}
+
+
+        def render(page: str) -> str:
+            return page.upper()
+
+
+        class Ledger:
+            def __init__(self) -> None:
+                self.total = 0
+
+            def apply(self, amount: int) -> int:
+                self.total += amount
+                return self.total
+
+
+        ledger = Ledger()
+        charge = 7
+    '''),
+    "quickstart": "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise Written",
+}
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of ``page`` in ``language``, in order."""
+    found: list[list[str]] = []
+    inside = False
+    for line in page.read_text().splitlines():
+        if line.strip().startswith(".. code-block:: "):
+            inside = line.split()[-1] == language
+            if inside:
+                found.append([])
+        elif inside and line and not line.startswith(" "):
+            inside = False
+        elif inside:
+            found[-1].append(line)
+    return [textwrap.dedent("\n".join(lines)).strip() + "\n" for lines in found]
+
+
+def python(page: str) -> list[str]:
+    """The Python of a page, by its name without ``.rst``."""
+    return blocks(next(path for path in PAGES if path.stem == page), "python")
+
+
+def commands(page: str) -> list[str]:
+    """What a page tells to type, in order, without the remarks."""
+    shown = blocks(next(path for path in PAGES if path.stem == page), "console")
+    lines = "".join(shown).splitlines()
+    return [line[2:].partition("  #")[0].strip() for line in lines if line.startswith("$ ")]

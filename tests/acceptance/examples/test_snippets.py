@@ -1,0 +1,194 @@
+"""What README and the docs show does what they say, on real servers."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from following_readmes import Reader
+from snippets import GIVEN, PAGES, commands, python
+
+from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually
+
+Read = Callable[[Path], Reader]
+SERVERS = "127.0.0.1:2181"
+
+
+@pytest.fixture
+def run(zookeeper_server: ZooKeeperServer, znode_root: str) -> Callable[..., dict[str, Any]]:
+    """Execute a snippet behind what its page takes for granted, with the test's own server and paths."""
+
+    def executed(page: str, snippet: str, **replaced: str) -> dict[str, Any]:
+        for old, new in {SERVERS: zookeeper_server.address, '"/': f'"{znode_root}/', "wait(60)": "wait(0.01)", **replaced}.items():
+            snippet = snippet.replace(old, new)
+        names: dict[str, Any] = {"__name__": f"a snippet of {page}"}
+        exec(GIVEN.get(page, ""), names)
+        exec(snippet, names)
+        return names
+
+    return executed
+
+
+@pytest.mark.parametrize(("page", "number"), [("quickstart", -1), ("coming-from", 0)])
+def test_leadership_inside_a_program(run: Callable[..., dict[str, Any]], page: str, number: int) -> None:
+    with pytest.raises(Exception, match=r"^$") as written:
+        run(page, python(page)[number])
+    assert type(written.value).__name__ == "Written"  # a report was written while the term lasted
+
+
+def test_a_queue_and_messages(run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    run("queues", *python("queues"))
+    assert capsys.readouterr().out == "hello\n"
+    assert run("dyno", *python("dyno"), **{"timeout_s=30": "timeout_s=0", "pop(10,": "pop(1,"})["allocated"] == [b"seat 12"]
+
+
+def test_the_helpers(run: Callable[..., dict[str, Any]], kafka_broker: KafkaBroker, topic_name: str, tmp_path: Path) -> None:
+    coalescing, single_writer, producer = python("helpers")
+    names = run("helpers", coalescing)
+    names["refresh"]("page")
+    assert names["cache"] == {"page": "PAGE"}
+    assert run("helpers", single_writer)["balance"] == 14
+    here = {"127.0.0.1:9092": kafka_broker.address, '"clicks"': f'"{topic_name}"', '"clicks-journal"': f'"{tmp_path / "journal"}"'}
+    sent = run("helpers", producer, **here)["producer"]
+    assert sent.snapshot().balance.confirmed == 1
+
+
+def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
+    without_servers, plugin, with_servers = python("testing")
+    (tmp_path / "billing.py").write_text(SETTING_ASIDE)
+    (tmp_path / "test_billing.py").write_text(without_servers)
+    (tmp_path / "conftest.py").write_text(plugin)
+    (tmp_path / "test_mail.py").write_text(with_servers)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:leaderq", "--rootdir", str(tmp_path)]
+    done = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+SETTING_ASIDE = """
+from leaderq import KafkaLeaderCareer
+from leaderq.kafka import dead_letter
+
+
+class Billing(KafkaLeaderCareer):
+    topics = ("clicks",)
+    on_error = dead_letter("clicks-dead")
+
+    def handle_record(self, record, term):
+        int(record.value)
+"""
+
+
+@pytest.mark.timeout(400)
+def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
+    install, servers, run_a, run_b, status, step_down, create, doctor, run_billing, dead, replay, lead = commands("quickstart")
+    assert install == "pip install 'leaderq[servers]'"
+    counter, marking, billing, settling, _ = python("quickstart")
+    for name, snippet in {"counter": counter, "marking": marking, "billing": billing, "settling": settling}.items():
+        (tmp_path / f"{name}.py").write_text(snippet)
+    (tmp_path / "bills.py").write_text(python("offset-stores")[0])
+    (tmp_path / "nightly.sh").write_text("#!/bin/sh\necho term $LEADERQ_TERM_NUMBER\n")
+    (tmp_path / "nightly.sh").chmod(0o755)
+    user = reader(tmp_path)
+    user.starts_servers(servers)
+
+    a = user.opens(run_a)
+    a.wait_for(r"^term 1: I lead$")
+    b = user.opens(run_b)
+    b.wait_for("stands for election")
+    assert re.search(r"^counter +a +1 ", user.types(status), re.MULTILINE)
+    user.types(step_down)
+    a.wait_for(r"^term 1: handing over at \d+, ")
+    b.wait_for(r"^term 2: I lead$")
+    operate(user)
+    assert a.interrupt() == 0
+    assert b.interrupt() == 0
+
+    user.types(create)
+    user.types(create.replace("clicks", "orders"))
+    user.types(create.replace("clicks", "orders-dead"))
+    user.types(create.replace("clicks", "invoices"))
+    user.types(doctor)
+    feed(user, "clicks", b"click")
+    draining = user.opens(run_billing)
+    draining.wait_for(r"^\d 0 None b'click'$")
+    assert draining.interrupt() == 0
+    feed(user, "orders", b"order")
+    settles = user.opens("leaderq run settling:Settling")
+    settles.wait_for("stage=execution")
+    eventually(lambda: "lag 0" in user.types("leaderq status --career settling"), timeout_s=60)
+    user.types(dead)
+    user.types(replay)
+    assert settles.interrupt() == 0
+    bills = user.opens("leaderq run bills:Billing --career bills")
+    bills.wait_for("stage=execution")
+    eventually(lambda: billed(tmp_path) == [(b"click",)], message="the click is billed")
+    assert bills.interrupt() == 0
+    assert "term 1" in user.types(lead)
+    queues(user)
+
+    known = {*commands("quickstart"), "leaderq run settling:Settling", "leaderq doctor --career settling:Settling"}
+    assert {line for line in commands("README") if line.startswith("leaderq")} <= known
+    user.types("leaderq doctor --career settling:Settling")
+
+
+def operate(user: Reader) -> None:
+    """The commands of the page about operating, while b leads and a waits."""
+    status, members, history, step_down, transfer, pause, resume = [
+        line.replace("billing", "counter").replace("host-b", "b") for line in commands("operating")
+    ]
+    assert "counter" in user.types(status)
+    assert "a" in user.types(members)
+    assert "step-down" in user.types(history)
+    user.types(step_down)
+    user.types(transfer)
+    user.types(pause)
+    user.types(resume)
+
+
+def queues(user: Reader) -> None:
+    """The commands of the page about queues."""
+    listing, put, dead, requeue, drain = commands("queues")
+    (Path(user.cwd) / "orders.txt").write_text("one\ntwo\n")
+    user.types(put)
+    assert "/orders" in user.types(listing)
+    user.types(dead)
+    user.types(requeue)
+    user.types(drain)
+    assert len((Path(user.cwd) / "orders.jsonl").read_text().splitlines()) == 2
+
+
+def feed(user: Reader, topic: str, value: bytes) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=user.environment["LEADERQ_KAFKA"])
+    producer.send(topic, value).get(timeout=30)
+    producer.close()
+
+
+def billed(folder: Path) -> list[tuple[bytes]]:
+    connection = sqlite3.connect(folder / "billing.sqlite3")
+    try:
+        return connection.execute("SELECT click FROM bills").fetchall()
+    finally:
+        connection.close()
+
+
+def test_every_command_of_the_pages_is_run_by_a_test() -> None:
+    """What is neither run above nor below is run by the target or the test that is named."""
+    elsewhere = {
+        "pip install": "by whoever installs",
+        "make ": "targets of the Makefile",
+        "docker": "make smoke",
+        "python -m leaderq.testing.nemesis": "tests/integration/nemesis, make soak",
+    }
+    followed = {"README", "quickstart", "operating", "queues"}
+    for page in PAGES:
+        rest = [line for line in commands(page.stem) if not line.startswith(tuple(elsewhere))]
+        assert page.stem in followed or not rest, f"{page.name}: {rest}"
