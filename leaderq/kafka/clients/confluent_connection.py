@@ -23,7 +23,7 @@ from leaderq.errors import (
     MissingPiece,
     ServersUnreachable,
 )
-from leaderq.kafka.clients.address import bootstrap_servers
+from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import Failure, KafkaAway
 from leaderq.kafka.clients.producer import ProducerSettings
 
