@@ -45,7 +45,7 @@ from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway,
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck, StallLimits
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
-from leaderq.kafka.consuming.read_ahead import BatchLimits, read_ahead
+from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.offset_store import ExternalOffsets, OffsetStore
@@ -117,7 +117,7 @@ class TermConsumer:
         self.rebuilds = rebuilds
         self._outage = Outage()
         self._check = ConsumerCheck(plan.stall_limits, plan.by_pattern)
-        self._ahead = read_ahead(plan.batch_limits)
+        self._ahead = ReadAhead(plan.batch_limits)
         self._positions: Positions | None = None
         self._request_s = REQUEST_S
         self._joined = False
