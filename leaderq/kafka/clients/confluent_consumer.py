@@ -44,8 +44,9 @@ then no more than every 10 s, without anybody waiting for the answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -377,8 +378,17 @@ class ConfluentConsumer:
 
     # ---- errors and the end ----------------------------------------------------------------------
 
-    def _errors_translated(self, doing: str) -> _ErrorsTranslated:
-        return _ErrorsTranslated(self, doing)
+    @contextmanager
+    def _errors_translated(self, doing: str) -> Iterator[None]:
+        """Let no ``KafkaException`` out of the block."""
+        try:
+            yield
+        except self._confluent.KafkaException as exc:
+            raise self._error(exc, doing) from exc
+        except RuntimeError as exc:
+            if "closed" in str(exc):  # by its owner, while this thread had it in hand
+                raise KafkaError("this consumer is closed") from exc
+            raise
 
     def _error(self, exc: Any, doing: str) -> KafkaError:
         """Ours for the client's, which is remembered if it is the last."""
@@ -417,23 +427,6 @@ class ConfluentConsumer:
         if self._topics is None:
             raise KafkaError("this consumer is not open")
         return self._topics
-
-
-class _ErrorsTranslated:
-    """Lets no ``KafkaException`` out of the block."""
-
-    def __init__(self, consumer: ConfluentConsumer, doing: str) -> None:
-        self._consumer = consumer
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: Any, exc: BaseException | None, _trace: Any) -> None:
-        if isinstance(exc, self._consumer._confluent.KafkaException):
-            raise self._consumer._error(exc, self._doing) from exc
-        if isinstance(exc, RuntimeError) and "closed" in str(exc):  # closed by its owner while this thread had it in hand
-            raise KafkaError("this consumer is closed") from exc
 
 
 def _never() -> None:
