@@ -54,6 +54,10 @@ from leaderq.term import OpenTerm, Reason, Term
 log = logging.getLogger(__name__)
 
 POLL_S = 0.2
+SLICE_RECORDS = 5000
+"""As many are read at a time while a handler works: some milliseconds' worth, since only between
+polls is it noticed that something is to be committed; each change of threads costs a part of one.
+"""
 ATTEND_S = 1.0
 REQUEST_S = 1.0
 PARTITIONS_A_SECOND = 2000
@@ -413,7 +417,7 @@ class TermConsumer:
             return False
         wait_s = 0.0 if busy else POLL_S
         try:
-            records = consumer.poll(wait_s, min(room, consumer.slice_records) if busy else room)
+            records = consumer.poll(wait_s, min(room, SLICE_RECORDS) if busy else room)
         except OffsetOutOfRange:
             if not may_reset(self._plan.start):
                 raise
