@@ -156,8 +156,6 @@ class TermConsumer:
         """
         if self._positions is None or not self._joined or self._commits.wanted is not None or self._stalled:
             return None
-        if self._commits.is_letting_go:
-            return None
         if self._positions.in_hand is None and (batch := self._ahead.take(now_s())):
             self._positions.hand(batch)
             self._look_ahead_at = self._ahead_pause_s = 0.0
@@ -320,6 +318,7 @@ class TermConsumer:
         stored = {
             where: at for where, at in self._store.load(consumer, self._term, self._request_s).items() if where in held
         }
+        self._ahead.clear()  # it follows what is let go of now; what comes next may fail
         if self._positions is None:
             self._positions = Positions(stored)
         else:
@@ -345,9 +344,9 @@ class TermConsumer:
     def _place(self, consumer: ConsumerClient, positions: Positions) -> None:
         """Read from the positions; what was read before is read again."""
         self._is_to_place = True
+        self._ahead.clear()
         consumer.seek(positions.handed, [where for where in self._resting if where in positions.handed])
         self._is_to_place = False
-        self._ahead.clear()
         self._look_ahead_at = 0.0
         self._check.repositioned()
 
