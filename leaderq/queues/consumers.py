@@ -168,8 +168,6 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         self._taken: deque[_Entry[T]] = deque()
         self._is_closed = False
 
-    # -- for the queue --------------------------------------------------------------------------------------------------
-
     def consume(self, value: T) -> None:
         """Called by the queue: offers ``value``, and returns when the work on it is done.
 
@@ -199,8 +197,6 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         for entry in left:
             entry.error = ConsumerClosed("the queue was closed before the work on this item was done")
             entry.is_over.set()
-
-    # -- for who does the work --------------------------------------------------------------------------------------------
 
     def take(self, timeout_s: float | None = None) -> T | None:
         """The next value, or ``None`` if none comes within ``timeout_s`` seconds (``None``: wait

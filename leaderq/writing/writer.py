@@ -134,7 +134,7 @@ WINDOW = 8
 """Multis under way at a time."""
 WINDOW_BYTES = 4 << 20
 """Bytes under way at a time; one multi more may begin below it."""
-_MAX_REPAIRS = 3
+_MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again
 _LOOK_S = 0.5
 _BACKOFF = BackoffPolicy(0.05, 1.0)
 
@@ -184,8 +184,6 @@ class SequencedWriter:
         self._born = 0
         self._end: LeaderqError | None = None
 
-    # -- its life -------------------------------------------------------------------------------------------------------
-
     def open(self) -> None:
         """Make the znode; what is submitted earlier waits for it. May be called again, after an
         error too.
@@ -228,8 +226,6 @@ class SequencedWriter:
         if self._is_open and not was_over:
             take_away(self._session, self.path, deadline)
         return is_clean
-
-    # -- submitting -----------------------------------------------------------------------------------------------------
 
     @property
     def unsettled(self) -> int:
@@ -316,8 +312,6 @@ class SequencedWriter:
             if not self._unsettled:
                 self._settled.notify_all()
 
-    # -- sending --------------------------------------------------------------------------------------------------------
-
     def _send_more(self, *, is_answering: bool = False) -> None:
         # One thread sends at a time, or two batches could overtake each other; who comes meanwhile has it go round again.
         with self._lock:
@@ -375,8 +369,6 @@ class SequencedWriter:
         elif failed:
             self._in_background(self._recover)
         self._send_more(is_answering=True)
-
-    # -- trouble --------------------------------------------------------------------------------------------------------
 
     def _refused(self, batch: PackedMulti) -> None:
         """Tell the group to blame. It waits again with all others: none of them was applied."""

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from leaderq.queues.admin.browsing import Browsed
 from leaderq.queues.admin.bulk import Purged
-from leaderq.queues.admin.contents import Overview, QueueContents, contents_of, overview, queues_below
+from leaderq.queues.admin.contents import QueueContents, contents_of, queues_below
 from leaderq.queues.admin.dead_letters import DeadItem, DeadLetters, Moved
 from leaderq.queues.admin.draining import QueueDrain
-from leaderq.queues.admin.queue_admin import QueueAdmin
+from leaderq.queues.admin.queue_admin import Overview, QueueAdmin
 
 __all__ = [
     "Browsed",
@@ -33,6 +33,5 @@ __all__ = [
     "QueueContents",
     "QueueDrain",
     "contents_of",
-    "overview",
     "queues_below",
 ]

@@ -48,7 +48,7 @@ from leaderq.errors import (
     TooLarge,
 )
 from leaderq.queues.admin.browsing import Browsed, browse
-from leaderq.queues.admin.contents import LIST_S, drained_of, look, refuse_sharder
+from leaderq.queues.admin.contents import look, names_at, refuse_sharder
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import PATIENCE_S, retry_until_connected
@@ -91,7 +91,7 @@ class QueueDrain:
         self._session = session
         self._paths = paths
         self._patience_s = patience_s
-        self._aside = drained_of(paths)
+        self._aside = paths.drained
         self._drains = f"{paths.meta}/drains"
         who = f"{socket.gethostname()}:{os.getpid()}"
         self._writer = SequencedWriter(session, join(self._drains, f"{who}-{uuid.uuid4().hex}"), ephemeral=True)
@@ -99,16 +99,12 @@ class QueueDrain:
         self._kept: list[str] = []
         self._open: dict[str, Browsed] = {}
 
-    # -- its life -------------------------------------------------------------------------------------------------------
-
     def __enter__(self) -> QueueDrain:
         retry_until_connected(self._session, lambda: self._session.ensure_path(self._aside), self._patience_s)
         retry_until_connected(self._session, self._writer.open, self._patience_s)
         try:
             self._be_alone()
-            self._put_back(
-                retry_until_connected(self._session, lambda: self._session.children(self._aside, timeout_s=LIST_S))
-            )
+            self._put_back(names_at(self._session, self._aside))
         except BaseException:
             self._writer.close(_CLOSE_S)
             raise
@@ -125,8 +121,6 @@ class QueueDrain:
             log.warning("%s: what was set aside stays at %s until the next drain: %s", self._paths.path, self._aside, exc)
         finally:
             self._writer.close(_CLOSE_S)
-
-    # -- draining -------------------------------------------------------------------------------------------------------
 
     def batches(self, limit: int | None = None, *, corrupt_too: bool = True) -> Iterator[list[Browsed]]:
         """The items there are, set aside, until the queue is empty or ``limit`` are given out. What
@@ -183,8 +177,6 @@ class QueueDrain:
         while it waits.
         """
         self._woken.set()
-
-    # -- inside ---------------------------------------------------------------------------------------------------------
 
     def _read(self) -> Iterator[list[Browsed]]:
         seen = look(self._session, self._paths.path, self.kind, self._patience_s)

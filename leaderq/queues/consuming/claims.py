@@ -216,8 +216,6 @@ class ClaimAttempt:
         self._found.again += [claim.name for claim in self._wanted]
         return self._found
 
-    # -- inside ---------------------------------------------------------------------------------------------------------
-
     def _judge(self, answer: Future[Any]) -> None:
         try:
             self._submit(answer)

@@ -105,8 +105,6 @@ class QueueListing:
         self._held.update(names)
         self._locks_stale = True
 
-    # -- looking --------------------------------------------------------------------------------------------------------
-
     def look(self, *, reads_ahead: bool = False) -> None:
         """List again. Raises what the session raises. ``reads_ahead``: :attr:`known` is used."""
         if reads_ahead and not self._is_path_watched:
@@ -189,8 +187,6 @@ class QueueListing:
         if self._names is not None:
             self._names.close()
             self._names = None
-
-    # -- watches, on the session's thread -------------------------------------------------------------------------------
 
     def _watch_names(self) -> None:
         try:

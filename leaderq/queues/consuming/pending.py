@@ -159,8 +159,6 @@ class PendingNames:
             times.append(due_ms_of(head))
         return min(times, default=None)
 
-    # -- inside ---------------------------------------------------------------------------------------------------------
-
     def _mark(self, now_ms: int) -> None:
         highest = max(map(sequence_of, self._listed[-1:]), default=-1)
         self._marks.append((now_ms, highest))

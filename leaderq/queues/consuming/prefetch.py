@@ -220,8 +220,6 @@ class Prefetch:
             self._is_closed = True
             self._changed.notify_all()
 
-    # -- how far ahead --------------------------------------------------------------------------------------------------
-
     def _learn(self, given: tuple[float, int] | None) -> None:
         """Somebody who was given something comes again."""
         if given is None:

@@ -90,9 +90,6 @@ def settle(settlements: Sequence[ItemSettlement], chroot_bytes: int, on_settled:
         writer.send(of_one)
 
 
-# -- what can become of one --------------------------------------------------------------------------------------------
-
-
 def done(claim: Claim) -> ItemSettlement:
     """It was worked on."""
     return ItemSettlement(claim, _removal(claim), ItemOutcome.ACKNOWLEDGED)
@@ -178,9 +175,6 @@ def failed(
     note, until_ms = _failure_note(claim, failures, wait_s)
     kept = rewritten(claim, left, note)
     return ItemSettlement(claim, kept, ItemOutcome.KEPT, until_ms) if stays else _freed(claim, kept)
-
-
-# -- what is written ---------------------------------------------------------------------------------------------------
 
 
 def rewritten(claim: Claim, left: Sequence[bytes], note: Note | None = None) -> Operations:

@@ -93,8 +93,6 @@ class BoundedPut:
         _fail(left, QueueClosed("the queue was closed before there was room for this"))
         self._service.stop(1.0)
 
-    # -- its thread -----------------------------------------------------------------------------------------------------
-
     def _run(self, service: Service) -> None:
         while not self._is_closed:
             service.wait(0)

@@ -150,8 +150,6 @@ class Putter(Generic[T]):
         self._over = self._settled  # one object for all puts
         self._last_path = ("", "")
 
-    # -- its life -------------------------------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Make the queue's znodes and the writer; may be called again.
 
@@ -200,8 +198,6 @@ class Putter(Generic[T]):
         self._listeners.stop(_CLOSE_S)
         self._raise_unheard()
 
-    # -- putting --------------------------------------------------------------------------------------------------------
-
     def put(self, value: T, prefix: str, *, timeout_s: float | None = None, background: bool | None = None) -> str | bool:
         """Store ``value`` in a znode whose name begins with ``prefix``; see the recipes'
         ``put``.
@@ -219,14 +215,13 @@ class Putter(Generic[T]):
 
         :raises PutsFailed: some were not; all others were seen through.
         """
-        chunk = _CHUNK if isinstance(values, Sized) else 1
-        return self.put_pairs(((value, prefix) for value in values), timeout_s=timeout_s, chunk=chunk)
+        pairs = ((value, prefix) for value in values)
+        return self.put_pairs(pairs, timeout_s=timeout_s, is_at_hand=isinstance(values, Sized))
 
-    def put_pairs(self, pairs: Iterable[tuple[T, str]], *, timeout_s: float | None = None, chunk: int = 1) -> int:
-        """As :meth:`put_many`, each with the beginning of its name; they are sent in chunks, so 1
-        is for those that are long in coming.
-        """
+    def put_pairs(self, pairs: Iterable[tuple[T, str]], *, timeout_s: float | None = None, is_at_hand: bool = False) -> int:
+        """As :meth:`put_many`, each with the beginning of its name; in chunks if all are at hand."""
         deadline = None if timeout_s is None else now_s() + timeout_s
+        chunk = _CHUNK if is_at_hand else 1
         if self.put_in_background:
             return self._stream(pairs, chunk, None, deadline)
         many = PutResults()
@@ -344,8 +339,6 @@ class Putter(Generic[T]):
         if sender is None or self._is_closed:
             raise QueueClosed("the queue is closed" if self._is_closed else "the queue was not started; call start()")
         return sender
-
-    # -- outcomes -------------------------------------------------------------------------------------------------------
 
     def add_listener(self, listener: PutListener) -> None:
         """See :class:`~leaderq.queues.putting.puts.PutListener`."""

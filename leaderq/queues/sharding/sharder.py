@@ -134,8 +134,6 @@ class QueueSharder(Generic[Q]):
     def __repr__(self) -> str:
         return f"QueueSharder({self.queue_path!r}, {len(self._queues)} shards)"
 
-    # -- its life -------------------------------------------------------------------------------------------------------
-
     def start(self, timeout_s: float = 60.0) -> None:
         """Take up the shards there are, or see to it that there is one. Does nothing if that was
         done.
@@ -176,8 +174,6 @@ class QueueSharder(Generic[Q]):
         if not self._is_lent:
             self._session.close()
 
-    # -- what it gives --------------------------------------------------------------------------------------------------
-
     def get_queue(self) -> Q:
         """The queue of a shard to put into, by chance one of those that are not full. Ask again for
         the next put: it may be full then, or retired and removed, so that the put raises
@@ -216,8 +212,6 @@ class QueueSharder(Generic[Q]):
         if path not in self.queue_paths:
             raise ConfigurationError(f"{path!r} is no shard of {self.queue_path}; there are: {', '.join(self.queue_paths)}")
         self._registry.mark(path.rpartition("/")[2])
-
-    # -- looking ----------------------------------------------------------------------------------------------------------
 
     def _begin(self, deadline: float, own_at: float) -> None:
         while not self._try_to_begin(own_at):
@@ -317,8 +311,6 @@ class QueueSharder(Generic[Q]):
         for name in self._registry.shards():
             if name not in self._queues:
                 adopt(name)
-
-    # -- its queues -----------------------------------------------------------------------------------------------------
 
     def _adopt(self, name: str) -> None:
         queue = self._allocator(self._session, join(self.queue_path, name))

@@ -102,6 +102,11 @@ class QueuePaths:
         return f"{self.meta}/control"
 
     @property
+    def drained(self) -> str:
+        """Where a drain sets items aside."""
+        return f"{self.meta}/drained"
+
+    @property
     def dead(self) -> str:
         """The queue of dead letters."""
         return f"{beside(self.path)}-dead" if self.meta_path is None else f"{self.meta_path}/dead"
