@@ -81,7 +81,6 @@ class ReadSizes:
         return count
 
     def learned(self, sizes: Sequence[int]) -> None:
-        """Items of these sizes were read."""
         if not sizes:
             return
         largest = max(sizes)

@@ -44,11 +44,9 @@ class PauseSwitch:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing new may be begun."""
         return self.by_user or self._by_operator
 
     def set(self, paused: bool) -> None:
-        """What the user wishes."""
         self.by_user = paused
         self._notify()
 
@@ -69,7 +67,6 @@ class PauseSwitch:
             self._notify()
 
     def close(self) -> None:
-        """Watch no more."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None

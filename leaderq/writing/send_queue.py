@@ -88,7 +88,6 @@ class SendQueue:
         return not (self.number < RENEW_AT or self.is_halted or self.flight or self.again)
 
     def next_batch(self) -> PackedMulti | None:
-        """What to send now; it counts as under way."""
         if not self.may_send:
             return None
         if self.again:
@@ -197,8 +196,5 @@ class SendQueue:
         batches = list(batches)
         if not batches:
             return
-        groups = [group for batch in batches for group in batch.groups]
-        for group in groups:
-            group.is_begun = False
-        self.waiting.extendleft(reversed(groups))
+        self.waiting.extendleft(reversed([group for batch in batches for group in batch.groups]))
         self.number = batches[0].number

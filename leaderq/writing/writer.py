@@ -83,36 +83,6 @@ log = logging.getLogger(__name__)
 _LEAST_S = 0.1
 
 
-def standing(session: Session, path: str, *, remake: bytes | None) -> Stat | None:
-    """The writer's metadata, not older than this call; ``None`` if it is not there.
-
-    With ``remake`` it is made again then, with that data: its ``czxid`` tells that it is another
-    one.
-
-    :raises ZooKeeperError: it cannot be read for now; asking again is harmless.
-    """
-    session.sync(path)
-    stat = session.exists(path)
-    if stat is None and remake is not None:
-        session.ensure_path(parent_of(path))
-        session.create(path, remake)
-        stat = session.get(path)[1]
-    return stat
-
-
-def take_away(session: Session, path: str, deadline: float) -> None:
-    """Delete it, and again if the reply is lost, until ``deadline``; one that cannot be deleted is
-    swept some day.
-    """
-    patience_s = max(_LEAST_S, deadline - now_s())
-    try:
-        retry_until_connected(session, lambda: session.delete(path, timeout_s=patience_s), patience_s)
-    except NoNode:
-        return
-    except LeaderqError as exc:
-        log.debug("%s is left behind: %s", path, exc)
-
-
 def await_outcomes(futures: Sequence[Future[Any]], patience_s: float) -> list[LeaderqError | None]:
     """What each of a writer's groups failed with, if it did, waited for as long as something moves.
 
@@ -211,7 +181,6 @@ class SequencedWriter:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can be applied through it any more."""
         return self._end is not None
 
     def close(self, timeout_s: float) -> bool:
@@ -224,12 +193,17 @@ class SequencedWriter:
         self._finish(QueueClosed("the queue was closed before this was sent"))
         self._session.remove_listener(self._on_state)
         if self._is_open and not was_over:
-            take_away(self._session, self.path, deadline)
+            left_s = max(_LEAST_S, deadline - now_s())
+            try:
+                retry_until_connected(self._session, lambda: self._session.delete(self.path, timeout_s=left_s), left_s)
+            except NoNode:
+                return is_clean
+            except LeaderqError as exc:
+                log.debug("%s is left behind until it is swept: %s", self.path, exc)
         return is_clean
 
     @property
     def unsettled(self) -> int:
-        """Groups whose outcome is not known yet."""
         return self._unsettled
 
     def submit(self, operations: Sequence[Operation]) -> Future[list[Any] | None]:
@@ -278,11 +252,8 @@ class SequencedWriter:
         returns which.
         """
         with self._lock:
-            found = [group for group in self._queue.waiting if not group.is_begun and wanted(group)]
-            for group in found:
-                group.is_withdrawn = True
-            if found:
-                self._queue.waiting = deque(group for group in self._queue.waiting if not group.is_withdrawn)
+            found = [group for group in self._queue.waiting if wanted(group)]
+            self._queue.waiting = deque(group for group in self._queue.waiting if not wanted(group))
         self._count_down(found)
         return found
 
@@ -387,7 +358,6 @@ class SequencedWriter:
             self._expel(culprit, error)
 
     def _repair(self, parent: str, culprit: OperationGroup) -> None:
-        """Make a parent that is missing."""
         try:
             self._session.ensure_path(parent)
         except ConnectionLost as exc:  # then sending fails as well, and waits for the connection
@@ -420,7 +390,6 @@ class SequencedWriter:
         self._recover()
 
     def _recover(self) -> None:
-        """Find out what was applied, however long the servers are away."""
         backoff = Backoff(_BACKOFF)
         over = SessionExpired("the session of this consumer is over", path=self.path)
         while self._end is None:
@@ -436,8 +405,14 @@ class SequencedWriter:
                 self._woken.wait(backoff.next_s())
 
     def _reconciled(self) -> bool:
+        session = self._session
         try:
-            stat = standing(self._session, self.path, remake=None if self.is_ephemeral else self._data)
+            session.sync(self.path)
+            stat = session.exists(self.path)
+            if stat is None and not self.is_ephemeral:  # made again: its czxid tells that it is another one
+                session.ensure_path(parent_of(self.path))
+                session.create(self.path, self._data)
+                stat = session.get(self.path)[1]
         except LeaderqError as exc:
             level = logging.DEBUG if isinstance(exc, ConnectionLost | NodeExists) else logging.WARNING
             log.log(level, "%s cannot be read for now: %s", self.path, exc)

@@ -76,12 +76,10 @@ LIST_S = 60.0
 
 
 def look(session: Session, path: str, kind: QueueKind | None, patience_s: float = PATIENCE_S) -> QueueContents:
-    """List a queue's children and tell them apart; a path that is gone has none."""
     return contents_of(names_at(session, path, patience_s), kind)
 
 
 def names_at(session: Session, path: str, patience_s: float = PATIENCE_S) -> list[str]:
-    """The names of the children of a path, none if it is gone."""
     try:
         return retry_until_connected(session, lambda: session.children(path, timeout_s=LIST_S), patience_s)
     except NoNode:

@@ -210,7 +210,6 @@ class QueueAdmin:
         return self._set_paused(False)
 
     def is_paused(self) -> bool:
-        """Whether consumers are asked to pause."""
         try:
             return wants_pause(self._ask(lambda: self._session.get(self.paths.control))[0])
         except NoNode:

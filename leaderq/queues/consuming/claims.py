@@ -119,7 +119,6 @@ class Claim:
         return 1 if payload is None else max(1, len(payload.items))
 
     def is_now(self, payload: Payload) -> None:
-        """What is left of it, and what is known of it, has changed."""
         self._payload = payload
 
     @property
@@ -129,7 +128,6 @@ class Claim:
 
     @property
     def note(self) -> Note:
-        """What former consumers left about it."""
         return (self.payload.note if self.payload else None) or Note()
 
     @property
@@ -139,7 +137,6 @@ class Claim:
 
     @property
     def enqueued_ms(self) -> int:
-        """When it was first put."""
         return self.note.enqueued_ms or self.created_ms
 
 
@@ -199,7 +196,6 @@ class ClaimAttempt:
         self._reading.add_done_callback(self._judge)
 
     def finish(self) -> ClaimResult:
-        """Wait for the outcome."""
         self._wait(self._reading)
         self._is_judged.wait()
         for round_left in reversed(range(_ROUNDS)):

@@ -102,7 +102,6 @@ class Item(Generic[T]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was acknowledged or given back."""
         return self._at not in self._taken.open
 
     def ack(self, ops: Iterable[Operation] = (), *, term: Term | None = None) -> list[Any] | None:
@@ -218,7 +217,6 @@ class Item(Generic[T]):
         return ClaimLost(f"item {self.name} is not this consumer's any more: {error}")
 
     def _note(self, settlement: ItemSettlement) -> None:
-        """It is written: tell the queue what has become of the znode."""
         self._queue.engine.settle([ItemSettlement(self._claim, (), settlement.outcome, settlement.rest_until_ms)])
 
     def _refuse_twice(self) -> None:
@@ -286,7 +284,6 @@ class Consumption(Generic[T]):
         return self.engine.close(timeout_s, self._work.join if self._work is not None else lambda _: True)
 
     def set_error_mode(self, mode: ErrorMode) -> None:
-        """From the next failure on."""
         self.engine.options = replace(self.engine.options, error_mode=mode)
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
@@ -322,7 +319,6 @@ class Consumption(Generic[T]):
                 return item
 
     def _take_apart(self, claim: Claim) -> None:
-        """Make an item of each value."""
         if not self.engine.is_ours(claim) or (values := values_of(self.engine, claim)) is None:
             return
         if not values:

@@ -41,7 +41,6 @@ class DeathRecords:
         self._resolved: dict[str, set[str]] = {}
 
     def open(self, member: str) -> None:
-        """Make the record of this consumer. Raises what the session raises."""
         path = join(self._paths.claims, name_of(member))
         self._session.ensure_path(self._paths.claims)
         try:
@@ -79,7 +78,6 @@ class DeathRecords:
                 self._drop_if_resolved(name)
 
     def listed(self) -> None:
-        """List the records. Raises what the session raises."""
         try:
             self._listed = self._session.children(self._paths.claims)
         except NoNode:

@@ -162,7 +162,6 @@ class Engine:
         self._members.leave(membership, 5.0)
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
-        """Write what has become of items; never blocks."""
         settle(settlements, len(self._session.chroot.encode()), self._on_settled)
 
     def is_ours(self, claim: Claim) -> bool:
@@ -171,7 +170,6 @@ class Engine:
         return not (membership.is_locking and (membership.writer.is_over or membership is not self._membership))
 
     def _on_settled(self, settlement: ItemSettlement, error: LeaderqError | None, results: Any) -> None:
-        """On any thread: what was written, or not."""
         self._finished.append((settlement, error, results))
         if self.ready.takers or not self.ready or settlement.outcome is not ItemOutcome.ACKNOWLEDGED:
             self._service.wake()
@@ -245,7 +243,6 @@ class Engine:
                     log.exception("the consumer failed on hearing of %s; the queue goes on", state.name)
 
     def _note_finished(self) -> None:
-        """Free the names of what is settled, and let rest what was put back."""
         freed: list[str] = []
         while self._finished:
             settlement, error, results = self._finished.popleft()
@@ -442,7 +439,6 @@ class Engine:
         return self._under_way_names > 0
 
     def _is_given_up(self, claim: Claim) -> bool:
-        """Whether too many consumers have died over it."""
         claim.deaths = self._members.deaths.deaths_of(claim.name)
         settlement = settling.died(claim, self.options.error_mode, self.options.retry)
         if settlement is None:

@@ -90,7 +90,6 @@ class QueueListing:
 
     @property
     def has_news(self) -> bool:
-        """Whether :meth:`heed` would change anything."""
         return bool(self._news) or self._locks_stale
 
     def invalidate(self) -> None:
@@ -100,7 +99,6 @@ class QueueListing:
         self.known = {}
 
     def note_locked(self, names: Iterable[str]) -> None:
-        """Others work on these; they may come free again."""
         self._waiting.drop(names)
         self._held.update(names)
         self._locks_stale = True
@@ -162,7 +160,6 @@ class QueueListing:
             return set(names) - self._waiting.in_hand
 
     def apply_events(self) -> None:
-        """Take in what the watches have told."""
         if self._is_path_new:
             self._is_path_new = False
             self._waiting.replace(())
@@ -183,7 +180,6 @@ class QueueListing:
             self._is_stale, self._locks_stale = True, False
 
     def close(self) -> None:
-        """Watch no more."""
         if self._names is not None:
             self._names.close()
             self._names = None

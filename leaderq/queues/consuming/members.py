@@ -89,7 +89,6 @@ class Members:
         return session_id == self._session.id and not (membership.is_locking and membership.writer.is_over)
 
     def refresh(self, membership: Membership) -> None:
-        """Count the others again, if that may have changed."""
         if not self._is_stale:
             return
         self._is_stale = False
@@ -138,11 +137,9 @@ class ConsumerDeathWatcher:
         self.wake_ups = 0
 
     def start(self) -> None:
-        """Begin to watch."""
         self._service.start()
 
     def close(self) -> None:
-        """End; returns at once."""
         self._service.stop(0.0)
         if self._subscription is not None:
             self._subscription.close()

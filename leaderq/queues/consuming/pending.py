@@ -54,7 +54,6 @@ class PendingNames:
         """Names claimed by this consumer, or being so, whatever a listing says of them."""
 
     def __len__(self) -> int:
-        """Names that could be claimed, now or later."""
         return len(self._listed) - self._at + len(self._added) + len(self._resting) + len(self._others)
 
     def replace(self, names: Iterable[str], locked: Iterable[str] = (), now_ms: int = 0) -> None:
@@ -80,13 +79,11 @@ class PendingNames:
             self._added_names.add(name)
 
     def discard(self, name: str) -> None:
-        """A name was deleted."""
         self._rests.pop(name, None)
         if name in self._added_names or self._is_ahead(name):  # else it will not be met any more
             self._gone.add(name)
 
     def rest(self, name: str, until_ms: int) -> None:
-        """Leave a name alone until then."""
         self.in_hand.discard(name)
         self._rests[name] = until_ms
         heapq.heappush(self._resting, (until_ms, name))

@@ -69,12 +69,10 @@ class Prefetch:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more will come."""
         return self._is_closed
 
     @property
     def takers(self) -> int:
-        """How many wait for an item now."""
         return self._takers
 
     @property
@@ -173,7 +171,6 @@ class Prefetch:
 
     @property
     def came(self) -> Any:
-        """The order of the most urgent one that has come since the last refresh."""
         return self._came
 
     def refreshed(self, came: Any, first: Any) -> None:
@@ -200,7 +197,6 @@ class Prefetch:
         return self._is_allowed() and not (self._is_overtaken() and self._since_refresh >= self._slack)
 
     def recheck(self) -> None:
-        """What ``may_begin`` says may have changed."""
         with self._changed:
             self._changed.notify_all()
 
@@ -221,7 +217,6 @@ class Prefetch:
             self._changed.notify_all()
 
     def _learn(self, given: tuple[float, int] | None) -> None:
-        """Somebody who was given something comes again."""
         if given is None:
             return
         since_s, values = given

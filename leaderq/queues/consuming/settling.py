@@ -8,14 +8,13 @@ if ZooKeeper refuses one (somebody deleted the item behind our back) the others 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 from leaderq.errors import CorruptItem, LeaderqError
-from leaderq.queues.consumers import ErrorMode, RetryDecision, retry_decision
+from leaderq.queues.consumers import ErrorMode
 from leaderq.queues.consuming.claims import Claim, now_ms
 from leaderq.queues.wire.names import prefix_of
 from leaderq.queues.wire.payload import Note, Payload, encode, is_compressed
@@ -62,7 +61,6 @@ class ItemSettlement(OperationGroup):
             self._on_settled(self, error, results)
 
     def created(self, results: Sequence[Any] | None) -> str | None:
-        """The name under which the item was created again, if the answer tells."""
         if results is None:
             return None
         for op, result in zip(self.operations, results, strict=True):
@@ -91,7 +89,6 @@ def settle(settlements: Sequence[ItemSettlement], chroot_bytes: int, on_settled:
 
 
 def done(claim: Claim) -> ItemSettlement:
-    """It was worked on."""
     return ItemSettlement(claim, _removal(claim), ItemOutcome.ACKNOWLEDGED)
 
 
@@ -140,12 +137,9 @@ def corrupt_values(claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], er
 
 def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement | None:
     """Consumers died over it: what the policy makes of that; ``None``: it is tried again."""
-    if not claim.deaths:
+    if not claim.deaths or not retry.is_exhausted(claim.failures):
         return None
-    decision = retry_decision(retry, mode, claim.failures)
-    if decision is RetryDecision.RETRY or claim.failures < (retry.attempts or math.inf):
-        return None
-    if decision is RetryDecision.DELETE:
+    if mode is ErrorMode.DELETE:
         return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
     error = ConsumerDied(f"{claim.deaths} consumers died while they worked on it")
     return _set_aside(claim, claim.payload.items if claim.payload else (), "died", error, claim.failures)
@@ -164,10 +158,9 @@ def failed(
     again, it stays claimed, unless its worker does not stay with it.
     """
     failures = claim.failures + 1
-    decision = retry_decision(retry, mode, failures)
-    if decision is RetryDecision.DELETE:
+    if mode is ErrorMode.DELETE:
         return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
-    if decision is RetryDecision.SET_ASIDE:
+    if retry.is_exhausted(failures):
         return _set_aside(claim, left, "corrupt" if isinstance(error, CorruptItem) else "attempts", error, failures)
     wait_s = retry.wait_s(failures)
     if mode is not ErrorMode.KEEP or not (stays or claim.membership.is_locking):
@@ -222,7 +215,6 @@ def _dead_letter(claim: Claim, items: Sequence[bytes], reason: str, error: BaseE
 
 
 def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int]:
-    """What the next consumer is to know, and when it may try."""
     until_ms = now_ms() + int(wait_s * 1000)
     note = Note(attempt=failures, enqueued_ms=claim.enqueued_ms, not_before_ms=until_ms if wait_s > 0 else None)
     return note, until_ms

@@ -66,7 +66,6 @@ def values_of(engine: Engine, claim: Claim) -> list[Any] | None:
 
 
 def log_failure(queue: str, settlement: ItemSettlement, error: BaseException) -> None:
-    """Say that the user's code raised, and what becomes of the item."""
     claim, outcome = settlement.claim, settlement.outcome.value
     phrase = "item failed queue=%s item=%s attempt=%d outcome=%s"
     log.warning(phrase, queue, claim.name, claim.failures + 1, outcome, exc_info=error)
@@ -83,12 +82,10 @@ class ItemWorkers:
         ]
 
     def start(self) -> None:
-        """Begin to wait for items."""
         for thread in self.threads:
             thread.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until all have ended; whether they did."""
         deadline = now_s() + timeout_s
         others = [thread for thread in self.threads if thread is not threading.current_thread()]
         for thread in others:
@@ -176,7 +173,6 @@ class ItemWorkers:
         return settlement
 
     def _waited(self, until_ms: int) -> bool:
-        """Wait for the next attempt; whether it may be made."""
         return not self._engine.is_closing.wait(max(0, until_ms - now_ms()) / 1000)
 
     def _work_together(self, claims: list[Claim], consume: Callable[[Sequence[Any]], object]) -> list[ItemSettlement]:

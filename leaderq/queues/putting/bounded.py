@@ -69,7 +69,6 @@ class BoundedPut:
         self._service.start()
 
     def send(self, groups: Sequence[OperationGroup]) -> None:
-        """In this order, as there is room. Never waits."""
         with self._lock:
             if not self._is_closed:
                 self._waiting.extend(groups)
@@ -144,7 +143,6 @@ class BoundedPut:
             watch.close()
 
     def _turn(self) -> None:
-        """Send one multi, and see what became of it."""
         group = self._taken()
         if group is None:
             return

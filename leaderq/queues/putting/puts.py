@@ -57,7 +57,6 @@ class Put(OperationGroup):
 
     @property
     def values(self) -> Sequence[Any]:
-        """What the znode holds."""
         return self.value if self.is_multi else (self.value,)
 
     @property
@@ -79,7 +78,6 @@ class PutResults:
         self.failures: list[tuple[Any, BaseException]] = []
 
     def expect(self, count: int) -> None:
-        """So many more are on their way."""
         with self._changed:
             self._open += count
 
@@ -99,7 +97,6 @@ class PutResults:
             self._fail(value, error)
 
     def forget(self, count: int) -> None:
-        """So many were given up."""
         with self._changed:
             self._open -= count
             self._changed.notify_all()
@@ -167,7 +164,6 @@ class PutListeners:
         return self._service.is_current
 
     def tell(self, put: Put, error: LeaderqError | None) -> None:
-        """Have every listener called. Never blocks."""
         self._news.append((self.listeners, put, error))
         self._service.wake()
 

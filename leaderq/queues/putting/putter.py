@@ -67,7 +67,6 @@ class SequenceMonitor:
         self.has_warned = False
 
     def saw(self, made: str) -> None:
-        """A znode was made at this path."""
         self._seen += 1
         if self._seen % _EVERY != 1 or self.has_warned:
             return
@@ -165,7 +164,6 @@ class Putter(Generic[T]):
                 self._sender = BoundedPut(self.writer, self._session, self._paths, self._max_items, name=self._name)
 
     def _open_all(self) -> None:
-        """All of it may be repeated."""
         self._session.ensure_path(self._paths.path)
         if self._paths.lock_path is not None:
             self._session.ensure_path(self._paths.lock_path)
@@ -207,7 +205,6 @@ class Putter(Generic[T]):
     def put_multi(
         self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None, background: bool | None = None
     ) -> str | bool:
-        """Store all of these in one znode."""
         return self._put_one(list(values), prefix, is_multi=True, timeout_s=timeout_s, background=background)
 
     def put_many(self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None) -> int:
@@ -290,7 +287,6 @@ class Putter(Generic[T]):
         return len(puts)
 
     def _stream(self, values: Iterable[tuple[T, str]], chunk: int, many: PutResults | None, deadline: float | None) -> int:
-        """Send them as they come; returns how many were."""
         sender = self._open_sender()
         source = iter(values)
         count = 0
@@ -327,7 +323,6 @@ class Putter(Generic[T]):
         return put
 
     def _path(self, prefix: str) -> str:
-        """One string for all puts under one prefix."""
         last, path = self._last_path
         if last != prefix:
             path = self._parent + prefix
@@ -345,7 +340,6 @@ class Putter(Generic[T]):
         self._listeners.add(listener)
 
     def remove_listener(self, listener: PutListener) -> None:
-        """Undo :meth:`add_listener`."""
         self._listeners.remove(listener)
 
     @property

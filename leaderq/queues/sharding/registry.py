@@ -55,7 +55,6 @@ class ShardRegistry:
         return sorted(filter(is_shard, names))
 
     def marked(self) -> set[str]:
-        """The names of those retired."""
         return set(self._children(self._marks))
 
     def look_at(self, names: Sequence[str]) -> dict[str, ShardStat]:
@@ -79,7 +78,6 @@ class ShardRegistry:
         return self._make(fence, [SetData(self.root, b"", version)])
 
     def make_one_more(self, fence: str) -> bool:
-        """Make a shard, as leader."""
         return self._make(fence, [])
 
     def mark(self, name: str) -> None:
@@ -87,7 +85,6 @@ class ShardRegistry:
         self._session.ensure_path(join(self._marks, name))
 
     def remove(self, name: str, fence: str) -> None:
-        """Remove a shard that is empty, and its mark, as leader."""
         path, mark = join(self.root, name), join(self._marks, name)
         try:
             self._session.multi([Check(fence), Delete(path), Delete(mark)])
@@ -101,7 +98,6 @@ class ShardRegistry:
             log.info("shard %s, retired and empty, was removed", path)
 
     def forget(self, name: str) -> None:
-        """Take away the mark of a shard that is gone."""
         if self._session.exists(join(self.root, name)) is not None:
             return
         try:

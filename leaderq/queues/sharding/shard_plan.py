@@ -88,12 +88,10 @@ class ShardPlan:
 
     @property
     def choice(self) -> tuple[str, ...]:
-        """Those to put into."""
         return self.fit or self.full or self.retired
 
 
 def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) -> ShardPlan:
-    """See the module."""
     fit: list[str] = []
     full: list[str] = []
     retired: list[ShardState] = []

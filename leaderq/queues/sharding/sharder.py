@@ -189,12 +189,10 @@ class QueueSharder(Generic[Q]):
 
     @property
     def shard_count(self) -> int:
-        """How many shards are known here."""
         return len(self._queues)
 
     @property
     def queue_paths(self) -> list[str]:
-        """Their paths."""
         with self._lock:
             return [join(self.queue_path, name) for name in self._queues]
 
@@ -255,7 +253,6 @@ class QueueSharder(Generic[Q]):
         return min(limit_s, max(_TRY_AGAIN_S, policies.retire_grace_s)) if self._empty_since else limit_s
 
     def _look(self, adopt: Callable[[str], None]) -> None:
-        """One look at everything, and what follows from it."""
         self._is_leader = False
         self._is_leader = self._latch.look()
         names = self._registry.shards()

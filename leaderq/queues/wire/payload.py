@@ -55,7 +55,6 @@ class Note:
     raw: bool = False
 
     def packed(self) -> bytes:
-        """The bytes that follow the frame."""
         said = {name: value for name, value in asdict(self).items() if value != _DEFAULTS[name]}
         if self.error is not None:
             said["error"] = self.error[:MAX_TEXT]
@@ -125,7 +124,6 @@ class Payload:
 
 
 def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool = False) -> bytes:
-    """The data of a znode that holds these items."""
     items = list(items)
     if len(items) == 1 and note is None:  # nearly all
         data = b"".join((_SINGLE, _LENGTH.pack(len(items[0])), items[0], _END))
@@ -185,7 +183,6 @@ def compressed(data: bytes) -> bytes:
 
 
 def is_compressed(data: bytes) -> bool:
-    """Whether it is a gzip member."""
     return data.startswith(_GZIP)
 
 

@@ -42,7 +42,6 @@ _SIDE = "-side"
 
 
 def new_shard_name() -> str:
-    """A name that no other shard has."""
     return f"{ITEM_PREFIX}{uuid.uuid4()}"
 
 
@@ -112,7 +111,6 @@ class QueuePaths:
         return f"{beside(self.path)}-dead" if self.meta_path is None else f"{self.meta_path}/dead"
 
     def item(self, name: str) -> str:
-        """The znode of an item."""
         return join(self.path, name)
 
     def lock(self, name: str) -> str:
