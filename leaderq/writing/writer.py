@@ -1,40 +1,32 @@
 """Multis that are applied exactly once, in order, whatever happens to their answers.
 
-A lost reply leaves the sender of a write in doubt. Repeating a sequential create may double an
-item, repeating a delete cannot tell "I did it" from "somebody else did": Curator's windows F2, F4
-and F6. Here every multi begins with ``SetData(guard, version=n)`` on a znode that nobody else
-writes, the *sequence guard*. So the guard's version *is* the number of multis applied; the n-th can be applied once
-only, and only after the one before it. In doubt it is read, or the same multi is simply sent again.
-
+Every multi begins with ``SetData(guard, version=n)`` on a znode that nobody else writes, the
+*sequence guard*. So the guard's version *is* the number of multis applied; the n-th can be applied
+once only, and only after the one before it. In doubt it is read, or the same multi is sent again.
 Groups of operations (all or none each) are packed into multis bounded by count and bytes; several
 multis are under way at a time.
 
 Who is authoritative: the guard's version on the servers. States:
 
 * **open**: batches are sent in order, up to ``window`` under way;
-* **halted**: some answer was no success. Nothing more is sent until all under way are answered, for
-  what follows a failed one fails too. Then: a group that ZooKeeper refused is told its error, all
-  others are sent again, in their order. If anything is *unknown*, a thread waits for the
-  connection, reads the guard, and sends again unchanged what was not applied (see
-  :mod:`~leaderq.writing.send_queue`);
+* **halted**: some answer was no success. Nothing more is sent until all under way are answered. Then
+  a group that ZooKeeper refused is told its error, all others are sent again, in their order. If
+  anything is *unknown*, a thread waits for the connection, reads the guard, and sends again unchanged
+  what was not applied (see :mod:`~leaderq.writing.send_queue`);
 * **over**: closed, or an *ephemeral* guard whose session is gone. Everything left fails: what was
   surely not applied with :class:`~leaderq.errors.SessionExpired`,
   :class:`~leaderq.errors.SessionClosed` or :class:`~leaderq.errors.QueueClosed`, what may have been
   with :class:`~leaderq.errors.ConnectionLost`.
 
-An **ephemeral** guard is a fence as well: once its session is over nothing of it can be applied
-any more. A **persistent** one outlives the session, and so does the certainty about what was sent.
-Whoever is killed leaves it behind; see :func:`sweep`.
+An **ephemeral** guard is a fence as well: once its session is over nothing of it can be applied.
+A **persistent** one outlives the session, and so does the certainty about what was sent; what a
+killed process leaves behind is swept (:func:`sweep`).
 
-What happens on each failure:
-
-* **reply lost, connection lost, server changed**: as above; the groups' futures stay open
-  meanwhile. A group can be given up while it has not been sent (``future.cancel()`` then returns
-  ``True``);
-* **parent missing** (queue deleted, container reaped): made again, and the group sent again;
-* **2^30 multis**: the guard is made again before its version runs over;
-* **guard missing** (deleted by hand, and perhaps made again): the groups in doubt at that moment
-  fail with ``ConnectionLost``, all others are sent with a new count.
+What happens on each failure: **reply or connection lost**: as above; the groups' futures stay open
+meanwhile, and can be cancelled while they have not been sent; **parent missing** (queue deleted,
+container reaped): made again, and the group sent again; **2^30 multis**: the guard is made again before
+its version runs over; **guard missing** (deleted by hand): the groups in doubt at that moment fail
+with ``ConnectionLost``, all others are sent with a new count.
 """
 
 from __future__ import annotations

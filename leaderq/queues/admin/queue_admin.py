@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
@@ -160,7 +160,7 @@ class QueueAdmin:
         """
         seen = self._own()
         is_unlocked = held_too or seen.kind is QueueKind.SIMPLE
-        paths = replace(self.paths, lock_path=None) if is_unlocked else self.paths
+        paths = QueuePaths(self.paths.path, None, self.paths.meta_path) if is_unlocked else self.paths
         return purge(self._session, paths, seen.items, on_progress=on_progress, patience_s=self._patience_s)
 
     def delete(self, *, force: bool = False) -> int:

@@ -1,13 +1,9 @@
 """Items that are this consumer's for now, and how they become its own, many in one multi.
 
 First they are read (one multiRead), then claimed *as read*: with a lock path by ``Create(lock)``
-and ``Check(item, version)``, else by ``Delete(item, version)``. So nobody ever works on data that
-was not there at the moment of the claim, and a lock never stands for an item that is gone. Claims go
-through the membership's writer: a lost reply neither loses an item (Curator's F2) nor leaves a lock
-that nobody knows of (F6).
-
-A multi is all or none. If one item is somebody else's, all are looked at again, those taken are
-left out, and the rest is tried again. After some rounds the rest is left for the next attempt.
+and ``Check(item, version)``, else by ``Delete(item, version)``, through the membership's writer. A
+multi is all or none. If one item is somebody else's, all are looked at again, those taken are left
+out, and the rest is tried again, some rounds.
 
 What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its
 note says so): left to rest; *unreadable*: claimed all the same, so that it can be set aside;

@@ -4,10 +4,6 @@ A znode may hold several values (``put_multi``); each that is taken is an :class
 The znode is acknowledged with the last of them. What is left of it then, because the work on some
 values failed or they were not taken, is written back as one. States of a value: *open*, *done*,
 *left*.
-
-What happens on each failure: **the process dies, or its session ends**: with a lock path the whole
-znode is given to another consumer, values already done too, unless their acknowledgement carried
-operations of its own: then the znode was written without them in the same transaction.
 """
 
 from __future__ import annotations

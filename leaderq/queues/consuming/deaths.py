@@ -1,14 +1,10 @@
 """Counts the consumers that died over an item, for queues with a lock path.
 
-Nothing is written at the item when it is begun, because that would cost a write each. Instead each
-consumer has a persistent record, ``<path>-meta/claims/<member>``, which every claim overwrites, in its
-own multi, with the names it holds then. A consumer that leaves takes its record away; one that dies
-leaves it behind. A record without a member is a death.
-
-If the record holds one name, the consumer died over that one. If it holds several, nobody knows which
-was begun. So an item that was held at two deaths is a *suspect*: it is claimed alone, with nothing else
-in hand, until it is settled, so that the next death tells. As soon as one has told, the deaths before
-it count as well.
+Each consumer has a persistent record, ``<path>-meta/claims/<member>``, which every claim overwrites, in
+its own multi, with the names it holds then. A record without a member is a death: over the name it
+holds or, if it holds several, nobody knows over which. An item that was held at two deaths is a
+*suspect*: it is claimed alone until it is settled, so that the next death tells; then the deaths
+before it count as well.
 
 What happens on each failure: **a record cannot be read or deleted**: it is looked at again when a member
 comes or goes; **a record is taken away by hand**: those deaths are not counted; **a session ends and its

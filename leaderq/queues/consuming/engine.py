@@ -37,13 +37,15 @@ from leaderq.queues.consuming.listing import SCAN_S, QueueListing
 from leaderq.queues.consuming.members import Members
 from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.consuming.prefetch import Prefetch
-from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement, settle
+from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
 from leaderq.queues.pausing import PauseSwitch
 from leaderq.queues.wire.names import QueueKind, sort_key
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import Service
+from leaderq.writing import SequencedWriter
+from leaderq.writing.groups import OperationGroup, estimated_bytes
 from leaderq.zookeeper import Session, SessionState
 
 log = logging.getLogger(__name__)
@@ -162,7 +164,18 @@ class Engine:
         self._members.leave(membership, 5.0)
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
-        settle(settlements, len(self._session.chroot.encode()), self._on_settled)
+        """Write what becomes of these; never blocks."""
+        by_writer: dict[SequencedWriter, list[OperationGroup]] = {}
+        chroot_bytes = len(self._session.chroot.encode())
+        for settlement in settlements:
+            if settlement.operations:
+                settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
+                settlement.on_settled = self._on_settled
+                by_writer.setdefault(settlement.claim.membership.writer, []).append(settlement)
+            else:
+                self._on_settled(settlement, None, [])
+        for writer, of_one in by_writer.items():
+            writer.send(of_one)
 
     def is_ours(self, claim: Claim) -> bool:
         """Whether a claim still stands, as far as is known here."""

@@ -1,17 +1,14 @@
 """Keeps the names that wait current.
 
-**Plain and id queues** are listed when the last listing is used up, not before: the deeper a queue,
-the dearer its listing, and every delete of our own would call for another. One-shot watches, set
-with the listing, tell when there is something to list again.
-
-**Priority and delay queues** need to know of a newcomer that goes before what waits: a persistent
-watch tells every name made and deleted (ZooKeeper 3.6), so that they are listed once. Where servers
-are older they are treated as the others.
+**Plain and id queues** are listed when the last listing is used up: the deeper a queue, the dearer its
+listing, and every delete of our own would call for another. One-shot watches tell when there is
+something to list again. **Priority and delay queues** need to know of a newcomer that goes before what
+waits: a persistent watch (ZooKeeper 3.6) tells every name made and deleted. Where servers are older
+they are treated as the others.
 
 With a lock path its children are read as well: what is locked is left alone, and the end of a lock
-(its consumer has died) is news, which Curator does not notice (F7). Whatever happened to the path
-(deleted, made again, reaped as an empty container: F13), the next look makes it again and watches
-it. And every :data:`SCAN_S` it is looked after in any case.
+(its consumer has died) is news (F7). Whatever happened to the path (F13), the next look makes it again
+and watches it; every :data:`SCAN_S` it is looked after in any case.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """The names known to lie in a queue, in their order, and which of them may be claimed now (pure).
 
-A listing is used up before the next one is asked for, whatever its length. Names come back into it:
-those given back, those whose rest (a retry's back-off) is over, and, where the queue is watched
-name by name, new ones.
+A listing is used up before the next one is asked for. Names come back into it: those given back, those
+whose rest (a retry's back-off) is over, and, where the queue is watched name by name, new ones.
 
-Several consumers of one queue would all begin at its head and collide at every item. So each has a
-*share*: the names of every n-th number. What is not of its share a consumer leaves to its owner, but
-not for longer than :data:`GRACE_MS`: then the name is anybody's. How long a name waits is told by its
-number: one that is not above the highest of an earlier listing has waited since that.
+Each consumer has a *share*, the names of every n-th number, or all would collide at the head. What is
+not of its share it leaves to its owner, but not for longer than :data:`GRACE_MS`. How long a name waits
+is told by its number: one that is not above the highest of an earlier listing has waited since that.
 """
 
 from __future__ import annotations

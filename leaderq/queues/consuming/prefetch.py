@@ -1,9 +1,8 @@
 """Items that are ours and not begun yet, in order; and how many of them there should be.
 
-Claiming ahead hides the way to the servers and back: a hundred items in one multi. But what is
-claimed ahead waits for *this* consumer, and without a lock path it is lost if the process dies. So
-it is as much as the workers do in :data:`AHEAD_S`, by the time that passed from when they were given
-something to when they came again, and nothing before any came again.
+What is claimed ahead hides the way to the servers, but waits for *this* consumer and, without a lock
+path, is lost if the process dies. So it is as much as the workers do in :data:`AHEAD_S`, by the time
+that passed from when they were given something to when they came again.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 With a lock path the item's znode stands until then: it is deleted together with its lock. Without
 one it was deleted when it was claimed, and what is to survive is created again. Each settlement is
-all or none, and goes through the writer of the item's membership, which packs many into one multi:
-if ZooKeeper refuses one (somebody deleted the item behind our back) the others are not touched.
+all or none: if ZooKeeper refuses one, others in the same multi are not touched.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from leaderq.queues.consuming.claims import Claim, now_ms
 from leaderq.queues.wire.names import prefix_of
 from leaderq.queues.wire.payload import Note, Payload, encode, is_compressed
 from leaderq.retrying import RetryPolicy
-from leaderq.writing.groups import OperationGroup, estimated_bytes
+from leaderq.writing.groups import OperationGroup
 from leaderq.zookeeper import Create, Delete, Operation, SetData
 
 _MAX_ERROR = 1000
@@ -47,18 +46,18 @@ class ItemSettlement(OperationGroup):
     touched until then.
     """
 
-    __slots__ = ("_on_settled", "claim", "outcome", "rest_until_ms")
+    __slots__ = ("claim", "on_settled", "outcome", "rest_until_ms")
 
     def __init__(self, claim: Claim, operations: Operations, outcome: ItemOutcome, rest_until_ms: int = 0) -> None:
         super().__init__(operations, 0)
         self.claim = claim
         self.outcome = outcome
         self.rest_until_ms = rest_until_ms
-        self._on_settled: OnSettled | None = None
+        self.on_settled: OnSettled | None = None
 
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        if self._on_settled is not None:
-            self._on_settled(self, error, results)
+        if self.on_settled is not None:
+            self.on_settled(self, error, results)
 
     def created(self, results: Sequence[Any] | None) -> str | None:
         if results is None:
@@ -70,22 +69,6 @@ class ItemSettlement(OperationGroup):
 
 
 OnSettled = Callable[[ItemSettlement, LeaderqError | None, Sequence[Any] | None], None]
-
-
-def settle(settlements: Sequence[ItemSettlement], chroot_bytes: int, on_settled: OnSettled) -> None:
-    """Write these; never blocks. ``on_settled(settlement, error, results)`` is called once for each,
-    here or on the session's thread.
-    """
-    by_writer: dict[Any, list[ItemSettlement]] = {}
-    for settlement in settlements:
-        if settlement.operations:
-            settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
-            settlement._on_settled = on_settled
-            by_writer.setdefault(settlement.claim.membership.writer, []).append(settlement)
-        else:
-            on_settled(settlement, None, [])
-    for writer, of_one in by_writer.items():
-        writer.send(of_one)
 
 
 def done(claim: Claim) -> ItemSettlement:

@@ -1,11 +1,9 @@
 """Runs the user's code on items, on threads of its own or on an executor's, and decides what
 becomes of them.
 
-A worker takes one item after the other, or a batch, and hands what became of several to be written
-at once, without waiting for that. No error of the user's code ends a worker,
-nor does an executor that refuses work.
-
-*KEEP* mode: the worker stays with the item, waits for its next attempt, and begins nothing else.
+A worker hands what became of several to be written at once, without waiting for that. No error of the
+user's code ends a worker, nor does an executor that refuses work. *KEEP* mode: the worker stays with
+the item, waits for its next attempt, and begins nothing else.
 """
 
 from __future__ import annotations

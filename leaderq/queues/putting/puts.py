@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leaderq.errors import LeaderqError
+from leaderq.errors import LeaderqError, PutsFailed
 from leaderq.threads import Service
 from leaderq.writing.groups import OperationGroup
 from leaderq.zookeeper import Create, Operation
@@ -106,6 +106,13 @@ class PutResults:
         with self._changed:
             self._changed.wait_for(lambda: not self._open, timeout_s)
             return self._open
+
+    def take_failures(self) -> PutsFailed | None:
+        """What has failed since the last time; ``None`` if nothing has."""
+        with self._changed:
+            stored, failed, failures = self.stored, self.failed, self.failures
+            self.stored, self.failed, self.failures = 0, 0, []
+        return PutsFailed(stored=stored, failed=failed, failures=failures) if failed else None
 
     def _fail(self, value: Any, error: BaseException) -> None:
         self.failed += 1

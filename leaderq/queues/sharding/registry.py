@@ -5,32 +5,22 @@
     <queue path>/queue-<uuid4>              a shard: a queue of its own; persistent (Curator's format)
     <queue path>-meta/retired/<shard name>  persistent: nothing more shall be put into that shard
 
-Every write of a leader is fenced by its place in the latch, so one that is deposed meanwhile writes
-nothing. The first shard is also guarded by the version of the root's data, which Curator never
-writes: of several processes that find no shard one makes it, even if none of them can lead.
+Every write of a leader is fenced by its place in the latch. The first shard is also guarded by the
+version of the root's data, which Curator never writes: of several processes that find no shard one
+makes it, even if none of them can lead.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from leaderq.errors import BadVersion, LeaderqError, NoNode, NotEmpty
-from leaderq.queues.admin.contents import sequence_after
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
-from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session, SetData, WatchEvent
+from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session, SetData, Stat, WatchEvent
 from leaderq.zookeeper.paths import join
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ShardStat:
-    """One shard's znode: how many items it has, and which number the next gets."""
-
-    items: int
-    next_sequence: int
 
 
 class ShardRegistry:
@@ -57,13 +47,13 @@ class ShardRegistry:
     def marked(self) -> set[str]:
         return set(self._children(self._marks))
 
-    def look_at(self, names: Sequence[str]) -> dict[str, ShardStat]:
+    def look_at(self, names: Sequence[str]) -> dict[str, Stat]:
         """Those of these that are there, in one request however many they are."""
         answers = self._session.multi_read([GetData(join(self.root, name)) for name in names])
-        seen: dict[str, ShardStat] = {}
+        seen: dict[str, Stat] = {}
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, tuple):
-                seen[name] = ShardStat(answer[1].num_children, sequence_after(answer[1]))
+                seen[name] = answer[1]
             elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
         return seen

@@ -77,14 +77,14 @@ class ShardState:
 class ShardPlan:
     """Names of shards, each in one of the first three; and what the leader has to do."""
 
-    fit: tuple[str, ...]
-    full: tuple[str, ...]
-    retired: tuple[str, ...]
-    needs_one_more: bool
-    is_at_most: bool
+    fit: tuple[str, ...] = ()
+    full: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    needs_one_more: bool = False
+    is_at_most: bool = False
     """None is fit, and there may be no more."""
-    to_mark: tuple[str, ...]
-    to_remove: tuple[str, ...]
+    to_mark: tuple[str, ...] = ()
+    to_remove: tuple[str, ...] = ()
 
     @property
     def choice(self) -> tuple[str, ...]:

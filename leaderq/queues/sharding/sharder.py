@@ -6,28 +6,23 @@ alike. Who may add one is decided by a latch that they share (:mod:`leaderq.queu
 Each process has a queue object for every shard, and looks every ``threshold_check_s``, and at once
 when shards come or go, at how full they are (:mod:`leaderq.queues.sharding.shard_plan`).
 
-States of the sharder: *new*; *started*, with one shard at least; *closed*. On each failure:
+On each failure:
 
-* **several start at once where there is not a shard**: the latch's leader makes the first, and the
-  others wait for it; if there is none within ``FIRST_SHARD_S`` (or one and a half session
-  time-outs), one of them makes it in the leader's stead. A Java process that starts at that moment
-  does not ask, and two shards are the result, which does no harm;
-* **connection lost**: shards known are used on; nothing is added or removed meanwhile, and all is
-  looked at again afterwards;
-* **session expired**: the same; the place in the latch is taken again;
+* **several start at once where there is no shard**: the latch's leader makes the first; if there is
+  none within ``FIRST_SHARD_S`` (or one and a half session time-outs), one of the others makes it. A
+  Java process that starts at that moment does not ask; two shards are the result, which do no harm;
+* **connection lost, session expired**: shards known are used on; nothing is added or removed
+  meanwhile, and all is looked at again afterwards;
 * **the allocator, or a queue's start, fails**: in :meth:`QueueSharder.start` that is raised; later
   it is logged and tried again;
-* **foreign children of the queue path**: left alone, and told of;
 * **a shard's znode is deleted by somebody**: its queue is closed and forgotten.
 
 Rotation. ZooKeeper numbers a znode's children with 31 bits, and never begins again while the znode
 lives. A shard that comes near the end (``rotate_at``), or that somebody retires with
-:meth:`QueueSharder.retire`, is marked: nothing more is put into it, it is consumed to its end, and
-the leader removes it when it was empty for ``retire_grace_s``. Java processes neither know nor heed
-the mark: they go on putting into such a shard, which then is never empty and stays; and one that
-puts right after the removal fails, in the background without a word. So retire shards by hand only
-when no Java process uses the sharder. What stood beside a shard that was removed (dead letters
-above all, below ``<queue path>-side``) stays.
+:meth:`QueueSharder.retire`, is marked: nothing more is put into it, and the leader removes it when it
+was empty for ``retire_grace_s``. Java processes do not heed the mark: they go on putting into such a
+shard, and a put right after the removal fails. So retire shards by hand only when no Java process uses
+the sharder. The dead letters of a shard that was removed, below ``<queue path>-side``, stay.
 """
 
 from __future__ import annotations
@@ -36,10 +31,12 @@ import logging
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, QueueClosed, SessionExpired, ZooKeeperError
+from leaderq.queues.admin.contents import sequence_after
 from leaderq.queues.sharding.latch import Latch
 from leaderq.queues.sharding.registry import ShardRegistry
 from leaderq.queues.sharding.shard_plan import QueueSharderPolicies, ShardPlan, ShardState, plan_shards
@@ -80,7 +77,6 @@ log = logging.getLogger(__name__)
 FIRST_SHARD_S = 10.0
 """Seconds that a process waits for the leader to make the first shard, at least."""
 _TRY_AGAIN_S = 1.0
-_NOTHING = ShardPlan((), (), (), needs_one_more=False, is_at_most=False, to_mark=(), to_remove=())
 
 
 class QueueSharder(Generic[Q]):
@@ -118,7 +114,7 @@ class QueueSharder(Generic[Q]):
         self._registry = ShardRegistry(self._session, queue_path, self._service.wake)
         self._lock = threading.Lock()
         self._queues: dict[str, Q] = {}
-        self._plan = _NOTHING
+        self._plan = ShardPlan()
         self._empty_since: dict[str, float] = {}
         self._told_at_most = False
         self._is_leader = False
@@ -272,18 +268,18 @@ class QueueSharder(Generic[Q]):
         seen = self._registry.look_at(names)
         now = now_s()
         self._empty_since = {
-            name: self._empty_since.get(name, now) for name in seen if name in marked and not seen[name].items
+            name: self._empty_since.get(name, now) for name in seen if name in marked and not seen[name].num_children
         }
         shards = [
             ShardState(
                 name,
-                items=seen[name].items,
-                next_sequence=seen[name].next_sequence,
+                items=stat.num_children,
+                next_sequence=sequence_after(stat),
                 is_marked=name in marked,
                 empty_for_s=now - self._empty_since.get(name, now),
                 was_full=name in self._plan.full,
             )
-            for name in seen
+            for name, stat in seen.items()
         ]
         if self._is_leader:
             for name in marked.difference(names):
@@ -320,7 +316,7 @@ class QueueSharder(Generic[Q]):
             is_late = self._is_closed
             if not is_late:
                 self._queues[name] = queue
-                self._plan = _with(self._plan, name)
+                self._plan = replace(self._plan, fit=(*self._plan.fit, name))  # put into at once
         if is_late:
             self._close(name, queue)
 
@@ -347,16 +343,3 @@ class QueueSharder(Generic[Q]):
     def _on_state(self, _state: SessionState) -> None:
         """On the session's thread."""
         self._service.wake()
-
-
-def _with(plan: ShardPlan, name: str) -> ShardPlan:
-    """A shard that is new to us is put into at once, until it is looked at."""
-    return ShardPlan(
-        (*plan.fit, name),
-        plan.full,
-        plan.retired,
-        needs_one_more=False,
-        is_at_most=False,
-        to_mark=(),
-        to_remove=(),
-    )

@@ -8,11 +8,10 @@ behind it.
     u8 0x02
     (leaderq only) anything: a note
 
-One znode may hold any number of items, none too. Curator does not look at what follows the
-``0x02``, and writes it again unchanged when it requeues; there leaderq keeps its
-:class:`~leaderq.queues.wire.payload.Note` (attempts, when first put), so that it travels with the
-item, also through Java's hands. A znode whose data begins with ``1f 8b`` is one gzip member around
-all this (Curator's option since 5.8.0); it is always understood, and written when asked for.
+Curator does not look at what follows the ``0x02``, and writes it again unchanged when it requeues;
+there leaderq keeps its :class:`~leaderq.queues.wire.payload.Note`. A znode whose data begins with
+``1f 8b`` is one gzip member around all this (Curator's option since 5.8.0); it is always understood,
+and written when asked for.
 """
 
 from __future__ import annotations
