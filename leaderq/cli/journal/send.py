@@ -93,11 +93,10 @@ def send(
 
 
 def _sum_up(work: JournalSending, journal: Journal, as_json: bool) -> None:
-    counters = journal.counters
     found = {
         "sent": work.sent,
-        "expired": counters.expired,
-        "damaged": counters.corrupt,
+        "expired": work.expired,
+        "damaged": journal.counters.corrupt,
         "left": journal.depth,
     }
     if as_json:
@@ -118,7 +117,7 @@ class JournalSending:
     ) -> None:
         self._journal, self._sink, self._decode = journal, sink, decode
         self._away_s = away_s
-        self.sent = 0
+        self.sent = self.expired = 0
 
     def run(self) -> None:
         """Return when nothing is left.
@@ -146,6 +145,9 @@ class JournalSending:
     def _decoded(self, records: Sequence[JournalRecord]) -> tuple[list[tuple[int, Any]], LeaderqError | None]:
         found: list[tuple[int, Any]] = []
         for record in records:
+            if record.expires_at is not None and record.expires_at <= time.time():
+                self.expired += self._journal.ack(record.id)
+                continue
             try:
                 found.append((record.id, self._decode(record.payload)))
             except CorruptRecord as exc:
