@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leaderq.cli.journal.directory import directory_argument, readable
-from leaderq.cli.options import Given, Verb, json_option, switch, takes_settings
+from leaderq.cli.options import Given, Verb, json_option, number, switch, takes_settings
 from leaderq.cli.output import write_json
 from leaderq.clock import now_s
 from leaderq.config import Section
@@ -30,14 +30,7 @@ _PAUSE_S = 0.2
 @click.option("--topic", metavar="TOPIC", help="where records go that name no topic themselves")
 @click.option("--client", type=click.Choice(["kafka-python", "confluent"]), default="kafka-python")
 @switch("--raw", help="send each record's bytes as the value, whatever they are")
-@click.option(
-    "--away-s",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    metavar="SECONDS",
-    show_default=True,
-    help="give up once Kafka has taken nothing for so long",
-)
+@number("--away-s", "give up once Kafka has taken nothing for so long", least=0.1, default=60.0, metavar="SECONDS")
 @directory_argument
 @json_option
 def send(
