@@ -85,7 +85,6 @@ bench: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@$(BIN)/python benchmarks/failover.py
 	@$(BIN)/python benchmarks/drain.py
-	@$(BIN)/python benchmarks/drain.py --transactions
 	@$(BIN)/python benchmarks/queues.py
 	@$(BIN)/python benchmarks/coalescing.py
 	@$(BIN)/python benchmarks/singular.py

@@ -1,14 +1,24 @@
-"""How fast records are drained: leaderq beside bare loops over the same client libraries, interleaved in one run.
+"""How fast records are drained: leaderq beside bare loops over the same client libraries,
+interleaved in one run.
 
-    python benchmarks/drain.py [--rounds 5] [--batch 1000] [--records 200000] [--confluent-records 1500000]
-                               [--clients kafka-python,confluent] [--stores kafka,zookeeper,external] [--transactions]
+    python benchmarks/drain.py [--rounds 5] [--records 200000] [--confluent-records 1000000]
+                               [--clients kafka-python,confluent] [--only plain,partitions]
+                               [--stores kafka,zookeeper,external]
 
-Records of 1 KB in 4 partitions on one broker. Every loop, and leaderq's handler, reads key, value and offset of each record; all use
-the same batch size. leaderq saves every batch before it hands out the next; of each bare loop there is one that commits each batch
-and one that never does. *own settings* are the library's defaults, *same settings* those that leaderq gives to the library; in *same
-collector* also Python's garbage collector looks as seldom as while a term of leaderq drains, which no loop does by itself.
-``--transactions``: each batch is produced again in a transaction with its offsets, with the same settings on both sides.
-All in records a second. Ratios are medians: leaderq's over the fastest bare loops of the same client.
+Batches of 1,000, and everything else of leaderq at its defaults. Every loop, and leaderq's handler,
+reads key, value and offset of each record. leaderq saves every batch before it hands out the next;
+so do the bare loops, as members of a group. *own settings* are the library's defaults, *our
+settings* those that leaderq gives to the library. The fastest bare loop of a library, without a
+group, without a commit, with our settings and Python's garbage collector looking as seldom as under
+``leaderq run``, stands beside them: that is what the library can do at all.
+
+``plain``: records of 1 KB in 4 partitions on one broker. The others differ from it in one thing:
+``partitions``: 100 of them; ``small``: 100 bytes; ``lz4``: compressed so; ``transactions``: each
+batch is produced again in a transaction with its offsets, with the same settings on both sides;
+``workers``: 16 partitions, and a handler that waits 20 us for each record, with ``workers=8`` beside
+``workers=1``.
+
+All in records a second; ratios are of medians.
 """
 
 from __future__ import annotations
@@ -18,14 +28,14 @@ import itertools
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import drain_bare as bare
 from confluent_kafka import Producer
 from drain_bare import Job
-from drain_career import drained
+from drain_career import Reading, Transforming, Waiting, drained
 from figures import print_table, save, summary
 
 from leaderq import connect
@@ -33,23 +43,47 @@ from leaderq.kafka.topics import create_topics
 from leaderq.testing import KafkaBroker, ZooKeeperServer
 from leaderq.zookeeper import Session
 
-PARTITIONS = 4
-COLLECTOR = "same collector"
-RECORD_BYTES = 1000
 RUN = 500  # records of one partition in a row, as producers that batch send them
+OWN, OURS, FASTEST = "bare, own settings", "bare, our settings", "bare, the fastest"
+BARS = {OWN: 0.9, OURS: 0.8}
 
 Rows = dict[str, Callable[[Job], float]]
 
 
-def feed(address: str, topic: str, count: int) -> None:
-    """Put records on the topic."""
-    create_topics(address, {topic: PARTITIONS})
-    producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "batch.size": 500_000})
-    value = b"v" * RECORD_BYTES
+@dataclass(frozen=True)
+class Scenario:
+    """What is read, and how."""
+
+    name: str
+    partitions: int = 4
+    record_bytes: int = 1000
+    compression: str = "none"
+
+
+SCENARIOS = {
+    each.name: each
+    for each in (
+        Scenario("plain"),
+        Scenario("partitions", partitions=100),
+        Scenario("small", record_bytes=100),
+        Scenario("lz4", compression="lz4"),
+        Scenario("transactions"),
+        Scenario("workers", partitions=16),
+    )
+}
+
+
+def feed(address: str, scenario: Scenario, count: int) -> None:
+    """Put records on the scenario's topic."""
+    create_topics(address, {scenario.name: scenario.partitions, f"{scenario.name}-out": scenario.partitions})
+    options = {"linger.ms": 20, "batch.size": 500_000, "compression.type": scenario.compression}
+    producer = Producer({"bootstrap.servers": address, **options})
+    value = b"v" * scenario.record_bytes
     for number in range(count):
         while True:
             try:
-                producer.produce(topic, value, b"key-%08d" % number, partition=number // RUN % PARTITIONS)
+                where = number // RUN % scenario.partitions
+                producer.produce(scenario.name, value, b"key-%08d" % number, partition=where)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -57,71 +91,67 @@ def feed(address: str, topic: str, count: int) -> None:
         raise SystemExit("the records were not produced in time")
 
 
-def rows_of(client: str, session: Session, stores: list[str], transactions: bool) -> Rows:
+def rows_of(client: str, scenario: Scenario, session: Session, stores: list[str]) -> Rows:
     """What is measured with one client, the bare loops first."""
-    if transactions:
+    ours = partial(drained, session=session, client=client)
+    if scenario.name == "transactions":
         loop = bare.kafka_python_transactions if client == "kafka-python" else bare.confluent_transactions
-        ours = partial(drained, session=session, client=client, offsets="transaction", transform=True)
         return {
-            f"bare {client}, transactions": loop,
-            f"bare {client}, transactions, {COLLECTOR}": partial(bare.collecting_as_ours, loop),
-            f"leaderq, {client}, transaction": ours,
+            OURS: loop,
+            f"{OURS}, our collector": partial(bare.collecting_as_ours, loop),
+            "leaderq, transaction": partial(ours, kind=Transforming),
         }
+    if scenario.name == "workers":
+        return {f"leaderq, workers={n}": partial(ours, kind=Waiting, workers=n) for n in (1, 8)}
     read = bare.kafka_python if client == "kafka-python" else bare.confluent
     rows: Rows = {
-        f"bare {client}, assign": partial(read, group=False, commit=False),
-        f"bare {client}, assign, same settings": partial(read, group=False, commit=False, ours=True),
-        f"bare {client}, group": partial(read, group=True, commit=False),
-        f"bare {client}, assign, same settings, {COLLECTOR}": partial(
-            bare.collecting_as_ours, partial(read, group=False, commit=False, ours=True)
-        ),
-        f"bare {client}, assign, commits": partial(read, group=False, commit=True),
-        f"bare {client}, assign, same settings, commits": partial(read, group=False, commit=True, ours=True),
-        f"bare {client}, group, commits": partial(read, group=True, commit=True),
+        OWN: partial(read, commit=True),
+        OURS: partial(read, commit=True, ours=True),
+        FASTEST: partial(bare.collecting_as_ours, partial(read, commit=False, ours=True)),
     }
-    for store in stores:
-        rows[f"leaderq, {client}, {store}"] = partial(drained, session=session, client=client, offsets=store)
+    for store in stores if scenario.name == "plain" else stores[:1]:
+        rows[f"leaderq, {store}"] = partial(ours, kind=Reading, offsets=store)
     return rows
 
 
-def ratios(client: str, figures: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """leaderq's medians over those of the bare loops of the same client."""
-    bares = {name: row["median"] for name, row in figures.items() if name.startswith(f"bare {client}")}
-    ours = {name: row["median"] for name, row in figures.items() if name.startswith(f"leaderq, {client}")}
-    if not bares:
-        return {}
-    groups = {
-        "to the fastest bare loop": [rate for name, rate in bares.items() if COLLECTOR not in name],
-        "to the fastest that commits": [rate for name, rate in bares.items() if name.endswith("commits")],
-        "to the fastest with our collector": [rate for name, rate in bares.items() if COLLECTOR in name],
-    }
+def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """leaderq's medians over those of the other rows of the same client and scenario."""
+    medians = {name: row["median"] for name, row in figures.items()}
+    ours = [name for name in medians if name.startswith("leaderq")]
     return {
-        name: {what: round(rate / max(rates), 3) for what, rates in groups.items() if rates} for name, rate in ours.items()
+        name: {other: round(medians[name] / medians[other], 3) for other in medians if other != name}
+        for name in (ours[-1:] if len(ours) == len(medians) else ours)
     }
 
 
-def run(arguments: argparse.Namespace, stack: ExitStack) -> dict[str, dict[str, Any]]:
-    session = connect(stack.enter_context(ZooKeeperServer()).address)
-    stack.callback(session.close)
-    broker = stack.enter_context(KafkaBroker(properties={"group.initial.rebalance.delay.ms": "0"}))
-    counts = {"kafka-python": arguments.records, "confluent": arguments.confluent_records}
-    clients = arguments.clients.split(",")
-    feed(broker.address, "records", max(counts[client] for client in clients) + PARTITIONS * RUN)
-    create_topics(broker.address, {"results": PARTITIONS})
-    numbers = itertools.count(1)
-    rates: dict[str, list[float]] = {}
+def tell(name: str, figures: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Print the figures of one scenario with one client, and where a bar is missed."""
+    print_table(f"{name}: records a second", figures)
+    found = ratios(figures)
+    for ours, row in found.items():
+        print(f"{ours}: {row}")
+        for other, bar in BARS.items():
+            if row.get(other, bar) < bar:
+                print(f"  we lose: {ours} is {row[other]} of {other}, the bar is {bar}")
+    return found
+
+
+def measure(
+    address: str, scenario: Scenario, client: str, arguments: argparse.Namespace, session: Session, numbers: Any
+) -> dict[str, dict[str, Any]]:
+    """Each row of one scenario with one client, in turns."""
+    count = arguments.records if client == "kafka-python" else arguments.confluent_records
+    topic = scenario.name
+    job = Job(address, topic, scenario.partitions, count, arguments.batch, "", out=f"{topic}-out")
+    rows = rows_of(client, scenario, session, arguments.stores.split(","))
+    rates: dict[str, list[float]] = {name: [] for name in rows}
     for number in range(arguments.rounds):
-        for client in clients:
-            job = Job(broker.address, "records", PARTITIONS, counts[client], arguments.batch, "", out="results")
-            rows = rows_of(client, session, arguments.stores.split(","), arguments.transactions)
-            turned = list(rows.items()) if number % 2 else list(rows.items())[::-1]  # so that no row always comes first
-            for name, measure in turned:
-                rate = measure(replace(job, name=f"run-{next(numbers)}"))
-                rates.setdefault(name, []).append(rate)
-                print(
-                    f"\r{number + 1}/{arguments.rounds} {name}: {rate:,.0f}/s{'':<30}", end="", file=sys.stderr, flush=True
-                )
-    return {name: summary(rates[name]) for name in sorted(rates)}
+        for name in rows if number % 2 else reversed(rows):  # so that no row always comes first
+            rate = rows[name](replace(job, name=f"run-{next(numbers)}"))
+            rates[name].append(rate)
+            told = f"{number + 1}/{arguments.rounds} {topic}, {client}, {name}: {rate:,.0f}/s"
+            print(f"\r{told:<90}", end="", file=sys.stderr, flush=True)
+    return {name: summary(rates[name]) for name in rows}
 
 
 def main() -> None:
@@ -129,22 +159,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, default=1000, help="records of one poll, and of one batch")
     parser.add_argument("--records", type=int, default=200_000, help="to be read with kafka-python, each time")
-    parser.add_argument(
-        "--confluent-records", type=int, default=1_500_000, help="to be read with confluent-kafka, each time"
-    )
+    parser.add_argument("--confluent-records", type=int, default=1_000_000, help="the same with confluent")
     parser.add_argument("--clients", default="kafka-python,confluent")
     parser.add_argument("--stores", default="kafka,zookeeper,external")
-    parser.add_argument("--transactions", action="store_true", help="consume, transform and produce instead of reading only")
+    parser.add_argument("--only", default=",".join(SCENARIOS), help="scenarios")
     arguments = parser.parse_args()
+    figures, found, numbers = {}, {}, itertools.count(1)
+    clients = arguments.clients.split(",")
+    counts = {"kafka-python": arguments.records, "confluent": arguments.confluent_records}
     with ExitStack() as stack:
-        figures = run(arguments, stack)
-    print_table(f"records a second, batches of {arguments.batch}", figures)
-    found = {client: ratios(client, figures) for client in arguments.clients.split(",")}
-    for rows in found.values():
-        for name, row in rows.items():
-            print(f"{name}: {row}")
-    name = "drain-transactions" if arguments.transactions else "drain"
-    print("saved:", save(name, {"parameters": vars(arguments), "figures_per_s": figures, "ratios": found}))
+        session = connect(stack.enter_context(ZooKeeperServer()).address)
+        stack.callback(session.close)
+        for scenario in (SCENARIOS[name] for name in arguments.only.split(",")):
+            with KafkaBroker(properties={"group.initial.rebalance.delay.ms": "0"}) as broker:
+                feed(broker.address, scenario, max(counts[client] for client in clients) + scenario.partitions * RUN)
+                for client in clients:
+                    name = f"{scenario.name}, {client}"
+                    figures[name] = measure(broker.address, scenario, client, arguments, session, numbers)
+                    found[name] = tell(name, figures[name])
+    print("saved:", save("drain", {"parameters": vars(arguments), "figures_per_s": figures, "ratios": found}))
 
 
 if __name__ == "__main__":

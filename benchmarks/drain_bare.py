@@ -89,13 +89,13 @@ def collecting_as_ours(loop: Callable[[Job], float], job: Job) -> float:
         return loop(job)
 
 
-def kafka_python(job: Job, *, group: bool, commit: bool, ours: bool = False) -> float:
-    """``poll`` in a loop, key, value and offset of each record read."""
+def kafka_python(job: Job, *, commit: bool, ours: bool = False) -> float:
+    """``poll`` in a loop, key, value and offset of each record read; as a member of a group if it commits."""
     options: dict[str, Any] = {"bootstrap_servers": job.address, "group_id": job.name, "isolation_level": "read_committed"}
     if ours:
         options = consumer_options(job.settings)
     consumer = KafkaConsumer(**{**options, "enable_auto_commit": False, "auto_offset_reset": "earliest"})
-    if group:
+    if commit:
         consumer.subscribe([job.topic])
     else:
         consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
@@ -115,13 +115,28 @@ def kafka_python(job: Job, *, group: bool, commit: bool, ours: bool = False) -> 
     return watch.rate
 
 
-def confluent(job: Job, *, group: bool, commit: bool, ours: bool = False) -> float:
-    """``consume`` in a loop, key, value and offset of each record read."""
+def kafka_python_polls(settings: ConsumerSettings) -> tuple[Callable[[], bool], Callable[[], None]]:
+    """A consumer with our settings: polls it for 200 ms and tells whether records came; closes it."""
+    consumer = KafkaConsumer(**{**consumer_options(settings), "auto_offset_reset": "earliest"})
+    consumer.subscribe(list(settings.topics))
+    return lambda: bool(consumer.poll(timeout_ms=200)), lambda: consumer.close(autocommit=False)
+
+
+def confluent_polls(settings: ConsumerSettings) -> tuple[Callable[[], bool], Callable[[], None]]:
+    """The same with librdkafka."""
+    options = confluent_consumer_options(settings, ErrorCallback())
+    consumer = Consumer({**options, "auto.offset.reset": "earliest", "enable.partition.eof": False})
+    consumer.subscribe(list(settings.topics))
+    return lambda: bool(consumer.consume(1000, 0.2)), consumer.close
+
+
+def confluent(job: Job, *, commit: bool, ours: bool = False) -> float:
+    """``consume`` in a loop, key, value and offset of each record read; as a member of a group if it commits."""
     options: dict[str, Any] = {"bootstrap.servers": job.address, "group.id": job.name, "isolation.level": "read_committed"}
     if ours:
         options = {**confluent_consumer_options(job.settings, ErrorCallback()), "enable.partition.eof": False}
     consumer = Consumer({**options, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
-    if group:
+    if commit:
         consumer.subscribe([job.topic])
     else:
         consumer.assign([ConfluentPartition(job.topic, number, 0) for number in range(job.partitions)])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from drain_bare import Job, Stopwatch, collecting_seldom
@@ -14,12 +17,15 @@ from leaderq.kafka import KafkaLeaderCareer, Record
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Session
 
+WAIT_S = 20e-6  # for each record
+
 
 class Reading(KafkaLeaderCareer):
     """Reads key, value and offset of every record."""
 
     auto_offset_reset = "earliest"
     watch: Stopwatch
+    handled = 0
 
     def inaugurate(self, term: Term) -> None:
         """Nothing to do."""
@@ -28,7 +34,7 @@ class Reading(KafkaLeaderCareer):
         self.watch.batch_came()
         for record in records:
             record.key, record.value, record.offset  # noqa: B018
-        self.handled = len(records)
+        self.handled += len(records)
 
     def handOver(self, term: Term) -> None:  # noqa: N802
         """Nothing to do."""
@@ -47,17 +53,24 @@ class Transforming(Reading):
         self.watch.batch_came()
         for record in records:
             self.produce(self.out, record.value, key=record.key)
-        self.handled = len(records)
+        self.handled += len(records)
 
 
-def drained(job: Job, session: Session, *, client: str, offsets: str = "kafka", transform: bool = False) -> float:
-    """Records a second of a career, from its first batch handed out to its last one saved."""
-    kind: Any = Transforming if transform else Reading
-    declared = {"topics": job.topic, "client": client, "max_records": job.batch, "offsets": offsets, "out": job.out}
-    career: Any = type("Drained", (kind,), declared)()
-    career.settings = Settings(kafka=job.address, career=job.name)
-    career.session, career.events, career.candidate_id = session, EventBus(), "candidate"
-    career.watch = watch = Stopwatch(job.count)
+class Waiting(Reading):
+    """Waits for something, as long as it has records; may be called on several threads."""
+
+    _lock = threading.Lock()
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        self.watch.batch_came()
+        time.sleep(len(records) * WAIT_S)
+        with self._lock:
+            super().handle(records, term)
+
+
+@contextmanager
+def leading(career: Any, job: Job, session: Session) -> Iterator[OpenTerm]:
+    """``career``, prepared already, leads for a term; then it is retired."""
     term = OpenTerm(
         number=1,
         id=job.name,
@@ -66,19 +79,40 @@ def drained(job: Job, session: Session, *, client: str, offsets: str = "kafka", 
         deadline=now_s() + 3600,
         write=lambda _term, operations: session.multi(operations),
     )
-    session.ensure_path(f"/leaderq/{job.name}")  # as the election does
-    career.prepare()
     try:
         career._begin(term)
-        with collecting_seldom():
-            while watch.is_running:
-                career.handled = 0
-                career.execute(term)  # returns when the batch is saved
-                if career.handled:
-                    watch.batch_done(career.handled)
+        yield term
     finally:
         term.wind_up(Reason.STEP_DOWN)
         career._finish(term)
         term.close()
         career.retire()
-    return watch.rate
+
+
+def prepared(kind: type[Reading], job: Job, session: Session, **declared: Any) -> Any:
+    """A career that may begin to lead; its watch expects as many records as the job has."""
+    career: Any = type("Drained", (kind,), {"out": job.out, **declared})()
+    career.settings = Settings(kafka=job.address, career=job.name)
+    career.session, career.events, career.candidate_id = session, EventBus(), "candidate"
+    career.watch = Stopwatch(job.count)
+    session.ensure_path(f"/leaderq/{job.name}")  # as the election does
+    career.prepare()
+    return career
+
+
+def drain(career: Any, term: Term) -> float:
+    """Records a second, from the first batch handed out to the last one saved."""
+    with collecting_seldom():
+        while career.watch.is_running:
+            career.handled = 0
+            career.execute(term)  # returns when the batch is saved
+            if career.handled:
+                career.watch.batch_done(career.handled)
+    return career.watch.rate
+
+
+def drained(job: Job, session: Session, *, kind: type[Reading] = Reading, **declared: Any) -> float:
+    """Records a second of a career, from its first batch handed out to its last one saved."""
+    career = prepared(kind, job, session, topics=job.topic, max_records=job.batch, **declared)
+    with leading(career, job, session) as term:
+        return drain(career, term)

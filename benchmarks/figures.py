@@ -47,6 +47,20 @@ def print_lost(rows: dict[str, dict[str, Any]], ours: str, column: str, *, more_
             print(f"  we lose: {name} is {factor:.2f}x as good ({column} {row[column]:,} beside {mine:,})")
 
 
+def verdict(value: float, bar: float, *, at_most: bool = False) -> dict[str, Any]:
+    """A ratio beside what it has to be; a bar of 0 is none."""
+    if not bar:
+        return {"ratio": round(value, 2), "bar": "none", "met": "we lose" if value < 1 else ""}
+    is_met = value <= bar if at_most else value >= bar
+    return {"ratio": round(value, 2), "bar": f"{'<=' if at_most else '>='} {bar:g}", "met": "yes" if is_met else "NO"}
+
+
+def out_of_order(keys: list[int]) -> float:
+    """The share of all pairs with different keys of which the greater comes first."""
+    pairs = [(a, b) for at, a in enumerate(keys) for b in keys[at + 1 :] if a != b]
+    return sum(a > b for a, b in pairs) / len(pairs) if pairs else 0.0
+
+
 def save(name: str, figures: dict[str, Any]) -> Path:
     """Write the figures with the circumstances they were measured in."""
     folder = Path(__file__).parent / "results"

@@ -43,7 +43,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from figures import percentile, print_table, save
+from figures import percentile, print_table, save, verdict
 from queue_sides import Curator, Ground, Kazoo, Ours
 
 from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer
@@ -93,14 +93,6 @@ class Table:
         return {
             f"{self.title}: {what}": verdict(rates[ours] / rates[theirs], least) for what, ours, theirs, least in self.bars
         }
-
-
-def verdict(value: float, bar: float, *, at_most: bool = False) -> dict[str, Any]:
-    """A ratio beside what it has to be; a bar of 0 is none."""
-    if not bar:
-        return {"ratio": round(value, 2), "bar": "none", "met": "we lose" if value < 1 else ""}
-    is_met = value <= bar if at_most else value >= bar
-    return {"ratio": round(value, 2), "bar": f"{'<=' if at_most else '>='} {bar:g}", "met": "yes" if is_met else "NO"}
 
 
 class Bench:

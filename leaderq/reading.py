@@ -1,16 +1,14 @@
-"""Reads the items of a queue many at a time, and never asks for more than about a megabyte.
+"""Reads the items of a queue many at a time, and never asks for more than about a megabyte, because a
+server builds the whole answer in its memory.
 
-A server builds the whole answer to a request in its memory, and nobody knows the size of an item
-before it is read. So the sizes are asked for first, in requests that carry no data: of every item
-while sizes are unknown or one was large of late, else of the last and of every 16th, beginning at a
-random place. Then only as many items are read as surely, or by these samples, fit.
+The sizes are asked for first, in requests that carry no data: of every item while sizes are unknown
+or one was large of late, else of the last and of every 16th, beginning at a random place. Then only as
+many items are read as surely, or by these samples, fit.
 
 *Guarantees:* a run of 16 large items or more, and one at the end of what is asked for, is seen before
 it is read. *Not guaranteed:* that a few large items scattered among small ones are; the first of them
-that come make the next reads careful.
-
-What happens on each failure: an item that is gone has no size, and the read says so; a lost connection
-fails the read.
+that come make the next reads careful. An item that is gone has no size, and the read says so; a lost
+connection fails the read.
 """
 
 from __future__ import annotations
@@ -81,7 +79,6 @@ class ReadSizes:
         return count
 
     def learned(self, sizes: Sequence[int]) -> None:
-        """Items of these sizes were read."""
         if not sizes:
             return
         largest = max(sizes)

@@ -16,26 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from leaderq import LeaderqError
 from leaderq.kafka.topics import end_offsets
 
 from .billing import DEFAULT_LEDGER, LEDGER_VARIABLE, AdBilling
+from .ledger import Entry
 from .shared_ledger import is_shared
+from .shared_totals import Totals
 
 _BILLED_WITHIN_S = 30.0
 _LOOK_S = 0.2
-
-
-class Entry(NamedTuple):
-    """What an audit looks at in one bill."""
-
-    number: int | None
-    partition: int
-    offset: int
-    term: int
-    billed_at: float
 
 
 @dataclass(frozen=True)
@@ -149,8 +140,6 @@ def _file_audited(path: Path, ends: Mapping[int, int]) -> Audit:
 
 
 def _database_audited(url: str, ends: Mapping[int, int]) -> Audit:
-    from .shared_totals import Totals  # which builds on this module
-
     totals = Totals(url)
     await_billed(totals.ends, ends)
     _print_bills(totals.highest_bills())

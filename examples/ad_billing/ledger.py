@@ -50,6 +50,16 @@ CREATE VIEW IF NOT EXISTS bills AS
 """
 
 
+class Entry(NamedTuple):
+    """What an audit looks at in one bill."""
+
+    number: int | None
+    partition: int
+    offset: int
+    term: int
+    billed_at: float
+
+
 class Bill(NamedTuple):
     """One record billed: where it came from (``number`` is its feeder's count), who pays, for what, and how much."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .audit import Entry
+from .ledger import Entry
 from .shared_ledger import connected, went_away
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from leaderq.cli.options import Verb, debug_option, json_option
+from leaderq.cli.options import Verb, debug_option, json_option, number
 from leaderq.cli.output import harmless, quiet, write_json, write_table
 from leaderq.errors import ConfigurationError
 
@@ -34,23 +34,9 @@ _SERVICES_S = (0.1, 1.0, 10.0)
     metavar="SECONDS",
     help="how long one run takes; may be given again",
 )
-@click.option(
-    "--rate",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="N",
-    help="simulate N requests a second, evenly, instead of the stream's own times",
-)
-@click.option(
-    "--waiters", type=click.IntRange(min=0), default=1, show_default=True, metavar="N", help="how many may wait for a key"
-)
-@click.option(
-    "--window",
-    type=click.IntRange(min=1, max=1_000_000),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="a repeat is near within so many requests",
-)
+@number("--rate", "simulate N requests a second, evenly, instead of the stream's own times", least=1e-6)
+@number("--waiters", "how many may wait for a key", least=0, default=1)
+@number("--window", "a repeat is near within so many requests", most=1_000_000, default=100)
 @json_option
 @debug_option
 def analyze(

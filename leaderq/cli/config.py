@@ -11,22 +11,9 @@ import click
 
 from leaderq.cli.options import EVERYTHING, AllSettings, Given, Verb, debug_option, json_option, takes_settings
 from leaderq.cli.output import write_json, write_table
-from leaderq.cli.verbs import Verbs
 from leaderq.config.settings import SECRET_FILE, TABLE, Section
 
 _OPTIONAL = ("confluent-kafka", "prometheus-client")
-
-
-@click.group(
-    cls=Verbs,
-    package="leaderq.cli",
-    verbs={
-        "show": ("config", "Show every setting with its value and source."),
-        "sample": ("config", "Write a leaderq.toml to begin with."),
-    },
-)
-def config() -> None:
-    """Look at the configuration."""
 
 
 @click.command(cls=AllSettings)
@@ -72,6 +59,7 @@ def sample() -> None:
             is_fixed = row.default is not None and "<" not in str(row.default)
             click.echo(f"#{name} = {json.dumps(row.default) if is_fixed else ''}".rstrip() + "\n")
     click.echo("# [careers.ad-billing]                  these, for one career only")
+    click.echo('# class = "billing:AdBilling"            what leaderq run --all runs')
     click.echo("# [careers.ad-billing.options]          its own, read from self.options")
 
 

@@ -23,7 +23,7 @@ import click
 from leaderq.career import ILeaderCareer, career_name
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.entry import exit_code
-from leaderq.cli.options import CONNECTION, Given, Verb, json_option, takes_settings
+from leaderq.cli.options import CONNECTION, Given, Verb, json_option, switch, takes_settings
 from leaderq.cli.output import Shade, quiet, shaded, write_json
 from leaderq.clock import now_s
 from leaderq.config import Configuration, Section, Settings
@@ -191,11 +191,7 @@ def _root(session: Session, root: str) -> Finding:
 
 
 @click.command(cls=Verb)
-@click.option(
-    "--quick",
-    is_flag=True,
-    help="leave out Kafka and Java: ZooKeeper and what is local",
-)
+@switch("--quick", help="leave out Kafka and Java: ZooKeeper and what is local")
 @click.option(
     "--career",
     "target",

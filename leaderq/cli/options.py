@@ -150,16 +150,30 @@ def json_option(function: F) -> F:
     )(function)
 
 
-def timeout_option(function: F) -> F:
-    """``--timeout-s``, for verbs that wait for leadership to change."""
-    return click.option(
-        "--timeout-s",
-        type=click.FloatRange(min=0.1, max=86400),
-        default=60.0,
-        metavar="SECONDS",
-        show_default=True,
-        help="how long to wait until the next leader is inaugurated",
-    )(function)
+def number(
+    name: str,
+    help: str,
+    *,
+    least: float = 1,
+    most: float | None = None,
+    default: float | None = None,
+    metavar: str = "N",
+) -> Callable[[F], F]:
+    """An option with a number, a whole one if ``least`` is one."""
+    within: Any = click.IntRange if isinstance(least, int) else click.FloatRange
+    shown = default is not None
+    return click.option(name, type=within(least, most), default=default, metavar=metavar, show_default=shown, help=help)
+
+
+timeout_option: Callable[[F], F] = number(
+    "--timeout-s",
+    "how long to wait until the next leader is inaugurated",
+    least=0.1,
+    most=86400.0,
+    default=60.0,
+    metavar="SECONDS",
+)
+"""For verbs that wait for leadership to change."""
 
 
 def switch(name: str, *names: str, help: str) -> Callable[[F], F]:

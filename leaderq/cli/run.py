@@ -22,7 +22,7 @@ import click
 from leaderq.career import ILeaderCareer, career_name, kebab_case
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import open_session, zookeeper_security
-from leaderq.cli.options import EVERYTHING, Given, Verb, takes_settings
+from leaderq.cli.options import EVERYTHING, Given, Verb, switch, takes_settings
 from leaderq.cli.signals import stop_early
 from leaderq.config import TABLE, Section, Settings
 from leaderq.errors import CareerFailed, ConfigurationError
@@ -37,19 +37,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Careers = Sequence[tuple[Settings, ILeaderCareer]]
+Wanted = tuple["str | None", str]  # the name, if it is not to be that of the class; and the class
 _OF_THE_PROCESS = (Section.CONNECTION, Section.ZOOKEEPER_SECURITY, Section.PROCESS)
 
 
 @click.command(cls=Verb)
-@click.argument("targets", metavar="MODULE:CLASS...", nargs=-1, required=True)
+@click.argument("targets", metavar="MODULE:CLASS...", nargs=-1)
+@switch("--all", "all_careers", help="run every career of the configuration file: [careers.NAME] with its class")
 @takes_settings(*EVERYTHING)
 @click.pass_context
-def run(ctx: click.Context, given: Given, targets: tuple[str, ...]) -> int:
+def run(ctx: click.Context, given: Given, targets: tuple[str, ...], all_careers: bool) -> int:
     """Stand for election with the career MODULE:CLASS, and lead when elected, until told to stop.
 
     Several careers share this process and its session. Each has a candidate and failures of its
     own, and one that cannot go on does not end the others; but what ends the process (an overrun
     hand-over, a unit that outlives its lease) ends all, and what they start in a term may outlive it.
+    --all runs those of the configuration file: each [careers.NAME] in it has class = "MODULE:CLASS".
 
     The module is looked for in the current directory too. The first SIGTERM or SIGINT (Ctrl-C) winds the work up and hands
     over; the second one leaves at once.
@@ -63,17 +66,21 @@ def run(ctx: click.Context, given: Given, targets: tuple[str, ...]) -> int:
       leaderq run billing:AdBilling --id a --zookeeper zk1:2181,zk2:2181,zk3:2181 --kafka kafka1:9092
       leaderq run billing:AdBilling --http 8080
       leaderq run billing:AdBilling caching:Refresh
+      leaderq run --all
       LEADERQ_LOG_FORMAT=json leaderq run billing:AdBilling --no-guardian
     """
     signal.signal(signal.SIGTERM, stop_early)
     from leaderq.running.guardian import GUARDIAN_FD, watch_over  # not needed for --help
 
-    if GUARDIAN_FD not in os.environ and _wants_guardian(given, targets[0]):
+    if all_careers == bool(targets):
+        raise click.UsageError("name careers as MODULE:CLASS, or give --all for those of the configuration file", ctx)
+    wanted = _of_file(given) if all_careers else [(None, target) for target in targets]
+    if GUARDIAN_FD not in os.environ and _wants_guardian(given, *wanted[0]):
         return watch_over(ctx.find_root().obj)
     from leaderq.running.guardian_link import GuardianLink
 
     link = GuardianLink.from_environment()
-    classes = _all_checked(given, targets)
+    classes = _all_checked(given, wanted)
     settings = classes[0][1]
     _collect_seldom(settings.gc_threshold)
     configure(settings.log_format, settings.log_level, settings.log_config)
@@ -94,11 +101,26 @@ def _collect_seldom(threshold: int) -> None:
         gc.set_threshold(threshold, *others)
 
 
-def _wants_guardian(given: Given, target: str) -> bool:
+def _of_file(given: Given) -> list[Wanted]:
+    found = given.load()
+    if not found.careers:
+        what = f"{found.file} has no careers" if found.file else "there is no leaderq.toml here"
+        raise ConfigurationError(f'{what}; write [careers.NAME] with class = "MODULE:CLASS" for each')
+    wanted: list[Wanted] = [(name, target) for name, target in found.careers.items() if target]
+    if nameless := [name for name, target in found.careers.items() if not target]:
+        remedy = 'write class = "MODULE:CLASS" there, or name the careers to run instead of --all'
+        raise ConfigurationError(*(f"[careers.{name}] of {found.file} has no class; {remedy}" for name in nameless))
+    if found.settings.career is not None:
+        remedy = "leave it out: with --all each career has the name of its table"
+        raise ConfigurationError(f"career is {found.settings.career!r} (from {found.source('career')}); {remedy}")
+    return wanted
+
+
+def _wants_guardian(given: Given, name: str | None, target: str) -> bool:
     """Whether this process is to be a guardian; sets its log up. Wrong settings: the worker says so."""
     class_name = target.rpartition(".")[2].rpartition(":")[2]
     try:
-        settings = given.load(career=kebab_case(class_name)).settings
+        settings = given.load(career=name or kebab_case(class_name)).settings
     except ConfigurationError:
         return False
     configure(settings.log_format, settings.log_level)
@@ -125,7 +147,7 @@ def _stand(careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint |
     try:
         runners = [Runner(career, session, settings=settings, guardian=link, leave=_leave) for settings, career in careers]
         if endpoint is not None:
-            _answer(endpoint, runners[0])
+            _answer(endpoint, runners)
         with handling(*runners):
             try:
                 return runners[0].run() if len(runners) == 1 else _run_together(runners)
@@ -166,13 +188,13 @@ def _run_together(runners: Sequence[Runner]) -> int:
     return ExitCode.OK
 
 
-def _all_checked(given: Given, targets: Sequence[str]) -> list[tuple[str, Settings, type[ILeaderCareer]]]:
-    """Settings and class of each target; raises with the problems of all."""
+def _all_checked(given: Given, wanted: Sequence[Wanted]) -> list[tuple[str, Settings, type[ILeaderCareer]]]:
+    """Settings and class of each that is wanted; raises with the problems of all."""
     problems: list[str] = []
     found = []
-    for target in targets:
+    for name, target in wanted:
         try:
-            found.append((target, *_checked(given, target)))
+            found.append((target, *_checked(given, name, target)))
         except ConfigurationError as error:
             problems += error.problems
             cause = error
@@ -194,20 +216,17 @@ def _check_together(settings: Sequence[Settings]) -> None:
         if row.section in _OF_THE_PROCESS and differs:
             remedy = "set it at the top of the file, not in a career's table"
             problems.append(f"{row.name} differs between careers that share a process; {remedy}")
-    if len(settings) > 1 and settings[0].http is not None:
-        problems.append("http answers for one career; leave it out, or run each career by itself")
     if problems:
         raise ConfigurationError(*problems)
 
 
-def _answer(endpoint: HttpEndpoint, runner: Runner) -> None:
+def _answer(endpoint: HttpEndpoint, runners: Sequence[Runner]) -> None:
     from leaderq.observability.health import Health
     from leaderq.observability.http import health_routes
     from leaderq.observability.metrics import Metrics
 
-    health = Health(runner.events, runner.look)
-    metrics = Metrics(runner.events, health)
-    endpoint.start({**health_routes(health), "/metrics": metrics.route()})
+    careers = [Health(runner.events, runner.look) for runner in runners]
+    endpoint.start({**health_routes(*careers), "/metrics": Metrics(*careers).route()})
 
 
 def _leave(code: int) -> None:
@@ -222,7 +241,7 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _checked(given: Given, target: str) -> tuple[Settings, type[ILeaderCareer]]:
+def _checked(given: Given, name: str | None, target: str) -> tuple[Settings, type[ILeaderCareer]]:
     """Settings and class, or the problems of both at once."""
     problems: list[str] = []
     career = configuration = None
@@ -232,7 +251,7 @@ def _checked(given: Given, target: str) -> tuple[Settings, type[ILeaderCareer]]:
         problems += error.problems
         cause = error
     try:
-        configuration = given.load(career=career_name(career) if career else None)
+        configuration = given.load(career=name or (career_name(career) if career else None))
     except ConfigurationError as error:
         problems += error.problems
         cause = error

@@ -11,16 +11,6 @@ import click
 from leaderq.cli.options import Verb, debug_option, json_option
 from leaderq.cli.output import write_json
 from leaderq.cli.signals import stop_early
-from leaderq.cli.verbs import Verbs
-
-
-@click.group(
-    cls=Verbs,
-    package="leaderq.cli",
-    verbs={"up": ("servers", "Start one ZooKeeper and one Kafka, until Ctrl-C.")},
-)
-def servers() -> None:
-    """Run ZooKeeper and Kafka here, for trying things."""
 
 
 @click.command(cls=Verb)

@@ -4,36 +4,16 @@ from __future__ import annotations
 
 import click
 
-from leaderq.cli.options import Given, Verb, takes_settings
+from leaderq.cli.options import Given, Verb, number, takes_settings
 from leaderq.cli.output import quiet
-from leaderq.cli.verbs import Verbs
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError
 
 
-@click.group(
-    cls=Verbs,
-    package="leaderq.cli",
-    verbs={"create": ("topics", "Create topics, with partitions and configs.")},
-)
-def topics() -> None:
-    """Create topics on Kafka."""
-
-
 @click.command(cls=Verb)
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
-@click.option(
-    "--partitions",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="partitions of each; default: the cluster's own",
-)
-@click.option(
-    "--replication",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="copies of each partition; default: the cluster's own",
-)
+@number("--partitions", "partitions of each; default: the cluster's own")
+@number("--replication", "copies of each partition; default: the cluster's own")
 @click.option(
     "--topic-config",
     "configs",

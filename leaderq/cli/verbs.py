@@ -17,11 +17,11 @@ class Verbs(click.Group):
 
     Moves settings given before a verb behind it, and guesses what a misspelt verb was meant to be.
     ``verbs``: of each its module below ``package``, which has an attribute of its name, and its
-    line in help.
+    line in help; or a group of verbs.
     """
 
-    def __init__(self, *args: Any, package: str, verbs: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
+    def __init__(self, name: str, *, package: str, verbs: Mapping[str, tuple[str, str] | Verbs], **attributes: Any) -> None:
+        super().__init__(name, **attributes)
         self.subcommand_metavar = "VERB ..."
         self._package = package
         self._verbs = verbs
@@ -33,13 +33,14 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of verbs in help."""
         with formatter.section("Verbs"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in self._verbs.items()])
+            formatter.write_dl([(verb, _line(found)) for verb, found in self._verbs.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a verb."""
-        if cmd_name not in self._verbs:
-            return None
-        module = importlib.import_module(f"{self._package}.{self._verbs[cmd_name][0]}")
+        found = self._verbs.get(cmd_name)
+        if not isinstance(found, tuple):
+            return found
+        module = importlib.import_module(f"{self._package}.{found[0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
@@ -62,6 +63,10 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _line(found: tuple[str, str] | Verbs) -> str:
+    return found[1] if isinstance(found, tuple) else str(found.help)
+
+
 def _behind_the_verb(args: list[str]) -> list[str]:
     rest = list(args)
     moved: list[str] = []
@@ -71,9 +76,12 @@ def _behind_the_verb(args: list[str]) -> list[str]:
     return [rest[0], *moved, *rest[1:]] if rest and not rest[0].startswith("-") else args
 
 
+_CLI = "leaderq.cli"
+
+
 @click.group(
     cls=Verbs,
-    package="leaderq.cli",
+    package=_CLI,
     verbs={
         "run": ("run", "Stand for election, and lead when elected."),
         "lead": ("lead", "Run a command while leading."),
@@ -86,14 +94,52 @@ def _behind_the_verb(args: list[str]) -> list[str]:
         "resume": ("operating", "End a pause."),
         "raise-floor": ("operating", "Number the next term at least so high."),
         "forget": ("operating", "Delete all that is kept of a career."),
-        "dead": ("dead", "Look at records set aside as dead letters, and replay them."),
+        "dead": Verbs(
+            "dead",
+            package=f"{_CLI}.dead",
+            verbs={
+                "ls": ("letters", "List the letters there are."),
+                "show": ("letters", "Show one letter, whole."),
+                "replay": ("replay", "Send records back to where they came from."),
+            },
+            help="Look at records set aside as dead letters, and replay them.",
+        ),
         "queue": ("queue", "Look into ZooKeeper queues, fill, drain and repair them."),
         "analyze": ("analyze", "Tell whether coalescing pays on a stream of requests."),
-        "journal": ("journal", "Look into journals of producers, check, send and repair them."),
-        "config": ("config", "Show settings and where they come from."),
+        "journal": Verbs(
+            "journal",
+            package=f"{_CLI}.journal",
+            verbs={
+                "inspect": ("directory", "Show what is in a journal."),
+                "verify": ("directory", "Read every byte, and check every record."),
+                "replay": ("replay", "Write records to standard output."),
+                "send": ("send", "Send to Kafka what nobody sends any more."),
+                "truncate": ("directory", "Give up records, or files set aside."),
+            },
+            help="Look into journals of producers, send and repair them.",
+        ),
+        "config": Verbs(
+            "config",
+            package=_CLI,
+            verbs={
+                "show": ("config", "Show every setting with its value and source."),
+                "sample": ("config", "Write a leaderq.toml to begin with."),
+            },
+            help="Show settings and where they come from.",
+        ),
         "doctor": ("doctor", "Find out what is missing or unreachable."),
-        "topics": ("topics", "Create topics on Kafka."),
-        "servers": ("servers", "Run ZooKeeper and Kafka here, for trying things."),
+        "topics": Verbs(
+            "topics",
+            package=_CLI,
+            verbs={"create": ("topics", "Create topics, with partitions and configs.")},
+            help="Create topics on Kafka.",
+        ),
+        "servers": Verbs(
+            "servers",
+            package=_CLI,
+            verbs={"up": ("servers", "Start one ZooKeeper and one Kafka, until Ctrl-C.")},
+            help="Run ZooKeeper and Kafka here, for trying things.",
+        ),
         "demo": ("demo", "Watch leadership change hands."),
         "completion": ("completion", "Complete verbs, careers and queues in a shell."),
         "version": ("config", "Show versions."),

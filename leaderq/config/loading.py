@@ -20,15 +20,19 @@ CONFIG_VARIABLE = "LEADERQ_CONFIG"
 FILE_NAME = "leaderq.toml"
 _CAREERS = "careers"
 _OPTIONS = "options"
+_CLASS = "class"
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """``settings``, the source of each, and the file that was read, if any."""
+    """``settings``, the source of each, and the file that was read, if any. ``careers``: the tables
+    of careers in it, with the class that each names.
+    """
 
     settings: Settings
     sources: Mapping[str, str]
     file: Path | None
+    careers: Mapping[str, str | None]
 
     def source(self, name: str) -> str:
         """Where the value of ``name`` comes from: *default*, a file, a variable or a flag."""
@@ -54,7 +58,8 @@ def load(
     ``flags`` by setting name. The file is ``config``, else the one that ``LEADERQ_CONFIG`` names,
     else ``leaderq.toml`` in ``folder`` (default: the current one). ``career`` is the name of the
     career unless a setting names another; it chooses the table. ``[careers.NAME.options]`` holds
-    values of the career's own, of any kind (``Settings.options``).
+    values of the career's own, of any kind (``Settings.options``), ``class`` in ``[careers.NAME]``
+    what ``leaderq run --all`` runs.
 
     :raises ConfigurationError: with every problem found.
     """
@@ -68,32 +73,39 @@ def load(
     document, problems = _read_toml(path)
     names = [one.get("career") for one in (own[1].values, own[0].values, document)]
     name = next((name for name in names if isinstance(name, str)), career)
-    options = _taken_options(document.get(_CAREERS), path, problems).get(str(name), {})
+    options, classes = _taken_from_careers(document.get(_CAREERS), path, problems)
     layers = [*_file_layers(path, document, name, problems), *own]
     found = resolution.resolve(layers, _read_secret)
     problems += found.problems
-    for name, value in found.values.items():
+    for key, value in found.values.items():
         if isinstance(value, Path) and (reason := _why_unreadable(value)):
-            what = f"{found.places[name]}: {str(value)!r} cannot be read: {reason}"
+            what = f"{found.places[key]}: {str(value)!r} cannot be read: {reason}"
             problems.append(f"{what}; name a file this user may read")
     if problems:
         raise ConfigurationError(*problems)
     if career is not None and "career" not in found.values:
         found.values["career"], found.sources["career"] = career, "the class"
-    settings = Settings(**found.values, options=options)
-    return Configuration(settings, found.sources, path)
+    settings = Settings(**found.values, options=options.get(str(name), {}))
+    return Configuration(settings, found.sources, path, classes)
 
 
-def _taken_options(careers: object, path: Path | None, problems: list[str]) -> dict[str, Any]:
-    """The table ``options`` of each career, which holds what leaderq does not know."""
-    found = {}
+def _taken_from_careers(
+    careers: object, path: Path | None, problems: list[str]
+) -> tuple[dict[str, Any], dict[str, str | None]]:
+    """The table ``options`` of each career, which holds what leaderq does not know, and ``class``."""
+    options, classes = {}, {}
     for name, table in careers.items() if isinstance(careers, dict) else ():
-        options = table.pop(_OPTIONS, {}) if isinstance(table, dict) else {}
-        found[name] = options
-        if not isinstance(options, dict):
+        if not isinstance(table, dict):
+            continue  # a problem that is told of where settings are read
+        options[name], classes[name] = table.pop(_OPTIONS, {}), table.pop(_CLASS, None)
+        place = f"in [{_CAREERS}.{name}] of {path}"
+        if not isinstance(options[name], dict):
             remedy = f"write a table of your own values, like [{_CAREERS}.{name}.{_OPTIONS}]"
-            problems.append(f"{_OPTIONS} in [{_CAREERS}.{name}] of {path} is not a table; {remedy}")
-    return found
+            problems.append(f"{_OPTIONS} {place} is not a table; {remedy}")
+        if not isinstance(classes[name], str | None):
+            remedy = 'write it in quotes, like "billing:AdBilling"'
+            problems.append(f"{_CLASS} {place} is not text; {remedy}")
+    return options, classes
 
 
 def _file_layers(

@@ -15,8 +15,7 @@ from leaderq.election.layout import Layout
 from leaderq.errors import LeaderqError, NoNode
 from leaderq.events import EventBus
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.client_options import ClientLibrary, for_all_clients
+from leaderq.kafka.clients.client_options import ClientLibrary, bootstrap_servers, for_all_clients
 from leaderq.kafka.clients.consumer import SHARED_FETCH_BYTES, ConsumerFactory, ConsumerSettings, TopicPattern
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
@@ -29,10 +28,10 @@ from leaderq.kafka.consuming.term_consumer import ConsumingPlan
 from leaderq.kafka.dead_letters.topic import LETTER_ROOM_BYTES, MAX_LETTER_BYTES, DeadLetterSender
 from leaderq.kafka.declaration import Declaration, StoreKind, dead_letters_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
-from leaderq.kafka.handling.calls import HandleCalls
 from leaderq.kafka.handling.context import DrainFigures, HandlingContext
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import policy
+from leaderq.kafka.handling.parts import HandleCalls
 from leaderq.kafka.handling.rate_limit import rate_limiter_of
 from leaderq.kafka.record import Record, deserialized
 from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, LoadOffsets, OffsetStore

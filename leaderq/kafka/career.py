@@ -114,7 +114,7 @@ class KafkaLeaderCareer(LeaderCareer):
     max_bytes_per_s: ClassVar[float | None] = None
     key_interval_s: ClassVar[float | None] = None
 
-    on_error: ClassVar[ErrorOption] = "raise"
+    on_error: ClassVar[Literal["raise"] | ErrorOption] = "raise"
     handle_budget_s: ClassVar[float | None] = None
 
     _called = (*LeaderCareer._called, "handle", "handle_record", "load_offsets")

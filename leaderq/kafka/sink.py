@@ -46,8 +46,15 @@ from leaderq.errors import (
 )
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import KafkaAway
-from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, ProducerSettings, checked
-from leaderq.kafka.clients.sender import MessageInvalid, MessageSender, SenderFactory
+from leaderq.kafka.clients.producer import (
+    MAX_MESSAGE_BYTES,
+    Message,
+    MessageInvalid,
+    MessageSender,
+    ProducerSettings,
+    SenderFactory,
+    checked,
+)
 from leaderq.producing.sinks.sink import BatchOutcome
 
 _LAG_S = 1.0
@@ -362,13 +369,13 @@ def _sender_of(client: str, options: Mapping[str, Any]) -> SenderFactory:
     if problems := list(option_problems(library, options, "the options of a KafkaSink")):
         raise ConfigurationError(*problems)
     if library is ClientLibrary.KAFKA_PYTHON:
-        from leaderq.kafka.clients.kafka_python_sender import KafkaPythonSender
+        from leaderq.kafka.clients.kafka_python_producer import KafkaPythonSender
 
         return KafkaPythonSender
     from leaderq.kafka.clients.confluent_connection import require
 
     require()
-    from leaderq.kafka.clients.confluent_sender import ConfluentSender
+    from leaderq.kafka.clients.confluent_producer import ConfluentSender
 
     return ConfluentSender
 

@@ -10,12 +10,15 @@
              ``inaugurate`` until the term begins to end. No two processes say so at one instant.
 ``/status``  all of it as JSON.
 
-Otherwise 503, with the reason in one line.
+Otherwise 503, with the reason in one line. Of several careers in a process each answers below its
+name, as in ``/leader/NAME``; without a name all of them must be ready, or leaders. A career that
+has ended by itself does not make the process dead while another one goes on: a restart would end
+that, too. It makes it unready.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -68,6 +71,12 @@ def why_dead(state: RunnerState) -> str | None:
     return None
 
 
+def why_all_dead(states: Sequence[RunnerState]) -> str | None:
+    """Why the process of all of these careers should be restarted."""
+    left = [state for state in states if not state.ended] or states
+    return next(filter(None, map(why_dead, left)), None)
+
+
 def why_unready(state: RunnerState, cool_off_s: float = 0.0) -> str | None:
     """Why the process does not do its job now; ``cool_off_s`` is what is left of a cool-off."""
     if state.stopping or state.ended:
@@ -108,6 +117,7 @@ class Health:
     """
 
     def __init__(self, events: EventBus, look: Callable[[], RunnerState]) -> None:
+        self.events = events
         self.look = look
         self._cooling: tuple[CoolingOff, float] | None = None
         self._last_term: dict[str, Any] | None = None
@@ -121,6 +131,10 @@ class Health:
     def why_unready(self) -> str | None:
         """Why the process does not do its job now."""
         return why_unready(self.look(), self._cool_off_s())
+
+    def why_no_leader(self) -> str | None:
+        """Why this process does not work as the leader now."""
+        return why_no_leader(self.look())
 
     def status(self) -> dict[str, Any]:
         """All that is known. Of an error there is the class only: its text is for the log."""

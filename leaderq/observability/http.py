@@ -20,15 +20,16 @@ import logging
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
+from urllib.parse import quote
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError
-from leaderq.observability.health import Health, why_dead, why_no_leader
+from leaderq.observability.health import Health, why_all_dead
 from leaderq.threads.service import Service
 
 log = logging.getLogger(__name__)
@@ -57,14 +58,39 @@ Route = Callable[[], "HttpReply | None"]
 Routes = Mapping[str, Route]
 
 
-def health_routes(health: Health) -> Routes:
-    """What :mod:`leaderq.observability.health` decides, under its paths."""
+def health_routes(*careers: Health) -> Routes:
+    """What :mod:`leaderq.observability.health` decides, under its paths: of all careers, and of each
+    below its name.
+    """
+    routes = _routes("", careers)
+    for health in careers:
+        routes |= _routes("/" + quote(health.look().career), [health])
+    return routes
+
+
+def _routes(name: str, careers: Sequence[Health]) -> dict[str, Route]:
     return {
-        "/livez": lambda: _probed("live", why_dead(health.look())),
-        "/readyz": lambda: _probed("ready", health.why_unready()),
-        "/leader": lambda: _probed("leader", why_no_leader(health.look())),
-        "/status": lambda: HttpReply(200, json.dumps(health.status(), indent=2) + "\n", _JSON),
+        f"/livez{name}": lambda: _probed("live", why_all_dead([one.look() for one in careers])),
+        f"/readyz{name}": lambda: _probed("ready", _first(careers, Health.why_unready)),
+        f"/leader{name}": lambda: _probed("leader", _first(careers, Health.why_no_leader)),
+        f"/status{name}": lambda: HttpReply(200, json.dumps(_told(careers), indent=2) + "\n", _JSON),
     }
+
+
+def _first(careers: Sequence[Health], why: Callable[[Health], str | None]) -> str | None:
+    """Why not all careers are so: what the first says that is not."""
+    said = ((one.look().career, why(one)) for one in careers)
+    told = (f"{career}: {reason}" if len(careers) > 1 else reason for career, reason in said if reason)
+    return next(told, None)
+
+
+def _told(careers: Sequence[Health]) -> dict[str, Any]:
+    if len(careers) == 1:
+        return careers[0].status()
+    each = {one.look().career: one.status() for one in careers}
+    live = why_all_dead([one.look() for one in careers]) is None
+    of_all = {name: all(found[name] for found in each.values()) for name in ("ready", "leader")}
+    return {"live": live, **of_all, "careers": each}
 
 
 def _probed(word: str, why_not: str | None) -> HttpReply:

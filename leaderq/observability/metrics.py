@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 from leaderq import events as happened
 from leaderq.clock import now_s
 from leaderq.errors import Reason
-from leaderq.events import Event, EventBus, Stage
+from leaderq.events import Event, Stage
 from leaderq.observability.figures import FigureSource, read_figures
 from leaderq.observability.health import Health, why_no_leader
 from leaderq.observability.http import HttpReply, InBackground
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
-    from prometheus_client.core import HistogramMetricFamily
 
 BUCKETS_S = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86400.0)
 _NOT_INSTALLED = "501 metrics need prometheus-client: pip install 'leaderq[metrics]'\n"
@@ -164,25 +163,14 @@ _COUNTED: dict[type[Event], Count] = {
 
 
 class Metrics:
-    """A collector of ``prometheus_client`` for one runner, and for all figures that are offered.
+    """A collector of ``prometheus_client`` for the runners of a process, and for all figures that
+    are offered.
 
-    What happened before is not counted: make it before the runner runs.
+    What happened before is not counted: make it before the runners run.
     """
 
-    def __init__(self, events: EventBus, health: Health) -> None:
-        self._health = health
-        self._lock = threading.Lock()  # among the work's threads; a scrape copies without it
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._stage: tuple[Stage, float] | None = None
-        self._stages: dict[str, tuple[float, ...]] = dict.fromkeys(_STAGES, (0.0,) * _CELLS)
-        self._term_number = 0
-        self._lag: Mapping[str, int] = {}
-        for kind in _COUNTED:
-            events.subscribe(kind, self._count)
-        events.subscribe(happened.TermBegan, self._term_began)
-        events.subscribe(happened.StageBegan, lambda event: self._enter(event.stage))
-        events.subscribe(happened.TermEnded, self._term_ended)
-        events.subscribe(happened.DrainProgress, self._drained)
+    def __init__(self, *careers: Health) -> None:
+        self._careers = [_CareerCounts(health) for health in careers]
 
     def route(self, registry: CollectorRegistry | None = None) -> InBackground:
         """For an :class:`~leaderq.observability.http.HttpEndpoint`; answers 501 without the extra.
@@ -203,6 +191,62 @@ class Metrics:
             return HttpReply(200, client.generate_latest(registered[0]), client.CONTENT_TYPE_LATEST)
 
         return InBackground(scrape)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric that has a value."""
+        from prometheus_client import core
+
+        samples: dict[str, dict[tuple[str, ...], float]] = {row.name: {} for row in TABLE}
+        for counts in self._careers:
+            for row, labels, value in counts.samples():
+                samples[row.name][labels] = value
+        for row, labels, value in _offered():
+            samples[row.name][labels] = value
+        for row in TABLE:
+            if row is STAGES:
+                family = core.HistogramMetricFamily(row.name, row.help, labels=row.labels)
+                for counts in self._careers:
+                    for labels, buckets, sum_s in counts.stages():
+                        family.add_metric(labels, buckets, sum_s)
+                yield family
+            elif samples[row.name]:
+                kind = core.CounterMetricFamily if is_counter(row) else core.GaugeMetricFamily
+                plain = kind(row.name, row.help, labels=row.labels)
+                for each, value in samples[row.name].items():
+                    plain.add_metric(each, value)
+                yield plain
+
+
+Sample = tuple[MetricRow, tuple[str, ...], float]
+
+
+def _offered() -> Iterator[Sample]:
+    offered = read_figures()
+    for row in TABLE:
+        for (source, name), figures in offered.items():
+            if source is row.source and row.figure in figures:
+                yield row, (name,), figures[row.figure]
+
+
+class _CareerCounts:
+    """What the events of one runner have told."""
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+        self._career = health.look().career
+        self._lock = threading.Lock()  # among the work's threads; a scrape copies without it
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._stage: tuple[Stage, float] | None = None
+        self._stages: dict[str, tuple[float, ...]] = dict.fromkeys(_STAGES, (0.0,) * _CELLS)
+        self._term_number = 0
+        self._lag: Mapping[str, int] = {}
+        events = health.events
+        for kind in _COUNTED:
+            events.subscribe(kind, self._count)
+        events.subscribe(happened.TermBegan, self._term_began)
+        events.subscribe(happened.StageBegan, lambda event: self._enter(event.stage))
+        events.subscribe(happened.TermEnded, self._term_ended)
+        events.subscribe(happened.DrainProgress, self._drained)
 
     # ---- events, on the work's threads ----------------------------------------------------------
 
@@ -238,42 +282,19 @@ class Metrics:
 
     # ---- scrapes --------------------------------------------------------------------------------
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield every metric that has a value."""
-        from prometheus_client import core
-
-        career = self._health.look().career
-        values = self._values(career)
-        for row in TABLE:
-            if row is STAGES:
-                yield self._histogram(core.HistogramMetricFamily, career)
-            elif samples := values.get(row.name):
-                kind = core.CounterMetricFamily if is_counter(row) else core.GaugeMetricFamily
-                family = kind(row.name, row.help, labels=row.labels)
-                for labels, value in samples.items():
-                    family.add_metric(labels, value)
-                yield family
-
-    def _values(self, career: str) -> dict[str, dict[tuple[str, ...], float]]:
+    def samples(self) -> Iterator[Sample]:
+        """Yield every value but those of :meth:`stages`."""
         counts = self._counts.copy()
-        found: dict[str, dict[tuple[str, ...], float]] = {}
-        for row, _ in (*_COUNTED.values(), (UNCLEAN_ENDS, None)):
+        for row in {row.name: row for row, _ in (*_COUNTED.values(), (UNCLEAN_ENDS, None))}.values():
             known = dict.fromkeys(row.values, 0) | {
                 value: count for (name, value), count in counts.items() if name == row.name
             }
-            label = (lambda value: (career, value)) if row.label else lambda value: (career,)
-            found[row.name] = {label(value): count for value, count in known.items()}
-        found |= {row.name: {(career,): value} for row, value in self._gauges()}
-        found[LAG.name] = {(career, topic): left for topic, left in self._lag.items()}
-        offered = read_figures()
-        for row in TABLE:
-            if row.source is not None:
-                found[row.name] = {
-                    (name,): figures[row.figure]
-                    for (source, name), figures in offered.items()
-                    if source is row.source and row.figure in figures
-                }
-        return found
+            for value, count in known.items():
+                yield row, (self._career, value) if row.label else (self._career,), count
+        for row, gauge in self._gauges():
+            yield row, (self._career,), gauge
+        for topic, left in self._lag.items():
+            yield LAG, (self._career, topic), left
 
     def _gauges(self) -> Iterator[tuple[MetricRow, float]]:
         state = self._health.look()
@@ -287,13 +308,11 @@ class Metrics:
         if state.term is not None:
             yield LEASE_MARGIN, state.term.lease_s
 
-    def _histogram(self, kind: type[HistogramMetricFamily], career: str) -> Metric:
-        family = kind(STAGES.name, STAGES.help, labels=STAGES.labels)
+    def stages(self) -> Iterator[tuple[tuple[str, str], list[tuple[str, float]], float]]:
+        """Yield labels, cumulated buckets and sum of each stage."""
+        bounds = [*map(str, BUCKETS_S), "+Inf"]
         for stage, (*counts, sum_s) in self._stages.items():
-            bounds = [*map(str, BUCKETS_S), "+Inf"]
-            cumulated = list(zip(bounds, accumulate(counts), strict=True))
-            family.add_metric([career, stage], cumulated, sum_s)
-        return family
+            yield (self._career, stage), list(zip(bounds, accumulate(counts), strict=True)), sum_s
 
 
 def is_counter(row: MetricRow) -> bool:

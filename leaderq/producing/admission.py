@@ -135,7 +135,8 @@ class Admission:
         text = f"no room: {len(memory)} requests of {memory.bytes} bytes in memory"
         if buffer.spill is not None:
             text += f", {buffer.backlog.count} more in the journal, which takes no more"
-            text += buffer.spill.why_full
+            if (error := buffer.spill.last_error) is not None:
+                text += f" ({error})"
         return f"{text}; the sink is too slow, or away"
 
     def _drop_oldest(self) -> bool:

@@ -36,7 +36,7 @@ from leaderq.producing.listeners import ListenerDispatcher, LossLog, resolve
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestMemory, RequestPlace
 from leaderq.producing.options import Block, ProducerOptions
 from leaderq.producing.spill import OnDurable, Piece, Spill
-from leaderq.producing.states import BufferEvent, BufferState, Levels, settled, step
+from leaderq.producing.states import BufferEvent, BufferState, settled, step
 from leaderq.threads import Waker
 
 log = logging.getLogger(__name__)
@@ -96,10 +96,12 @@ class RequestBuffer:
         self.spilled = 0
         """How many times memory has come to the high mark."""
         self.backlog = (
-            JournalBacklog(0, 0) if spill is None else JournalBacklog(spill.depth, spill.last_id)
+            JournalBacklog(0, 0)
+            if spill is None
+            else JournalBacklog(spill.journal.depth, spill.journal.next_id - 1)
         )
         if spill is not None:
-            spill.when_room(self._wake_first)
+            spill.journal.when_room = self._wake_first
         if self.backlog.count:
             self.account.recover(self.backlog.count)
             self.state = BufferState.DRAINING
@@ -118,7 +120,7 @@ class RequestBuffer:
         :raises WouldDeadlock: it does: a finalizer or a signal handler came at this very moment.
         """
         is_entered = self._lock._is_owned()  # type: ignore[attr-defined]
-        if is_entered or (self.spill is not None and self.spill.is_entered()):
+        if is_entered or (self.spill is not None and self.spill.journal.is_entered()):
             raise WouldDeadlock(
                 "a finalizer or a signal handler that interrupted this thread inside the producer "
                 "was about to wait for it; nothing was accepted. Have another thread send"
@@ -508,8 +510,9 @@ class RequestBuffer:
     def judge(self) -> None:
         """Let the state follow the levels, and wake whoever that concerns."""
         memory = self.memory
-        levels = Levels(len(memory), memory.bytes, self.backlog.count)
-        self._become(settled(self.state, levels, self._marks, has_journal=self.spill is not None))
+        levels = len(memory), memory.bytes, self.backlog.count
+        has_journal = self.spill is not None
+        self._become(settled(self.state, self._marks, *levels, has_journal=has_journal))
         self._wake_reader()
         self._wake_first()
         for waker in self._awaiting_end:

@@ -12,6 +12,7 @@ import sys
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -36,54 +37,28 @@ class JournalCopy(Enum):
     NEVER = "nothing, and must not take it any more behind younger ones"
 
 
+@dataclass(slots=True, eq=False)
 class BufferedRequest:
     """One object to a request, however many steps it goes through. ``deadline`` and ``since_s`` are
     of ``clock.now_s``."""
 
-    __slots__ = (
-        "attempts",
-        "copy",
-        "data",
-        "deadline",
-        "journal_id",
-        "key",
-        "output",
-        "place",
-        "request",
-        "seq",
-        "since_s",
-        "size",
-        "stored_at",
-        "waiter",
-    )
-
-    def __init__(
-        self,
-        request: Any,
-        key: Hashable,
-        size: int,
-        since_s: float,
-        deadline: float | None = None,
-        waiter: Future[Any] | None = None,
-        journal_id: int | None = None,
-    ) -> None:
-        self.request = request
-        self.output = request
-        """What the sink is given: the request, until the process step has made something of it."""
-        self.data: bytes | None = None
-        """The request as bytes, on its way to the journal only."""
-        self.key = key
-        self.size = size
-        self.since_s = since_s
-        self.deadline = deadline
-        self.waiter = waiter
-        self.stored_at: object = None
-        """Where the sink has stored it, if it said so."""
-        self.place = RequestPlace.OUTSIDE if journal_id is None else RequestPlace.JOURNAL
-        self.copy = JournalCopy.NONE if journal_id is None else JournalCopy.STORED
-        self.journal_id = journal_id
-        self.seq = 0
-        self.attempts = 0
+    request: Any
+    key: Hashable
+    size: int
+    since_s: float
+    deadline: float | None = None
+    data: bytes | None = None
+    """The request as bytes, on its way to the journal only."""
+    journal_id: int | None = None
+    place: RequestPlace = RequestPlace.OUTSIDE
+    copy: JournalCopy = JournalCopy.NONE
+    waiter: Future[Any] | None = None
+    output: Any = None
+    """What the sink is given: the request, until the process step has made something of it."""
+    stored_at: object = None
+    """Where the sink has stored it, if it said so."""
+    seq: int = 0
+    attempts: int = 0
 
     @property
     def is_journaled(self) -> bool:
@@ -123,6 +98,7 @@ class RequestMemory:
         waits for the sink."""
         self.pushed += 1
         one.data = None  # else memory would hold everything twice
+        one.output = one.request
         one.seq = self.pushed
         one.place = RequestPlace.MEMORY
         self._unsettled[one] = None

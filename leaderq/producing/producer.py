@@ -74,7 +74,7 @@ from leaderq.producing.options import (
 from leaderq.producing.sending import SinkSender
 from leaderq.producing.shutdown import Shutdown
 from leaderq.producing.sinks.sink import Sink, require_sink
-from leaderq.producing.spill import OnDurable, opened_spill
+from leaderq.producing.spill import OnDurable, Spill
 from leaderq.producing.states import BufferState
 from leaderq.producing.workers import JournalReader, ProcessWorker
 from leaderq.threads import Waker
@@ -200,7 +200,7 @@ class BufferedProducer(Generic[T]):
         self._codec = codec
         self._pid = os.getpid()
         self._dispatcher = ListenerDispatcher(name)
-        self._spill = opened_spill(journal, persistence, codec, key)
+        self._spill = Spill.of(journal, persistence, codec, key)
         self._buffer = RequestBuffer(options, self._spill, self._dispatcher)
         self._sender = SinkSender(self._buffer, sink, options)
         services = [self._sender.service]
@@ -211,7 +211,7 @@ class BufferedProducer(Generic[T]):
             ]
         if self._spill is not None:
             services.append(JournalReader(self._buffer, self._spill, name).service)
-        self._shutdown = Shutdown(self._buffer, self._spill, sink, services, name)
+        self._shutdown = Shutdown(self._buffer, sink, services, name)
         for service in services:
             service.start()
         _open.add(self)
@@ -264,7 +264,7 @@ class BufferedProducer(Generic[T]):
             )
         if on_durable is not None:
             return self._admit(one, timeout_s, on_durable)
-        if spill.is_writer:
+        if spill.journal.is_writer:
             raise WouldDeadlock(
                 "a callback on the journal's thread was about to wait for that thread; nothing was "
                 "accepted. Have another thread send"
@@ -415,7 +415,7 @@ class BufferedProducer(Generic[T]):
                 memory_items=len(buffer.memory),
                 memory_bytes=buffer.memory.bytes,
                 journal_only=buffer.backlog.count,
-                journal_bytes=0 if spill is None else spill.bytes_used,
+                journal_bytes=0 if spill is None else spill.journal.bytes_used,
                 oldest_age_s=0.0 if oldest is None else max(0.0, now_s() - oldest.since_s),
                 spilled=buffer.spilled,
                 batches=sender.batches,

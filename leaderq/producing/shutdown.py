@@ -20,7 +20,6 @@ from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.listeners import resolve
 from leaderq.producing.memory import JournalCopy
 from leaderq.producing.sinks.sink import Sink
-from leaderq.producing.spill import Spill
 from leaderq.threads import Service
 
 log = logging.getLogger(__name__)
@@ -37,14 +36,9 @@ class Shutdown:
     """See the module."""
 
     def __init__(
-        self,
-        buffer: RequestBuffer,
-        spill: Spill | None,
-        sink: Sink,
-        services: Sequence[Service],
-        name: str,
+        self, buffer: RequestBuffer, sink: Sink, services: Sequence[Service], name: str
     ) -> None:
-        self._buffer, self._spill, self._sink, self._name = buffer, spill, sink, name
+        self._buffer, self._spill, self._sink, self._name = buffer, buffer.spill, sink, name
         self._services = services
         self._timeout_s: float | None = None
         self._service = Service(f"leaderq-{name}-shutdown", lambda _: self._run())
@@ -158,7 +152,7 @@ class Shutdown:
             self._give_up_unwritten(LossReason.JOURNAL)  # the disk refused these a moment ago
             waiters += [(one.journal_id, one.waiter) for one in buffer.memory if one.waiter]
         for number, waiter in waiters:
-            place = None if number is None or spill is None else spill.place(number)
+            place = None if number is None or spill is None else spill.journal.place(number)
             text = "closed before it was confirmed; the request is in the journal, and is sent from"
             resolve(waiter, error=ProducerClosed(f"{text} there: {place}", place))
         buffer.tell_losses()

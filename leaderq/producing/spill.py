@@ -13,9 +13,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -33,10 +33,9 @@ from leaderq.producing.journal import (
     Every,
     Interval,
     Journal,
-    JournalPlace,
     Policy,
 )
-from leaderq.producing.memory import BufferedRequest, JournalCopy, require_hash
+from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestPlace, require_hash
 from leaderq.producing.options import KeyOf
 from leaderq.threads import Waker
 
@@ -70,62 +69,63 @@ class Piece(NamedTuple):
 
 
 class Spill:
-    """See the module. ``key_of`` returns the key of a request."""
+    """See the module. ``key`` returns the key of a request."""
 
     def __init__(
         self,
         journal: Journal,
+        persistence: Policy | None,
         codec: Codec,
-        key_of: KeyOf,
+        key: KeyOf | None,
         *,
-        is_write_ahead: bool,
-        waits_for_disk: bool,
         is_owned: bool,
     ) -> None:
-        self._journal = journal
-        self._codec = codec
-        self._key_of = key_of
-        self.is_entered = journal.is_entered
-        self.is_write_ahead = is_write_ahead
-        self.waits_for_disk = waits_for_disk
-        self._is_owned = is_owned
+        self.journal = journal
+        self._codec, self._key, self._is_owned = codec, key, is_owned
+        self.is_write_ahead = persistence is not None
+        self.waits_for_disk = persistence == EVERY_ITEM
         self.news: deque[Written] = deque()
         self.last_error: BaseException | None = None
-        is_counted = is_write_ahead and isinstance(journal.sync, Every)
-        self._most_unwritten = journal.sync.items if is_counted else None  # type: ignore[union-attr]
+        self._most_unwritten = persistence.items if isinstance(persistence, Every) else None
         self._appended = self._told = 0
         self._waiting: deque[Waker] = deque()
         self._telling = 0
 
-    @property
-    def depth(self) -> int:
-        """Records that are not acknowledged."""
-        return self._journal.depth
+    @classmethod
+    def of(
+        cls,
+        journal: Journal | Path | str | None,
+        persistence: Policy | None,
+        codec: Codec,
+        key: KeyOf | None,
+    ) -> Spill | None:
+        """Return the journal as configured; one given as a path is opened, and closed again with the
+        producer.
 
-    @property
-    def bytes_used(self) -> int:
-        """Bytes on disk."""
-        return self._journal.bytes_used
-
-    @property
-    def why_full(self) -> str:
-        """The journal's own words, in brackets."""
-        return f" ({self.last_error})" if self.last_error is not None else ""
-
-    @property
-    def is_writer(self) -> bool:
-        """Whether this is the journal's thread, which must not wait for itself."""
-        return self._journal.is_writer
+        :raises ConfigurationError: ``persistence`` without a journal, or another than it has.
+        """
+        if journal is None:
+            if persistence is not None:
+                raise ConfigurationError(
+                    f"persistence={persistence!r} needs a journal; give its directory as "
+                    "journal=..."
+                )
+            return None
+        is_owned = not isinstance(journal, Journal)
+        if not isinstance(journal, Journal):
+            sync = Interval(_SYNC_S) if persistence is None else persistence
+            journal = Journal(journal, sync=sync)
+        elif persistence is not None and journal.sync != persistence:
+            raise ConfigurationError(
+                f"persistence={persistence!r}, and the journal syncs by {journal.sync!r}; give "
+                "both the same, or the journal as a path"
+            )
+        return cls(journal, persistence, codec, key, is_owned=is_owned)
 
     @property
     def is_telling_here(self) -> bool:
         """Whether this is the journal's thread, calling an ``on_durable``."""
         return self._telling == threading.get_ident()
-
-    @property
-    def last_id(self) -> int:
-        """The last id that the journal has given."""
-        return self._journal.next_id - 1
 
     # -- in ----------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Spill:
         payload = self._codec.serialize(one.request) if one.data is None else one.data
         ttl_s = None if one.deadline is None else one.deadline - now_s()
         try:
-            self._journal.append_soon(payload, written, ttl_s=ttl_s, timeout_s=0.0)
+            self.journal.append_soon(payload, written, ttl_s=ttl_s, timeout_s=0.0)
         except JournalRecordTooLarge as exc:
             raise RequestTooLarge(size=exc.size, limit=exc.limit) from exc
         except (JournalFull, JournalClosed, WouldDeadlock) as exc:
@@ -202,17 +202,16 @@ class Spill:
         that expired too."""
         requests: list[BufferedRequest] = []
         undecodable: list[int] = []
+        key: Hashable = None
         now, wall = now_s(), time.time()
-        for record in self._journal.read(
-            after_id, max_items=max_items, max_bytes=max_bytes, expired_too=True
-        ):
+        for record in self.journal.read(after_id, max_items=max_items, max_bytes=max_bytes):
             if record.id > last_id:
                 break
             after_id = record.id
             try:
                 request = self._codec.deserialize(record.payload)
-                key = self._key_of(request)
-                require_hash(key)
+                if self._key is not None:
+                    require_hash(key := self._key(request))
             except Exception as exc:  # noqa: BLE001 - the user's codec or key: it costs this request, which is told, and no other
                 told = f"{type(exc).__name__}: {exc}"
                 log.error("journal record is not a request id=%d: %s", record.id, told)  # noqa: TRY400
@@ -220,31 +219,23 @@ class Spill:
                 continue
             deadline = None if record.expires_at is None else now + record.expires_at - wall
             since_s = now - max(0.0, wall - record.appended_at)
-            size = len(record.payload)
-            requests.append(
-                BufferedRequest(request, key, size, since_s, deadline, journal_id=record.id)
-            )
+            one = BufferedRequest(request, key, len(record.payload), since_s, deadline)
+            one.journal_id, one.copy = record.id, JournalCopy.STORED
+            one.place = RequestPlace.JOURNAL
+            requests.append(one)
         return Piece(requests, undecodable, after_id)
 
     def ack(self, ids: Iterable[int]) -> None:
         """Acknowledge these. If the journal cannot note it they come again after a restart."""
         try:
-            self._journal.ack_many(ids)
+            self.journal.ack_many(ids)
         except (LeaderqError, ValueError) as exc:
             self.last_error = exc
             log.warning("acknowledgements lost, records may be sent again after a restart: %s", exc)
 
-    def place(self, record_id: int) -> JournalPlace | None:
-        """Return where it is, also after the end."""
-        return self._journal.place(record_id)
-
-    def when_room(self, tell: Callable[[], None]) -> None:
-        """Have ``tell`` called on the journal's thread when it has deleted something."""
-        self._journal.when_room = tell
-
     def has_room(self, size: int) -> bool:
         """Whether its cap leaves room for so many bytes more."""
-        room = self._journal.room_bytes
+        room = self.journal.room_bytes
         return room is None or room > size + _EXTRA_BYTES
 
     # -- the end -----------------------------------------------------------------------------------
@@ -252,11 +243,11 @@ class Spill:
     def flush(self) -> None:
         """Have all written and forced out that was appended, and what is done with noted; the news
         of it are there then."""
-        self._ended(self._journal.flush)
+        self._ended(self.journal.flush)
 
     def close(self) -> None:
         """Let go of the journal if it is ours; else see that it has all on disk."""
-        self._ended(self._journal.close if self._is_owned else self._journal.flush)
+        self._ended(self.journal.close if self._is_owned else self.journal.flush)
 
     def _ended(self, end: Callable[[], None]) -> None:
         try:
@@ -264,42 +255,3 @@ class Spill:
         except LeaderqError as exc:
             self.last_error = exc
             log.error("the journal could not be brought to an end: %s", exc)  # noqa: TRY400 - its message says all
-
-
-def opened_spill(
-    journal: Journal | Path | str | None,
-    persistence: Policy | None,
-    codec: Codec,
-    key: KeyOf | None,
-) -> Spill | None:
-    """Return the journal as configured; one given as a path is opened, and closed again with the
-    producer.
-
-    :raises ConfigurationError: ``persistence`` without a journal, or another than it has.
-    """
-    if journal is None:
-        if persistence is not None:
-            raise ConfigurationError(
-                f"persistence={persistence!r} needs a journal; give its directory as journal=..."
-            )
-        return None
-    is_owned = not isinstance(journal, Journal)
-    if not isinstance(journal, Journal):
-        journal = Journal(journal, sync=Interval(_SYNC_S) if persistence is None else persistence)
-    elif persistence is not None and journal.sync != persistence:
-        raise ConfigurationError(
-            f"persistence={persistence!r}, and the journal syncs by {journal.sync!r}; give both "
-            "the same, or the journal as a path"
-        )
-    return Spill(
-        journal,
-        codec,
-        key if key is not None else _no_key,
-        is_write_ahead=persistence is not None,
-        waits_for_disk=persistence == EVERY_ITEM,
-        is_owned=is_owned,
-    )
-
-
-def _no_key(_: Any) -> None:
-    return None

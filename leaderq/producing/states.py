@@ -91,35 +91,24 @@ class Watermarks:
         return items == 0 or (items < self.max_items and size + more <= self.max_bytes)
 
 
-@dataclass(frozen=True)
-class Levels:
-    """What the state is judged by: what is in memory, and how many requests are in the journal
-    only."""
-
-    items: int
-    bytes: int
-    unread: int
-
-
 def settled(
-    state: BufferState, levels: Levels, marks: Watermarks, *, has_journal: bool
+    state: BufferState,
+    marks: Watermarks,
+    items: int,
+    size: int,
+    unread: int,
+    *,
+    has_journal: bool,
 ) -> BufferState:
-    """The state that these levels lead to; never more than a few steps, since no two inputs undo
-    each other."""
-    if has_journal:
-        if state is BufferState.SPILLING and marks.is_low(levels.items, levels.bytes):
-            state = step(state, BufferEvent.MEMORY_LOW, has_journal=True)
-        if state is BufferState.DRAINING and levels.unread == 0:
-            state = step(state, BufferEvent.READ_UP, has_journal=True)
-        if state in (BufferState.DIRECT, BufferState.DRAINING) and marks.is_high(
-            levels.items, levels.bytes
-        ):
-            state = step(state, BufferEvent.MEMORY_HIGH, has_journal=True)
-        return state
-    if state is BufferState.DIRECT and marks.is_high(levels.items, levels.bytes):
-        return step(state, BufferEvent.MEMORY_HIGH, has_journal=False)
+    """The state that these levels lead to: what is in memory, and how many requests are in the
+    journal only. Never more than a few steps, since no two inputs undo each other."""
+    is_high = marks.is_high(items, size)
+    if state is BufferState.SPILLING and marks.is_low(items, size):
+        state = step(state, BufferEvent.MEMORY_LOW, has_journal=has_journal)
+    if state is BufferState.DRAINING and unread == 0:
+        state = step(state, BufferEvent.READ_UP, has_journal=has_journal)
     # Without a journal to drain first, any room will do: waiting for the low mark would only let
     # the sink run dry.
-    if state is BufferState.BLOCKED and not marks.is_high(levels.items, levels.bytes):
-        return step(state, BufferEvent.MEMORY_LOW, has_journal=False)
-    return state
+    if state is BufferState.BLOCKED and not is_high:
+        state = step(state, BufferEvent.MEMORY_LOW, has_journal=has_journal)
+    return step(state, BufferEvent.MEMORY_HIGH, has_journal=has_journal) if is_high else state

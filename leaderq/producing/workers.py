@@ -107,7 +107,7 @@ class JournalReader:
     def _run(self, service: Service) -> None:
         while (order := self._buffer.next_order()) is not None:
             try:
-                piece = self._spill.read(order.after_id, order.last_id, order.items, order.bytes)
+                piece = self._spill.read(*order[:4])
             except (LeaderqError, OSError) as exc:
                 log.error("the journal cannot be read at the moment: %s", exc)  # noqa: TRY400 - said again each time
                 self._spill.last_error = exc

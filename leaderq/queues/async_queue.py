@@ -1,7 +1,5 @@
-"""The queues for programs on asyncio.
-
-The work is done by the queue itself, on threads: a program waits here only, and its loop is never kept
-waiting. What happens when a task is cancelled while it waits:
+"""The queues for programs on asyncio. The work is done by the queue itself, on threads; the loop is never
+kept waiting. What happens when a task is cancelled while it waits:
 
 * **a take**: an item that has come meanwhile is given back, and no attempt is counted;
 * **a put**: it is not sent, or it is stored once; nobody is told which;

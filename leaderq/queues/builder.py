@@ -50,31 +50,24 @@ class QueueBuilder(Generic[T]):
         return QueueBuilder(client, consumer, serializer, path)
 
     def lock_path(self, path: str) -> QueueBuilder[T]:
-        """Mark items being worked on there, so that a crash does not lose them."""
         return self._set("lock_path", path)
 
     def meta_path(self, path: str) -> QueueBuilder[T]:
-        """Keep side data there, not beside the queue."""
         return self._set("meta_path", path)
 
     def max_items(self, count: int) -> QueueBuilder[T]:
-        """Let puts wait while the queue holds that many."""
         return self._set("max_items", count)
 
     def put_in_background(self, wanted: bool = True) -> QueueBuilder[T]:
-        """Let puts return before the item is stored."""
         return self._set("put_in_background", wanted)
 
     def final_flush_s(self, seconds: float) -> QueueBuilder[T]:
-        """How long a close waits."""
         return self._set("final_flush_s", seconds)
 
     def executor(self, executor: Executor) -> QueueBuilder[T]:
-        """The thread pool where the consumer runs, on as many items at a time as it has threads."""
         return self._set("executor", executor)
 
     def concurrency(self, count: int) -> QueueBuilder[T]:
-        """How many items are worked on at a time."""
         return self._set("concurrency", count)
 
     def consume_batch(self, consumer: Callable[[Sequence[T]], object], batch_items: int = 100) -> QueueBuilder[T]:
@@ -82,23 +75,18 @@ class QueueBuilder(Generic[T]):
         return self._set("consume_batch", consumer)._set("batch_items", batch_items)
 
     def claim_ahead(self, count: int) -> QueueBuilder[T]:
-        """How many values are claimed before the consumer is free for them, at most."""
         return self._set("claim_ahead", count)
 
     def error_mode(self, mode: ErrorMode) -> QueueBuilder[T]:
-        """What becomes of an item whose consumer raised."""
         return self._set("error_mode", mode)
 
     def retry(self, policy: RetryPolicy) -> QueueBuilder[T]:
-        """How often and how soon it is tried again."""
         return self._set("retry", policy)
 
     def compress(self, wanted: bool = True) -> QueueBuilder[T]:
-        """Write items as gzip."""
         return self._set("compress", wanted)
 
     def name(self, name: str) -> QueueBuilder[T]:
-        """The name in logs and of threads."""
         return self._set("name", name)
 
     def build_queue(self) -> DistributedQueue[T]:

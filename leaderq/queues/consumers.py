@@ -10,12 +10,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.plain import require_plain_function
 from leaderq.queues.serializers import BYTES, QueueSerializer
@@ -36,21 +35,6 @@ class ErrorMode(Enum):
     """
     DELETE = "delete"
     """Nowhere: the error is logged, and the item is done with."""
-
-
-class RetryDecision(Enum):
-    """What is done with an item that failed."""
-
-    RETRY = "retry"
-    SET_ASIDE = "bury"
-    DELETE = "delete"
-
-
-def retry_decision(retry: RetryPolicy, mode: ErrorMode, failures: int) -> RetryDecision:
-    """What to do with an item that has failed so often, this time included."""
-    if mode is ErrorMode.DELETE:
-        return RetryDecision.DELETE
-    return RetryDecision.SET_ASIDE if retry.is_exhausted(failures) else RetryDecision.RETRY
 
 
 T = TypeVar("T")
@@ -126,20 +110,16 @@ class ConsumeOptions(Generic[T]):
 
     @property
     def on_value(self) -> Callable[[T], Any] | None:
-        """The consumer as a callable."""
         return self.consumer.consume if isinstance(self.consumer, QueueConsumer) else self.consumer
 
 
+@dataclass(eq=False)
 class _Entry(Generic[T]):
     """One value, from its arrival to its end."""
 
-    __slots__ = ("error", "is_over", "taker", "value")
-
-    def __init__(self, value: T) -> None:
-        self.value = value
-        self.taker: int | None = None
-        self.is_over = threading.Event()
-        self.error: BaseException | None = None
+    value: T
+    taker: int | None = None
+    outcome: Future[None] = field(default_factory=Future)
 
 
 class ConsumerClosed(QueueClosed):
@@ -168,8 +148,6 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         self._taken: deque[_Entry[T]] = deque()
         self._is_closed = False
 
-    # -- for the queue --------------------------------------------------------------------------------------------------
-
     def consume(self, value: T) -> None:
         """Called by the queue: offers ``value``, and returns when the work on it is done.
 
@@ -177,14 +155,12 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         """
         entry = _Entry(value)
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or not self._is_full())
+            self._changed.wait_for(lambda: self._is_closed or self._capacity is None or len(self._waiting) < self._capacity)
             if self._is_closed:
                 raise ConsumerClosed("the queue was closed before this item was taken")
             self._waiting.append(entry)
             self._changed.notify_all()
-        entry.is_over.wait()
-        if entry.error is not None:
-            raise entry.error
+        entry.outcome.result()
 
     def close(self) -> None:
         """Called by the queue when it closes: what is here is given back, and whoever waits is
@@ -197,10 +173,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
             self._taken.clear()
             self._changed.notify_all()
         for entry in left:
-            entry.error = ConsumerClosed("the queue was closed before the work on this item was done")
-            entry.is_over.set()
-
-    # -- for who does the work --------------------------------------------------------------------------------------------
+            entry.outcome.set_exception(ConsumerClosed("the queue was closed before the work on this item was done"))
 
     def take(self, timeout_s: float | None = None) -> T | None:
         """The next value, or ``None`` if none comes within ``timeout_s`` seconds (``None``: wait
@@ -208,11 +181,8 @@ class BlockingQueueConsumer(QueueConsumer[T]):
 
         :raises QueueClosed: the queue was closed.
         """
-        deadline = None if timeout_s is None else now_s() + timeout_s
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._is_closed or self._waiting, None if deadline is None else max(0.0, deadline - now_s())
-            )
+            self._changed.wait_for(lambda: self._is_closed or self._waiting, timeout_s)
             if not self._waiting:
                 if self._is_closed:
                     raise QueueClosed("the queue was closed")
@@ -253,9 +223,6 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         """How many values are here that nobody has taken yet."""
         return len(self._waiting)
 
-    def _is_full(self) -> bool:
-        return self._capacity is not None and len(self._waiting) >= self._capacity
-
     def _take(self) -> _Entry[T]:
         entry = self._waiting.popleft()
         entry.taker = threading.get_ident()
@@ -272,5 +239,4 @@ class BlockingQueueConsumer(QueueConsumer[T]):
             me = threading.get_ident()
             entry = next((one for one in self._taken if one.taker == me), self._taken[0])
             self._taken.remove(entry)
-        entry.error = error
-        entry.is_over.set()
+        entry.outcome.set_result(None) if error is None else entry.outcome.set_exception(error)

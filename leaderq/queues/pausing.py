@@ -14,8 +14,9 @@ from collections.abc import Callable
 
 from leaderq.errors import NoNode
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.retrying import PATIENCE_S, retry_until_connected
 from leaderq.zookeeper import Session, Subscription, WatchEvent
+
+log = logging.getLogger(__name__)
 
 
 def wants_pause(data: bytes) -> bool:
@@ -27,34 +28,6 @@ def wants_pause(data: bytes) -> bool:
     except ValueError:
         return False
     return isinstance(said, dict) and said.get("paused") is True
-
-
-def is_paused(session: Session, paths: QueuePaths, *, patience_s: float = PATIENCE_S) -> bool:
-    """Whether an operator wants the consumers to pause."""
-    try:
-        return wants_pause(retry_until_connected(session, lambda: session.get(paths.control), patience_s)[0])
-    except NoNode:
-        return False
-
-
-def set_paused(session: Session, paths: QueuePaths, paused: bool, *, patience_s: float = PATIENCE_S) -> bool:
-    """Write the wish; returns whether that changed anything. Of two at the same time the last counts."""
-    if is_paused(session, paths, patience_s=patience_s) is paused:
-        return False
-    data = json.dumps({"paused": paused}).encode()
-
-    def write() -> None:
-        try:
-            session.set(paths.control, data)
-        except NoNode:
-            session.ensure_path(paths.meta)
-            session.create(paths.control, data)
-
-    retry_until_connected(session, write, patience_s)
-    return True
-
-
-log = logging.getLogger(__name__)
 
 
 class PauseSwitch:
@@ -71,11 +44,9 @@ class PauseSwitch:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing new may be begun."""
         return self.by_user or self._by_operator
 
     def set(self, paused: bool) -> None:
-        """What the user wishes."""
         self.by_user = paused
         self._notify()
 
@@ -96,7 +67,6 @@ class PauseSwitch:
             self._notify()
 
     def close(self) -> None:
-        """Watch no more."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None

@@ -9,21 +9,21 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Executor
-from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq.errors import BadVersion, ConfigurationError, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
-from leaderq.queues.consumers import BlockingQueueConsumer, ConsumeOptions, ErrorMode, QueueConsumer
+from leaderq.queues.admin.bulk import removal
+from leaderq.queues.consumers import ConsumeOptions, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
 from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
-from leaderq.retrying import RetryPolicy, retry_until_connected
-from leaderq.zookeeper import AnyClient, Create, Delete, Operation, Session, as_session
+from leaderq.retrying import RetryPolicy
+from leaderq.zookeeper import AnyClient, Session, as_session
 from leaderq.zookeeper.paths import validated_path
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class QueueRecipe(Generic[T]):
             raise ConfigurationError(
                 f"min_items_before_refresh={min_items_before_refresh!r}: only a priority queue can use it"
             )
-        self._options = ConsumeOptions(
+        options = ConsumeOptions(
             serializer=serializer,
             consumer=consumer,
             consume_batch=consume_batch,
@@ -134,7 +134,6 @@ class QueueRecipe(Generic[T]):
         self._is_lent = isinstance(client, Session)
         self._session = as_session(client)
         self._paths = paths
-        self._name = name
         self._final_flush_s = final_flush_s
         self._putter: Putter[T] = Putter(
             self._session,
@@ -147,10 +146,12 @@ class QueueRecipe(Generic[T]):
             name=name,
         )
         self._admin = QueueAdmin(self._session, paths, self.KIND)
+        self._consumption = Consumption(self._session, paths, self.KIND, options, name=name)
+        self._death_watcher: ConsumerDeathWatcher | None = None
+        if lock_path is not None:
+            self._death_watcher = ConsumerDeathWatcher(self._session, paths, self.KIND)
         self._lock = threading.Lock()
-        self._consuming: Consumption[T] | None = None
-        self._death_watcher = ConsumerDeathWatcher(self._session, paths, self.KIND) if lock_path is not None else None
-        self._is_started = self._is_closed = self._is_paused = False
+        self._is_started = self._is_closed = False
 
     @property
     def path(self) -> str:
@@ -161,8 +162,6 @@ class QueueRecipe(Generic[T]):
     def lock_path(self) -> str | None:
         """Where items being worked on are marked."""
         return self._paths.lock_path
-
-    # -- its life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Make the queue's znodes, and begin to consume if there is a consumer; does nothing if
@@ -181,8 +180,8 @@ class QueueRecipe(Generic[T]):
             self._is_started = True
             if self._death_watcher is not None:
                 self._death_watcher.start()
-            if self._options.consumer is not None or self._options.consume_batch is not None:
-                self._begin()
+            if self._consumption.is_pushed:
+                self._consumption.start()
 
     def close(self) -> None:
         """Stop consuming (what is begun is finished), see to the puts on their way, and leave.
@@ -195,13 +194,10 @@ class QueueRecipe(Generic[T]):
             if self._is_closed:
                 return
             self._is_closed = True
-            consuming = self._consuming
             if self._death_watcher is not None:
                 self._death_watcher.close()
-        if isinstance(self._options.consumer, BlockingQueueConsumer):
-            self._options.consumer.close()
         try:
-            if consuming is not None and not consuming.close(max(_LEAST_CLOSE_S, self._final_flush_s)):
+            if not self._consumption.close(max(_LEAST_CLOSE_S, self._final_flush_s)):
                 log.warning("queue %s: its consumer was still at work when it was closed", self.path)
         finally:
             try:
@@ -225,8 +221,6 @@ class QueueRecipe(Generic[T]):
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "started" if self._is_started else "new"
         return f"{type(self).__name__}({self.path!r}, {state})"
-
-    # -- putting, as far as it is the same for all ------------------------------------------------------------------------
 
     def add_put_listener(self, listener: PutListener) -> None:
         """``listener`` hears of each item stored, and of each that was not."""
@@ -252,26 +246,21 @@ class QueueRecipe(Generic[T]):
         :raises QueueClosed: not started, or closed before it was done.
         """
         self._check_open()
-        try:
-            self._putter.writer.submit(self._removal(name)).result()
-        except (NodeExists, NoNode, BadVersion):
-            return False
-        return True
+        return self._removed([name]) == 1
 
-    def _removal(self, name: str) -> list[Operation]:
-        item = Delete(self._paths.item(name))
-        if self.lock_path is None:
-            return [item]
-        lock = self._paths.lock(
-            name
-        )  # never seen by anybody: made and deleted in one transaction, which fails if it is there
-        return [Create(lock, b"", ephemeral=True), item, Delete(lock)]
+    def _removed(self, names: Iterable[str]) -> int:
+        errors = self._putter.writer.submit_all([removal(self._paths, name) for name in names])
+        count = 0
+        for error in [outcome.exception() for outcome in errors]:
+            if error is None:
+                count += 1
+            elif not isinstance(error, NodeExists | NoNode | BadVersion):  # these: somebody was first
+                raise error
+        return count
 
     def _check_open(self) -> None:
         if not self._is_started or self._is_closed:
             raise QueueClosed(f"queue {self.path} is {'closed' if self._is_closed else 'not started; call start()'}")
-
-    # -- consuming ------------------------------------------------------------------------------------------------------
 
     @overload
     def take(self, timeout_s: None = None) -> Item[T]: ...
@@ -287,11 +276,10 @@ class QueueRecipe(Generic[T]):
 
         :raises QueueClosed: not started, closed meanwhile, or the queue has a consumer.
         """
-        with self._lock:
-            if not self._is_started or self._is_closed:
-                raise QueueClosed(f"queue {self.path} is {'closed' if self._is_closed else 'not started; call start()'}")
-            consuming = self._consuming or self._begin()
-        return consuming.take(timeout_s)
+        self._check_open()
+        if not self._consumption.is_pushed:
+            self._consumption.start()
+        return self._consumption.take(timeout_s)
 
     def __iter__(self) -> Iterator[Item[T]]:
         """The items, as :meth:`take` returns them, until the queue is closed; acknowledge each."""
@@ -308,40 +296,20 @@ class QueueRecipe(Generic[T]):
         """This object begins no new item until :meth:`resume`; others are not concerned (for all of
         them: ``leaderq queue pause``).
         """
-        with self._lock:
-            self._is_paused = True
-            if self._consuming is not None:
-                self._consuming.pause()
+        self._consumption.engine.pause_switch.set(True)
 
     def resume(self) -> None:
         """Undo :meth:`pause`; an operator's pause stands."""
-        with self._lock:
-            self._is_paused = False
-            if self._consuming is not None:
-                self._consuming.resume()
+        self._consumption.engine.pause_switch.set(False)
 
     @property
     def is_paused(self) -> bool:
         """Whether this object begins no new item, by :meth:`pause` or by an operator."""
-        consuming = self._consuming
-        return self._is_paused if consuming is None else consuming.is_paused
+        return self._consumption.engine.pause_switch.is_paused
 
     def set_error_mode(self, mode: ErrorMode) -> None:
         """As the keyword ``error_mode``, from the next failure on."""
-        with self._lock:
-            self._options = replace(self._options, error_mode=mode)
-            if self._consuming is not None:
-                self._consuming.set_error_mode(mode)
-
-    def _begin(self) -> Consumption[T]:
-        consuming = Consumption(self._session, self._paths, self.KIND, self._options, name=self._name)
-        if self._is_paused:
-            consuming.pause()
-        consuming.start()
-        self._consuming = consuming
-        return consuming
-
-    # -- looking --------------------------------------------------------------------------------------------------------
+        self._consumption.set_error_mode(mode)
 
     def depth(self) -> int:
         """How many znodes the queue has, those being worked on included; one request, whatever the
@@ -429,9 +397,6 @@ class DistributedQueue(QueueRecipe[T]):
         return self._putter.put_many(items, _PREFIX, timeout_s=timeout_s)
 
 
-_CHUNK = 256
-
-
 class DistributedIdQueue(QueueRecipe[T]):
     """A queue in ZooKeeper whose items carry an id of the user's, by which they can be removed. Ids
     need not be unique.
@@ -464,8 +429,7 @@ class DistributedIdQueue(QueueRecipe[T]):
         """Put each of these ``(item, id)`` as a znode of its own; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
         named = ((item, prefix_for(QueueKind.ID, id=id)) for item, id in items)
-        chunk = _CHUNK if isinstance(items, Sized) else 1
-        return self._putter.put_pairs(named, timeout_s=timeout_s, chunk=chunk)
+        return self._putter.put_pairs(named, timeout_s=timeout_s, is_at_hand=isinstance(items, Sized))
 
     def remove(self, id: str) -> int:
         """Remove all items put under ``id`` that nobody works on; returns their number.
@@ -474,23 +438,10 @@ class DistributedIdQueue(QueueRecipe[T]):
 
         :raises QueueClosed: not started, or closed before all were removed.
         """
-        if not self._is_started or self._is_closed:
-            raise QueueClosed(f"queue {self.path} is {'closed' if self._is_closed else 'not started; call start()'}")
+        self._check_open()
         wanted = fixed_id(id)
-        try:
-            names = retry_until_connected(self._session, lambda: self._session.children(self.path))
-        except NoNode:
-            return 0
-        matches = sorted(name for name in names if is_item(QueueKind.ID, name) and id_of(name) == wanted)
-        outcomes = self._putter.writer.submit_all([self._removal(name) for name in matches])
-        removed = 0
-        for outcome in outcomes:
-            try:
-                outcome.result()
-            except (NodeExists, NoNode, BadVersion):  # somebody works on it, or was first
-                continue
-            removed += 1
-        return removed
+        items = (name for name in self._admin.names() if is_item(QueueKind.ID, name))
+        return self._removed(sorted(name for name in items if id_of(name) == wanted))
 
 
 class DistributedPriorityQueue(QueueRecipe[T]):
@@ -516,16 +467,24 @@ class DistributedPriorityQueue(QueueRecipe[T]):
 
         :raises ConfigurationError: ``priority`` is no 32-bit whole number.
         """
-        return self._putter.put(item, prefix_for(QueueKind.PRIORITY, priority=priority), timeout_s=timeout_s)
+        return self._putter.put(item, _of_priority(priority), timeout_s=timeout_s)
 
     def put_multi(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> str | bool:
         """Put all ``items`` as one znode with this priority."""
-        return self._putter.put_multi(items, prefix_for(QueueKind.PRIORITY, priority=priority), timeout_s=timeout_s)
+        return self._putter.put_multi(items, _of_priority(priority), timeout_s=timeout_s)
 
     def put_many(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> int:
         """Put each of ``items`` as a znode of its own, all with this priority; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        return self._putter.put_many(items, prefix_for(QueueKind.PRIORITY, priority=priority), timeout_s=timeout_s)
+        return self._putter.put_many(items, _of_priority(priority), timeout_s=timeout_s)
+
+
+def _of_priority(priority: int) -> str:
+    return prefix_for(QueueKind.PRIORITY, priority=priority)
+
+
+_Due = datetime | float | None
+_Seconds = float | None
 
 
 class DistributedDelayQueue(QueueRecipe[T]):
@@ -543,51 +502,32 @@ class DistributedDelayQueue(QueueRecipe[T]):
 
     KIND: ClassVar[QueueKind] = QueueKind.DELAY
 
-    def put(
-        self,
-        item: T,
-        *,
-        delay_s: float | None = None,
-        due: datetime | float | None = None,
-        timeout_s: float | None = None,
-    ) -> str | bool:
+    def put(self, item: T, *, delay_s: _Seconds = None, due: _Due = None, timeout_s: _Seconds = None) -> str | bool:
         """Put ``item``, due in ``delay_s`` seconds, or at ``due``: a ``datetime`` (without a zone:
         local time), or seconds since 1970. With neither it is due now. Otherwise as
         :meth:`DistributedQueue.put() <leaderq.queues.DistributedQueue.put>`.
 
         :raises ConfigurationError: both are given, or a delay below 0, or a time before 1970.
         """
-        return self._putter.put(item, _prefix(delay_s, due), timeout_s=timeout_s)
+        return self._putter.put(item, _of_time(delay_s, due), timeout_s=timeout_s)
 
     def put_multi(
-        self,
-        items: Iterable[T],
-        *,
-        delay_s: float | None = None,
-        due: datetime | float | None = None,
-        timeout_s: float | None = None,
+        self, items: Iterable[T], *, delay_s: _Seconds = None, due: _Due = None, timeout_s: _Seconds = None
     ) -> str | bool:
         """Put all ``items`` as one znode, due at one time."""
-        return self._putter.put_multi(items, _prefix(delay_s, due), timeout_s=timeout_s)
+        return self._putter.put_multi(items, _of_time(delay_s, due), timeout_s=timeout_s)
 
-    def put_many(
-        self,
-        items: Iterable[T],
-        *,
-        delay_s: float | None = None,
-        due: datetime | float | None = None,
-        timeout_s: float | None = None,
-    ) -> int:
+    def put_many(self, items: Iterable[T], *, delay_s: _Seconds = None, due: _Due = None, timeout_s: _Seconds = None) -> int:
         """Put each of ``items`` as a znode of its own, all due at one time; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        return self._putter.put_many(items, _prefix(delay_s, due), timeout_s=timeout_s)
+        return self._putter.put_many(items, _of_time(delay_s, due), timeout_s=timeout_s)
 
 
-def _prefix(delay_s: float | None, due: datetime | float | None) -> str:
+def _of_time(delay_s: float | None, due: _Due) -> str:
     return prefix_for(QueueKind.DELAY, due_ms=due_ms(delay_s=delay_s, due=due, now_s=time.time()))
 
 
-def due_ms(*, delay_s: float | None, due: datetime | float | None, now_s: float) -> int:
+def due_ms(*, delay_s: float | None, due: _Due, now_s: float) -> int:
     """The due time in milliseconds since the epoch; pure.
 
     :raises ConfigurationError: see :meth:`DistributedDelayQueue.put`.

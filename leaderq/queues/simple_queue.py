@@ -1,35 +1,27 @@
 r"""Curator's ``SimpleDistributedQueue`` on the same znodes: ``qn-``\ n, raw bytes, no frame; offer
 at one end, take at the other.
 
-Who is authoritative: the znodes. Offers go through a
-:class:`~leaderq.writing.SequencedWriter` of this object's own, and items are taken by the
-engine that all queues share (:mod:`leaderq.queues.consuming.engine`), begun at the first take. So
-each offer and each claim is applied exactly once, whatever happens to its answer. On each failure:
+Offers go through a :class:`~leaderq.writing.SequencedWriter` of this object's own, and items are
+taken by the engine that all queues share (:mod:`leaderq.queues.consuming.engine`), begun at the
+first take. So each offer and each claim is applied exactly once, whatever happens to its answer. On
+each failure:
 
-* **answer to a claim or an offer lost, connection lost, session expired**: the writer finds out,
-  and the same call goes on;
 * **the caller's time is up while a claim is under way**: an item whose claim is found to have
   succeeded later goes to the next who asks, and back to its old place if nobody does before
   :meth:`SimpleDistributedQueue.close`;
-* **somebody else had it**: the next one is tried;
 * **queue path deleted, or reaped as a container** (CURATOR-308), at any moment: an offer makes it
   again. Whoever waits goes on waiting;
-* **foreign children**: left alone;
 * **the process is killed**: what it has claimed and not yet seen is lost, as with Curator: one
-  call's worth per thread, and what was claimed ahead. Its writers stay behind, below
-  ``<path>-meta/tallies``, until they are swept.
+  call's worth per thread, and what was claimed ahead.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable
 from concurrent.futures import TimeoutError as FutureTimeout
 from threading import TIMEOUT_MAX
-from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -51,17 +43,15 @@ from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequenc
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.retrying import await_connection
 from leaderq.writing import SequencedWriter
+from leaderq.writing.groups import estimated_bytes
 from leaderq.zookeeper import AnyClient, Create, SessionState, as_session
 from leaderq.zookeeper.paths import validated_path
-
-log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 5.0
 _ANSWER_S = 10.0
 _GRACE_S = 1.0
 """What a request that was begun in time is given beyond the caller's time."""
 _SLICE_S = 0.5
-_OFFER_BYTES = 256  # of a request, beside the path and the data
 
 
 class SimpleDistributedQueue:
@@ -114,8 +104,6 @@ class SimpleDistributedQueue:
         above all.
         """
 
-    # -- offering -------------------------------------------------------------------------------------------------------
-
     def offer(self, data: bytes, timeout_s: float | None = None) -> None:
         """Put an item at the end. Returns when it is stored; ``timeout_s=None`` waits for that
         through any outage.
@@ -134,22 +122,22 @@ class SimpleDistributedQueue:
         it may be.
         """
         self._guard()
-        prefix = self._paths.item(SIMPLE_PREFIX)
-        operations = [(self._sized(Create(prefix, _as_bytes(item), sequential=True)),) for item in items]
+        operations = [(self._creation(item),) for item in items]
         deadline = _deadline(timeout_s)
         self._open(deadline)
         futures = self._offers.submit_all(operations)
         try:
-            for at in range(len(futures)):
-                while not self._is_stored(futures[at], deadline):
-                    futures[at] = self._offers.submit(operations[at])
+            for future in futures:
+                future.result(min(max(0.0, deadline - now_s()), TIMEOUT_MAX))
         except FutureTimeout as exc:
-            raise self._unsettled(futures) from exc
+            if all(future.done() or future.cancel() for future in futures):
+                why = f"what is left of the offer to {self.path} was not sent in the time given, nor will be"
+                raise NotConnected(why, path=self.path) from exc
+            why = f"no answer in the time given: what was offered to {self.path} may be stored, or yet will be"
+            raise ConnectionLost(why, path=self.path) from exc
         finally:  # after an interruption too, nothing more is sent than what the caller knows of
             for future in futures:
                 future.cancel()
-
-    # -- taking ---------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float | None = None) -> bytes | None:
         """Take the item at the head; ``None`` if there is none, nor comes one within ``timeout_s``
@@ -239,8 +227,6 @@ class SimpleDistributedQueue:
             self._session.close()
         return is_clean
 
-    # -- inside ---------------------------------------------------------------------------------------------------------
-
     def _guard(self) -> None:
         if self._is_closed:
             raise QueueClosed(f"queue {self.path} was closed")
@@ -318,42 +304,14 @@ class SimpleDistributedQueue:
         engine.settle([done(claim) for claim in got])
         return [claim.data for claim in got]
 
-    def _is_stored(self, future: Future[Any], deadline: float) -> bool:
-        """``False``: it was not, for the queue's path was taken away each time that it was made for
-        it.
-        """
-        try:
-            future.result(min(max(0.0, deadline - now_s()), TIMEOUT_MAX))
-        except NoNode:
-            if now_s() >= deadline:
-                raise
-            self._guard()
-            return False
-        return True
-
-    def _sized(self, create: Create) -> Create:
-        size, limit = len(create.data) + 4 * len(create.path) + _OFFER_BYTES, self._offers.limit
+    def _creation(self, item: bytes) -> Create:
+        if not isinstance(item, bytes | bytearray | memoryview):
+            raise TypeError(f"a simple queue takes bytes, not {type(item).__name__}")
+        create = Create(self._paths.item(SIMPLE_PREFIX), bytes(item), sequential=True)
+        size, limit = estimated_bytes([create], len(self._session.chroot.encode())), self._offers.limit
         if size > limit:
             raise TooLarge(f"an item of {self.path}", size=size, limit=limit, path=self.path)
         return create
-
-    def _unsettled(self, futures: Sequence[Future[Any]]) -> ConnectionLost:
-        is_sent = False
-        for future in futures:
-            is_sent = not (future.done() or future.cancel()) or is_sent
-        if is_sent:
-            return ConnectionLost(
-                f"no answer in the time given: what was offered to {self.path} may be stored, or yet will be", path=self.path
-            )
-        return NotConnected(
-            f"what is left of the offer to {self.path} was not sent in the time given, nor will be", path=self.path
-        )
-
-
-def _as_bytes(item: bytes) -> bytes:
-    if not isinstance(item, bytes | bytearray | memoryview):
-        raise TypeError(f"a simple queue takes bytes, not {type(item).__name__}")
-    return bytes(item)
 
 
 def _deadline(timeout_s: float | None) -> float:

@@ -36,7 +36,7 @@ from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.dead_letters.format import DeadLetter, NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import Declaration, StoreKind
 from leaderq.kafka.handling.batch_handler import BatchHandler
-from leaderq.kafka.handling.calls import HandleCalls
+from leaderq.kafka.handling.parts import HandleCalls
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets

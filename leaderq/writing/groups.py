@@ -46,7 +46,7 @@ class OperationGroup:
     its own.
     """
 
-    __slots__ = ("_operations", "count", "is_alone", "is_begun", "is_counted", "is_withdrawn", "repairs", "size")
+    __slots__ = ("_operations", "count", "is_alone", "is_counted", "repairs", "size")
 
     def __init__(self, operations: Sequence[Operation], size: int) -> None:
         self._operations = operations
@@ -54,9 +54,6 @@ class OperationGroup:
         self.size = size
         """Bytes in a request, an upper bound."""
         self.repairs = 0
-        self.is_begun = False
-        """Whether it may have been sent."""
-        self.is_withdrawn = False
         self.is_counted = False
         """Whether a writer counts it as unsettled."""
         self.is_alone = False
@@ -66,13 +63,11 @@ class OperationGroup:
 
     @property
     def operations(self) -> Sequence[Operation]:
-        """What it is; equal each time."""
         return self._operations
 
     def begin(self) -> bool:
         """It is about to be sent; ``False``: nobody wants that any more."""
-        self.is_begun = True
-        return not self.is_withdrawn
+        return True
 
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
         """What became of it, told once: its results (``None`` if the answer was lost), or why it
@@ -101,8 +96,7 @@ class FutureGroup(OperationGroup):
         self.future: Future[list[Any] | None] = Future()
 
     def begin(self) -> bool:
-        self.is_begun = self.future.running() or self.future.set_running_or_notify_cancel()
-        return self.is_begun
+        return self.future.running() or self.future.set_running_or_notify_cancel()
 
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
         try:
@@ -115,7 +109,6 @@ class FutureGroup(OperationGroup):
 
 
 def estimated_bytes(operations: Sequence[Operation], chroot_bytes: int) -> int:
-    """An upper bound of what these take in a request."""
     size = 0
     for op in operations:
         data = len(op.data) if isinstance(op, (Create, SetData)) else 0
@@ -135,7 +128,6 @@ def validated(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 
 def refusal(group: OperationGroup, limit: int) -> TooLarge | None:
-    """Why this group can never be sent, if so."""
     if group.size <= limit:
         return None
     count = len(group.operations)
@@ -180,14 +172,12 @@ class PackedMulti:
         self.is_doubtful = False
 
     def operations(self, path: str) -> list[Operation]:
-        """The multi; the same each time, so that it may be sent again."""
         operations: list[Operation] = [SetData(path, b"", self.number)]
         for group in self.groups:
             operations += group.operations
         return operations
 
     def note_answer(self, answer: Future[list[Any]]) -> None:
-        """Note what came."""
         error = None if answer.cancelled() else answer.exception()
         if error is None and not answer.cancelled():
             self.status, self.results = MultiStatus.APPLIED, answer.result()

@@ -1,11 +1,7 @@
 """The groups of a writer, from their submission to their outcome: what is sent next, and what
-becomes of what failed (pure).
+becomes of what failed (pure). :class:`~leaderq.writing.writer.SequencedWriter` calls it under its lock.
 
-No lock, no thread, no clock: :class:`~leaderq.writing.writer.SequencedWriter` calls it under
-its lock, and does what it says.
-
-A group waits in ``waiting``, is sent in a batch of ``flight``, and is done; or it comes back. What
-comes back:
+A group waits in ``waiting``, is sent in a batch of ``flight``, and is done; or it comes back:
 
 * a batch that was *certainly* not applied is undone, its groups wait again, at the front, and may
   get another number;
@@ -15,8 +11,7 @@ comes back:
 
 A server keeps its last 500 transactions in memory, and of each value in a multi three copies. So a
 multi larger than ``max_bytes`` is followed by *small* ones, of the writer's own operation only, one
-for each further ``max_bytes``: they push large ones out, and 500 transactions of a writer are never
-more than 500 times ``max_bytes``.
+for each further ``max_bytes``: they push large ones out.
 """
 
 from __future__ import annotations
@@ -88,7 +83,6 @@ class SendQueue:
         return not (self.number < RENEW_AT or self.is_halted or self.flight or self.again)
 
     def next_batch(self) -> PackedMulti | None:
-        """What to send now; it counts as under way."""
         if not self.may_send:
             return None
         if self.again:
@@ -197,8 +191,5 @@ class SendQueue:
         batches = list(batches)
         if not batches:
             return
-        groups = [group for batch in batches for group in batch.groups]
-        for group in groups:
-            group.is_begun = False
-        self.waiting.extendleft(reversed(groups))
+        self.waiting.extendleft(reversed([group for batch in batches for group in batch.groups]))
         self.number = batches[0].number

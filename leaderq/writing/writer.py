@@ -1,40 +1,32 @@
 """Multis that are applied exactly once, in order, whatever happens to their answers.
 
-A lost reply leaves the sender of a write in doubt. Repeating a sequential create may double an
-item, repeating a delete cannot tell "I did it" from "somebody else did": Curator's windows F2, F4
-and F6. Here every multi begins with ``SetData(guard, version=n)`` on a znode that nobody else
-writes, the *sequence guard*. So the guard's version *is* the number of multis applied; the n-th can be applied once
-only, and only after the one before it. In doubt it is read, or the same multi is simply sent again.
-
+Every multi begins with ``SetData(guard, version=n)`` on a znode that nobody else writes, the
+*sequence guard*. So the guard's version *is* the number of multis applied; the n-th can be applied
+once only, and only after the one before it. In doubt it is read, or the same multi is sent again.
 Groups of operations (all or none each) are packed into multis bounded by count and bytes; several
 multis are under way at a time.
 
 Who is authoritative: the guard's version on the servers. States:
 
 * **open**: batches are sent in order, up to ``window`` under way;
-* **halted**: some answer was no success. Nothing more is sent until all under way are answered, for
-  what follows a failed one fails too. Then: a group that ZooKeeper refused is told its error, all
-  others are sent again, in their order. If anything is *unknown*, a thread waits for the
-  connection, reads the guard, and sends again unchanged what was not applied (see
-  :mod:`~leaderq.writing.send_queue`);
+* **halted**: some answer was no success. Nothing more is sent until all under way are answered. Then
+  a group that ZooKeeper refused is told its error, all others are sent again, in their order. If
+  anything is *unknown*, a thread waits for the connection, reads the guard, and sends again unchanged
+  what was not applied (see :mod:`~leaderq.writing.send_queue`);
 * **over**: closed, or an *ephemeral* guard whose session is gone. Everything left fails: what was
   surely not applied with :class:`~leaderq.errors.SessionExpired`,
   :class:`~leaderq.errors.SessionClosed` or :class:`~leaderq.errors.QueueClosed`, what may have been
   with :class:`~leaderq.errors.ConnectionLost`.
 
-An **ephemeral** guard is a fence as well: once its session is over nothing of it can be applied
-any more. A **persistent** one outlives the session, and so does the certainty about what was sent.
-Whoever is killed leaves it behind; see :func:`sweep`.
+An **ephemeral** guard is a fence as well: once its session is over nothing of it can be applied.
+A **persistent** one outlives the session, and so does the certainty about what was sent; what a
+killed process leaves behind is swept (:func:`sweep`).
 
-What happens on each failure:
-
-* **reply lost, connection lost, server changed**: as above; the groups' futures stay open
-  meanwhile. A group can be given up while it has not been sent (``future.cancel()`` then returns
-  ``True``);
-* **parent missing** (queue deleted, container reaped): made again, and the group sent again;
-* **2^30 multis**: the guard is made again before its version runs over;
-* **guard missing** (deleted by hand, and perhaps made again): the groups in doubt at that moment
-  fail with ``ConnectionLost``, all others are sent with a new count.
+What happens on each failure: **reply or connection lost**: as above; the groups' futures stay open
+meanwhile, and can be cancelled while they have not been sent; **parent missing** (queue deleted,
+container reaped): made again, and the group sent again; **2^30 multis**: the guard is made again before
+its version runs over; **guard missing** (deleted by hand): the groups in doubt at that moment fail
+with ``ConnectionLost``, all others are sent with a new count.
 """
 
 from __future__ import annotations
@@ -83,36 +75,6 @@ log = logging.getLogger(__name__)
 _LEAST_S = 0.1
 
 
-def standing(session: Session, path: str, *, remake: bytes | None) -> Stat | None:
-    """The writer's metadata, not older than this call; ``None`` if it is not there.
-
-    With ``remake`` it is made again then, with that data: its ``czxid`` tells that it is another
-    one.
-
-    :raises ZooKeeperError: it cannot be read for now; asking again is harmless.
-    """
-    session.sync(path)
-    stat = session.exists(path)
-    if stat is None and remake is not None:
-        session.ensure_path(parent_of(path))
-        session.create(path, remake)
-        stat = session.get(path)[1]
-    return stat
-
-
-def take_away(session: Session, path: str, deadline: float) -> None:
-    """Delete it, and again if the reply is lost, until ``deadline``; one that cannot be deleted is
-    swept some day.
-    """
-    patience_s = max(_LEAST_S, deadline - now_s())
-    try:
-        retry_until_connected(session, lambda: session.delete(path, timeout_s=patience_s), patience_s)
-    except NoNode:
-        return
-    except LeaderqError as exc:
-        log.debug("%s is left behind: %s", path, exc)
-
-
 def await_outcomes(futures: Sequence[Future[Any]], patience_s: float) -> list[LeaderqError | None]:
     """What each of a writer's groups failed with, if it did, waited for as long as something moves.
 
@@ -134,7 +96,7 @@ WINDOW = 8
 """Multis under way at a time."""
 WINDOW_BYTES = 4 << 20
 """Bytes under way at a time; one multi more may begin below it."""
-_MAX_REPAIRS = 3
+_MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again
 _LOOK_S = 0.5
 _BACKOFF = BackoffPolicy(0.05, 1.0)
 
@@ -184,8 +146,6 @@ class SequencedWriter:
         self._born = 0
         self._end: LeaderqError | None = None
 
-    # -- its life -------------------------------------------------------------------------------------------------------
-
     def open(self) -> None:
         """Make the znode; what is submitted earlier waits for it. May be called again, after an
         error too.
@@ -213,7 +173,6 @@ class SequencedWriter:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can be applied through it any more."""
         return self._end is not None
 
     def close(self, timeout_s: float) -> bool:
@@ -226,14 +185,17 @@ class SequencedWriter:
         self._finish(QueueClosed("the queue was closed before this was sent"))
         self._session.remove_listener(self._on_state)
         if self._is_open and not was_over:
-            take_away(self._session, self.path, deadline)
+            left_s = max(_LEAST_S, deadline - now_s())
+            try:
+                retry_until_connected(self._session, lambda: self._session.delete(self.path, timeout_s=left_s), left_s)
+            except NoNode:
+                return is_clean
+            except LeaderqError as exc:
+                log.debug("%s is left behind until it is swept: %s", self.path, exc)
         return is_clean
-
-    # -- submitting -----------------------------------------------------------------------------------------------------
 
     @property
     def unsettled(self) -> int:
-        """Groups whose outcome is not known yet."""
         return self._unsettled
 
     def submit(self, operations: Sequence[Operation]) -> Future[list[Any] | None]:
@@ -282,11 +244,8 @@ class SequencedWriter:
         returns which.
         """
         with self._lock:
-            found = [group for group in self._queue.waiting if not group.is_begun and wanted(group)]
-            for group in found:
-                group.is_withdrawn = True
-            if found:
-                self._queue.waiting = deque(group for group in self._queue.waiting if not group.is_withdrawn)
+            found = [group for group in self._queue.waiting if wanted(group)]
+            self._queue.waiting = deque(group for group in self._queue.waiting if not wanted(group))
         self._count_down(found)
         return found
 
@@ -315,8 +274,6 @@ class SequencedWriter:
                     self._unsettled -= 1
             if not self._unsettled:
                 self._settled.notify_all()
-
-    # -- sending --------------------------------------------------------------------------------------------------------
 
     def _send_more(self, *, is_answering: bool = False) -> None:
         # One thread sends at a time, or two batches could overtake each other; who comes meanwhile has it go round again.
@@ -376,8 +333,6 @@ class SequencedWriter:
             self._in_background(self._recover)
         self._send_more(is_answering=True)
 
-    # -- trouble --------------------------------------------------------------------------------------------------------
-
     def _refused(self, batch: PackedMulti) -> None:
         """Tell the group to blame. It waits again with all others: none of them was applied."""
         blamed = batch.culprit()
@@ -395,7 +350,6 @@ class SequencedWriter:
             self._expel(culprit, error)
 
     def _repair(self, parent: str, culprit: OperationGroup) -> None:
-        """Make a parent that is missing."""
         try:
             self._session.ensure_path(parent)
         except ConnectionLost as exc:  # then sending fails as well, and waits for the connection
@@ -428,7 +382,6 @@ class SequencedWriter:
         self._recover()
 
     def _recover(self) -> None:
-        """Find out what was applied, however long the servers are away."""
         backoff = Backoff(_BACKOFF)
         over = SessionExpired("the session of this consumer is over", path=self.path)
         while self._end is None:
@@ -444,8 +397,14 @@ class SequencedWriter:
                 self._woken.wait(backoff.next_s())
 
     def _reconciled(self) -> bool:
+        session = self._session
         try:
-            stat = standing(self._session, self.path, remake=None if self.is_ephemeral else self._data)
+            session.sync(self.path)
+            stat = session.exists(self.path)
+            if stat is None and not self.is_ephemeral:  # made again: its czxid tells that it is another one
+                session.ensure_path(parent_of(self.path))
+                session.create(self.path, self._data)
+                stat = session.get(self.path)[1]
         except LeaderqError as exc:
             level = logging.DEBUG if isinstance(exc, ConnectionLost | NodeExists) else logging.WARNING
             log.log(level, "%s cannot be read for now: %s", self.path, exc)

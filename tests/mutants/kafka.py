@@ -22,6 +22,7 @@ CONFLUENT_PRODUCER = "leaderq/kafka/clients/confluent_producer.py"
 KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
 
 UNIT = "tests/unit/kafka/test_positions.py::test_"
+LET_GO = "tests/unit/kafka/test_let_go.py::test_"
 GATE = "tests/unit/kafka/test_join_gate.py::test_"
 CAREER = "tests/integration/kafka/test_kafka_career.py::test_"
 SHARED = "tests/integration/kafka/test_shared_group.py::test_"
@@ -72,6 +73,16 @@ MUTANTS = [
         "what was under way for a batch that was let go of may be stored after the newer",
         "tests/unit/kafka/test_commits.py::test_what_was_under_way_when_its_batch_was_let_go_of_is_over_before_the_next_begins",
         Edit(COMMITS, "self._dropped, self._commit = self._commit or self._dropped, None", "self._commit = None"),
+    ),
+    mutant(
+        "a commit that happens after its batch was let go of is not heeded",
+        f"{LET_GO}records_of_a_batch_let_go_of_are_handed_out_again_only_if_its_commit_has_failed[True]",
+        Edit(TERM_CONSUMER, "self._joined = not self._commits.has_let_go()", "self._commits.has_let_go()"),
+    ),
+    mutant(
+        "what was read behind a batch let go of is handed out before it",
+        f"{LET_GO}what_was_read_behind_a_batch_let_go_of_is_not_handed_out_before_it[start_offsets]",
+        Edit(TERM_CONSUMER, "        self._ahead.clear()  # it follows", "        # it follows"),
     ),
     mutant(
         "offsets that are gone are taken for a new group's",

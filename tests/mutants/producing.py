@@ -191,7 +191,7 @@ MUTANTS = [
     mutant(
         "a flush forgets the segments left behind",
         LEFT_BEHIND,
-        Edit(STORE, "            self._force(self._unforced[0])\n", ""),
+        Edit(STORE, "                force(self._disk, self._unforced[0])\n", "                pass\n"),
     ),
     mutant(
         "a segment is left behind with records that wait for a sync",

@@ -535,7 +535,7 @@ CAREERS = [
     mutant(
         "a career is given the options of another",
         f"{PURE_RESOLUTION}a_careers_own_values_reach_it_and_are_not_looked_at",
-        Edit(LOADING, "path, problems).get(str(name), {})", 'path, problems).get("a", {})'),
+        Edit(LOADING, "options=options.get(str(name), {})", 'options=options.get("a", {})'),
     ),
 ]
 

@@ -15,7 +15,6 @@ from leaderq.errors import ConfigurationError
 from leaderq.events import Event, EventBus
 from leaderq.kafka import KafkaLeaderCareer, dead_letter
 from leaderq.plain import NotAPlainFunction
-from leaderq.producing.journal import Journal
 from leaderq.term import OpenTerm
 from leaderq.testing import eventually
 from leaderq.threads import Listeners
@@ -134,7 +133,6 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
     "a fact of a test": eventually,
     "a fact about a career": lambda given: Observer(Unconnected(), "c").wait_until(given, timeout_s=0),
     "a watch": lambda given: Unconnected().get_async("/", given),
-    "what a journal calls": lambda given: Journal("", on_expired=given),
 }
 
 

@@ -5,22 +5,23 @@ which topic the letters of a career are on.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from leaderq.cli.completion import ONE_CAREER
 from leaderq.cli.connecting import named_career, open_session
-from leaderq.cli.options import CONNECTION, Given, Verb, json_option, takes_settings
+from leaderq.cli.options import CONNECTION, Given, Verb, json_option, number, switch, takes_settings
 from leaderq.cli.output import quiet, write_json, write_table
 from leaderq.config import Section, Settings
 from leaderq.errors import CorruptRecord, NoNode
 
 if TYPE_CHECKING:
     from leaderq.kafka.dead_letters.format import DeadLetter
-    from leaderq.kafka.dead_letters.replay import DeadLetterFilter
+    from leaderq.kafka.dead_letters.replay import DeadLetterFilter, ReplayProgress
     from leaderq.kafka.dead_letters.topic import DeadLetterReader
     from leaderq.kafka.record import Record
 
@@ -81,7 +82,7 @@ def letters_topic(settings: Settings, topic: str | None) -> str:
     return published or dead_letter_topic(career)
 
 
-_HEADINGS = ("PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "ERROR")
+_HEADINGS = ("PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "REPLAYED", "ERROR")
 _FOREIGN = "(not written by leaderq)"
 _WIDEST_ERROR = 100
 
@@ -91,44 +92,56 @@ _WIDEST_ERROR = 100
 @topic_option
 @error_option
 @origin_option
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="show N letters at most, the oldest of each partition first",
-)
+@switch("--pending", help="only letters that no replay has sent back yet")
+@number("--limit", "show N letters at most, the oldest of each partition first")
 @json_option
-def ls(given: Given, topic: str | None, error: str | None, origin: str | None, limit: int | None, as_json: bool) -> None:
-    """List the letters on the dead-letter topic as it is now, replayed ones too.
+def ls(
+    given: Given,
+    topic: str | None,
+    error: str | None,
+    origin: str | None,
+    pending: bool,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """List the letters on the dead-letter topic as it is now.
 
     ORIGIN is topic-partition@offset of the record that could not be handled; a TIME is when it was
-    given up.
+    given up. REPLAYED says whether leaderq dead replay has sent it back; if its record dies again,
+    that is another letter.
 
     \b
     Examples:
-      leaderq dead ls --career ad-billing
+      leaderq dead ls --career ad-billing --pending
       leaderq dead ls --career ad-billing --error timeout --limit 20
       leaderq dead ls --career ad-billing --json | jq -r .error | sort | uniq -c
     """
     settings = given.load().settings
-    named_career(settings)
+    from leaderq.kafka.dead_letters.replay import DeadLetterFilter, replay_progress
+
+    with _reader(settings, topic) as reader:
+        done = replay_progress(reader)
+        every = _rows(reader, DeadLetterFilter(error=error, origin=origin), done)
+        found = islice((row for row in every if not (pending and row["replayed"])), limit)
+        shown = _write_json(found) if as_json else _write_table(found)
+    if not shown:
+        kind = "of that kind " if error or origin or pending else ""
+        click.echo(f"no dead letters {kind}on topic {reader.topic!r}", err=True)
+
+
+def _reader(settings: Settings, topic: str | None) -> DeadLetterReader:
+    career = named_career(settings)
     quiet()
-    from leaderq.kafka.dead_letters.replay import DeadLetterFilter, replay_group
+    from leaderq.kafka.dead_letters.replay import replay_group
     from leaderq.kafka.dead_letters.topic import DeadLetterReader
 
-    where = letters_topic(settings, topic)
-    box = DeadLetterReader(
+    return DeadLetterReader(
         settings.kafka,
-        where,
-        group=replay_group(named_career(settings)),
+        letters_topic(settings, topic),
+        group=replay_group(career),
         security=settings.kafka_security,
         timeout_s=settings.connect_timeout_s,
     )
-    with box:
-        found = _rows(box, DeadLetterFilter(error=error, origin=origin), limit)
-        shown = _write_json(found) if as_json else _write_table(found)
-    if not shown:
-        click.echo(f"no dead letters {'of that kind ' if error or origin else ''}on topic {where!r}", err=True)
 
 
 def _write_json(rows: Iterator[dict[str, Any]]) -> int:
@@ -146,15 +159,12 @@ def _write_table(rows: Iterator[dict[str, Any]]) -> int:
     return len(found)
 
 
-def _rows(box: DeadLetterReader, selection: DeadLetterFilter, limit: int | None) -> Iterator[dict[str, Any]]:
-    shown = 0
-    for record in box.read():
-        row = _row(record, selection)
-        if row is not None:
-            yield row
-            shown += 1
-            if shown == limit:
-                return
+def _rows(
+    reader: DeadLetterReader, selection: DeadLetterFilter, done: Mapping[int, ReplayProgress]
+) -> Iterator[dict[str, Any]]:
+    for record in reader.read():
+        if (row := _row(record, selection)) is not None:
+            yield {**row, "replayed": record.offset in done[record.partition]}
 
 
 def _row(record: Record, selection: DeadLetterFilter) -> dict[str, Any] | None:
@@ -204,22 +214,20 @@ def _foreign(record: Record) -> dict[str, Any]:
 
 def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
     at = row["at"] and f"{datetime.fromisoformat(row['at']).astimezone():%Y-%m-%d %H:%M:%S}"
+    first = (row["partition"], row["offset"], at)
+    replayed = "yes" if row["replayed"] else None
     if row["origin"] is None:
-        return (row["partition"], row["offset"], at, None, None, _FOREIGN)
+        return (*first, None, None, replayed, _FOREIGN)
     origin = "{topic}-{partition}@{offset}".format(**row["origin"])
     error = " ".join(": ".join(part for part in (row["error"], row["text"]) if part).split())
     shown = error if len(error) <= _WIDEST_ERROR else error[: _WIDEST_ERROR - 1] + "…"
-    return (row["partition"], row["offset"], at, origin, row["attempts"], shown)
+    return (*first, origin, row["attempts"], replayed, shown)
 
 
 @click.command(cls=Verb)
 @takes_settings(*SECTIONS, career=ONE_CAREER)
 @topic_option
-@click.option(
-    "--raw",
-    is_flag=True,
-    help="write the bytes of the record's value to standard output, and nothing else",
-)
+@switch("--raw", help="write the bytes of the record's value to standard output, and nothing else")
 @json_option
 @click.argument("place", callback=as_place, metavar="PARTITION:OFFSET")
 def show(given: Given, topic: str | None, raw: bool, as_json: bool, place: tuple[int, int]) -> None:
@@ -233,21 +241,8 @@ def show(given: Given, topic: str | None, raw: bool, as_json: bool, place: tuple
       leaderq dead show --career ad-billing 0:41
       leaderq dead show --career ad-billing 0:41 --raw > order.bin
     """
-    settings = given.load().settings
-    named_career(settings)
-    quiet()
-    from leaderq.kafka.dead_letters.replay import replay_group
-    from leaderq.kafka.dead_letters.topic import DeadLetterReader
-
-    box = DeadLetterReader(
-        settings.kafka,
-        letters_topic(settings, topic),
-        group=replay_group(named_career(settings)),
-        security=settings.kafka_security,
-        timeout_s=settings.connect_timeout_s,
-    )
-    with box:
-        record = box.one(*place)
+    with _reader(given.load().settings, topic) as reader:
+        record = reader.one(*place)
     if raw:
         click.echo(record.value or b"", nl=False)
     elif as_json:

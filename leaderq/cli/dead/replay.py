@@ -11,7 +11,7 @@ import click
 from leaderq.cli.completion import ONE_CAREER
 from leaderq.cli.connecting import named_career
 from leaderq.cli.dead.letters import SECTIONS, as_places, error_option, letters_topic, origin_option, topic_option
-from leaderq.cli.options import Given, Verb, json_option, switch, takes_settings
+from leaderq.cli.options import Given, Verb, json_option, number, switch, takes_settings
 from leaderq.cli.output import quiet, write_json, write_table
 from leaderq.errors import ConfigurationError
 
@@ -32,19 +32,8 @@ if TYPE_CHECKING:
     metavar="PARTITION:OFFSET",
     help="only this letter; may be given several times",
 )
-@click.option(
-    "--rate",
-    type=click.FloatRange(min=0),
-    default=100.0,
-    metavar="N",
-    show_default=True,
-    help="send N letters a second at most; 0 is as fast as Kafka takes them",
-)
-@click.option(
-    "--to",
-    metavar="TOPIC",
-    help="send all records to TOPIC instead of the topics they came from",
-)
+@number("--rate", "send N letters a second at most; 0 is as fast as Kafka takes them", least=0.0, default=100.0)
+@click.option("--to", metavar="TOPIC", help="send all records to TOPIC instead of the topics they came from")
 @switch("--same-partition", help="send each record to the partition it was read from, whatever its key")
 @switch("--from-start", help="forget what was replayed before, and begin again")
 @switch("--dry-run", help="say what would be sent where, and change nothing")

@@ -17,7 +17,8 @@ from typing import TextIO
 
 import click
 
-from leaderq.cli.demo.ad_billing.audit import Audit, Entry
+from leaderq.cli.demo.ad_billing.audit import Audit
+from leaderq.cli.demo.ad_billing.ledger import Entry
 from leaderq.clock import now_s
 
 _PLAIN_INTERVAL_S = 2.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leaderq.cli.journal.directory import directory_argument, readable
-from leaderq.cli.options import Verb, debug_option, json_option, switch
+from leaderq.cli.options import Verb, debug_option, json_option, number, switch
 from leaderq.errors import ConfigurationError, CorruptRecord
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @click.command(cls=Verb)
 @directory_argument
-@click.option("--after", type=click.IntRange(min=0), default=0, metavar="ID", help="only records behind this id")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="N records at most")
+@number("--after", "only records behind this id", least=0, default=0, metavar="ID")
+@number("--limit", "N records at most")
 @switch("--all", "all_too", help="also records that are acknowledged and not yet deleted")
 @switch("--bad", help="also what can be read of the files set aside (.bad)")
 @switch("--null", help="end each record with a NUL instead of a line end")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leaderq.cli.journal.directory import directory_argument, readable
-from leaderq.cli.options import Given, Verb, json_option, switch, takes_settings
+from leaderq.cli.options import Given, Verb, json_option, number, switch, takes_settings
 from leaderq.cli.output import write_json
 from leaderq.clock import now_s
 from leaderq.config import Section
@@ -30,14 +30,7 @@ _PAUSE_S = 0.2
 @click.option("--topic", metavar="TOPIC", help="where records go that name no topic themselves")
 @click.option("--client", type=click.Choice(["kafka-python", "confluent"]), default="kafka-python")
 @switch("--raw", help="send each record's bytes as the value, whatever they are")
-@click.option(
-    "--away-s",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    metavar="SECONDS",
-    show_default=True,
-    help="give up once Kafka has taken nothing for so long",
-)
+@number("--away-s", "give up once Kafka has taken nothing for so long", least=0.1, default=60.0, metavar="SECONDS")
 @directory_argument
 @json_option
 def send(
@@ -93,11 +86,10 @@ def send(
 
 
 def _sum_up(work: JournalSending, journal: Journal, as_json: bool) -> None:
-    counters = journal.counters
     found = {
         "sent": work.sent,
-        "expired": counters.expired,
-        "damaged": counters.corrupt,
+        "expired": work.expired,
+        "damaged": journal.counters.corrupt,
         "left": journal.depth,
     }
     if as_json:
@@ -118,7 +110,7 @@ class JournalSending:
     ) -> None:
         self._journal, self._sink, self._decode = journal, sink, decode
         self._away_s = away_s
-        self.sent = 0
+        self.sent = self.expired = 0
 
     def run(self) -> None:
         """Return when nothing is left.
@@ -146,6 +138,9 @@ class JournalSending:
     def _decoded(self, records: Sequence[JournalRecord]) -> tuple[list[tuple[int, Any]], LeaderqError | None]:
         found: list[tuple[int, Any]] = []
         for record in records:
+            if record.expires_at is not None and record.expires_at <= time.time():
+                self.expired += self._journal.ack(record.id)
+                continue
             try:
                 found.append((record.id, self._decode(record.payload)))
             except CorruptRecord as exc:

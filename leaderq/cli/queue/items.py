@@ -71,10 +71,10 @@ def ls(given: Given, path: str, kind: QueueKind | None, lock_path: str | None, a
 
 
 def _overviews(session: Session, path: str, kind: QueueKind | None, lock_path: str | None) -> Iterator[Overview]:
-    from leaderq.queues.admin import overview, queues_below
+    from leaderq.queues.admin import QueueAdmin, queues_below
     from leaderq.queues.wire.znodes import QueuePaths
 
-    own = overview(session, QueuePaths(path, lock_path, meta_path()), kind)
+    own = QueueAdmin(session, QueuePaths(path, lock_path, meta_path()), kind).overview()
     if own is None:
         raise ConfigurationError(missing(session, path))
     is_queue = own.depth or own.shards or own.dead or own.consumers or own.is_paused
@@ -83,7 +83,7 @@ def _overviews(session: Session, path: str, kind: QueueKind | None, lock_path: s
     below = 0
     if not own.depth:
         for one in queues_below(session, path):
-            seen = overview(session, QueuePaths(one, lock_path), kind)
+            seen = QueueAdmin(session, QueuePaths(one, lock_path), kind).overview()
             if seen is not None:
                 below += 1
                 yield seen

@@ -21,10 +21,9 @@ from leaderq.errors import (
     ConfigurationError,
     LeaderqError,
     MissingPiece,
-    ServersUnreachable,
 )
-from leaderq.kafka.clients.address import bootstrap_servers
-from leaderq.kafka.clients.consumer import Failure, KafkaAway
+from leaderq.kafka.clients.client_options import bootstrap_servers
+from leaderq.kafka.clients.consumer import Failure
 from leaderq.kafka.clients.producer import ProducerSettings
 
 _FENCED = {"FENCED_INSTANCE_ID", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED"}
@@ -98,11 +97,9 @@ class ErrorCallback:
 
     def __init__(self) -> None:
         self.refusal: Any = None
-        self.last: Any = None
         self.cause: Any = None
 
     def __call__(self, error: Any) -> None:
-        self.last = error
         if error.name() in _REFUSED:
             self.refusal = error
         if error.name() in _TELLING:
@@ -196,15 +193,6 @@ def refused_options(exc: Any) -> ConfigurationError | None:
     if error is None or error.name() not in ("_INVALID_ARG", "_CONFLICT"):
         return None
     return ConfigurationError(f"confluent-kafka cannot use an option of client_options: {error.str()}")
-
-
-def opening_error(exc: Any, found: LeaderqError, address: str, waited_s: float, remedy: str) -> LeaderqError:
-    """What to raise if a producer could not be opened; ``found`` is what ``exc`` means."""
-    if (refused := refused_options(exc)) is not None:
-        return refused
-    if isinstance(found, KafkaAway):
-        return ServersUnreachable("Kafka", address, waited_s=waited_s, remedy=remedy)
-    return found
 
 
 @contextmanager

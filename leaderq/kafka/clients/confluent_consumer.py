@@ -44,8 +44,8 @@ then no more than every 10 s, without anybody waiting for the answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -53,7 +53,7 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from leaderq.clock import now_s
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, ServersUnreachable, UnknownTopic
+from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
     UNKNOWN,
     ErrorCallback,
@@ -66,6 +66,7 @@ from leaderq.kafka.clients.confluent_connection import (
 from leaderq.kafka.clients.confluent_record import by_partition, has_errors
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
+    ConsumerBase,
     ConsumerSettings,
     KafkaAway,
     MembershipLost,
@@ -73,6 +74,7 @@ from leaderq.kafka.clients.consumer import (
     SerialExecutor,
     SubmittedWork,
     TopicPattern,
+    may_not_join,
 )
 from leaderq.kafka.record import Partition, Record
 
@@ -88,19 +90,16 @@ ASK_EVERY_S = 10.0
 _LOOK_S = 0.05
 
 
-class ConfluentConsumer:
+class ConfluentConsumer(ConsumerBase):
     """See :class:`~leaderq.kafka.clients.consumer.ConsumerClient`."""
 
-    slice_records = 5000
-
     def __init__(self, settings: ConsumerSettings) -> None:
+        super().__init__(settings)
         self._confluent = require()
-        self._settings = settings
         self._errors = ErrorCallback()
-        self._client: Any = None
         self._topics: ConfluentTopics | None = None
         self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
-        self._allowed: Callable[[], None] = _never
+        self._allowed: Callable[[], None] = may_not_join
         self._is_subscribed = False
         self._joins = self._joins_before = 0
         self._held: frozenset[Partition] = frozenset()
@@ -115,23 +114,18 @@ class ConfluentConsumer:
 
     # ---- connecting ------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        settings, began = self._settings, now_s()
-        try:
-            shared = {**connection_options(settings.address, settings.security, self._errors), **settings.options}
-            self._client = self._made(self._confluent.Consumer, consumer_options(settings, self._errors))
-            self._topics = self._made(
-                ConfluentTopics, shared, settings.address, settings.topics, self._errors, settings.request_timeout_s
-            )
-            self._topics.learn(settings.open_timeout_s)
-            self._warm_up(began + settings.open_timeout_s)
-        except KafkaAway as exc:
-            self.close()
-            waited_s, remedy = now_s() - began, self._errors.remedy()
-            raise ServersUnreachable("Kafka", settings.address, waited_s=waited_s, remedy=remedy) from exc
-        except BaseException:
-            self.close()
-            raise
+    def _connect(self, until_s: float) -> None:
+        settings = self._settings
+        self._client = self._made(self._confluent.Consumer, consumer_options(settings, self._errors))
+        self._topics = self._made(ConfluentTopics, settings, self._errors)
+        self._topics.learn(settings.open_timeout_s)
+        while True:  # a topic just made, or an election going on: what is not ready is asked again
+            try:
+                return self.refresh(max(_STEP_S, until_s - now_s()))
+            except KafkaAway:
+                if now_s() >= until_s:
+                    raise
+                self._serve(_STEP_S)
 
     def _made(self, kind: Callable[..., Any], *words: Any) -> Any:
         try:
@@ -139,20 +133,12 @@ class ConfluentConsumer:
         except self._confluent.KafkaException as exc:
             raise refused_options(exc) or self._error(exc, "connecting") from exc
 
-    def _warm_up(self, end: float) -> None:
-        """A topic just made, or an election going on: what is not ready is asked again."""
-        while True:
-            try:
-                return self.refresh(max(_STEP_S, end - now_s()))
-            except KafkaAway:
-                if now_s() >= end:
-                    raise
-                self._serve(_STEP_S)
+    def _remedy(self) -> str:
+        return self._errors.remedy()
 
     def refresh(self, timeout_s: float) -> None:
         self._known.keep_known()
-        self.committed(timeout_s)
-        self.end_offsets(timeout_s)
+        super().refresh(timeout_s)
 
     # ---- membership ------------------------------------------------------------------------------
 
@@ -352,16 +338,15 @@ class ConfluentConsumer:
 
     def _ask(self, what: int, timeout_s: float) -> dict[Partition, int]:
         asked = self._named(dict.fromkeys(self.existing(), what))
-        by_pattern = isinstance(self._settings.topics, TopicPattern)
         try:
             with self._errors_translated("asking for offsets"):
                 answer = self._consumer.offsets_for_times(asked, timeout_s)
         except UnknownTopic as exc:
-            if by_pattern:  # deleted a moment ago, and found out soon
+            if self._pattern is not None:  # deleted a moment ago, and found out soon
                 self._known.hurry()
                 raise KafkaAway(str(exc)) from exc
             raise
-        if by_pattern:
+        if self._pattern is not None:
             answer = [one for one in answer if one.error is None or one.error.name() not in UNKNOWN]
         return self._answered(answer, "asking for offsets")
 
@@ -377,8 +362,17 @@ class ConfluentConsumer:
 
     # ---- errors and the end ----------------------------------------------------------------------
 
-    def _errors_translated(self, doing: str) -> _ErrorsTranslated:
-        return _ErrorsTranslated(self, doing)
+    @contextmanager
+    def _errors_translated(self, doing: str) -> Iterator[None]:
+        """Let no ``KafkaException`` out of the block."""
+        try:
+            yield
+        except self._confluent.KafkaException as exc:
+            raise self._error(exc, doing) from exc
+        except RuntimeError as exc:
+            if "closed" in str(exc):  # by its owner, while this thread had it in hand
+                raise KafkaError("this consumer is closed") from exc
+            raise
 
     def _error(self, exc: Any, doing: str) -> KafkaError:
         """Ours for the client's, which is remembered if it is the last."""
@@ -393,7 +387,7 @@ class ConfluentConsumer:
         return found  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        self._allowed = _never
+        self._allowed = may_not_join
         client, topics, self._client, self._topics = self._client, self._topics, None, None
         if topics is not None:
             topics.close()
@@ -407,67 +401,27 @@ class ConfluentConsumer:
             log.debug("closing a Kafka consumer failed; it is dropped", exc_info=True)
 
     @property
-    def _consumer(self) -> Any:
-        if self._client is None:
-            raise KafkaError("this consumer is not open")
-        return self._client
-
-    @property
     def _known(self) -> ConfluentTopics:
         if self._topics is None:
             raise KafkaError("this consumer is not open")
         return self._topics
 
 
-class _ErrorsTranslated:
-    """Lets no ``KafkaException`` out of the block."""
-
-    def __init__(self, consumer: ConfluentConsumer, doing: str) -> None:
-        self._consumer = consumer
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: Any, exc: BaseException | None, _trace: Any) -> None:
-        if isinstance(exc, self._consumer._confluent.KafkaException):
-            raise self._consumer._error(exc, self._doing) from exc
-        if isinstance(exc, RuntimeError) and "closed" in str(exc):  # closed by its owner while this thread had it in hand
-            raise KafkaError("this consumer is closed") from exc
-
-
-def _never() -> None:
-    raise KafkaError("this consumer is kept warm and may not join its group")
-
-
-def _is_over(work: SubmittedWork) -> bool:
-    try:
-        return work.done(0.0)
-    except Exception:
-        log.debug("topics could not be listed; asked again later", exc_info=True)
-        return True
-
-
 class ConfluentTopics:
-    """Names, partitions and ids of the topics to be read. Not thread-safe."""
+    """Names, partitions and ids of the topics to be read, asked for on a thread of its own. Not
+    thread-safe.
+    """
 
-    def __init__(
-        self,
-        options: dict[str, Any],
-        address: str,
-        topics: tuple[str, ...] | TopicPattern,
-        errors: ErrorCallback,
-        request_timeout_s: float,
-    ) -> None:
-        self._admin = AdminClient(options)
-        self._address = address
-        self._pattern = topics if isinstance(topics, TopicPattern) else None
-        self.names = () if isinstance(topics, TopicPattern) else topics
-        self._lister = SerialExecutor("leaderq-confluent-topics")  # begins with the first pattern
-        self._listing: SubmittedWork | None = None
+    def __init__(self, settings: ConsumerSettings, errors: ErrorCallback) -> None:
+        shared = connection_options(settings.address, settings.security, errors)
+        self._admin = AdminClient({**shared, **settings.options})
+        self._address = settings.address
+        self._request_timeout_s = settings.request_timeout_s
+        self._pattern = settings.topics if isinstance(settings.topics, TopicPattern) else None
+        self.names = () if isinstance(settings.topics, TopicPattern) else settings.topics
         self._errors = errors
-        self._request_timeout_s = request_timeout_s
-        self._asked: dict[str, Future[Any]] = {}
+        self._executor = SerialExecutor("leaderq-confluent-topics")
+        self._asking: SubmittedWork | None = None
         self._asked_at = 0.0
         self.partitions: dict[str, frozenset[Partition]] = {}
         self.ids: dict[str, str] = {}
@@ -478,72 +432,57 @@ class ConfluentTopics:
         Raises :class:`~leaderq.errors.UnknownTopic`, :class:`~leaderq.errors.AccessRefused` or
         :class:`~leaderq.kafka.clients.consumer.KafkaAway`.
         """
-        end = now_s() + timeout_s
-        if self._pattern is not None:
-            with confluent_errors_translated("asking for topics", self._address, self._errors):
-                self._list(timeout_s)
-            if not self.names:
-                raise UnknownTopic(
-                    f"no topic on Kafka {self._address!r} matches {self._pattern.regex.pattern!r}; "
-                    "create one, or correct the career's 'topics'"
-                )
-        self._ask(timeout_s)
-        for topic, answer in self._asked.items():
-            while not answer.done():
-                if self._errors.refusal is not None:  # known at once, while the question would go on until its time is up
-                    raise translated(self._errors.refusal, "connecting", self._address)
-                if now_s() > end:
-                    raise KafkaAway(f"asking for the topic {topic!r} at Kafka {self._address!r}: no answer")
-                self._admin.poll(_LOOK_S)  # also calls back with errors
-            with confluent_errors_translated(f"asking for the topic {topic!r}", self._address, self._errors):
-                self._note(topic, answer.result())
-        self._asked = {}
+        self._asked_at = now_s()
+        self._ask(timeout_s, all_there=True)
 
     def keep_known(self) -> None:
-        """Take in what was answered, and ask again from time to time; waits for nothing."""
-        for topic, answer in list(self._asked.items()):
-            if answer.done():
-                del self._asked[topic]
-                error = answer.exception()
-                if error is None:
-                    self._note(topic, answer.result())
-                elif isinstance(translated(error, "asking for topics", self._address), UnknownTopic):
-                    self.partitions.pop(topic, None)
-                    self.ids.pop(topic, None)
-        if self._listing is not None and _is_over(self._listing):
-            self._listing = None
-            self._ask(self._request_timeout_s)
-        if self._asked or self._listing is not None or now_s() <= self._asked_at + ASK_EVERY_S:
-            return
-        if self._pattern is None:
-            self._ask(self._request_timeout_s)
-        else:  # the client waits for the answer to this one
-            self._listing = self._lister.submit(partial(self._list, self._request_timeout_s))
-
-    def close(self) -> None:
-        """Let the thread end, if there is one."""
-        self._lister.close()
-
-    def _list(self, timeout_s: float) -> None:
-        assert self._pattern is not None
-        self.names = self._pattern.among(self._admin.list_topics(timeout=timeout_s).topics)
+        """Ask again from time to time; waits for nothing."""
+        try:
+            if self._asking is not None and not self._asking.done(0.0):
+                return
+        except Exception:
+            log.debug("topics could not be asked for; asked again later", exc_info=True)
+        self._asking = None
+        if now_s() > self._asked_at + ASK_EVERY_S:
+            self._asked_at = now_s()
+            self._asking = self._executor.submit(partial(self._ask, self._request_timeout_s))
 
     def hurry(self) -> None:
         """Ask at the next :meth:`keep_known`."""
         self._asked_at = 0.0
 
-    def _ask(self, timeout_s: float) -> None:
-        self._asked_at = now_s()
-        for topic in self.partitions.keys() - set(self.names):
-            del self.partitions[topic]
-            self.ids.pop(topic, None)
-        if self.names:
-            wanted = TopicCollection(list(self.names))
-            self._asked = self._admin.describe_topics(wanted, request_timeout=timeout_s)
+    def close(self) -> None:
+        """Let the thread end, if there is one."""
+        self._executor.close()
 
-    def _note(self, topic: str, found: Any) -> None:
-        self.partitions[topic] = frozenset(Partition(topic, partition.id) for partition in found.partitions)
-        self.ids[topic] = str(found.topic_id)
+    def _ask(self, timeout_s: float, all_there: bool = False) -> None:
+        end_s, names = now_s() + timeout_s, self.names
+        if self._pattern is not None:
+            with confluent_errors_translated("asking for topics", self._address, self._errors):
+                names = self._pattern.among(self._admin.list_topics(timeout=timeout_s).topics)
+            if all_there and not names:
+                raise self._pattern.unmatched(self._address)
+        asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s) if names else {}
+        found = {}
+        for topic, answer in asked.items():
+            while not answer.done():
+                if self._errors.refusal is not None:  # known at once, while the question would go on until its time is up
+                    raise translated(self._errors.refusal, "connecting", self._address)
+                if now_s() > end_s:
+                    raise KafkaAway(f"asking for the topic {topic!r} at Kafka {self._address!r}: no answer")
+                self._admin.poll(_LOOK_S)  # also calls back with errors
+            try:
+                with confluent_errors_translated(f"asking for the topic {topic!r}", self._address, self._errors):
+                    found[topic] = answer.result()
+            except UnknownTopic:  # deleted, or not made yet
+                if all_there:
+                    raise
+        self.names = names
+        self.ids = {topic: str(each.topic_id) for topic, each in found.items()}
+        self.partitions = {
+            topic: frozenset(Partition(topic, partition.id) for partition in each.partitions)
+            for topic, each in found.items()
+        }
 
 
 def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""A :class:`~leaderq.kafka.clients.producer.TransactionalProducer` on confluent-kafka (librdkafka);
-needs ``leaderq[confluent]``.
+"""A :class:`~leaderq.kafka.clients.producer.TransactionalProducer` and a
+:class:`~leaderq.kafka.clients.producer.MessageSender` on confluent-kafka (librdkafka); needs
+``leaderq[confluent]``.
 
-Facts of librdkafka 2 that this file leans on (its documentation of transactions,
-``INTRODUCTION.md``):
+Facts of librdkafka 2 that this file leans on (``INTRODUCTION.md``, ``CONFIGURATION.md``):
 
 * Each error of a transactional call says what to do: *retriable* (call the same function again, it
   goes on where it was), *abort required*, or *fatal*. A time-out while a commit is under way is
@@ -19,26 +19,35 @@ Facts of librdkafka 2 that this file leans on (its documentation of transactions
   own, and given up with its producer if it is late. What is given up may go on behind our back;
   it cannot commit, as only ``commit_transaction`` does, and once the next producer is fenced in
   not even that.
+* ``message.timeout.ms`` 0 is for ever: an outage fails no message.
+* A batch that a broker refuses for good leaves a gap, and what is behind it would be stored all the
+  same; with ``enable.gapless.guarantee`` it is not: the producer has a fatal error, fails all it
+  holds, and is over.
+* Callbacks come from within ``poll`` and ``flush``; a flush does not wait for ``linger.ms``. A
+  fatal error may be raised from within them as well.
+* To ask for the metadata of one topic, or to send to it, creates it on brokers that are configured
+  so; to ask for those of all topics does not.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError
+from leaderq.errors import AccessRefused, KafkaError, KafkaFenced, LeaderqError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,
-    opening_error,
     producer_base,
+    refused_options,
     require,
     translated,
 )
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets, SerialExecutor
-from leaderq.kafka.clients.producer import Message, ProducerSettings
+from leaderq.kafka.clients.producer import Message, MessageInvalid, ProducerSettings
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +68,8 @@ def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[
     }
 
 
-class ConfluentProducer:
-    """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
+class _Connection:
+    """A producer of librdkafka: opened, given messages, and let go."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
@@ -68,22 +77,79 @@ class ConfluentProducer:
         self._errors = ErrorCallback()
         self._client: Any = None
         self._began_s: float | None = None
+
+    def _connect(self, options: Mapping[str, Any], wait_s: float) -> Any:
+        """Make the client, and ask for all topics; returns the answer."""
+        began_s, address = now_s(), self._settings.address
+        try:
+            self._client = self._confluent.Producer(options)
+            return self._client.list_topics(timeout=wait_s)
+        except self._confluent.KafkaException as exc:
+            found = self._translated(exc, "connecting")
+            self.close()
+            if (refused := refused_options(exc)) is not None:
+                raise refused from exc
+            if isinstance(found, KafkaAway):
+                remedy = self._errors.remedy() or "is Kafka listening there?"
+                found = ServersUnreachable("Kafka", address, waited_s=now_s() - began_s, remedy=remedy)
+            raise found from exc
+
+    def _give(self, message: Message, told: Any) -> None:
+        """Hand over a message; ``BufferError`` and the client's own errors come out."""
+        topic, value, key, headers, partition, timestamp_ms = message
+        number = -1 if partition is None else partition
+        if timestamp_ms is None and not headers:  # the usual message, at two thirds of the cost
+            self._producer.produce(topic, value, key, number, told)
+        else:
+            more = {"timestamp": timestamp_ms or 0, "headers": list(headers) or None}
+            self._producer.produce(topic, value, key, number, told, **more)
+
+    def close(self) -> None:
+        clients = [self._client]
+        self._client = None
+        if clients[0] is None:
+            return
+        # librdkafka's own clean-up happens when the object goes, and may wait for a broker.
+        closer = threading.Thread(target=_drop, args=(clients,), name="leaderq-kafka-close", daemon=True)
+        closer.start()
+        closer.join(_CLOSE_S)
+
+    def _translated(self, exc: Any, doing: str) -> LeaderqError:
+        found = translated(exc, doing, self._settings.address, self._errors)
+        return self._settings.explained(found, self._began_s)
+
+    @property
+    def _producer(self) -> Any:
+        if self._client is None:
+            raise KafkaError("this producer is not open")
+        return self._client
+
+
+def _drop(clients: list[Any]) -> None:
+    """Purge what is not sent, and let the last reference go."""
+    try:
+        clients[0].purge(in_queue=True, in_flight=True, blocking=False)
+        clients[0].poll(0)
+    except Exception:
+        log.debug("closing a Kafka producer failed; it is dropped", exc_info=True)
+    clients.clear()
+
+
+log = logging.getLogger(__name__)
+
+
+class ConfluentProducer(_Connection):
+    """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        super().__init__(settings)
         self._failed: list[tuple[str, Any]] = []
         self._offsets_sent = self._commit_asked = False
         self._on_delivery: Any = None  # one object for all messages of a transaction
         self._calls = SerialExecutor("leaderq-confluent-transaction")
 
     def open(self) -> None:
-        began = now_s()
-        settings = self._settings
-        try:
-            self._client = self._confluent.Producer(producer_options(settings, self._errors))
-            self._client.list_topics(timeout=settings.open_timeout_s)
-        except self._confluent.KafkaException as exc:
-            found = self._translated(exc, "connecting")
-            self.close()
-            remedy = f"is Kafka listening there? The last that was heard: {self._errors.last or 'nothing'}"
-            raise opening_error(exc, found, settings.address, now_s() - began, remedy) from exc
+        self._connect(producer_options(self._settings, self._errors), self._settings.open_timeout_s)
 
     def fence(self, timeout_s: float) -> bool:
         work = self._calls.submit(partial(self._producer.init_transactions, timeout_s))
@@ -104,31 +170,17 @@ class ConfluentProducer:
         self._began_s = now_s()
 
     def produce(self, message: Message) -> None:
-        topic, value, key, headers, partition, timestamp_ms = message
         deadline = None
-        is_plain = partition is None and timestamp_ms is None and not headers
         while True:
             try:
-                if is_plain:  # the usual message, at two thirds of the cost
-                    self._producer.produce(topic, value, key, -1, self._on_delivery)
-                else:
-                    self._producer.produce(
-                        topic,
-                        value,
-                        key,
-                        -1 if partition is None else partition,
-                        self._on_delivery,
-                        timestamp=timestamp_ms or 0,
-                        headers=list(headers) if headers else None,
-                    )
-                return
+                return self._give(message, self._on_delivery)
             except BufferError as exc:  # its buffer is full: wait until some of it is delivered
                 deadline = deadline or now_s() + self._settings.request_timeout_s
                 if now_s() > deadline:
                     raise KafkaAway(f"Kafka {self._settings.address!r} accepts no messages at the moment") from exc
                 self._call("producing", self._producer.poll, 0.05)
             except self._confluent.KafkaException as exc:
-                raise self._translated(self._fatal() or exc, f"producing to {topic!r}") from exc
+                raise self._translated(self._fatal() or exc, f"producing to {message.topic!r}") from exc
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -162,7 +214,7 @@ class ConfluentProducer:
             found = translated(failure, f"producing to {topic!r}", self._settings.address, self._errors)
             # Given up by the client (after the transaction's time-out), so the transaction cannot
             # be completed.
-            error = BatchLost(str(found)) if isinstance(found, KafkaAway) else self._explained(found)
+            error = BatchLost(str(found)) if isinstance(found, KafkaAway) else self._settings.explained(found, self._began_s)
             raise error from self._confluent.KafkaException(failure)
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
@@ -182,15 +234,9 @@ class ConfluentProducer:
         self._began_s = None
 
     def close(self) -> None:
-        clients = [self._client]
-        self._client = self._on_delivery = None
+        self._on_delivery = None
         self._calls.close()
-        if clients[0] is None:
-            return
-        # librdkafka's own clean-up happens when the object goes, and may wait for a broker.
-        closer = threading.Thread(target=_drop, args=(clients,), name="leaderq-kafka-close", daemon=True)
-        closer.start()
-        closer.join(_CLOSE_S)
+        super().close()
 
     def _call(self, doing: str, function: Any, *args: Any) -> Any:
         try:
@@ -231,28 +277,132 @@ class ConfluentProducer:
         lost = isinstance(found, KafkaAway) and exc.args[0].txn_requires_abort()
         return BatchLost(str(found)) if lost else found
 
-    def _translated(self, exc: Any, doing: str) -> LeaderqError:
-        return self._explained(translated(exc, doing, self._settings.address, self._errors))
-
-    def _explained(self, found: LeaderqError) -> LeaderqError:
-        return self._settings.explained(found, self._began_s)
-
-    @property
-    def _producer(self) -> Any:
-        if self._client is None:
-            raise KafkaError("this producer is not open")
-        return self._client
-
 
 def _left_s(deadline: float) -> float:
     return max(0.0, deadline - now_s())
 
 
-def _drop(clients: list[Any]) -> None:
-    """Purge what is not sent, and let the last reference go."""
-    try:
-        clients[0].purge(in_queue=True, in_flight=True, blocking=False)
-        clients[0].poll(0)
-    except Exception:
-        log.debug("closing a Kafka producer failed; it is dropped", exc_info=True)
-    clients.clear()
+_FLUSH_S = 0.005
+_POLL_S = 0.1
+_COUNT_KEPT_S = 300.0
+_METADATA_S = 2.0
+_INVALID = {"INVALID_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP", "_INVALID_DIFFERENT_RECORD"}
+
+
+def sender_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
+    """Return what a librdkafka producer is made with, each with its reason."""
+    return {
+        **producer_base(settings, errors),
+        "enable.idempotence": True,
+        "enable.gapless.guarantee": True,
+        # A message that the client gives up is one that we would send a second time.
+        "message.timeout.ms": 0,
+        # The buffer in front of it is what bounds memory.
+        "queue.buffering.max.messages": 10_000_000,
+        "queue.buffering.max.kbytes": 2_147_483_647,
+        **settings.options,
+    }
+
+
+class _Receipt:
+    """Told by the client, on the thread that polls."""
+
+    __slots__ = ("error", "is_done", "stored")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.error: Any = None
+        self.stored: Any = None
+
+    def told(self, error: Any, message: Any) -> None:
+        """Note what became of it."""
+        self.error, self.stored = error, message
+        self.is_done = True
+
+
+class ConfluentSender(_Connection):
+    """See :class:`~leaderq.kafka.clients.producer.MessageSender`."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        super().__init__(settings)
+        self._fatal: LeaderqError | None = None
+        self._counts: dict[str, tuple[int, float]] = {}
+
+    def open(self, timeout_s: float) -> None:
+        wait_s = max(0.1, min(timeout_s, self._settings.open_timeout_s))
+        self._learn(self._connect(sender_options(self._settings, self._errors), wait_s))
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions the topic has, as of five minutes ago."""
+        count, known_s = self._counts.get(topic, (0, 0.0))
+        if count and now_s() < known_s + _COUNT_KEPT_S:
+            return count
+        try:
+            found = self._client.list_topics(*((topic,) if count else ()), timeout=_METADATA_S)
+        except self._confluent.KafkaException as exc:
+            if count:
+                self._counts[topic] = (count, now_s())
+                return count
+            raise self._translated(exc, f"sending to {topic!r}") from exc
+        self._learn(found)
+        if topic not in self._counts:
+            raise UnknownTopic(f"there is no topic {topic!r} on Kafka {self._settings.address!r}; create it")
+        return self._counts[topic][0]
+
+    def _learn(self, found: Any) -> None:
+        now = now_s()
+        for name, topic in found.topics.items():
+            if topic.error is None and topic.partitions:
+                self._counts[name] = (len(topic.partitions), now)
+            elif topic.error is not None:
+                refused = translated(topic.error, f"sending to {name!r}", self._settings.address)
+                if isinstance(refused, AccessRefused):
+                    raise refused
+
+    def send(self, message: Message) -> Any:
+        receipt = _Receipt()
+        try:
+            self._give(message, receipt.told)
+        except self._confluent.KafkaException as exc:
+            raise self._translated(exc, f"sending to {message.topic!r}") from exc
+        except BufferError as exc:
+            raise KafkaAway(f"Kafka {self._settings.address!r} takes no more at present") from exc
+        return receipt
+
+    def wait(self, receipt: Any, until_s: float) -> None:
+        left_s = until_s - now_s()
+        if left_s > 0 and not receipt.is_done:
+            self._served(self._client.flush, min(left_s, _FLUSH_S))
+        while not receipt.is_done:
+            left_s = until_s - now_s()
+            if left_s <= 0:
+                return
+            self._served(self._client.poll, min(left_s, _POLL_S))
+
+    def _served(self, call: Any, timeout_s: float) -> None:
+        try:
+            call(timeout_s)
+        except self._confluent.KafkaException as exc:
+            self._fatal = self._translated(exc, "sending")
+        except SystemError as exc:  # the same, raised between two callbacks
+            cause = exc.__cause__ or exc
+            self._fatal = self._translated(cause, "sending")
+
+    def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
+        error = receipt.error
+        if error is None:
+            return None
+        if error.name() in _INVALID:
+            doing = f"sending to {topic!r} at Kafka {self._settings.address!r}"
+            return MessageInvalid(f"{doing}: {error.name()}: {error.str()}")
+        return self._translated(error, f"sending to {topic!r}")
+
+    def offset(self, receipt: Any) -> int:
+        return int(receipt.stored.offset())
+
+    def trouble(self) -> LeaderqError | None:
+        """Return the fatal error, or the refusal that is heard in passing."""
+        if self._fatal is not None:
+            return self._fatal
+        refusal = self._errors.refusal
+        return None if refusal is None else self._translated(refusal, "sending")

@@ -23,12 +23,14 @@ from __future__ import annotations
 
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from queue import SimpleQueue
 from typing import Any, Protocol
 
+from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,
@@ -38,6 +40,7 @@ from leaderq.errors import (
     MessageTooLarge,
     MissingPiece,
     OffsetOutOfRange,
+    ServersUnreachable,
     UnknownTopic,
 )
 from leaderq.kafka.record import Partition, Record
@@ -102,6 +105,12 @@ class TopicPattern:
         mine = (name for name in names if name != self.without and not name.startswith("__"))
         return tuple(sorted(name for name in mine if self.regex.fullmatch(name)))
 
+    def unmatched(self, address: str) -> UnknownTopic:
+        """The error to raise where there is none."""
+        return UnknownTopic(
+            f"no topic on Kafka {address!r} matches {self.regex.pattern!r}; create one, or correct the career's 'topics'"
+        )
+
 
 @dataclass(frozen=True)
 class ConsumerSettings:
@@ -152,13 +161,7 @@ class CommitFuture(Protocol):
 class ConsumerClient(Protocol):
     """A consumer of all partitions of some topics; states: new, warm (:meth:`open`), member
     (:meth:`join`), closed.
-
-    ``slice_records``: as many records are read at a time while a handler works: some milliseconds'
-    worth, since only between polls is it noticed that something is to be committed, and each change
-    of threads costs a part of a millisecond.
     """
-
-    slice_records: int
 
     def open(self) -> None:
         """Connect, learn the topics, find the coordinator; *without* joining the group, which would
@@ -258,6 +261,54 @@ class ConsumerClient(Protocol):
 
 
 ConsumerFactory = Callable[[ConsumerSettings], ConsumerClient]
+
+
+class ConsumerBase(ABC):
+    """What the consumers of all libraries have in common."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._settings = settings
+        self._pattern = settings.topics if isinstance(settings.topics, TopicPattern) else None
+        self._client: Any = None
+
+    def open(self) -> None:
+        began_s, address = now_s(), self._settings.address
+        try:
+            self._connect(began_s + self._settings.open_timeout_s)
+        except KafkaAway as exc:
+            self.close()
+            raise ServersUnreachable("Kafka", address, waited_s=now_s() - began_s, remedy=self._remedy()) from exc
+        except BaseException:
+            self.close()
+            raise
+
+    @abstractmethod
+    def _connect(self, until_s: float) -> None: ...
+    @abstractmethod
+    def committed(self, timeout_s: float) -> dict[Partition, int]: ...
+    @abstractmethod
+    def end_offsets(self, timeout_s: float) -> dict[Partition, int]: ...
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def _remedy(self) -> str:
+        """What may help against silence; ``""`` where nothing is known of it."""
+        return ""
+
+    def refresh(self, timeout_s: float) -> None:
+        self.committed(timeout_s)
+        self.end_offsets(timeout_s)
+
+    @property
+    def _consumer(self) -> Any:
+        if self._client is None:
+            raise KafkaError("this consumer is not open")
+        return self._client
+
+
+def may_not_join() -> None:
+    """Raise, as long as nobody has said whether a consumer may join."""
+    raise KafkaError("this consumer is kept warm and may not join its group")
 
 
 class SubmittedWork:

@@ -44,7 +44,7 @@ from leaderq.errors import (
     ServersUnreachable,
 )
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.address import bootstrap_servers
+from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import Failure, KafkaAway
 
 DIRECT = "leaderq://direct"

@@ -38,10 +38,18 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import NoOffsetForPartitionError
 
 from leaderq.clock import now_s
-from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
+from leaderq.errors import UnknownTopic
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import for_consumer
-from leaderq.kafka.clients.consumer import CommitFuture, ConsumerSettings, KafkaAway, Offsets, TopicPattern
+from leaderq.kafka.clients.consumer import (
+    CommitFuture,
+    ConsumerBase,
+    ConsumerSettings,
+    KafkaAway,
+    Offsets,
+    TopicPattern,
+    may_not_join,
+)
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
     connection_options,
@@ -132,7 +140,7 @@ class _GatedAssignor(RangePartitionAssignor):
     """
 
     def __init__(self) -> None:
-        self.allowed: Callable[[], None] = _never
+        self.allowed: Callable[[], None] = may_not_join
         self.joins = 0
 
     def metadata(self, topics: Iterable[str]) -> Any:
@@ -143,43 +151,35 @@ class _GatedAssignor(RangePartitionAssignor):
         self.joins += 1
 
 
-def _never() -> None:
-    raise KafkaError("this consumer is kept warm and may not join its group")
-
-
-class KafkaPythonConsumer:
+class KafkaPythonConsumer(ConsumerBase):
     """See :class:`~leaderq.kafka.clients.consumer.ConsumerClient`."""
 
-    slice_records = 5000
-
     def __init__(self, settings: ConsumerSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._assignor = _GatedAssignor()
-        self._client: KafkaConsumer | None = None
         self._busy_at = now_s()
 
-    def open(self) -> None:
+    def _connect(self, until_s: float) -> None:
         quiet_client_logs()
-        began = now_s()
-        settings = self._settings
-        try:
-            with errors_translated("connecting", settings.address):
-                options = consumer_options(settings)
-                options["partition_assignment_strategy"] = (self._assignor,)
-                self._client = connected(KafkaConsumer, settings.address, options)
-                if isinstance(settings.topics, TopicPattern):
-                    self._client.topics()  # asks for all of them
-                # Before the first metadata: else the first join finds that "they changed", and is
-                # followed by another.
-                self._ask_for_topics(self._client)
-                self._require_topics(self._client)
-                self.refresh(settings.open_timeout_s)
-        except KafkaAway as exc:
-            self.close()
-            raise ServersUnreachable("Kafka", settings.address, waited_s=now_s() - began) from exc
-        except BaseException:
-            self.close()
-            raise
+        settings, pattern = self._settings, self._pattern
+        with errors_translated("connecting", settings.address):
+            options = {**consumer_options(settings), "partition_assignment_strategy": (self._assignor,)}
+            self._client = client = connected(KafkaConsumer, settings.address, options)
+            if pattern is not None:
+                client.topics()  # asks for all of them
+            # Before the first metadata: else the first join finds that "they changed", and is
+            # followed by another.
+            self._ask_for_topics()
+            topics = self._topics
+            missing = [topic for topic in topics if not client.partitions_for_topic(topic)]
+            if pattern is not None and not topics:
+                raise pattern.unmatched(settings.address)
+            if missing:
+                raise UnknownTopic(
+                    f"no topic {', '.join(map(repr, missing))} on Kafka {settings.address!r}; "
+                    "create it, or correct the career's 'topics'"
+                )
+            self.refresh(settings.open_timeout_s)
 
     @property
     def _topics(self) -> tuple[str, ...]:
@@ -187,32 +187,14 @@ class KafkaPythonConsumer:
         topics = self._settings.topics
         return topics.among(private_api.known_topics(self._consumer)) if isinstance(topics, TopicPattern) else topics
 
-    def _ask_for_topics(self, client: KafkaConsumer) -> None:
-        topics = self._topics
+    def _ask_for_topics(self) -> None:
+        client, topics = self._consumer, self._topics
         if not self._settings.membership:
             private_api.learn_topics(client, topics)
         elif topics and set(topics) != client.subscription():
             client.subscribe(topics=list(topics))
-        if isinstance(self._settings.topics, TopicPattern):
+        if self._pattern is not None:
             private_api.follow_all_topics(client)
-
-    def _require_topics(self, client: KafkaConsumer) -> None:
-        topics = self._topics
-        missing = [topic for topic in topics if not client.partitions_for_topic(topic)]
-        if isinstance(self._settings.topics, TopicPattern) and not topics:
-            raise UnknownTopic(
-                f"no topic on Kafka {self._settings.address!r} matches {self._settings.topics.regex.pattern!r}; "
-                "create one, or correct the career's 'topics'"
-            )
-        if missing:
-            raise UnknownTopic(
-                f"no topic {', '.join(map(repr, missing))} on Kafka {self._settings.address!r}; "
-                "create it, or correct the career's 'topics'"
-            )
-
-    def refresh(self, timeout_s: float) -> None:
-        self.committed(timeout_s)
-        self.end_offsets(timeout_s)
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
         self._assignor.allowed = allowed
@@ -239,7 +221,7 @@ class KafkaPythonConsumer:
 
     def rejoin(self) -> None:
         if self._settings.membership:
-            self._ask_for_topics(self._consumer)
+            self._ask_for_topics()
             private_api.request_rejoin(self._consumer)
         else:
             self._take_all()
@@ -276,18 +258,12 @@ class KafkaPythonConsumer:
                 if self.joins == joins:
                     raise
                 return {}  # new metadata came just now, and with it new partitions, within this very poll
-        self._pace(bool(polled))
-        return {Partition(*where): private_api.seen_as(_Seen, rows) for where, rows in polled.items()}
-
-    def _pace(self, busy: bool) -> None:
-        """Let fetches wait long only where nothing has come for a while; read by the client at its
-        next fetch.
-        """
+        # Fetches may wait long only where nothing has come for a while; read by the client at its next.
         now = now_s()
-        if busy:
-            self._busy_at = now
+        self._busy_at = now if polled else self._busy_at
         wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else QUIET_FETCH_MS
         private_api.set_fetch_wait(self._consumer, wait_ms)
+        return {Partition(*where): private_api.seen_as(_Seen, rows) for where, rows in polled.items()}
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
         consumer = self._consumer
@@ -333,7 +309,7 @@ class KafkaPythonConsumer:
             return {Partition(*where): offset for where, offset in question(wanted, timeout_ms=timeout_s * 1000).items()}
 
     def close(self) -> None:
-        self._assignor.allowed = _never
+        self._assignor.allowed = may_not_join
         client, self._client = self._client, None
         if client is None:
             return
@@ -341,9 +317,3 @@ class KafkaPythonConsumer:
             client.close(autocommit=False, timeout_ms=1000)
         except Exception:
             log.debug("closing a Kafka consumer failed; it is dropped", exc_info=True)
-
-    @property
-    def _consumer(self) -> KafkaConsumer:
-        if self._client is None:
-            raise KafkaError("this consumer is not open")
-        return self._client

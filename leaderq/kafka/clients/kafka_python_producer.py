@@ -20,20 +20,23 @@ Facts of kafka-python 3.0 that this file leans on (read in its source; the versi
   expects ``await_ready`` to say no, but it raises. What waits for the answer would wait for ever.
   :func:`~leaderq.kafka.clients.private_api.mended` lets it say no, and the request is repeated.
 * ``close`` waits for what is buffered, and raises, leaving its threads behind, if that does not
-  come to an end in time. So :func:`dropped` does what is left of it otherwise.
+  come to an end in time. So what is left of it is done otherwise.
 * Each request that is repeated waits for ``retry_backoff_ms``: a broker is still writing the
   markers of a transaction when the next one begins, so with the default of 100 ms the next
   transaction takes 111 ms; with 5 ms, 14.
 
-Beside it stands :class:`IdempotentSender`, for messages apart from any transaction: dead letters of
-careers whose offsets are kept elsewhere.
+Beside it stand, for messages apart from any transaction, :class:`KafkaPythonSender` (a
+:class:`~leaderq.kafka.clients.producer.MessageSender`) and :class:`IdempotentSender`, for the dead
+letters of careers whose offsets are kept elsewhere.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
@@ -45,16 +48,14 @@ from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import for_producer
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, quiet_client_logs, translated
-from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
+from leaderq.kafka.clients.producer import Message, MessageInvalid, ProducerSettings, checked
+from leaderq.kafka.record import Partition
 
 log = logging.getLogger(__name__)
 
 _ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
 _METADATA_S = 2.0
 _CLOSE_S = 1.0
-
-Translate = Callable[[native.KafkaError, str], LeaderqError]
-"""From an error of kafka-python, and what was being done, to ours."""
 
 
 def producer_options(settings: ProducerSettings) -> dict[str, Any]:
@@ -78,67 +79,41 @@ def producer_options(settings: ProducerSettings) -> dict[str, Any]:
     }
 
 
-def connected_producer(settings: ProducerSettings, **more: Any) -> Any:
-    """An idempotent producer of kafka-python, connected; ``more`` are options of ours."""
-    quiet_client_logs()
-    options = {**producer_options(settings), "enable_idempotence": True, **more}
-    return private_api.mended(connected(KafkaProducer, settings.address, options))
-
-
-class KafkaPythonProducer:
-    """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
+class _Connection:
+    """One producer of kafka-python, idempotent; what is private of it is used through
+    :mod:`~leaderq.kafka.clients.private_api`.
+    """
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
-        self._client: Any = None  # what is private of it is used through private_api
-        self._fencing: Any = None
-        self._forget()
-
-    def _forget(self) -> None:
-        """No transaction is open."""
+        self._client: Any = None
         self._began_s: float | None = None
-        self._offsets_sent: Any = None
-        self._ending: Any = None
         self._failed: list[tuple[str, BaseException]] = []
 
-    def open(self) -> None:
-        settings = self._settings
-        self._client = connected_producer(
-            settings,
-            transactional_id=settings.transactional_id,
-            transaction_timeout_ms=int(settings.transaction_timeout_s * 1000),
-        )
-
-    def fence(self, timeout_s: float) -> bool:
-        with self._errors_translated("fencing in a producer"):
-            if self._fencing is None:
-                self._fencing = private_api.start_fencing(self._producer)
-            return self._answered(self._fencing, timeout_s)
-
-    def begin(self) -> None:
-        self._forget()
-        with self._errors_translated("beginning a transaction"):
-            self._producer.begin_transaction()
-        self._began_s = now_s()
+    def _connect(self, **more: Any) -> None:
+        """Connect; ``more`` are options of ours."""
+        quiet_client_logs()
+        options = {**producer_options(self._settings), "enable_idempotence": True, **more}
+        self._client = private_api.mended(connected(KafkaProducer, self._settings.address, options))
 
     def produce(self, message: Message) -> None:
-        sent = sent_by(self._producer, message, self._translated)
-        sent.add_errback(self._note, message.topic)
+        topic, value, key, headers, partition, timestamp_ms = message
+        asked_s, failed = now_s(), self._failed
+        try:
+            sent = self._producer.send(
+                topic, value=value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp_ms
+            )
+        except (native.KafkaError, ValueError, AssertionError) as exc:
+            raise self._unsendable(exc, topic, asked_s) from exc
+        sent.add_errback(lambda error: failed.append((topic, error)))
 
-    def _note(self, topic: str, error: BaseException) -> None:
-        self._failed.append((topic, error))
-
-    def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
-        deadline = now_s() + timeout_s
-        self._flush(deadline)
-        with self._errors_translated("sending offsets to a transaction"):
-            if self._offsets_sent is None:
-                wanted = {TopicPartition(*where): OffsetAndMetadata(at, "", -1) for where, at in offsets.items()}
-                _require_member(group)
-                self._offsets_sent = private_api.start_sending_offsets(self._producer, wanted, group)
-            self._require(self._offsets_sent, deadline)
-        self._end("committing a transaction", deadline)
-        self._forget()
+    def _unsendable(self, exc: Exception, topic: str, asked_s: float) -> LeaderqError:
+        """The error of ours for one met while sending to ``topic``, or asking for it, since ``asked_s``."""
+        if isinstance(exc, native.KafkaTimeoutError) and private_api.metadata_came_after(self._client, asked_s):
+            return UnknownTopic(f"there is no topic {topic!r}; create it, or correct the name")
+        if isinstance(exc, native.KafkaError):
+            return self._translated(exc, f"sending to {topic!r}")
+        return UnknownTopic(f"sending to {topic!r}: {exc}")  # a partition that is not there
 
     def _flush(self, deadline: float) -> None:
         """Wait until every message is acknowledged; from then on no batch is in flight."""
@@ -158,6 +133,91 @@ class KafkaPythonProducer:
             # Given up by the client (after delivery_timeout_ms), so its place in the sequence of
             # messages is lost as well.
             raise BatchLost(str(found)) if isinstance(found, KafkaAway) else found from exc
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            try:
+                private_api.drop(client, _CLOSE_S)
+            except Exception:
+                log.debug("closing a Kafka producer failed; it is dropped", exc_info=True)
+
+    @contextmanager
+    def _errors_translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except native.KafkaError as exc:
+            raise self._translated(exc, doing) from exc
+
+    def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
+        """The error of ours; the state that an earlier error left behind is explained by that
+        error.
+        """
+        cause = None if self._client is None else private_api.transaction_error(self._client)
+        if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
+            cause = exc
+        return self._settings.explained(translated(cause, doing, self._settings.address), self._began_s)
+
+    @property
+    def _producer(self) -> Any:
+        if self._client is None:
+            raise KafkaError("this producer is not open")
+        return self._client
+
+
+class KafkaPythonProducer(_Connection):
+    """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        super().__init__(settings)
+        self._fencing: Any = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """No transaction is open."""
+        self._began_s = None
+        self._offsets_sent: Any = None
+        self._ending: Any = None
+        self._failed = []
+
+    def open(self) -> None:
+        settings = self._settings
+        self._connect(
+            transactional_id=settings.transactional_id,
+            transaction_timeout_ms=int(settings.transaction_timeout_s * 1000),
+        )
+
+    def fence(self, timeout_s: float) -> bool:
+        with self._errors_translated("fencing in a producer"):
+            if self._fencing is None:
+                self._fencing = private_api.start_fencing(self._producer)
+            return self._answered(self._fencing, timeout_s)
+
+    def begin(self) -> None:
+        self._forget()
+        with self._errors_translated("beginning a transaction"):
+            self._producer.begin_transaction()
+        self._began_s = now_s()
+
+    def commit(
+        self, offsets: Offsets, group: Any, timeout_s: float, notes: Mapping[Partition, str] = MappingProxyType({})
+    ) -> None:
+        """As :class:`~leaderq.kafka.clients.producer.TransactionalProducer` says, with ``notes``
+        beside the offsets; for a ``group`` that is a name only, the transactional id alone fences.
+        """
+        deadline = now_s() + timeout_s
+        self._flush(deadline)
+        with self._errors_translated("sending offsets to a transaction"):
+            if self._offsets_sent is None:
+                wanted = {
+                    TopicPartition(*where): OffsetAndMetadata(at, notes.get(where, ""), -1) for where, at in offsets.items()
+                }
+                if not isinstance(group, str):
+                    _require_member(group)
+                self._offsets_sent = private_api.start_sending_offsets(self._producer, wanted, group)
+            self._require(self._offsets_sent, deadline)
+        self._end("committing a transaction", deadline)
+        self._forget()
 
     def _end(self, doing: str, deadline: float) -> None:
         """Ask once for the end of the transaction, and wait for it: from here on the outcome may be
@@ -185,11 +245,6 @@ class KafkaPythonProducer:
             self._require(private_api.start_aborting(self._producer), deadline)
         self._forget()
 
-    def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            dropped(client)
-
     def _require(self, result: Any, deadline: float) -> None:
         if not self._answered(result, deadline - now_s()):
             raise KafkaAway(f"Kafka {self._settings.address!r} has not answered yet")
@@ -197,60 +252,6 @@ class KafkaPythonProducer:
     @staticmethod
     def _answered(result: Any, timeout_s: float) -> bool:
         return bool(result.wait(timeout_ms=max(0.0, timeout_s) * 1000))
-
-    @contextmanager
-    def _errors_translated(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except native.KafkaError as exc:
-            raise self._translated(exc, doing) from exc
-
-    def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
-        """The error of ours; the state that an earlier error left behind is explained by that
-        error.
-        """
-        cause = private_api.transaction_error(self._producer)
-        if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
-            cause = exc
-        return self._settings.explained(translated(cause, doing, self._settings.address), self._began_s)
-
-    @property
-    def _producer(self) -> Any:
-        if self._client is None:
-            raise KafkaError("this producer is not open")
-        return self._client
-
-
-def sent_by(client: Any, message: Message, translate: Translate) -> Any:
-    """The future of ``message``, given to ``client``; of kafka-python's errors no other comes out than
-    what ``translate`` makes of it.
-    """
-    topic, value, key, headers, partition, timestamp_ms = message
-    asked_s = now_s()
-    try:
-        return client.send(
-            topic, value=value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp_ms
-        )
-    except (native.KafkaError, ValueError, AssertionError) as exc:
-        raise send_error(client, exc, topic, asked_s, translate) from exc
-
-
-def send_error(client: Any, exc: Exception, topic: str, asked_s: float, translate: Translate) -> LeaderqError:
-    """The error of ours for one met while sending to ``topic``, or asking for it, since ``asked_s``."""
-    doing = f"sending to {topic!r}"
-    if isinstance(exc, native.KafkaTimeoutError) and private_api.metadata_came_after(client, asked_s):
-        return UnknownTopic(f"there is no topic {topic!r}; create it, or correct the name")
-    if isinstance(exc, native.KafkaError):
-        return translate(exc, doing)
-    return UnknownTopic(f"{doing}: {exc}")  # a partition that is not there
-
-
-def dropped(client: Any) -> None:
-    """Close a producer without sending what it still holds; bounded, and never raises."""
-    try:
-        private_api.drop(client, _CLOSE_S)
-    except Exception:
-        log.debug("closing a Kafka producer failed; it is dropped", exc_info=True)
 
 
 def _require_member(group: Any) -> None:
@@ -261,20 +262,16 @@ def _require_member(group: Any) -> None:
         raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
 
 
-class IdempotentSender:
+class IdempotentSender(_Connection):
     """Sends messages and waits until they are acknowledged. One thread at a time.
 
     One producer, idempotent (each message once, as long as this process lives) and acknowledged by
-    all replicas in sync; connected with the first message, then kept.
+    all replicas in sync; connected with the first message, then kept; :meth:`close` disconnects it.
 
     *Guarantees:* when :meth:`send` has returned, all its messages are stored, each once.
     *Not guaranteed:* anything about messages of a :meth:`send` that raised: some may be stored, or
     be stored later. Sending them again may store them twice.
     """
-
-    def __init__(self, settings: ProducerSettings) -> None:
-        self._settings = settings
-        self._client: Any = None
 
     def send(self, messages: Iterable[Message], timeout_s: float) -> None:
         """Send all, and return when the cluster has them all.
@@ -287,34 +284,85 @@ class IdempotentSender:
         """
         deadline = now_s() + timeout_s
         wanted = [checked(message, self._settings.max_message_bytes) for message in messages]
-        client = self._connected()
+        if self._client is None:
+            self._connect()
+        self._failed = []
         try:
-            futures = [(message.topic, sent_by(client, message, self._translated)) for message in wanted]
-            for topic, future in futures:
-                self._await(topic, future, max(0.0, deadline - now_s()))
+            for message in wanted:
+                self.produce(message)
+            self._flush(deadline)
         except BaseException:
             self.close()  # what it still holds must not be sent behind the caller's back, nor before what comes next
             raise
 
-    def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
-        return translated(exc, doing, self._settings.address)
 
-    def _await(self, topic: str, future: Any, wait_s: float) -> None:
-        doing = f"sending to {topic!r}"
+_FOR_EVER_MS = 2**31 - 1
+_INVALID = tuple(getattr(native, name) for name in ("InvalidRecordError", "CorruptRecordError", "InvalidTimestampError"))
+_place = lru_cache(maxsize=4096)(TopicPartition)
+
+
+class KafkaPythonSender(_Connection):
+    """See :class:`~leaderq.kafka.clients.producer.MessageSender`."""
+
+    _append: Any = None
+    _wake: Any = None
+
+    def open(self, timeout_s: float) -> None:
+        wait_s = max(0.1, min(timeout_s, self._settings.open_timeout_s))
+        self._connect(
+            # A message that the client gives up is one that we would send a second time.
+            delivery_timeout_ms=_FOR_EVER_MS,
+            bootstrap_timeout_ms=int(wait_s * 1000),
+        )
+        self._append, self._wake = private_api.appender(self._client)
+
+    def partitions(self, topic: str) -> int:
+        if known := private_api.partition_count(self._client, topic):
+            return known
+        asked_s = now_s()
         try:
-            future.get(timeout=wait_s)
+            return len(self._client.partitions_for(topic))
         except native.KafkaError as exc:
-            raise self._translated(exc, doing) from exc
-        except Exception as exc:
-            raise KafkaError(f"{doing} at Kafka {self._settings.address!r}: {exc}") from exc
+            raise self._unsendable(exc, topic, asked_s) from exc
 
-    def _connected(self) -> Any:
-        if self._client is None:
-            self._client = connected_producer(self._settings)
-        return self._client
+    def send(self, message: Message) -> Any:
+        """Hand over a message: what the client's own ``send`` comes to once topic, partition and
+        size are known to be right, at half the cost."""
+        topic, value, key, headers, partition, timestamp_ms = message
+        try:
+            receipt, is_full, is_new, _ = self._append(
+                _place(topic, partition),
+                timestamp_ms,
+                key,
+                value,
+                list(headers),
+                abort_on_new_batch=False,
+            )
+        except (native.KafkaError, ValueError, AssertionError) as exc:
+            raise self._unsendable(exc, topic, now_s()) from exc
+        if is_full or is_new:
+            self._wake()
+        return receipt
 
-    def close(self) -> None:
-        """Disconnect, within about a second; the next message connects again. Never raises."""
-        client, self._client = self._client, None
-        if client is not None:
-            dropped(client)
+    def wait(self, receipt: Any, until_s: float) -> None:
+        left_s = until_s - now_s()
+        if left_s > 0 and not receipt.is_done:
+            try:
+                receipt.get(timeout=left_s)
+            except Exception:  # noqa: BLE001 - see failure
+                return
+
+    def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
+        error, doing = receipt.exception, f"sending to {topic!r}"
+        if error is None:
+            return None
+        if isinstance(error, native.KafkaError) and not isinstance(error, _INVALID):
+            return self._translated(error, doing)
+        kind = MessageInvalid if isinstance(error, _INVALID) else KafkaError
+        return kind(f"{doing} at Kafka {self._settings.address!r}: {error}")
+
+    def offset(self, receipt: Any) -> int:
+        return int(receipt.value.offset)
+
+    def trouble(self) -> LeaderqError | None:
+        return None  # the messages themselves fail

@@ -220,6 +220,8 @@ class ConsumerThread:
         self._requests.put(_Close())
         if self._thread.is_alive():
             self._thread.join(timeout_s)
+        if self._plan.reports is not None:
+            self._plan.reports.close()
 
     def _await(self, request: _Request, wait_s: float, stop: Callable[[], bool]) -> Any:
         end = now_s() + wait_s

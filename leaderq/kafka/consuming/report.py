@@ -17,11 +17,11 @@ from __future__ import annotations
 import json
 import logging
 import math
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from leaderq.errors import (
@@ -35,7 +35,7 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.events import DrainProgress, EventBus, RecordDeadLettered, RecordSkipped
-from leaderq.kafka.clients.consumer import Offsets
+from leaderq.kafka.clients.consumer import Offsets, SerialExecutor, SubmittedWork
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 from leaderq.zookeeper import Create, Session, SetData
@@ -135,23 +135,20 @@ def _object(found: Any) -> dict[str, Any]:
 
 def _known(kind: type[Any], found: Any) -> dict[str, Any]:
     names = [each.name for each in fields(kind)]
-    return {name: _object(found)[name] for name in names if name in _object(found)}
+    return {name: value for name, value in _object(found).items() if name in names}
 
 
 def _check_numbers(report: DrainReport) -> None:
     counts: list[Any] = [report.term, report.skipped, report.buried]
     counts += [number for each in report.partitions.values() for number in (each.position, each.end, each.lag)]
     if report.held_up is not None and not isinstance(report.held_up, str):
-        raise TypeError("'held_up' is no sentence")
-    if any(not isinstance(number, int) or isinstance(number, bool) for number in counts):
-        raise TypeError("a count is no whole number")
-    speeds: list[Any] = [report.rate_per_s, report.arriving_per_s, report.catch_up_s]
-    if not all(_is_number(number) for number in [report.at, *(speed for speed in speeds if speed is not None)]):
-        raise TypeError("a time or a rate is no number")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+        raise TypeError("'held_up' is not a sentence")
+    if any(type(number) is not int for number in counts):
+        raise TypeError("a count is not a whole number")
+    speeds = (report.rate_per_s, report.arriving_per_s, report.catch_up_s)
+    numbers: list[Any] = [report.at, *(speed for speed in speeds if speed is not None)]
+    if any(not isinstance(each, int | float) or not math.isfinite(each) for each in numbers):
+        raise TypeError("a time or a rate is not a number")
 
 
 class _Look(NamedTuple):
@@ -196,16 +193,19 @@ class LagEstimator:
         offsets is known are left out.
         """
         both = sorted(self._committed.keys() & self._ends.keys())
-        rows = {str(where): _row(self._committed[where], self._ends[where]) for where in both}
+        rows = {}
+        for where in both:
+            position, end = self._committed[where], self._ends[where]
+            # The end was asked for before the latest commit, perhaps.
+            rows[str(where)] = PartitionLag(position, max(end, position), max(0, end - position))
         rate, arriving = self._rates()
         catch_up = catch_up_s(sum(row.lag for row in rows.values()), rate, arriving)
         return DrainReport(**said, partitions=rows, rate_per_s=rate, arriving_per_s=arriving, catch_up_s=catch_up)
 
     def _rates(self) -> tuple[float | None, float | None]:
-        first, last = (self._looks[0], self._looks[-1]) if self._looks else (None, None)
-        span_s = last.at_s - first.at_s if first is not None and last is not None else 0.0
-        if first is None or last is None or span_s < _LEAST_SPAN_S:
+        if not self._looks or (span_s := self._looks[-1].at_s - self._looks[0].at_s) < _LEAST_SPAN_S:
             return None, None
+        first, last = self._looks[0], self._looks[-1]
         return round((last.handled - first.handled) / span_s, 3), round((last.arrived - first.arrived) / span_s, 3)
 
 
@@ -221,59 +221,18 @@ def catch_up_s(lag: int, rate_per_s: float | None, arriving_per_s: float | None)
     return round(lag / gain, 1) if gain > 0 else None
 
 
-def _row(position: int, end: int) -> PartitionLag:
-    # The end was asked for before the latest commit, perhaps.
-    return PartitionLag(position, max(end, position), max(0, end - position))
-
-
 def _grown(before: Offsets, after: Offsets) -> int:
     return sum(max(0, offset - before[where]) for where, offset in after.items() if where in before)
 
 
-class ReportWriter:
-    """Writes reports to the znode at ``path``, whose parent exists; one object for a process. Never
-    raises, never blocks.
-
-    The write is made on a thread of its own, which ends with it: while ZooKeeper is silent a fenced
-    write waits as long as the lease lasts, and the consumer's thread has offsets to commit
-    meanwhile. A report that comes while the one before is still being written is dropped.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._thread: threading.Thread | None = None
-        self._told = False
-
-    def publish(self, term: Term, report: DrainReport) -> None:
-        """Write ``report``, fenced by ``term``."""
-        if self._thread is not None and self._thread.is_alive():
-            return
-        self._thread = threading.Thread(
-            target=self._write, args=(term, encode(report)), name=f"leaderq-report-{term.number}", daemon=True
-        )
-        self._thread.start()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until the last report is written, or has failed; returns whether that is so."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-        return self._thread is None or not self._thread.is_alive()
-
-    def _write(self, term: Term, data: bytes) -> None:
-        try:
-            try:
-                term.write([SetData(self._path, data)])
-            except NoNode:
-                term.write([Create(self._path, data)])
-        except (Deposed, ConnectionLost, SessionClosed, SessionExpired) as exc:
-            log.debug("no report of term %d was written: %s", term.number, exc)
-        except LeaderqError as exc:
-            log.log(logging.DEBUG if self._told else logging.WARNING, "leaderq status cannot show this consumer: %s", exc)
-            self._told = True
-
-
 class ProgressReports:
-    """Reports for one career, through all its terms."""
+    """Reports for one career, through all its terms, kept at ``path``, whose parent exists.
+
+    :meth:`tell` never raises and never blocks. The write is made on a thread of its own: while
+    ZooKeeper is silent a fenced write waits as long as the lease lasts, and the consumer's thread
+    has offsets to commit meanwhile. A report that comes while the one before is still being written
+    is dropped.
+    """
 
     def __init__(
         self,
@@ -292,7 +251,9 @@ class ProgressReports:
         self._career = career
         self._candidate = candidate
         self._group = group
-        self._reporter = ReportWriter(path)
+        self._writer = SerialExecutor(f"leaderq-report-{career}")
+        self._writing: SubmittedWork | None = None
+        self._has_warned = False
         self._estimator = LagEstimator()
         self._term = 0
         self._said: dict[str, Any] = {"group": group, "dead_letters": dead_letters, "skipped": 0, "buried": 0}
@@ -317,8 +278,30 @@ class ProgressReports:
             self._term, self._estimator = term.number, LagEstimator()
         self._estimator.see(now_s, committed, ends)
         report = self._estimator.report(term=term.number, at=time.time(), topic_ids=dict(topic_ids), **self._said)
-        self._reporter.publish(term, report)
+        self.publish(term, report)
         self._events.publish(report.as_event(self._career, self._candidate))
+
+    def publish(self, term: Term, report: DrainReport) -> None:
+        """Begin to write ``report``, fenced by ``term``."""
+        if self._writing is None or self._writing.done(0.0):
+            self._writing = self._writer.submit(partial(self._write, term, encode(report)))
+
+    def _write(self, term: Term, data: bytes) -> None:
+        try:
+            try:
+                term.write([SetData(self._path, data)])
+            except NoNode:
+                term.write([Create(self._path, data)])
+        except (Deposed, ConnectionLost, SessionClosed, SessionExpired) as exc:
+            log.debug("no report of term %d was written: %s", term.number, exc)
+        except LeaderqError as exc:
+            level = logging.DEBUG if self._has_warned else logging.WARNING
+            log.log(level, "leaderq status cannot show this consumer: %s", exc)
+            self._has_warned = True
+
+    def close(self) -> None:
+        """Let the thread end, once what it writes is written."""
+        self._writer.close()
 
     def held_up(self, why: str | None) -> None:
         """The work is held up, or (``None``) goes on."""
@@ -327,11 +310,12 @@ class ProgressReports:
     def skipped(self, record: Record, error: Exception, attempts: int) -> None:
         """A record was passed over."""
         self._said["skipped"] += 1
-        where = str(Partition(record.topic, record.partition))
-        self._events.publish(RecordSkipped(self._career, self._candidate, where, record.offset, error, attempts))
+        self._events.publish(RecordSkipped(*self._place(record), error, attempts))
 
     def dead_lettered(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
         """A record was set aside."""
         self._said["buried"] += 1
-        where = str(Partition(record.topic, record.partition))
-        self._events.publish(RecordDeadLettered(self._career, self._candidate, where, record.offset, error, attempts, topic))
+        self._events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
+
+    def _place(self, record: Record) -> tuple[str, str, str, int]:
+        return self._career, self._candidate, str(Partition(record.topic, record.partition)), record.offset

@@ -45,7 +45,7 @@ from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway,
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck, StallLimits
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
-from leaderq.kafka.consuming.read_ahead import BatchLimits, read_ahead
+from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.offset_store import ExternalOffsets, OffsetStore
@@ -54,6 +54,10 @@ from leaderq.term import OpenTerm, Reason, Term
 log = logging.getLogger(__name__)
 
 POLL_S = 0.2
+SLICE_RECORDS = 5000
+"""As many are read at a time while a handler works: some milliseconds' worth, since only between
+polls is it noticed that something is to be committed; each change of threads costs a part of one.
+"""
 ATTEND_S = 1.0
 REQUEST_S = 1.0
 PARTITIONS_A_SECOND = 2000
@@ -117,7 +121,7 @@ class TermConsumer:
         self.rebuilds = rebuilds
         self._outage = Outage()
         self._check = ConsumerCheck(plan.stall_limits, plan.by_pattern)
-        self._ahead = read_ahead(plan.batch_limits)
+        self._ahead = ReadAhead(plan.batch_limits)
         self._positions: Positions | None = None
         self._request_s = REQUEST_S
         self._joined = False
@@ -151,8 +155,6 @@ class TermConsumer:
         none.
         """
         if self._positions is None or not self._joined or self._commits.wanted is not None or self._stalled:
-            return None
-        if self._commits.is_letting_go:
             return None
         if self._positions.in_hand is None and (batch := self._ahead.take(now_s())):
             self._positions.hand(batch)
@@ -316,6 +318,7 @@ class TermConsumer:
         stored = {
             where: at for where, at in self._store.load(consumer, self._term, self._request_s).items() if where in held
         }
+        self._ahead.clear()  # it follows what is let go of now; what comes next may fail
         if self._positions is None:
             self._positions = Positions(stored)
         else:
@@ -341,9 +344,9 @@ class TermConsumer:
     def _place(self, consumer: ConsumerClient, positions: Positions) -> None:
         """Read from the positions; what was read before is read again."""
         self._is_to_place = True
+        self._ahead.clear()
         consumer.seek(positions.handed, [where for where in self._resting if where in positions.handed])
         self._is_to_place = False
-        self._ahead.clear()
         self._look_ahead_at = 0.0
         self._check.repositioned()
 
@@ -413,7 +416,7 @@ class TermConsumer:
             return False
         wait_s = 0.0 if busy else POLL_S
         try:
-            records = consumer.poll(wait_s, min(room, consumer.slice_records) if busy else room)
+            records = consumer.poll(wait_s, min(room, SLICE_RECORDS) if busy else room)
         except OffsetOutOfRange:
             if not may_reset(self._plan.start):
                 raise

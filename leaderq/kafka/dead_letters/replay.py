@@ -33,17 +33,15 @@ partition the note is an offset, and the letters behind it that were replayed ou
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from kafka import OffsetAndMetadata, TopicPartition
 from kafka.partitioner import murmur2
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, LeaderqError, RequestRefused, UnknownTopic
-from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
@@ -252,7 +250,7 @@ class DeadLetterReplay:
         self._from_start = from_start
         self._rate = rate_per_s
         self._reader = DeadLetterReader(address, topic, group=self._group, security=security, timeout_s=timeout_s)
-        self._producer = _NotingProducer(
+        self._producer = KafkaPythonProducer(
             ProducerSettings(
                 address=address,
                 transactional_id=self._group,
@@ -414,12 +412,14 @@ class DeadLetterReplay:
         changed = {number: each for number, each in now.items() if each != self._stored.get(number)}
         if not changed:
             return 0.0
-        offsets = {Partition(self._reader.topic, number): self._noted(number, each) for number, each in changed.items()}
+        places = {Partition(self._reader.topic, number): each for number, each in changed.items()}
+        offsets = {where: each.upto for where, each in places.items()}
+        notes = {where: self._noted(where, each) for where, each in places.items()}
         self._producer.begin()
         try:
             for message in batch.messages:
                 _patiently(lambda message=message: self._producer.produce(message), "sending a letter")  # type: ignore[misc]
-            _patiently(lambda: self._producer.commit_noted(offsets, self._group, 5.0), "committing the letters sent")
+            _patiently(lambda: self._producer.commit(offsets, self._group, 5.0, notes), "committing the letters sent")
         except BaseException:
             self._abort()
             raise
@@ -435,30 +435,14 @@ class DeadLetterReplay:
             log.debug("the open transaction was left to the broker: %s", exc)
 
     @staticmethod
-    def _noted(number: int, done: ReplayProgress) -> tuple[int, str]:
+    def _noted(where: Partition, done: ReplayProgress) -> str:
         note = done.note()
         if note is None:
             raise RequestRefused(
-                f"too many letters of partition {number} were replayed out of turn to be remembered, {len(done.beyond)} of them "
+                f"too many letters of partition {where.number} were replayed out of turn to be remembered, {len(done.beyond)} of them "
                 f"behind offset {done.upto}, which was left out; replay that one first, or all with fewer filters"
             )
-        return done.upto, note
-
-
-class _NotingProducer(KafkaPythonProducer):
-    """Commits offsets with a note beside each, for a group that nobody is a member of."""
-
-    def commit_noted(self, offsets: Mapping[Partition, tuple[int, str]], group: str, timeout_s: float) -> None:
-        """As :meth:`commit`; the fence is the transactional id alone."""
-        deadline = now_s() + timeout_s
-        self._flush(deadline)
-        with self._errors_translated("sending offsets to a transaction"):
-            if self._offsets_sent is None:
-                wanted = {TopicPartition(*where): OffsetAndMetadata(at, note, -1) for where, (at, note) in offsets.items()}
-                self._offsets_sent = private_api.start_sending_offsets(self._producer, wanted, group)
-            self._require(self._offsets_sent, deadline)
-        self._end("committing a transaction", deadline)
-        self._forget()
+        return note
 
 
 def _patiently(request: Callable[[], None], doing: str) -> None:

@@ -26,14 +26,14 @@ What happens on each failure:
   attempts of a part, and would else dead-letter a whole batch at one attempt each. Dead letters
   tell all attempts, those in larger parts too.
 * **a retry has to wait** for 0.5 s or longer: only the culprit's own partition does
-  (:mod:`leaderq.kafka.handling.resting`). What is behind the culprit is let go of, and handed out
+  (:class:`~leaderq.kafka.handling.parts.RestingParts`). What is behind it is let go of, and handed out
   again with it; the rest of the batch, and batches of other partitions, go on. All wait where the
   culprit is not known among several partitions, with *at most once*, with a rate limit, and while
   records are marked one by one after a crash.
 * **what the records need is away** (an outage, see :mod:`leaderq.kafka.handling.on_error`), or too
   many in a row fail alike: what is done is committed, and the same part is tried again after a
   back-off, as often as it takes; nothing is counted, cut, skipped or dead-lettered
-  (:mod:`leaderq.kafka.handling.hold_ups`).
+  (:class:`~leaderq.kafka.handling.on_error.HoldUps`).
 * **a value cannot be decoded**: as a named culprit, with nothing touched yet: the prefix is handled
   and committed, then it is judged.
 * **the decision is to raise**: what is known to be done is committed, then the user's own error is
@@ -78,18 +78,26 @@ from functools import partial
 from leaderq.clock import now_s
 from leaderq.errors import LeaderqError
 from leaderq.kafka.handling.context import HandlingContext
-from leaderq.kafka.handling.hold_ups import HoldUps
 from leaderq.kafka.handling.on_error import (
     Decision,
     HoldUp,
+    HoldUps,
     ProcessDied,
     RaiseError,
     RetryAfter,
     SendToDeadLetters,
     SkipRecord,
 )
-from leaderq.kafka.handling.parts import BatchPart, PartFailure, PartMode, attempt, by_partition, ends_of
-from leaderq.kafka.handling.resting import REST_FROM_S, RestingParts
+from leaderq.kafka.handling.parts import (
+    REST_FROM_S,
+    BatchPart,
+    PartFailure,
+    PartMode,
+    RestingParts,
+    attempt,
+    by_partition,
+    ends_of,
+)
 from leaderq.kafka.handling.workers import PartitionWorkers, TaskOutcome
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term

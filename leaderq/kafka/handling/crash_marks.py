@@ -43,7 +43,7 @@ from typing import Any, NamedTuple, TypeVar
 from leaderq.errors import ConnectionLost, CorruptRecord, Deposed, NodeExists, NoNode, SessionClosed, SessionExpired
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Reason, Term
-from leaderq.zookeeper import Create, Delete, Session, SetData
+from leaderq.zookeeper import Create, Session, SetData
 
 log = logging.getLogger(__name__)
 
@@ -91,26 +91,20 @@ def assess(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool)
     """
     if not unclean:
         return CrashCounts(), frozenset()
-    positions = {where: (offset, _deaths_at(mark.positions.get(where), offset)) for where, offset in committed.items()}
+    positions = {}
+    for where, offset in committed.items():
+        before, deaths = mark.positions.get(where, (offset, 0))
+        positions[where] = (offset, deaths + 1 if before == offset else 1)
     counted = {place: mark.killers.get(place, 0) + (place in mark.in_hand) for place in {*mark.killers, *mark.in_hand}}
     # A record in front of the committed offset was passed, whoever died since; its deaths are no
     # one's business any more.
     killers = {place: deaths for place, deaths in counted.items() if place.offset >= committed.get(place.partition, 0)}
     careful = {where for where, (_, deaths) in positions.items() if deaths >= CAREFUL_FROM}
-    return _bounded(positions, killers), frozenset(careful | {place.partition for place in killers})
-
-
-def _deaths_at(before: tuple[int, int] | None, offset: int) -> int:
-    return before[1] + 1 if before is not None and before[0] == offset else 1
-
-
-def _bounded(positions: Mapping[Partition, tuple[int, int]], killers: Mapping[RecordPlace, int]) -> CrashCounts:
-    """Well below the megabyte that a znode may hold: partitions and records with the most deaths
-    are kept.
-    """
+    # Well below the megabyte that a znode may hold: those with the most deaths are kept.
     most = sorted(positions, key=lambda where: (-positions[where][1], where))[:MAX_POSITIONS]
     worst = sorted(killers, key=lambda place: (-killers[place], place))[:MAX_KILLERS]
-    return CrashCounts({where: positions[where] for where in most}, {place: killers[place] for place in worst})
+    kept = CrashCounts({where: positions[where] for where in most}, {place: killers[place] for place in worst})
+    return kept, frozenset(careful | {place.partition for place in killers})
 
 
 def encode(mark: CrashCounts) -> bytes:
@@ -177,13 +171,16 @@ class CrashMarks:
         One write besides if the term before ended uncleanly, or if there was something to forget.
         Raises :class:`~leaderq.errors.Deposed`.
         """
+        found = CrashCounts()
         data = self._asked(term, self._read)
-        self._mark, careful = assess(self._decoded(data), committed, term.unclean)
+        try:
+            found = decode(data, path=self._path)
+        except CorruptRecord as exc:
+            log.warning("deaths of former leaders are not counted: %s", exc)
+        self._mark, careful = assess(found, committed, term.unclean)
         self._left = dict.fromkeys(careful, self._max_records)
-        if term.unclean:
-            self._write(term, self._mark)
-        elif data is not None:
-            self._asked(term, lambda: self._delete(term))
+        if term.unclean or data:
+            self._write(term, encode(self._mark) if term.unclean else b"")
         if careful:
             log.warning(
                 "processes have died while they handled the records after %s; these are handled one by one now",
@@ -204,7 +201,7 @@ class CrashMarks:
         """
         place = RecordPlace(record.topic, record.partition, record.offset)
         mark = self._mark.handling(place)
-        self._write(term, mark)
+        self._write(term, encode(mark))
         self._mark = mark
         return mark.killers.get(place, 0)
 
@@ -223,43 +220,26 @@ class CrashMarks:
             log.info(
                 "%s has got past the records over which processes died; on with whole batches",
                 where,
-                extra=self._words(term),
+                extra={"event": "deaths_passed", "career": term.career, "term": term.number},
             )
 
-    def _words(self, term: Term) -> dict[str, Any]:
-        return {"event": "deaths_passed", "career": term.career, "term": term.number}
-
-    def _read(self) -> bytes | None:
+    def _read(self) -> bytes:
         try:
             return self._session.get(self._path)[0]
         except NoNode:
-            return None
+            return b""
 
-    def _decoded(self, data: bytes | None) -> CrashCounts:
-        try:
-            return decode(data or b"", path=self._path)
-        except CorruptRecord as exc:
-            log.warning("deaths of former leaders are not counted: %s", exc)
-            return CrashCounts()
-
-    def _write(self, term: Term, mark: CrashCounts) -> None:
-        data = encode(mark)
-        self._asked(term, lambda: self._put(term, data))
-
-    def _put(self, term: Term, data: bytes) -> None:
-        try:
-            term.write([SetData(self._path, data)])
-        except NoNode:
+    def _write(self, term: Term, data: bytes) -> None:
+        def put() -> None:
             try:
-                term.write([Create(self._path, data)])
-            except NodeExists:  # made by an earlier try, whose answer was lost
                 term.write([SetData(self._path, data)])
+            except NoNode:
+                try:
+                    term.write([Create(self._path, data)])
+                except NodeExists:  # made by an earlier try, whose answer was lost
+                    term.write([SetData(self._path, data)])
 
-    def _delete(self, term: Term) -> None:
-        try:
-            term.write([Delete(self._path)])
-        except NoNode:
-            return
+        self._asked(term, put)
 
     def _asked(self, term: Term, request: Callable[[], T]) -> T:
         """Ask, again while the connection breaks: each request here may be repeated. Ends with the

@@ -18,7 +18,7 @@ Only errors about records are judged. That leadership is lost, that Kafka or Zoo
 leaderq wrongly configured says nothing about the record in hand; such errors pass through whatever
 the policy is (:func:`is_about_records`). Nor is a record to blame when what it needs is away
 (:meth:`OnError.is_outage`): with any policy but plain ``"raise"`` the work is then held up, within
-the same term, and nothing is passed over (:mod:`leaderq.kafka.handling.hold_ups`). Outages are
+the same term, and nothing is passed over (:class:`HoldUps`). Outages are
 
 * :class:`DependencyUnavailable`, for the user to raise;
 * what ``except_`` of ``retry``, ``skip`` or ``dead_letter`` names, a class or several;
@@ -55,7 +55,7 @@ import errno
 import math
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, Literal
@@ -251,42 +251,13 @@ def dead_letter_topic(career: str) -> str:
 
 
 @dataclass(frozen=True)
-class SkipOption:
-    """:func:`skip`, as written; not checked before :func:`policy`, which can name the class it
-    stands in.
+class ErrorOption:
+    """What :func:`skip`, :func:`retry` or :func:`dead_letter` was called with; not checked before
+    :func:`policy`, which can name the class it stands in.
     """
 
-    deaths: Any
-    only: Any
-    except_: Any
-    most_in_a_row: Any
-
-
-@dataclass(frozen=True)
-class DeadLetterOption:
-    """:func:`dead_letter`, as written."""
-
-    topic: Any
-    deaths: Any
-    only: Any
-    except_: Any
-    most_in_a_row: Any
-
-
-@dataclass(frozen=True)
-class RetryOption:
-    """:func:`retry`, as written."""
-
-    n: Any
-    backoff_s: Any
-    then: Any
-    max_backoff_s: Any
-    only: Any
-    except_: Any
-
-
-ErrorOption = SkipOption | DeadLetterOption | RetryOption | Literal["raise"]
-"""What ``on_error`` of a career may be."""
+    function: str
+    words: Mapping[str, Any]
 
 
 def skip(
@@ -295,25 +266,25 @@ def skip(
     only: Errors | None = None,
     except_: Errors = (),
     most_in_a_row: int | None = MOST_IN_A_ROW,
-) -> SkipOption:
+) -> ErrorOption:
     """Pass over a record that cannot be handled, with a warning in the log; nothing else keeps it.
 
     ``only``, ``except_``: which errors are about the record, and which are not; the others hold the
     work up. ``most_in_a_row``: after so many records with different keys that failed alike, none is
     passed over before one was handled (``None``: no number is too large).
     """
-    return SkipOption(deaths, only, except_, most_in_a_row)
+    return ErrorOption("skip", locals())
 
 
 def retry(
     n: int,
     backoff_s: float = BACKOFF_S,
-    then: Literal["raise"] | SkipOption | DeadLetterOption = "raise",
+    then: Literal["raise"] | ErrorOption = "raise",
     max_backoff_s: float = MAX_BACKOFF_S,
     *,
     only: Errors | None = None,
     except_: Errors = (),
-) -> RetryOption:
+) -> ErrorOption:
     """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time,
     up to ``max_backoff_s``.
 
@@ -323,7 +294,7 @@ def retry(
     wait with ``delivery="at_most_once"`` and with a rate limit. ``then`` is what follows when all are in
     vain. ``only``, ``except_``: as for :func:`skip`; written here or in ``then``, not in both.
     """
-    return RetryOption(n, backoff_s, then, max_backoff_s, only, except_)
+    return ErrorOption("retry", locals())
 
 
 def dead_letter(
@@ -333,11 +304,11 @@ def dead_letter(
     only: Errors | None = None,
     except_: Errors = (),
     most_in_a_row: int | None = MOST_IN_A_ROW,
-) -> DeadLetterOption:
+) -> ErrorOption:
     """Set a record that cannot be handled aside on ``topic``; default: the career's name and
     ``-dead``. The others: as for :func:`skip`.
     """
-    return DeadLetterOption(topic, deaths, only, except_, most_in_a_row)
+    return ErrorOption("dead_letter", locals())
 
 
 def policy(value: object, where: str) -> OnError:
@@ -353,34 +324,43 @@ def policy(value: object, where: str) -> OnError:
 
 
 def _sound(value: object) -> OnError:
-    if isinstance(value, RetryOption):
-        then = _sound(value.then)
+    if not isinstance(value, ErrorOption):
+        return _sound(skip()) if value == "skip" else OnError()
+    words = value.words
+    only, except_ = None if words["only"] is None else _classes(words["only"]), _classes(words["except_"])
+    if value.function == "retry":
+        then = _sound(words["then"])
         return replace(
             then,
-            retries=value.n,
-            backoff_s=float(value.backoff_s),
-            max_backoff_s=float(value.max_backoff_s),
+            retries=words["n"],
+            backoff_s=float(words["backoff_s"]),
+            max_backoff_s=float(words["max_backoff_s"]),
             holds_up=True,
-            only=then.only if value.only is None else _classes(value.only),
-            except_=_classes(value.except_) or then.except_,
+            only=then.only if only is None else only,
+            except_=except_ or then.except_,
         )
-    if isinstance(value, SkipOption | DeadLetterOption):
-        return OnError(
-            SkipRecord() if isinstance(value, SkipOption) else SendToDeadLetters(value.topic),
-            deaths=value.deaths,
-            holds_up=True,
-            only=None if value.only is None else _classes(value.only),
-            except_=_classes(value.except_),
-            most_in_a_row=value.most_in_a_row,
-        )
-    return _sound(skip()) if value == "skip" else OnError()
+    return OnError(
+        SkipRecord() if value.function == "skip" else SendToDeadLetters(words["topic"]),
+        deaths=words["deaths"],
+        holds_up=True,
+        only=only,
+        except_=except_,
+        most_in_a_row=words["most_in_a_row"],
+    )
+
+
+def _classes(errors: Errors) -> ErrorClasses:
+    return (errors,) if isinstance(errors, type) else tuple(errors)
 
 
 def _problems(value: object, place: str) -> Iterator[str]:
-    if isinstance(value, RetryOption):
-        yield from _problems_of_retry(value, place)
-    elif isinstance(value, SkipOption | DeadLetterOption):
-        yield from _problems_of_ending(value, place)
+    if isinstance(value, ErrorOption):
+        for name, given in value.words.items():
+            is_right, must = _MUST.get(name, (None, ""))
+            if is_right is not None and not is_right(given):
+                yield f"{value.function}({name}={given!r}) in {place} {must}"
+        if value.function == "retry":
+            yield from _problems_of_retry(value.words, place)
     elif call := _meant_call(value):
         yield f"{place} is a function itself; call it: {call}"
     elif not isinstance(value, str) or value not in ("raise", "skip"):
@@ -394,67 +374,112 @@ def _meant_call(value: object) -> str | None:
     return called.get(plain) if isinstance(plain, FunctionType) else None
 
 
-def _classes(errors: Errors) -> ErrorClasses:
-    return (errors,) if isinstance(errors, type) else tuple(errors)
-
-
-def _problems_of_classes(value: SkipOption | DeadLetterOption | RetryOption, name: str, place: str) -> Iterator[str]:
-    for attribute in ("only", "except_"):
-        given = getattr(value, attribute)
-        if given is None and attribute == "only":
-            continue
-        each = (given,) if not isinstance(given, tuple | list) else given
-        if not all(isinstance(one, type) and issubclass(one, Exception) for one in each):
-            yield f"{name}({attribute}={given!r}) in {place} must be a class of errors, or a tuple of such"
-
-
-def _problems_of_retry(value: RetryOption, place: str) -> Iterator[str]:
-    yield from _problems_of_classes(value, "retry", place)
-    if isinstance(value.then, SkipOption | DeadLetterOption) and any(
-        bool(getattr(value, each)) and bool(getattr(value.then, each)) for each in ("only", "except_")
-    ):
-        yield f"{place} has only= or except_= both in retry and in its 'then'; write it once"
-    if not _is_count(value.n):
-        yield f"retry(n={value.n!r}) in {place} must be a whole number of further attempts, at least 1"
-    for name in ("backoff_s", "max_backoff_s"):
-        seconds = getattr(value, name)
-        if not _is_number(seconds) or seconds < 0:
-            yield f"retry({name}={seconds!r}) in {place} must be a number of seconds, at least 0"
-    if _is_number(value.backoff_s) and _is_number(value.max_backoff_s) and value.backoff_s > value.max_backoff_s >= 0:
+def _problems_of_retry(words: Mapping[str, Any], place: str) -> Iterator[str]:
+    first_s, most_s, then = words["backoff_s"], words["max_backoff_s"], words["then"]
+    if _is_seconds(first_s) and _is_seconds(most_s) and first_s > most_s:
         yield (
-            f"retry(backoff_s={value.backoff_s!r}) in {place} is more than its max_backoff_s={value.max_backoff_s!r}; "
-            "give a larger max_backoff_s"
+            f"retry(backoff_s={first_s!r}) in {place} is more than its max_backoff_s={most_s!r}; give a larger max_backoff_s"
         )
-    if isinstance(value.then, RetryOption) or value.then is retry:
+    if then is retry or (isinstance(then, ErrorOption) and then.function == "retry"):
         yield (
             f"retry(then=retry(...)) in {place} cannot be; give one retry more attempts, and end with 'raise', skip() or "
             "dead_letter()"
         )
-    else:
-        yield from _problems(value.then, f"'then' of retry in {place}")
-
-
-def _problems_of_ending(value: SkipOption | DeadLetterOption, place: str) -> Iterator[str]:
-    name = "skip" if isinstance(value, SkipOption) else "dead_letter"
-    yield from _problems_of_classes(value, name, place)
-    if value.most_in_a_row is not None and not _is_count(value.most_in_a_row):
-        yield f"{name}(most_in_a_row={value.most_in_a_row!r}) in {place} must be a whole number, at least 1, or None"
-    if not _is_count(value.deaths):
-        yield f"{name}(deaths={value.deaths!r}) in {place} must be a whole number, at least 1"
-    if (
-        isinstance(value, DeadLetterOption)
-        and value.topic is not None
-        and not (isinstance(value.topic, str) and _TOPIC.match(value.topic))
-    ):
-        yield (
-            f"dead_letter(topic={value.topic!r}) in {place} is no name of a Kafka topic; "
-            "use up to 249 letters, digits, '.', '_' and '-', or leave it out"
-        )
+        return
+    if isinstance(then, ErrorOption) and any(words[each] and then.words[each] for each in ("only", "except_")):
+        yield f"{place} has only= or except_= both in retry and in its 'then'; write it once"
+    yield from _problems(then, f"'then' of retry in {place}")
 
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+def _are_errors(value: object) -> bool:
+    each = value if isinstance(value, tuple | list) else (value,)
+    return all(isinstance(one, type) and issubclass(one, Exception) for one in each)
+
+
+_SECONDS = (_is_seconds, "must be a number of seconds, at least 0")
+_CLASSES = "must be a class of errors, or a tuple of such"
+_MUST: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "n": (_is_count, "must be a whole number of further attempts, at least 1"),
+    "backoff_s": _SECONDS,
+    "max_backoff_s": _SECONDS,
+    "deaths": (_is_count, "must be a whole number, at least 1"),
+    "most_in_a_row": (
+        lambda value: value is None or _is_count(value),
+        "must be a whole number, at least 1, or None",
+    ),
+    "only": (lambda value: value is None or _are_errors(value), _CLASSES),
+    "except_": (_are_errors, _CLASSES),
+    "topic": (
+        lambda value: value is None or (isinstance(value, str) and bool(_TOPIC.match(value))),
+        "is no name of a Kafka topic; use up to 249 letters, digits, '.', '_' and '-', or leave it out",
+    ),
+}
+
+LONGEST_S = 300.0
+
+
+class HoldUps:
+    """How long the work of one career has been held up, and which records in a row failed alike.
+    For the career thread.
+
+    A hold-up goes on within the term: the record is tried again after a back-off, as often as it
+    takes, and no attempt counts against it. It ends when something was handled; when the term ends
+    or pauses (the record is handed out again); after :data:`LONGEST_S` without success: the error
+    is raised, so that the term fails, and the next one may make its connections again in
+    ``inaugurate``, or be led by a host that can reach what this one cannot. Nothing is passed over
+    then either.
+    """
+
+    def __init__(self, policy: OnError) -> None:
+        self._policy = policy
+        self._since_s: float | None = None
+        self._times = 0
+        self._error: type[Exception] | None = None
+        self._keys: set[object] = set()
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether nothing was handled since the last hold-up began."""
+        return self._since_s is not None
+
+    def decision(self, now_s: float) -> HoldUp | RaiseError:
+        """What to do now that the work is held up, once more or for the first time."""
+        if self._since_s is None:
+            self._since_s, self._times = now_s, 0
+        self._times += 1
+        since_s = now_s - self._since_s
+        if since_s >= LONGEST_S:
+            self._since_s = None
+            return RaiseError()
+        return HoldUp(self._policy.pause_s(self._times), since_s)
+
+    def are_too_many(self, record: Record, error: Exception) -> bool:
+        """Whether ``record`` would be one too many in a row to be passed over for such an error."""
+        most = self._policy.most_in_a_row
+        return most is not None and type(error) is self._error and len(self._keys | {_key(record)}) > most
+
+    def passed_over(self, record: Record, error: Exception) -> None:
+        """``record`` was skipped or dead-lettered."""
+        if type(error) is not self._error:
+            self._error, self._keys = type(error), set()
+        if self._policy.most_in_a_row is not None:
+            self._keys.add(_key(record))
+
+    def handled(self) -> None:
+        """Something was handled: nothing is held up, and no row goes on."""
+        self._since_s = self._error = None
+        self._keys = set()
+
+
+def _key(record: Record) -> object:
+    """Records with the same key count once; those without one each."""
+    key = record.key
+    return key if isinstance(key, bytes) else (record.topic, record.partition, record.offset)

@@ -6,11 +6,13 @@ An attempt may run on a worker thread; all else is pure.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
+from leaderq.clock import now_s
+from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records, place_of
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.plain import require_finished
 from leaderq.term import Term
@@ -222,3 +224,68 @@ def _own_error(error: Exception) -> Exception:
     if not isinstance(own, Exception) or not is_about_records(own):
         raise own
     return own
+
+
+class HandleCalls:
+    """Calls ``handle``, on any thread, and knows which calls have not returned, so that one that
+    hangs is found out although everything else of its leader is well. Thread-safe.
+    """
+
+    def __init__(self, handle: Callable[[Sequence[Record], Term], None]) -> None:
+        self._handle = handle
+        self._running: dict[int, tuple[float, Sequence[Record]]] = {}
+
+    def __call__(self, records: Sequence[Record], term: Term) -> None:
+        """Call it; returns and raises what it does."""
+        thread = threading.get_ident()
+        self._running[thread] = now_s(), records
+        try:
+            return self._handle(records, term)
+        finally:
+            self._running.pop(thread, None)
+
+    def overdue(self, budget_s: float) -> list[str]:
+        """What has been handled for longer than ``budget_s`` seconds, each as a sentence."""
+        now, running = now_s(), list(self._running.values())
+        return [
+            f"handle has been called for {now - began_s:.1f} s with {len(records)} record(s) from {place_of(records[0])}"
+            for began_s, records in running
+            if now - began_s > budget_s
+        ]
+
+
+REST_FROM_S = 0.5
+
+
+class RestingParts:
+    """The part of each resting partition that failed, with its attempts; within one term.
+
+    A record that is to be tried again after a while holds up the records behind it, and no others.
+    The offset stays before the record, so nothing of it is lost if the process dies; then its
+    attempts are counted from 1 again. Reading begins there anew, which throws away what was fetched
+    ahead: some tenths of a second at worst, so that it is worth it from :data:`REST_FROM_S` on.
+    """
+
+    def __init__(self) -> None:
+        self._term = ""
+        self._parts: dict[Partition, BatchPart] = {}
+
+    def begin(self, term: str) -> None:
+        """Forget what was remembered of another term."""
+        if term != self._term:
+            self._term, self._parts = term, {}
+
+    def put(self, partition: Partition, part: BatchPart) -> None:
+        """``part``, of this partition only, is to be tried again when it is handed out again."""
+        self._parts[partition] = part
+
+    def returned(self, batch: Batch) -> list[BatchPart]:
+        """The parts that ``batch`` begins with in their partitions; whatever else it holds of a
+        resting partition (somebody has moved the offset) begins from scratch.
+        """
+        found = []
+        for where in batch.records.keys() & self._parts.keys():
+            part, rows = self._parts.pop(where), batch.records[where]
+            if rows[0].offset == part.records[0].offset:
+                found.append(replace(part, records=rows[: len(part.records)], ends=None))
+        return found

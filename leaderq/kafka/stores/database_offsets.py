@@ -28,14 +28,13 @@ it. ``sqlite3`` begins one only before some statements, unless told otherwise in
 a connection in *autocommit* begins none, and its ``commit`` may do nothing. So where the connection
 does not begin by itself, ``BEGIN``, ``COMMIT`` and ``ROLLBACK`` are sent as statements; in SQLite
 ``BEGIN IMMEDIATE``, which takes the lock for writing at once, so that it is waited for instead of
-missed later. Of SQL only what every database understands is used: no upsert, no ``FOR UPDATE``.
+missed later.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Protocol, cast
@@ -46,7 +45,6 @@ from leaderq.term import OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
 
-PARAMSTYLES = ("qmark", "format", "numeric", "named", "pyformat")
 _TABLE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")
 _MARK = re.compile(r":([a-z_]+)")
 
@@ -70,8 +68,7 @@ INSERT_OFFSET = (
 
 
 class DatabaseOffsets:
-    """Offsets of ``career`` in a table of any DB-API 2 database; tried with ``sqlite3`` and
-    ``psycopg``.
+    """Offsets of ``career`` in a table of SQLite (``sqlite3``) or PostgreSQL (``psycopg``).
 
     A career that stores each click in the same transaction as the offset after it, and so stores
     each once::
@@ -105,8 +102,8 @@ class DatabaseOffsets:
     ``connect`` opens a connection (then each :meth:`load` begins with a fresh one, so a broken one
     does not outlive its term), or is one. Transactions are begun here, whatever the connection's
     autocommit says: PEP 249's own, psycopg's ``autocommit=True``, every ``isolation_level`` of
-    ``sqlite3``, and its ``autocommit`` of Python 3.12. ``paramstyle`` is the driver module's unless
-    given. Use it on one thread, where the connection may be used.
+    ``sqlite3``, and its ``autocommit`` of Python 3.12. Use it on one thread, where the connection
+    may be used.
 
     *Guarantees:* the writes made through the cursor and the offsets are stored together or not at
     all; none by a term older than the newest that has loaded.
@@ -122,9 +119,8 @@ class DatabaseOffsets:
         *,
         career: str,
         table: str = "leaderq_offsets",
-        paramstyle: str | None = None,
     ) -> None:
-        self._database = Database(connect, paramstyle)
+        self._database = Database(connect)
         self._career = career
         self._table = checked_table(table)
 
@@ -236,12 +232,8 @@ class DatabaseOffsets:
         raise Deposed(term=term.number, reason=Reason.FENCED)
 
     def _execute(self, cursor: DatabaseCursor, statement: str, **values: Any) -> DatabaseCursor:
-        text, parameters = in_style(self._database.paramstyle, statement, {"career": self._career, **values})
-        text = text.replace("{table}", self._table)
-        if parameters:
-            cursor.execute(text, parameters)
-        else:
-            cursor.execute(text)
+        text = self._database.written(statement.replace("{table}", self._table))
+        cursor.execute(text, {"career": self._career, **values})
         return cursor
 
     @contextmanager
@@ -294,56 +286,43 @@ class DatabaseConnection(Protocol):
 class Database:
     """One connection, opened by ``connect`` when it is first needed, or given. For one thread.
 
-    Raises :class:`~leaderq.errors.ConfigurationError` if ``connect`` returns something else, or a
-    driver without ``paramstyle``.
+    Raises :class:`~leaderq.errors.ConfigurationError` if ``connect`` returns something else.
     """
 
-    def __init__(self, connect: Callable[[], DatabaseConnection] | DatabaseConnection, paramstyle: str | None) -> None:
+    def __init__(self, connect: Callable[[], DatabaseConnection] | DatabaseConnection) -> None:
+        # The driver's errors; known for what they are also after the connection was given up.
+        self.error: tuple[type[Exception], ...] = ()
+        self.integrity_error: tuple[type[Exception], ...] = ()
+        self._connect: Callable[[], DatabaseConnection] | None = None
+        self._connection: DatabaseConnection | None = None
         # Not callable(): a connection of sqlite3 can be called, too.
-        is_given = hasattr(connect, "cursor")
-        if not is_given and not callable(connect):
+        if hasattr(connect, "cursor"):
+            self._use(cast("DatabaseConnection", connect))
+        elif callable(connect):
+            self._connect = connect
+        else:
             raise ConfigurationError(f"{connect!r} is neither a database connection nor a function that opens one")
-        self._connect = None if is_given else cast("Callable[[], DatabaseConnection]", connect)
-        self._paramstyle = checked_paramstyle(paramstyle) if paramstyle is not None else None
-        self._connection: DatabaseConnection | None = cast("DatabaseConnection", connect) if is_given else None
-        # Kept apart from the connection: its errors must be known for what they are after it was
-        # given up.
-        self._classes: tuple[type, ...] = type(connect).__mro__ if is_given else ()
 
     @property
     def connection(self) -> DatabaseConnection:
         """The connection; opened now if it is not open."""
         if self._connection is None:
             assert self._connect is not None
-            connection = self._connect()
-            if not hasattr(connection, "cursor"):
-                raise ConfigurationError(
-                    f"the function that opens the database returned {connection!r}; it must return a DB-API connection"
-                )
-            self._connection, self._classes = connection, type(connection).__mro__
+            return self._use(self._connect())
         return self._connection
 
-    @property
-    def paramstyle(self) -> str:
-        """How the driver marks parameters."""
-        if self._paramstyle is None:
-            style = getattr(self._driver("paramstyle"), "paramstyle", None)
-            if style is None:
-                raise ConfigurationError(
-                    f"the driver of {self.connection!r} does not say its paramstyle; give it as paramstyle=..."
-                )
-            self._paramstyle = checked_paramstyle(style)
-        return self._paramstyle
+    def _use(self, connection: Any) -> DatabaseConnection:
+        if not hasattr(connection, "cursor"):
+            raise ConfigurationError(
+                f"the function that opens the database returned {connection!r}; it must return a DB-API connection"
+            )
+        self.error, self.integrity_error = (connection.Error,), (connection.IntegrityError,)
+        self._connection = connection
+        return self._connection
 
-    @property
-    def error(self) -> type[Exception]:
-        """The root of the driver's errors; of nothing, if it has none."""
-        return self._error("Error")
-
-    @property
-    def integrity_error(self) -> type[Exception]:
-        """What the driver raises when a key is taken."""
-        return self._error("IntegrityError")
+    def written(self, statement: str) -> str:
+        """``statement``, whose parameters are written ``:name``, as the driver wants it."""
+        return statement if self._is_sqlite() else _MARK.sub(r"%(\1)s", statement)
 
     def renew(self) -> None:
         """Open the connection again, if we opened it; end a transaction left open on it otherwise."""
@@ -425,40 +404,7 @@ class Database:
         return None if status is None else int(status) != 0
 
     def _is_sqlite(self) -> bool:
-        return any(base.__module__ == "sqlite3" for base in self._classes)
-
-    def _driver(self, name: str) -> Any:
-        """The module of the connection's class, or of one it derives from, that has ``name``."""
-        roots = (base.__module__.partition(".")[0] for base in self._classes)
-        return next((module for root in roots if hasattr(module := sys.modules.get(root), name)), None)
-
-    def _error(self, name: str) -> type[Exception]:
-        found = getattr(self._driver(name), name, None)
-        return found if isinstance(found, type) and issubclass(found, Exception) else _NoError
-
-
-class _NoError(Exception):
-    """Never raised: stands for an error class that a driver lacks."""
-
-
-Parameters = Sequence[Any] | Mapping[str, Any]
-
-
-def in_style(paramstyle: str, statement: str, values: Mapping[str, Any]) -> tuple[str, Parameters]:
-    """``statement``, whose parameters are written ``:name``, and its parameters, as a driver of
-    this PEP 249 style wants them.
-    """
-    names = _MARK.findall(statement)
-    if paramstyle == "named":
-        return statement, {name: values[name] for name in names}
-    if paramstyle == "pyformat":
-        return _MARK.sub(r"%(\1)s", statement), {name: values[name] for name in names}
-    if paramstyle == "numeric":
-        count = iter(range(1, len(names) + 1))
-        text = _MARK.sub(lambda _: f":{next(count)}", statement)
-    else:
-        text = _MARK.sub("?" if paramstyle == "qmark" else "%s", statement)
-    return text, tuple(values[name] for name in names)
+        return any(base.__module__ == "sqlite3" for base in type(self.connection).__mro__)
 
 
 def checked_table(name: str) -> str:
@@ -468,14 +414,5 @@ def checked_table(name: str) -> str:
     if not _TABLE_NAME.match(name):
         raise ConfigurationError(
             f"{name!r} cannot be the table of offsets; use letters, digits and '_', such as 'leaderq_offsets' or 'billing.offsets'"
-        )
-    return name
-
-
-def checked_paramstyle(name: str) -> str:
-    """``name``; raises :class:`~leaderq.errors.ConfigurationError` unless it is one of PEP 249."""
-    if name not in PARAMSTYLES:
-        raise ConfigurationError(
-            f"paramstyle={name!r} is not known; the driver's module says which of {', '.join(PARAMSTYLES)} it is"
         )
     return name

@@ -31,14 +31,12 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import RLock
 from typing import Final
 
 from leaderq.producing.journal.disk import Disk, write_all
-from leaderq.producing.journal.report import JournalCounters
-from leaderq.producing.journal.segments import BAD, AckBitmap, Segment, SegmentIndex
+from leaderq.producing.journal.segments import BAD, AckBitmap, JournalParts, Segment
 
 NAMES: Final = ("cursor.0", "cursor.1")
 _MAGIC: Final = b"lqjcur\r\n"
@@ -74,29 +72,15 @@ class CursorState:
 
     def encode(self) -> bytes:
         """The bytes of a slot."""
-        parts = [
-            _BODY.pack(self.next_id, self.reserved, self.clean, self.boot_id, len(self.segments))
-        ]
-        for known in self.segments.values():
-            bits = known.marks.packed_bits()
-            parts.append(
-                _SEGMENT.pack(
-                    known.first_id,
-                    known.records,
-                    known.size,
-                    known.marks.front,
-                    known.damaged,
-                    len(bits),
-                )
-            )
-            parts.append(bits)
+        count = len(self.segments)
+        parts = [_BODY.pack(self.next_id, self.reserved, self.clean, self.boot_id, count)]
+        for first_id, known in self.segments.items():
+            bits, front = known.marks.packed_bits(), known.marks.front
+            told = (first_id, known.records, known.size, front, known.damaged, len(bits))
+            parts += (_SEGMENT.pack(*told), bits)
         body = b"".join(parts)
-        return (
-            _FRONT.pack(
-                _MAGIC, _VERSION, 0, len(body), self.sequence, _checksum(body, self.sequence)
-            )
-            + body
-        )
+        crc = _checksum(body, self.sequence)
+        return _FRONT.pack(_MAGIC, _VERSION, 0, len(body), self.sequence, crc) + body
 
 
 def decode(data: bytes) -> CursorState | None:
@@ -105,30 +89,24 @@ def decode(data: bytes) -> CursorState | None:
         return None
     magic, version, _, length, sequence, crc = _FRONT.unpack_from(data)
     body = data[_FRONT.size : _FRONT.size + length]
-    if (
-        magic != _MAGIC
-        or version != _VERSION
-        or len(body) != length
-        or _checksum(body, sequence) != crc
-    ):
+    is_ours = (magic, version, len(body)) == (_MAGIC, _VERSION, length)
+    if not is_ours or _checksum(body, sequence) != crc:
         return None
     next_id, reserved, clean, boot_id, count = _BODY.unpack_from(body)
     segments, at = {}, _BODY.size
     for _ in range(count):
         first_id, records, size, front, damaged, bits = _SEGMENT.unpack_from(body, at)
         at += _SEGMENT.size
-        segments[first_id] = Known(
-            first_id, records, size, AckBitmap.unpack(front, body[at : at + bits]), bool(damaged)
-        )
+        marks = AckBitmap.unpack(front, body[at : at + bits])
+        segments[first_id] = Known(first_id, records, size, marks, bool(damaged))
         at += bits
     return CursorState(sequence, next_id, reserved, bool(clean), boot_id, segments)
 
 
 def newest(slots: list[CursorState | None]) -> CursorState | None:
     """The state that was saved last."""
-    return max(
-        (slot for slot in slots if slot is not None), key=lambda slot: slot.sequence, default=None
-    )
+    whole = (slot for slot in slots if slot is not None)
+    return max(whole, key=lambda slot: slot.sequence, default=None)
 
 
 def _checksum(body: bytes, sequence: int) -> int:
@@ -204,11 +182,17 @@ def boot_id() -> bytes:
         return bytes(16)
 
 
+def bad_name(path: Path, kind: str = "") -> Path:
+    """Return a name under which nobody takes it for a segment, and that nothing has."""
+    target, number = path.with_name(f"{path.name}{kind}{BAD}"), 1
+    while target.exists():
+        target, number = path.with_name(f"{path.name}{kind}.{number}{BAD}"), number + 1
+    return target
+
+
 def set_aside(disk: Disk, path: Path) -> Path:
     """Rename a segment so that nobody takes it for one; never over another."""
-    target, number = path.with_name(path.name + BAD), 1
-    while target.exists():
-        target, number = path.with_name(f"{path.name}.{number}{BAD}"), number + 1
+    target = bad_name(path)
     disk.rename(path, target)
     return target
 
@@ -217,22 +201,11 @@ class CursorWriter:
     """Used by several threads; one saves at a time."""
 
     def __init__(
-        self,
-        disk: Disk,
-        directory: Path,
-        gate: RLock,
-        index: SegmentIndex,
-        counters: JournalCounters,
-        *,
-        sequence: int,
-        forget: Callable[[Segment], None],
+        self, parts: JournalParts, sequence: int, forget: Callable[[Segment], None]
     ) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._gate = gate
-        self._index = index
-        self._counters = counters
-        self._file = CursorFile(disk, directory)
+        self._disk, self._directory, self._gate = parts.disk, parts.directory, parts.gate
+        self._index, self._counters = parts.index, parts.counters
+        self._file = CursorFile(parts.disk, parts.directory)
         self._saving = threading.Lock()
         self._sequence = sequence
         self._boot_id = boot_id()
@@ -250,16 +223,8 @@ class CursorWriter:
                 body = state.encode()
             if body == self._saved:
                 return
-            following = CursorState(
-                self._sequence + 1,
-                state.next_id,
-                state.reserved,
-                state.clean,
-                state.boot_id,
-                state.segments,
-            )
             try:
-                self._file.save(following)
+                self._file.save(replace(state, sequence=self._sequence + 1))
             except OSError:
                 self._counters.failed_cursor_saves += 1
                 raise
@@ -268,16 +233,13 @@ class CursorWriter:
             self._counters.cursor_saves += 1
 
     def _state(self, clean: bool, without: list[Segment]) -> CursorState:
+        index = self._index
         segments = {
-            segment.first_id: Known(
-                segment.first_id, segment.records, segment.size, segment.marks, segment.damaged
-            )
-            for segment in self._index.segments
-            if segment not in without
+            one.first_id: Known(one.first_id, one.records, one.size, one.marks, one.damaged)
+            for one in index.segments
+            if one not in without
         }
-        return CursorState(
-            0, self._index.next_id, self._index.reserved, clean, self._boot_id, segments
-        )
+        return CursorState(0, index.next_id, index.reserved, clean, self._boot_id, segments)
 
     def tidy(self) -> None:
         """Let go of what is done with, and save.
@@ -285,7 +247,7 @@ class CursorWriter:
         :raises OSError: something of it could not be done; the next call tries again.
         """
         with self._gate:
-            done = self._index.done()
+            done = [segment for segment in self._index.segments if segment.is_done]
         for segment in done:
             if segment.damaged:
                 self._set_aside(segment)

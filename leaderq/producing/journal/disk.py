@@ -39,7 +39,7 @@ class Disk:
         return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-        """Write at ``offset``; gives how many bytes were."""
+        """Write at ``offset``; return how many bytes were."""
         return os.pwrite(fd, data, offset)
 
     def read(self, fd: int, size: int, offset: int) -> bytes:
@@ -51,15 +51,12 @@ class Disk:
         _force_data(fd)
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut a file off."""
         os.ftruncate(fd, size)
 
     def close(self, fd: int) -> None:
-        """Close a file."""
         os.close(fd)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename within a directory."""
         old.rename(new)
 
     def remove(self, path: Path) -> None:
@@ -78,6 +75,15 @@ class Disk:
         """What an ordinary user may still write to the file system of ``path``."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
+
+
+def force(disk: Disk, path: Path) -> None:
+    """Force a file to the disk that somebody wrote to before."""
+    fd = disk.open(path, writable=True)
+    try:
+        disk.sync(fd)
+    finally:
+        disk.close(fd)
 
 
 def make_directories(disk: Disk, path: Path) -> None:
@@ -106,9 +112,8 @@ def write_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:
 
 
 NAME: Final = "lock"
-_PATIENCE_S: Final = (
-    0.3  # for one who only looks (is_locked), and for a process that is just ending
-)
+# For one who only looks (is_locked), and for a process that is just ending.
+_PATIENCE_S: Final = 0.3
 _held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
 
 

@@ -26,10 +26,9 @@ from leaderq.producing.journal.records import (
 )
 from leaderq.producing.journal.recovery import (
     DirectoryScan,
-    Scanned,
     SegmentFile,
+    holding,
     scan_directory,
-    scan_file,
     segment_file,
 )
 from leaderq.producing.journal.report import Damage
@@ -110,7 +109,7 @@ def look(directory: str | Path, *, thorough: bool = False) -> JournalView:
         max(known),
         segments,
         tuple((path.name, path.stat().st_size) for path in found.bad),
-        () if is_open else tuple(_missing(found)),
+        () if is_open else tuple(found.missing()),
     )
 
 
@@ -134,69 +133,23 @@ def _found(disk: Disk, place: Path) -> DirectoryScan:
     )
 
 
-def _missing(found: DirectoryScan) -> Iterator[Damage]:
-    for known in found.vanished():
-        if known.records > known.marks.count:
-            lost = (known.first_id + known.marks.front, known.first_id + known.records - 1)
-            yield Damage(f"{known.first_id:020d}-*.seg", "the file is gone", 0, known.size, lost)
-
-
 def _view(
     disk: Disk, found: DirectoryScan, file: SegmentFile, thorough: bool, is_open: bool
 ) -> SegmentView:
-    known, complete = found.known(file.first_id), found.complete.get(file.first_id)
-    is_current = is_open and file is found.files[-1]
+    name, is_current = file.path.name, is_open and file is found.files[-1]
     if file.is_foreign:
-        version = file.header.version if file.header else 0
-        damage = Damage(
-            file.path.name,
-            f"its version is {version}, which this leaderq does not know",
-            0,
-            file.size,
-        )
-        return SegmentView(file.path.name, file.first_id, 0, 0, file.size, is_current, (damage,))
-    damages: list[Damage] = []
-    if file.header is None and not is_current:
-        damages.append(Damage(file.path.name, "its header is spoilt", 0, HEADER_BYTES))
-    if complete is not None and not thorough:
-        records = complete[0]
-        if file.size < complete[1]:
-            damages.append(
-                Damage(
-                    file.path.name, "it is shorter than it was", file.size, complete[1] - file.size
-                )
-            )
-    else:
-        scanned = scan_file(disk, file)
-        records = max(scanned.records, complete[0] if complete else 0)
-        damages += _spoilt(file, scanned, complete, is_current)
-    marks = known.marks if known else AckBitmap()
-    done = records if found.is_finished(file) else min(marks.count, records)
-    return SegmentView(
-        file.path.name, file.first_id, records, done, file.size, is_current, tuple(damages)
-    )
-
-
-def _spoilt(
-    file: SegmentFile, scanned: Scanned, complete: tuple[int, int] | None, is_current: bool
-) -> Iterator[Damage]:
-    name = file.path.name
-    for spoilt, first, last in scanned.spoilt:
-        lost = (first, last) if last >= first else None
-        yield Damage(name, "spoilt", spoilt.start, spoilt.end - spoilt.start, lost)
-    end = complete[1] if complete else file.size
-    if complete is not None and scanned.records < complete[0]:
-        lost = (file.first_id + scanned.records, file.first_id + complete[0] - 1)
-        yield Damage(
-            name, "its end is missing or spoilt", scanned.size, max(0, end - scanned.size), lost
-        )
-    elif complete is None and scanned.torn and not is_current:
-        yield Damage(
-            name,
-            "behind its last whole record; cut off at the next opening",
-            scanned.size,
-            scanned.torn,
-        )
+        foreign = (found.foreign(file),)
+        return SegmentView(name, file.first_id, 0, 0, file.size, is_current, foreign)
+    held = holding(disk, found, file, thorough=thorough, is_current=is_current)
+    damages, records = held.damages, held.records
+    if held.is_open_ended and held.torn and not is_current:
+        reason = "behind its last whole record; cut off at the next opening"
+        damages.append(Damage(name, reason, held.size, held.torn))
+    known = found.known(file.first_id)
+    done = min(known.marks.count, records) if known else 0
+    if found.is_finished(file):
+        done = records
+    return SegmentView(name, file.first_id, records, done, file.size, is_current, tuple(damages))
 
 
 def entries(

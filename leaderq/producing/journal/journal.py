@@ -44,7 +44,6 @@ from leaderq.errors import (
     JournalSlow,
     WouldDeadlock,
 )
-from leaderq.plain import require_plain_function
 from leaderq.producing.journal.acks import Acks
 from leaderq.producing.journal.committer import (
     GROUP_BYTES,
@@ -69,7 +68,7 @@ from leaderq.producing.journal.reader import SegmentReader
 from leaderq.producing.journal.records import EXPIRY_BYTES, HEAD_BYTES, JournalRecord, record_of
 from leaderq.producing.journal.recovery import Recovered, recovered
 from leaderq.producing.journal.report import Damage, JournalCounters, JournalPlace
-from leaderq.producing.journal.segments import HEADER_BYTES
+from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts
 from leaderq.producing.journal.store import BatchStore
 from leaderq.threads import Waker
 
@@ -84,9 +83,7 @@ class Journal:
 
     ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: what the segment
     files may take in all, files set aside not counted; ``reserve_bytes``: what must stay free on
-    the file system. ``ttl_s``: after how long a record expires unless ``append`` says otherwise.
-    ``clock``: seconds of the epoch. ``on_expired`` gets each expired record, once, from the thread
-    that reads.
+    the file system. ``clock``: seconds of the epoch.
 
     *Guarantees:* what :meth:`append` returned for is read after any crash the policy covers, after
     what was appended before it. Ids rise, and none is given twice, not even after all was
@@ -109,19 +106,13 @@ class Journal:
         segment_bytes: int = SEGMENT_BYTES,
         max_bytes: int | None = None,
         reserve_bytes: int = 0,
-        ttl_s: float | None = None,
         clock: Callable[[], float] = time.time,
-        on_expired: Callable[[JournalRecord], object] | None = None,
         disk: Disk | None = None,
     ) -> None:
-        if on_expired is not None:
-            require_plain_function(on_expired, "on_expired")
-        self._segment_bytes = fitting_segment_bytes(
-            segment_bytes, max_bytes=max_bytes, reserve_bytes=reserve_bytes, ttl_s=ttl_s
-        )
+        self._segment_bytes = fitting_segment_bytes(segment_bytes, max_bytes, reserve_bytes)
         allot_bytes = allotment(self._segment_bytes, is_durable=sync == EVERY_ITEM)
         self._max_bytes = None if max_bytes is None else max_bytes - allot_bytes
-        self._reserve_bytes, self._ttl_s, self._clock = reserve_bytes, ttl_s, clock
+        self._reserve_bytes, self._clock = reserve_bytes, clock
         self.directory = Path(directory)
         self.sync = sync
         self.counters = JournalCounters()
@@ -136,47 +127,25 @@ class Journal:
             make_directories(self._disk, self.directory)
             self._lock = DirectoryLock(self.directory)
             try:
-                self._set_up(recovered(self._disk, self.directory), allot_bytes, on_expired)
+                self._set_up(recovered(self._disk, self.directory), allot_bytes)
             except BaseException:
                 self._lock.release()
                 raise
 
-    def _set_up(
-        self,
-        found: Recovered,
-        allot_bytes: int,
-        on_expired: Callable[[JournalRecord], object] | None,
-    ) -> None:
-        disk, gate, index, counters = self._disk, self._gate, found.index, self.counters
-        self._index, self.report = index, found.report
-        counters.corrupt = sum(damage.lost for damage in self.report.damages)
-        self._committer = Committer(gate, group_bytes=min(GROUP_BYTES, self._segment_bytes))
+    def _set_up(self, found: Recovered, allot_bytes: int) -> None:
+        parts = JournalParts(self._disk, self.directory, self._gate, found.index, self.counters)
+        self._index, self.report = found.index, found.report
+        self.counters.corrupt = sum(damage.lost for damage in self.report.damages)
+        self._committer = Committer(self._gate, group_bytes=min(GROUP_BYTES, self._segment_bytes))
+        large_bytes = self._segment_bytes // 2
         self._acks = Acks(
-            gate,
-            index,
-            counters,
-            self._committer,
-            large_bytes=self._segment_bytes // 2,
-            damages=found.report.damages,
-            on_expired=on_expired,
+            parts, self._committer, large_bytes=large_bytes, damages=self.report.damages
         )
-        self._reader = SegmentReader(disk, gate, index, self._acks.lose)
-        self._cursor = CursorWriter(
-            disk,
-            self.directory,
-            gate,
-            index,
-            counters,
-            sequence=found.sequence,
-            forget=self._reader.forget,
-        )
+        self._reader = SegmentReader(parts, self._acks.lose)
+        self._cursor = CursorWriter(parts, found.sequence, self._reader.forget)
         self._store = BatchStore(
-            disk,
-            self.directory,
-            gate,
-            index,
+            parts,
             self._cursor,
-            counters,
             policy=self.sync,
             segment_bytes=self._segment_bytes,
             reserve_bytes=self._reserve_bytes,
@@ -185,7 +154,7 @@ class Journal:
             stamp=secrets.randbits(32) if found.stamp is None else found.stamp,
             allot_bytes=allot_bytes,
         )
-        self._store.begin(self._cursor)
+        self._store.begin()
         interval = self.sync.seconds if isinstance(self.sync, Interval) else float("inf")
         self._committer.start(
             store=self._store.store,
@@ -216,6 +185,8 @@ class Journal:
         self, payload: Bytes, *, ttl_s: float | None = None, timeout_s: float | None = WAIT_S
     ) -> int:
         """Store one record; return its id. When this returns it is as durable as the policy says.
+
+        ``ttl_s``: noted with the record as the instant at which it expires.
 
         :raises JournalFull: the cap, the reserve or the disk; nothing was stored.
         :raises JournalFailed: the disk refused; the record was taken back.
@@ -266,9 +237,9 @@ class Journal:
         """
         self._refuse_if_closed()
         data = payload if type(payload) is bytes else bytes(memoryview(payload))
-        size, expires_us = HEADER_BYTES + HEAD_BYTES + len(data), None
-        if ttl_s is not None or self._ttl_s is not None:
-            size, expires_us = size + EXPIRY_BYTES, self._expires_us(ttl_s)
+        size, expires_us = HEADER_BYTES + HEAD_BYTES + len(data), self._expires_us(ttl_s)
+        if expires_us is not None:
+            size += EXPIRY_BYTES
         if size > self._segment_bytes:
             raise JournalRecordTooLarge(size=size, limit=self._segment_bytes)
         committer = self._committer
@@ -298,8 +269,7 @@ class Journal:
 
     def _batch(self, payloads: Iterable[Bytes], ttl_s: float | None) -> CommitBatch:
         self._refuse_if_closed()
-        has_ttl = ttl_s is not None or self._ttl_s is not None
-        batch = batch_of(payloads, self._expires_us(ttl_s) if has_ttl else None)
+        batch = batch_of(payloads, self._expires_us(ttl_s))
         if batch.size > self._segment_bytes:
             raise JournalRecordTooLarge(size=batch.size, limit=self._segment_bytes)
         return batch
@@ -329,9 +299,8 @@ class Journal:
             raise batch.error
         return batch.first_id + position
 
-    def _expires_us(self, ttl_s: float | None) -> int:
-        lasts_s = self._ttl_s if ttl_s is None else ttl_s
-        return int((self._clock() + (lasts_s or 0.0)) * 1e6)
+    def _expires_us(self, ttl_s: float | None) -> int | None:
+        return None if ttl_s is None else int((self._clock() + ttl_s) * 1e6)
 
     def _admit(self, size: int, timeout_s: float | None) -> None:
         """Under the gate: let so many more bytes be accepted, after waiting for that if need be."""
@@ -364,39 +333,18 @@ class Journal:
     # -- reading and acknowledging -----------------------------------------------------------------
 
     def read(
-        self,
-        after_id: int = 0,
-        *,
-        max_items: int = 1000,
-        max_bytes: int = 1 << 20,
-        expired_too: bool = False,
+        self, after_id: int = 0, *, max_items: int = 1000, max_bytes: int = 1 << 20
     ) -> list[JournalRecord]:
         """Return unacknowledged records behind ``after_id``, in order: at least one if there is
-        any, as many as the limits allow.
-
-        What expired meanwhile is counted, given to ``on_expired`` and acknowledged instead; with
-        ``expired_too`` it is returned like the rest, for the caller to decide.
+        any, as many as the limits allow. What has expired is among them, for the caller to decide.
 
         :raises JournalFailed: the file system failed. What is damaged does not raise: it is passed,
             see :attr:`damages`.
         """
         self._refuse_if_closed()
-        while True:
-            with self._translated("read"):
-                raws = self._reader.read(after_id, max_items=max_items, max_bytes=max_bytes)
-            now_s = self._clock()
-            records = [record_of(raw) for raw in raws]
-            if expired_too:
-                return records
-            left = [one for one in records if one.expires_at is None or one.expires_at > now_s]
-            if len(left) == len(records):
-                return records
-            for one in records:
-                if one.expires_at is not None and one.expires_at <= now_s:
-                    self._acks.expire(one)
-            if left:
-                return left
-            after_id = records[-1].id
+        with self._translated("read"):
+            raws = self._reader.read(after_id, max_items=max_items, max_bytes=max_bytes)
+        return [record_of(raw) for raw in raws]
 
     def ack(self, record_id: int) -> bool:
         """Mark a record as done with; return whether it was not before.
@@ -460,21 +408,6 @@ class Journal:
     def next_id(self) -> int:
         """The id that the next record gets."""
         return self._index.next_id
-
-    @property
-    def oldest_age_s(self) -> float | None:
-        """Seconds since the oldest record that is not done with was appended; ``None`` if there is
-        none.
-
-        Only looks: what has expired counts, as in :attr:`depth`, until :meth:`read` comes upon it;
-        what is damaged is passed.
-
-        :raises JournalClosed, JournalFailed: as :meth:`read`.
-        """
-        self._refuse_if_closed()
-        with self._translated("read"):
-            first = self._reader.oldest()
-        return max(0.0, self._clock() - record_of(first).appended_at) if first else None
 
     @property
     def damages(self) -> Sequence[Damage]:

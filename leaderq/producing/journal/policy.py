@@ -64,9 +64,7 @@ SEGMENTS_IN_CAP: Final = 4
 _ALLOT_BYTES: Final = 1 << 20
 
 
-def fitting_segment_bytes(
-    wanted: int, *, max_bytes: int | None, reserve_bytes: int, ttl_s: float | None
-) -> int:
+def fitting_segment_bytes(wanted: int, max_bytes: int | None, reserve_bytes: int) -> int:
     """The size of segments: several fit under a cap, so that room comes back bit by bit.
 
     :raises ConfigurationError: names every limit that cannot be kept.
@@ -81,10 +79,6 @@ def fitting_segment_bytes(
         )
     if reserve_bytes < 0:
         problems.append(f"reserve_bytes={reserve_bytes}: must be 0 or more")
-    if ttl_s is not None and not ttl_s > 0:
-        problems.append(
-            f"ttl_s={ttl_s}: must be more than 0 s, or None for records that do not expire"
-        )
     if problems:
         raise ConfigurationError(*problems)
     return wanted if max_bytes is None else min(wanted, max_bytes // SEGMENTS_IN_CAP)

@@ -10,13 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from threading import RLock
 
-from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run, ScanRange, scan
 from leaderq.producing.journal.report import Damage
-from leaderq.producing.journal.segments import Segment, SegmentIndex
+from leaderq.producing.journal.segments import JournalParts, Segment
 
 
 @dataclass
@@ -37,16 +34,8 @@ class SegmentReader:
     ``on_damage(segment, damage)`` is called, without the gate, for each thing found spoilt.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        gate: RLock,
-        index: SegmentIndex,
-        on_damage: Callable[[Segment, Damage], None],
-    ) -> None:
-        self._disk = disk
-        self._gate = gate
-        self._index = index
+    def __init__(self, parts: JournalParts, on_damage: Callable[[Segment, Damage], None]) -> None:
+        self._disk, self._gate, self._index = parts.disk, parts.gate, parts.index
         self._on_damage = on_damage
         self._reading = threading.Lock()
         self._place: _Place | None = None
@@ -71,50 +60,6 @@ class SegmentReader:
                         return found
                     found.append(raw)
         return found
-
-    def oldest(self) -> Raw | None:
-        """The first record that is not done with and can be read. AckBitmap and reports nothing;
-        reading stays where it is.
-
-        :raises OSError: as :meth:`read`.
-        """
-        with self._reading:
-            with self._gate:
-                there = [
-                    (one, one.last_id, one.size) for one in self._index.segments if one.open_records
-                ]
-            for segment, last_id, size in there:
-                if raw := self._first_open(segment, last_id, size):
-                    return raw
-        return None
-
-    def _first_open(self, segment: Segment, last_id: int, size: int) -> Raw | None:
-        with self._gate:
-            first_id = segment.first_id + segment.marks.front
-        place = self._place
-        near = (
-            place.records
-            if place is not None and place.segment is segment and place.first_id <= first_id
-            else []
-        )
-        if wanted := self._open_ones(segment, near):
-            return wanted[0]
-        next_id, start = segment.waypoint(first_id)
-        try:
-            fd = self._disk.open(segment.path)
-        except FileNotFoundError:
-            return None  # read tells why
-        try:
-            for found in scan(
-                partial(self._disk.read, fd), ScanRange(start, size, segment.salt, next_id, last_id)
-            ):
-                if isinstance(found, Run):
-                    segment.pass_by(found.first_id, found.start)
-                    if wanted := self._open_ones(segment, found.records):
-                        return wanted[0]
-        finally:
-            self._disk.close(fd)
-        return None
 
     def _some_from(self, position: int, most: int) -> list[Raw]:
         """The next records from this id on that are not done with, not more than ``most``; empty if
@@ -173,7 +118,7 @@ class SegmentReader:
         segment = place.segment
         place.records = []
         span = ScanRange(place.offset, size, segment.salt, place.next_id, last_id)
-        for found in scan(partial(self._read, segment), span):
+        for found in scan(self._read, span):
             if isinstance(found, Run):
                 self._missing(
                     place, found.first_id, "records are missing", place.offset, found.start
@@ -195,8 +140,7 @@ class SegmentReader:
         self._missing(place, last_id + 1, "the end is missing or spoilt", place.offset, size)
         place.next_id, place.offset, place.records = last_id + 1, size, []
 
-    def _read(self, segment: Segment, size: int, offset: int) -> bytes:
-        del segment
+    def _read(self, size: int, offset: int) -> bytes:
         return self._disk.read(self._fd, size, offset)
 
     def _missing(self, place: _Place, until_id: int, reason: str, start: int, end: int) -> None:

@@ -49,15 +49,6 @@ longer than all the rest.
 """
 
 
-def opened_body(flags: int, body: bytes) -> tuple[bytes, int | None]:
-    """What was appended, and the microsecond at which it expires, if ever."""
-    return (
-        (body[EXPIRY_BYTES:], int(_EXPIRY.unpack_from(body)[0]))
-        if flags & EXPIRES
-        else (body, None)
-    )
-
-
 @dataclass(frozen=True)
 class Parsed:
     """The records at the beginning of some bytes; ``used`` of these they take.
@@ -86,34 +77,15 @@ def encode(
     expiries: Mapping[int, int] | None = None,
 ) -> bytes:
     """Records with consecutive ids; ``expiries`` are by position in ``payloads``."""
-    if expiries:
-        return _encode_expiring(payloads, expiries, first_id, appended_us, salt)
     parts: list[bytes] = []
-    front, tail, checksum, mark = _FRONT.pack, _TAIL.pack, crc32, _MARK
-    number = first_id
-    for payload in payloads:
+    front, tail, checksum = _FRONT.pack, _TAIL.pack, crc32
+    for number, payload in enumerate(payloads, first_id):
+        mark = _MARK
+        if expiries and (expires_us := expiries.get(number - first_id)) is not None:
+            payload, mark = _EXPIRY.pack(expires_us) + payload, _MARK | EXPIRES
         rest = tail(number, appended_us, mark)
         length = len(payload)
         parts += (front(length, checksum(payload, checksum(rest, salt ^ length))), rest, payload)
-        number += 1
-    return b"".join(parts)
-
-
-def _encode_expiring(
-    payloads: Sequence[bytes],
-    expiries: Mapping[int, int],
-    first_id: int,
-    appended_us: int,
-    salt: int,
-) -> bytes:
-    parts: list[bytes] = []
-    for position, payload in enumerate(payloads):
-        expires_us = expiries.get(position)
-        body = payload if expires_us is None else _EXPIRY.pack(expires_us) + payload
-        rest = _TAIL.pack(
-            first_id + position, appended_us, _MARK if expires_us is None else _MARK | EXPIRES
-        )
-        parts += (_FRONT.pack(len(body), crc32(body, crc32(rest, salt ^ len(body)))), rest, body)
     return b"".join(parts)
 
 
@@ -158,9 +130,8 @@ def likely_heads(data: bytes, *, low_id: int, high_id: int) -> list[int]:
     return found
 
 
-WINDOW: Final = (
-    1 << 19
-)  # more does not stay in the processor's cache, and takes twice as long a record
+# More does not stay in the processor's cache, and takes twice as long a record.
+WINDOW: Final = 1 << 19
 MAX_RECORD_BYTES: Final = 1 << 30
 
 Reading = Callable[[int, int], bytes]
@@ -272,11 +243,9 @@ class JournalRecord(NamedTuple):
 
 
 def record_of(raw: Raw) -> JournalRecord:
-    """A record as it is given out."""
+    """Return a record as it is given out."""
     record_id, appended_us, flags, body, _ = raw
-    if not flags:
+    if not flags & EXPIRES:
         return JournalRecord(record_id, body, appended_us / 1e6)
-    payload, expires_us = opened_body(flags, body)
-    return JournalRecord(
-        record_id, payload, appended_us / 1e6, None if expires_us is None else expires_us / 1e6
-    )
+    expires_us = _EXPIRY.unpack_from(body)[0]
+    return JournalRecord(record_id, body[EXPIRY_BYTES:], appended_us / 1e6, expires_us / 1e6)

@@ -46,12 +46,13 @@ from typing import Final
 from leaderq.producing.journal.cursor import (
     CursorState,
     Known,
+    bad_name,
     boot_id,
     newest,
     read_slots,
     set_aside,
 )
-from leaderq.producing.journal.disk import Disk, write_all
+from leaderq.producing.journal.disk import Disk, force, write_all
 from leaderq.producing.journal.records import (
     HEAD_BYTES,
     WINDOW,
@@ -64,7 +65,6 @@ from leaderq.producing.journal.records import (
 )
 from leaderq.producing.journal.report import Damage, RecoveryReport
 from leaderq.producing.journal.segments import (
-    BAD,
     HEADER_BYTES,
     VERSION,
     AckBitmap,
@@ -144,8 +144,7 @@ class _Recovery:
         """
         for file in self.found.files:
             self._take_in(file)
-        for known in self.found.vanished():
-            self._miss(known)
+        self.damages += self.found.missing()
         self.next_id = max(self.next_id, self._first_free_id())
         self._force_out()
 
@@ -155,11 +154,7 @@ class _Recovery:
         if self.found.cursor is not None and self.found.cursor.clean:
             return
         for segment in self.segments:
-            fd = self.disk.open(segment.path, writable=True)
-            try:
-                self.disk.sync(fd)
-            finally:
-                self.disk.close(fd)
+            force(self.disk, segment.path)
 
     def _take_in(self, file: SegmentFile) -> None:
         known = self.found.known(file.first_id)
@@ -170,75 +165,33 @@ class _Recovery:
         if file.is_stub and known is None:
             self.torn_bytes += file.size
             return self.disk.remove(file.path)
-        segment = Segment(
-            self.directory,
-            file.first_id,
-            file.stamp,
-            sealed=True,
-            marks=known.marks if known else AckBitmap(),
-        )
+        marks = known.marks if known else AckBitmap()
+        segment = Segment(self.directory, file.first_id, file.stamp, sealed=True, marks=marks)
         segment.damaged = known is not None and known.damaged
-        if file.header is None:
-            segment.damaged = True
-            self.damages.append(Damage(file.path.name, "its header is spoilt", 0, HEADER_BYTES))
-        complete = self.found.complete.get(file.first_id)
-        if complete is not None and complete[1] <= file.size:
-            segment.records, segment.size = complete
-        else:
-            self._read_through(segment, file, known, complete)
+        start = None
+        if known is not None and known.size <= file.size and self._same_boot():
+            start = known
+        held = holding(self.disk, self.found, file, start=start)
+        self.scanned_bytes += held.scanned_bytes
+        segment.records, segment.size = held.records, held.size
+        for damage in held.damages:
+            self._hurt(segment, damage)
+        self.next_id = max(self.next_id, segment.last_id + 1 + held.torn // HEAD_BYTES)
+        if held.is_open_ended and file.size > held.size and not segment.damaged:
+            segment.damaged = not self._cut(file, held.size, held.torn)
         return self._keep(segment)
 
     def _refuse(self, file: SegmentFile) -> None:
-        version = file.header.version if file.header else 0
-        reason = f"its version is {version}, which this leaderq does not know; a later one wrote it"
-        records, _ = self.found.complete.get(file.first_id, (0, 0))
-        lost = (file.first_id, file.first_id + records - 1) if records else None
-        self.damages.append(Damage(file.path.name, reason, 0, file.size, lost))
-        self.next_id = max(self.next_id, file.first_id + (records or file.size // HEAD_BYTES + 1))
+        self.damages.append(foreign := self.found.foreign(file))
+        records = foreign.lost or file.size // HEAD_BYTES + 1
+        self.next_id = max(self.next_id, file.first_id + records)
         set_aside(self.disk, file.path)
-
-    def _read_through(
-        self,
-        segment: Segment,
-        file: SegmentFile,
-        known: Known | None,
-        complete: tuple[int, int] | None,
-    ) -> None:
-        start_id, start = file.first_id, HEADER_BYTES
-        if known is not None and complete is None and known.size <= file.size and self._same_boot():
-            start_id, start = file.first_id + known.records, known.size
-        scanned = scan_file(self.disk, file, start_id=start_id, start=start)
-        self.scanned_bytes += max(0, scanned.size + scanned.torn - start)
-        segment.records, segment.size = scanned.records, max(HEADER_BYTES, scanned.size)
-        for spoilt, first, last in scanned.spoilt:
-            self._hurt(
-                segment,
-                Damage(
-                    file.path.name,
-                    "spoilt",
-                    spoilt.start,
-                    spoilt.end - spoilt.start,
-                    _lost(first, last),
-                ),
-            )
-        tail = scanned.torn
-        self.next_id = max(self.next_id, segment.last_id + 1 + tail // HEAD_BYTES)
-        promised = max(known.records if known else 0, complete[0] if complete else 0)
-        if promised > scanned.records:
-            lost = (file.first_id + scanned.records, file.first_id + promised - 1)
-            segment.records = promised
-            self._hurt(
-                segment,
-                Damage(file.path.name, "its end is missing or spoilt", scanned.size, tail, lost),
-            )
-        elif file.size > scanned.size and not segment.damaged:
-            segment.damaged = not self._cut(file, scanned.size, tail)
 
     def _cut(self, file: SegmentFile, end: int, torn: int) -> bool:
         """Cut a torn tail off; a killed process never leaves a whole record that does not check, so
         such a one is kept.
 
-        Gives ``False`` if there is no room to keep it: then the whole file is.
+        Returns ``False`` if there is no room to keep it: then the whole file is.
         """
         self.torn_bytes += torn
         fd = self.disk.open(file.path, writable=True)
@@ -264,18 +217,12 @@ class _Recovery:
         return size <= torn and bool(self.disk.read(fd, 16, start + size - 16).strip(b"\0"))
 
     def _keep_tail(self, file: SegmentFile, fd: int, start: int, end: int) -> None:
-        target, number = file.path.with_name(f"{file.path.name}.tail{BAD}"), 1
-        while target.exists():
-            target, number = file.path.with_name(f"{file.path.name}.tail.{number}{BAD}"), number + 1
+        target = bad_name(file.path, ".tail")
         copy = self.disk.create(target)
         try:
             for offset in range(start, end, WINDOW):
-                write_all(
-                    self.disk,
-                    copy,
-                    self.disk.read(fd, min(WINDOW, end - offset), offset),
-                    offset - start,
-                )
+                data = self.disk.read(fd, min(WINDOW, end - offset), offset)
+                write_all(self.disk, copy, data, offset - start)
             self.disk.sync(copy)
         finally:
             self.disk.close(copy)
@@ -298,16 +245,7 @@ class _Recovery:
         segment.damaged = True
         self.damages.append(damage)
         if damage.lost_ids:
-            for number in range(damage.lost_ids[0], damage.lost_ids[1] + 1):
-                segment.marks.add(number - segment.first_id)
-
-    def _miss(self, known: Known) -> None:
-        self.next_id = max(self.next_id, known.first_id + known.records)
-        if known.records > known.marks.count:
-            lost = (known.first_id + known.marks.front, known.first_id + known.records - 1)
-            self.damages.append(
-                Damage(f"{known.first_id:020d}-*.seg", "the file is gone", 0, known.size, lost)
-            )
+            segment.mark(*damage.lost_ids)
 
     def _first_free_id(self) -> int:
         """The least id that was certainly never given out, as far as cursor and set-aside files
@@ -319,10 +257,8 @@ class _Recovery:
             if not cursor.clean and not self._same_boot():
                 bounds.append(cursor.reserved)
         elif not self.found.is_new:
-            bad = [
-                (set_aside_id(path.name) or 0) + path.stat().st_size // HEAD_BYTES
-                for path in self.found.bad
-            ]
+            sizes = [(set_aside_id(path.name), path.stat().st_size) for path in self.found.bad]
+            bad = [(first_id or 0) + size // HEAD_BYTES for first_id, size in sizes]
             bounds.append(max([self.next_id, *bad]) + LEAP)
         return max(bounds)
 
@@ -331,10 +267,6 @@ class _Recovery:
         was saved."""
         cursor = self.found.cursor
         return cursor is not None and cursor.boot_id == boot_id() != bytes(16)
-
-
-def _lost(first: int, last: int) -> tuple[int, int] | None:
-    return (first, last) if last >= first else None
 
 
 @dataclass(frozen=True)
@@ -398,14 +330,25 @@ class DirectoryScan:
             and file.first_id not in self.cursor.segments
         )
 
-    def vanished(self) -> Iterator[Known]:
-        """Segments that the cursor knows and that are neither here nor set aside."""
+    def missing(self) -> Iterator[Damage]:
+        """What is lost with segments that the cursor knows and that are neither here nor set
+        aside."""
         here = {file.first_id for file in self.files} | {
             set_aside_id(path.name) for path in self.bad
         }
         for known in self.cursor.segments.values() if self.cursor else ():
-            if known.first_id not in here:
-                yield known
+            if known.first_id not in here and known.records > known.marks.count:
+                lost = (known.first_id + known.marks.front, known.first_id + known.records - 1)
+                name = f"{known.first_id:020d}-*.seg"
+                yield Damage(name, "the file is gone", 0, known.size, lost)
+
+    def foreign(self, file: SegmentFile) -> Damage:
+        """What is to be said of a segment of a later version."""
+        version = file.header.version if file.header else 0
+        reason = f"its version is {version}, which this leaderq does not know; a later one wrote it"
+        records, _ = self.complete.get(file.first_id, (0, 0))
+        lost = (file.first_id, file.first_id + records - 1) if records else None
+        return Damage(file.path.name, reason, 0, file.size, lost)
 
 
 def scan_directory(disk: Disk, directory: Path) -> DirectoryScan:
@@ -456,52 +399,90 @@ def _complete(files: list[SegmentFile], cursor: CursorState | None) -> dict[int,
 
 
 @dataclass
-class Scanned:
-    """What is in a segment file that was read through."""
+class SegmentContent:
+    """What a segment file holds, as far as its successor, the cursor or a reading tell."""
 
     records: int
-    """As many as ids from the first to the last found."""
+    """As many as ids from the first to the last, those that cannot be read included."""
     size: int
     """Bytes up to the end of the last record."""
     torn: int = 0
     """Bytes behind that, up to the last that is not zero; zeros behind them were allotted, or left
     by a file system."""
-    spoilt: list[tuple[Spoilt, int, int]] = field(default_factory=list)
-    """Spans before that end, each with the ids missing there: first, and last (less than first if
-    none are)."""
+    damages: list[Damage] = field(default_factory=list)
+    scanned_bytes: int = 0
+    is_open_ended: bool = False
+    """Whether it was read to its end, and nobody says that more records were there."""
 
 
-def scan_file(
-    disk: Disk, file: SegmentFile, *, start_id: int | None = None, start: int = HEADER_BYTES
-) -> Scanned:
-    """Read a segment through, checking every record.
+def holding(
+    disk: Disk,
+    found: DirectoryScan,
+    file: SegmentFile,
+    *,
+    start: Known | None = None,
+    thorough: bool = False,
+    is_current: bool = False,
+) -> SegmentContent:
+    """Return what a segment holds. It is read through if nobody knows how many records it has, or
+    if it is shorter than it was, or ``thorough``; then every record is checked, those behind
+    ``start``, which the cursor knows, if it is given. ``is_current``: it is being written.
 
     :raises OSError: other than an input/output error.
     """
-    next_id = start_id or file.first_id
+    name, known, complete = (
+        file.path.name,
+        found.known(file.first_id),
+        found.complete.get(file.first_id),
+    )
+    damages: list[Damage] = []
+    if file.header is None and not is_current:
+        damages.append(Damage(name, "its header is spoilt", 0, HEADER_BYTES))
+    if complete is not None and complete[1] <= file.size and not thorough:
+        return SegmentContent(*complete, damages=damages)
+    if complete is not None:
+        start = None
+    content = _read_through(disk, file, start)
+    content.damages[:0] = damages
+    promised = known.records if known is not None and not is_current else 0
+    promised = max(promised, complete[0] if complete else 0)
+    if promised > content.records:
+        lost = (file.first_id + content.records, file.first_id + promised - 1)
+        reason, size = "its end is missing or spoilt", content.torn
+        content.damages.append(Damage(name, reason, content.size, size, lost))
+        content.records = promised
+    else:
+        content.is_open_ended = True
+    return content
+
+
+def _read_through(disk: Disk, file: SegmentFile, start: Known | None) -> SegmentContent:
+    first_id, at = file.first_id, HEADER_BYTES
+    next_id = first_id
+    if start is not None:
+        next_id, at = first_id + start.records, start.size
+    last_id = next_id + file.size // HEAD_BYTES
+    span = ScanRange(at, file.size, salt_of(first_id, file.stamp), next_id, last_id)
+    content = SegmentContent(next_id - first_id, max(HEADER_BYTES, min(at, file.size)))
+    pending: list[Spoilt] = []
     fd = disk.open(file.path)
     try:
-        span = ScanRange(
-            start,
-            file.size,
-            salt_of(file.first_id, file.stamp),
-            next_id,
-            next_id + file.size // HEAD_BYTES,
-        )
-        result = Scanned(next_id - file.first_id, min(start, file.size))
-        pending: list[Spoilt] = []
         for found in scan(partial(disk.read, fd), span):
             if isinstance(found, Run):
-                result.spoilt += [(one, next_id, found.first_id - 1) for one in pending]
+                for one in pending:
+                    lost = (next_id, found.first_id - 1) if found.first_id > next_id else None
+                    size = one.end - one.start
+                    content.damages.append(Damage(file.path.name, "spoilt", one.start, size, lost))
                 pending = []
                 next_id = found.last_id + 1
-                result.records, result.size = next_id - file.first_id, found.end
+                content.records, content.size = next_id - first_id, found.end
             elif not found.is_tail:
                 pending.append(found)
-        result.torn = _torn(partial(disk.read, fd), result.size, file.size)
-        return result
+        content.torn = _torn(partial(disk.read, fd), content.size, file.size)
     finally:
         disk.close(fd)
+    content.scanned_bytes = max(0, content.size + content.torn - at)
+    return content
 
 
 def _torn(read: Reading, start: int, end: int) -> int:

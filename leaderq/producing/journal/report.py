@@ -81,7 +81,6 @@ class JournalCounters:
     """Records accepted under a policy other than ``EVERY_ITEM`` whose later sync failed: readable,
     perhaps not on disk."""
     refused_full: int = 0
-    expired: int = 0
     corrupt: int = 0
     """Records that could not be read any more."""
     set_aside: int = 0

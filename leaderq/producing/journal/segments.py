@@ -23,9 +23,12 @@ import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import Final
 
+from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import salt_of
+from leaderq.producing.journal.report import JournalCounters
 
 WAY_BYTES: Final = 1 << 20
 
@@ -118,7 +121,7 @@ class AckBitmap:
         return position < self.front or self._is_set(position)
 
     def add(self, position: int) -> bool:
-        """Mark one; gives whether it was not marked."""
+        """Mark one; return whether it was not marked."""
         if position == self.front:
             self.front += 1
             self._absorb()
@@ -132,9 +135,11 @@ class AckBitmap:
         self._ahead += 1
         return True
 
-    def add_up_to(self, end: int) -> int:
-        """Mark all before ``end``; gives how many were not marked."""
-        before = self.count
+    def add_range(self, first: int, last: int) -> int:
+        """Mark these; return how many were not marked."""
+        if first > self.front:
+            return sum(map(self.add, range(first, last + 1)))
+        before, end = self.count, last + 1
         if end > self.front:
             if self._ahead:
                 self._ahead -= sum(map(self._is_set, range(self.front, end)))
@@ -205,19 +210,16 @@ class Segment:
         first_id: int,
         stamp: int,
         *,
-        records: int = 0,
-        size: int = HEADER_BYTES,
         marks: AckBitmap | None = None,
         sealed: bool = False,
-        damaged: bool = False,
     ) -> None:
         self.first_id = first_id
         self.path = directory / segment_name(first_id, stamp)
-        self.records = records
-        self.size = size
+        self.records = 0
+        self.size = HEADER_BYTES
         self.marks = marks or AckBitmap()
         self.sealed = sealed
-        self.damaged = damaged
+        self.damaged = False
         self.salt = salt_of(first_id, stamp)
         self.waypoints: list[tuple[int, int]] = []
 
@@ -247,6 +249,10 @@ class Segment:
     def is_done(self) -> bool:
         """Whether nothing in it, nor to come into it, is of use any more."""
         return self.sealed and self.marks.count >= self.records
+
+    def mark(self, first_id: int, last_id: int) -> int:
+        """These records are done with; return how many were not before."""
+        return self.marks.add_range(first_id - self.first_id, last_id - self.first_id)
 
 
 class SegmentIndex:
@@ -292,43 +298,20 @@ class SegmentIndex:
                 return segment
         return None
 
-    def mark(self, segment: Segment, first_id: int, last_id: int) -> int:
-        """Records of one segment are done with; gives how many were not before."""
-        if first_id == last_id:
-            newly = int(segment.marks.add(first_id - segment.first_id))
-        elif first_id - segment.first_id <= segment.marks.front:
-            newly = segment.marks.add_up_to(last_id + 1 - segment.first_id)
-        else:
-            newly = sum(
-                segment.marks.add(number - segment.first_id)
-                for number in range(first_id, last_id + 1)
-            )
-        return newly
-
-    def mark_up_to(self, last_id: int) -> int:
-        """All up to this id are done with; gives how many were not before."""
-        newly = 0
-        for segment in self.segments:
-            if segment.first_id > last_id:
-                break
-            if segment.records:
-                newly += self.mark(segment, segment.first_id, min(last_id, segment.last_id))
-        return newly
-
-    def done(self) -> list[Segment]:
-        """The segments that may go."""
-        return [segment for segment in self.segments if segment.is_done]
-
     def remove(self, segment: Segment) -> None:
         """A segment is gone."""
         at = self.segments.index(segment)
         del self.segments[at], self._firsts[at]
         self.bytes_used -= segment.size
 
-    @property
-    def oldest(self) -> tuple[Segment, int] | None:
-        """The first record that is not done with, by segment and id."""
-        for segment in self.segments:
-            if segment.open_records:
-                return segment, segment.first_id + segment.marks.front
-        return None
+
+@dataclass(frozen=True)
+class JournalParts:
+    """What the parts of an open journal share."""
+
+    disk: Disk
+    directory: Path
+    gate: RLock
+    """Guards the index, and what waits to be written."""
+    index: SegmentIndex
+    counters: JournalCounters

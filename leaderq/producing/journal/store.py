@@ -16,19 +16,18 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from threading import RLock
 from typing import Final
 
 from leaderq.errors import JournalFailed, JournalFull, LeaderqError
 from leaderq.producing.journal.committer import CommitBatch, log
 from leaderq.producing.journal.cursor import CursorWriter
-from leaderq.producing.journal.disk import Disk, write_all
+from leaderq.producing.journal.disk import Disk, force, write_all
 from leaderq.producing.journal.policy import EVERY_ITEM, Every, NoSync, Policy
 from leaderq.producing.journal.records import encode
 from leaderq.producing.journal.recovery import LEAP
-from leaderq.producing.journal.report import JournalCounters
-from leaderq.producing.journal.segments import HEADER_BYTES, Segment, SegmentHeader, SegmentIndex
+from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, SegmentHeader
 
 LAST_ID: Final = (1 << 64) - 1
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -39,12 +38,8 @@ class BatchStore:
 
     def __init__(
         self,
-        disk: Disk,
-        directory: Path,
-        gate: RLock,
-        index: SegmentIndex,
+        parts: JournalParts,
         cursor_writer: CursorWriter,
-        counters: JournalCounters,
         *,
         policy: Policy,
         segment_bytes: int,
@@ -54,15 +49,11 @@ class BatchStore:
         stamp: int,
         allot_bytes: int,
     ) -> None:
-        self._disk, self._directory, self._gate = disk, directory, gate
-        self._index, self._cursor, self._counters = index, cursor_writer, counters
-        self._policy, self._segment_bytes, self._reserve_bytes = (
-            policy,
-            segment_bytes,
-            reserve_bytes,
-        )
-        self._clock = clock
-        self._writer = SegmentWriter(disk, directory, stamp, allot_bytes=allot_bytes)
+        self._disk, self._directory, self._gate = parts.disk, parts.directory, parts.gate
+        self._index, self._counters = parts.index, parts.counters
+        self._cursor, self._policy, self._clock = cursor_writer, policy, clock
+        self._segment_bytes, self._reserve_bytes = segment_bytes, reserve_bytes
+        self._writer = SegmentWriter(parts.disk, parts.directory, stamp, allot_bytes=allot_bytes)
         self._previous = previous
         self._unsynced = 0
         self._unforced: list[Path] = []  # former segments that nobody has synced
@@ -88,9 +79,8 @@ class BatchStore:
         """Under the gate: what was stored may be read from now on."""
         if batch.error is None and batch.payloads and self._writer.segment is not None:
             segment = self._writer.segment
-            self._index.grow(
-                segment, records=len(batch.payloads), size=self._writer.end - segment.size
-            )
+            grown = self._writer.end - segment.size
+            self._index.grow(segment, records=len(batch.payloads), size=grown)
 
     def _refusal(self, error: OSError) -> LeaderqError:
         if error.errno in _NO_SPACE:
@@ -118,11 +108,10 @@ class BatchStore:
         self._promise_ids(count)
         segment = self._writer.segment
         assert segment is not None  # roll has begun one, or raised
-        now_us = int(self._clock() * 1e6)
         data = encode(
             batch.payloads,
             first_id=self._index.next_id,
-            appended_us=now_us,
+            appended_us=int(self._clock() * 1e6),
             salt=segment.salt,
             expiries=batch.expiries,
         )
@@ -135,9 +124,6 @@ class BatchStore:
         self._sync_if_due(count, begin)
         batch.first_id = self._index.next_id
         self._index.next_id += count
-        self._count(count)
-
-    def _count(self, count: int) -> None:
         counters = self._counters
         counters.appended += count
         counters.batches += 1
@@ -187,7 +173,8 @@ class BatchStore:
 
     def _flush(self) -> None:
         while self._unforced:
-            self._force(self._unforced[0])
+            with suppress(FileNotFoundError):  # it may be gone already
+                force(self._disk, self._unforced[0])
             del self._unforced[0]
         if self._unsynced:
             self._sync()
@@ -198,22 +185,11 @@ class BatchStore:
                 f"accepted: {failure}; they can be read, but may not outlast a power cut"
             ) from failure
 
-    def _force(self, path: Path) -> None:
-        """Force out a segment that was left behind unsynced, unless it is gone already."""
-        try:
-            fd = self._disk.open(path, writable=True)
-        except FileNotFoundError:
-            return
-        try:
-            self._disk.sync(fd)
-        finally:
-            self._disk.close(fd)
-
     def _keep_reserve(self, size: int) -> None:
-        if (
-            self._reserve_bytes
-            and (free := self._disk.free_bytes(self._directory)) < self._reserve_bytes + size
-        ):
+        if not self._reserve_bytes:
+            return
+        free = self._disk.free_bytes(self._directory)
+        if free < self._reserve_bytes + size:
             self._counters.refused_full += 1
             raise JournalFull(
                 f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not for "
@@ -256,14 +232,14 @@ class BatchStore:
                 old.sealed = True
             self._index.add(segment)
 
-    def begin(self, cursor_writer: CursorWriter) -> None:
+    def begin(self) -> None:
         """What follows opening: what is done with goes, the cursor is saved, there is a segment to
         write to.
 
         :raises OSError: it cannot be, for another reason than a full disk: that must not keep
             anybody from reading.
         """
-        for step in (cursor_writer.tidy, self.roll):
+        for step in (self._cursor.tidy, self.roll):
             try:
                 step()
             except OSError as error:
@@ -327,7 +303,8 @@ class SegmentWriter:
             self._disk.sync_directory(self._directory)
         except OSError:
             self._disk.close(fd)
-            _try_to_remove(self._disk, path)
+            with suppress(OSError):  # the next try finds it, and begins with removing it
+                self._disk.remove(path)
             raise
         return fd
 
@@ -336,11 +313,8 @@ class SegmentWriter:
 
         :raises OSError: the file ends where it ended before, or will not be used any more.
         """
-        if (
-            self.end + len(data) > self._allotted
-            and len(data) < self._allot_bytes >> 4
-            and self.end > self._allot_bytes >> 6
-        ):
+        is_small = len(data) < self._allot_bytes >> 4
+        if self.end + len(data) > self._allotted and is_small and self.end > self._allot_bytes >> 6:
             self._allot()  # many small records came: it pays
         try:
             write_all(self._disk, self._fd, data, self.end)
@@ -392,10 +366,3 @@ class SegmentWriter:
             self._fd = -1
         self._is_sound = False
         self.segment = None
-
-
-def _try_to_remove(disk: Disk, path: Path) -> None:
-    try:
-        disk.remove(path)
-    except OSError:
-        return  # the next try finds it, and begins with removing it

@@ -33,7 +33,6 @@ class Browsed:
 
     @property
     def sequence(self) -> int:
-        """The server's number."""
         return sequence_of(self.name)
 
     @property
@@ -56,7 +55,6 @@ class Browsed:
 
 
 def read(name: str, data: bytes, ctime_ms: int, version: int, *, framed: bool = True) -> Browsed:
-    """An item out of its znode (pure)."""
     if not framed:
         return Browsed(name, data, [data], None, None, ctime_ms, version)
     try:

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NodeExists, NoNode, NotEmpty, SessionExpired
@@ -43,12 +41,12 @@ class BulkOutcome(Enum):
     """It has children, which no item has: nothing was done."""
 
 
-_OUTCOMES: tuple[tuple[type[LeaderqError], BulkOutcome], ...] = (
-    (NoNode, BulkOutcome.GONE),
-    (BadVersion, BulkOutcome.GONE),
-    (NodeExists, BulkOutcome.HELD),
-    (NotEmpty, BulkOutcome.STUCK),
-)
+_OUTCOMES = {
+    NoNode: BulkOutcome.GONE,
+    BadVersion: BulkOutcome.GONE,
+    NodeExists: BulkOutcome.HELD,
+    NotEmpty: BulkOutcome.STUCK,
+}
 
 
 def _delete_each(session: Session, groups: Iterable[OperationGroup], patience_s: float) -> Iterator[BulkOutcome]:
@@ -73,7 +71,10 @@ def _deleted(session: Session, groups: list[OperationGroup], patience_s: float) 
         parts = []
         trouble: LeaderqError | None = None
         for part, answer in answers:
-            error = _error_of(answer, patience_s)
+            try:
+                error: BaseException | None = answer.exception(patience_s)
+            except FutureTimeout:
+                error = ConnectionLost(f"no answer within {patience_s:.0f} s")
             if isinstance(error, ConnectionLost | SessionExpired):
                 trouble = error
                 doubtful.update(part)
@@ -91,20 +92,13 @@ def _deleted(session: Session, groups: list[OperationGroup], patience_s: float) 
     return [outcomes[at] for at in range(len(groups))]
 
 
-def _error_of(answer: Future[list[Any]], patience_s: float) -> BaseException | None:
-    try:
-        return answer.exception(patience_s)
-    except FutureTimeout:
-        return ConnectionLost(f"no answer within {patience_s:.0f} s")
-
-
 def _outcome(error: BaseException | None, is_doubtful: bool) -> BulkOutcome:
     if error is None:
         return BulkOutcome.DONE
-    for kind, outcome in _OUTCOMES:
-        if isinstance(error, kind):
-            return BulkOutcome.DONE if is_doubtful and outcome is BulkOutcome.GONE else outcome
-    raise error
+    outcome = next((outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind)), None)
+    if outcome is None:
+        raise error
+    return BulkOutcome.DONE if is_doubtful and outcome is BulkOutcome.GONE else outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +118,19 @@ def purge(
     paths: QueuePaths,
     names: Sequence[str],
     *,
-    held_too: bool = False,
     on_progress: Callable[[int], None] | None = None,
     patience_s: float = PATIENCE_S,
 ) -> Purged:
     """Delete these items, the last ones first: so consumers, who begin at the other end, get in the
     way as late as can be.
 
-    With a lock path each is deleted under its own lock, in one transaction, so that an item which a
-    consumer holds stays; not so with ``held_too``: then that consumer's acknowledgement will fail.
-    ``on_progress`` is told how many more have been dealt with.
+    With a lock path what a consumer holds stays. ``on_progress`` is told how many more have been
+    dealt with.
     """
-    lock_path = None if held_too else paths.lock_path
-    if lock_path is not None:
+    if (lock_path := paths.lock_path) is not None:
         retry_until_connected(session, lambda: session.ensure_path(lock_path), patience_s)
     counts: Counter[BulkOutcome] = Counter()
-    groups = (_group(paths, name, lock_path is not None) for name in reversed(names))
+    groups = (removal(paths, name) for name in reversed(names))
     for outcome in _delete_each(session, groups, patience_s):
         counts[outcome] += 1
         if on_progress is not None:
@@ -147,9 +138,12 @@ def purge(
     return Purged(counts[BulkOutcome.DONE], counts[BulkOutcome.HELD], counts[BulkOutcome.GONE], counts[BulkOutcome.STUCK])
 
 
-def _group(paths: QueuePaths, name: str, guard: bool) -> OperationGroup:
+def removal(paths: QueuePaths, name: str) -> OperationGroup:
+    """The operations that delete an item, unless a consumer holds it: its lock is made and deleted in
+    the same transaction, so that nobody ever sees it.
+    """
     item = Delete(paths.item(name))
-    if not guard:
+    if paths.lock_path is None:
         return [item]
     lock = paths.lock(name)
     return [Create(lock, ephemeral=True), item, Delete(lock)]

@@ -1,16 +1,15 @@
-"""All about a queue on one line, and which queues there are."""
+"""What lies below a path, and which queues there are."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from leaderq.errors import ConfigurationError, LeaderqError, NoNode
-from leaderq.queues.pausing import wants_pause
-from leaderq.queues.wire.names import QueueKind, is_item, kind_of, next_number, sequence_of, sort_key
+from leaderq.errors import ConfigurationError, NoNode
+from leaderq.queues.wire.names import QueueKind, is_item, kind_of, next_number, sort_key
 from leaderq.queues.wire.znodes import QueuePaths, is_shard
 from leaderq.retrying import PATIENCE_S, retry_until_connected
-from leaderq.zookeeper import GetData, Session, Stat
+from leaderq.zookeeper import Session, Stat
 from leaderq.zookeeper.paths import join
 
 META, DEAD = "-meta", "-dead"
@@ -76,79 +75,11 @@ LIST_S = 60.0
 """A million names take some seconds to come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """A queue at one moment.
-
-    ``depth``: items, those being worked on included; ``held``: how many these are, ``None`` without
-    a lock path; ``consumers``: those of leaderq; ``oldest_ms``: when the oldest item's znode was
-    made; ``next_sequence``: the number the next item gets, 0 too if the path is not there
-    (``exists``), as a container that the servers took away when it was empty; ``aside``: what a
-    drain that goes on, or died, has in hand.
-    """
-
-    path: str
-    exists: bool
-    kind: QueueKind | None = None
-    depth: int = 0
-    held: int | None = None
-    dead: int = 0
-    next_sequence: int = 0
-    consumers: int = 0
-    is_paused: bool = False
-    oldest_ms: int | None = None
-    aside: int = 0
-    foreign: tuple[str, ...] = ()
-    shards: tuple[str, ...] = ()
-
-
-def drained_of(paths: QueuePaths) -> str:
-    """Where a drain sets items aside."""
-    return f"{paths.meta}/drained"
-
-
-def overview(
-    session: Session, paths: QueuePaths, kind: QueueKind | None = None, *, patience_s: float = PATIENCE_S
-) -> Overview | None:
-    """Look at a queue; ``None`` if there is nothing of it, neither items nor side data.
-
-    :raises ConfigurationError: no kind was told, and the names are those of several.
-    """
-    queue, dead, control, members, drained, *locks = _znodes(session, paths, patience_s)
-    if queue is dead is control is members is drained is None:
-        return None
-    seen = contents_of([], kind) if queue is None else look(session, paths.path, kind, patience_s)
-    return Overview(
-        path=paths.path,
-        exists=queue is not None,
-        kind=seen.kind,
-        depth=len(seen.items),
-        held=_children(locks[0]) if locks else None,
-        dead=_children(dead),
-        next_sequence=sequence_after(queue[1]) if queue else 0,
-        consumers=_children(members),
-        is_paused=control is not None and wants_pause(control[0]),
-        oldest_ms=_oldest_ms(session, paths, seen, patience_s),
-        aside=_children(drained),
-        foreign=tuple(seen.foreign),
-        shards=tuple(seen.shards),
-    )
-
-
-def is_there(session: Session, paths: QueuePaths, *, patience_s: float = PATIENCE_S) -> bool:
-    """Whether there is anything of a queue, be it only its dead letters, an operator's wish or its
-    members' place.
-    """
-    return any(found is not None for found in _znodes(session, replace(paths, lock_path=None), patience_s))
-
-
 def look(session: Session, path: str, kind: QueueKind | None, patience_s: float = PATIENCE_S) -> QueueContents:
-    """List a queue's children and tell them apart; a path that is gone has none."""
     return contents_of(names_at(session, path, patience_s), kind)
 
 
 def names_at(session: Session, path: str, patience_s: float = PATIENCE_S) -> list[str]:
-    """The names of the children of a path, none if it is gone."""
     try:
         return retry_until_connected(session, lambda: session.children(path, timeout_s=LIST_S), patience_s)
     except NoNode:
@@ -183,45 +114,14 @@ def queues_below(session: Session, path: str, *, patience_s: float = PATIENCE_S)
             yield join(path, name)
 
 
-def _znodes(session: Session, paths: QueuePaths, patience_s: float) -> list[tuple[bytes, Stat] | None]:
-    """The queue's path, its dead letters, control, members, what a drain set aside, and the lock
-    path if one is known; ``None`` for what is not there.
-    """
-    wanted = [paths.path, paths.dead, paths.control, paths.members, drained_of(paths), paths.lock_path]
-    reads = [GetData(path) for path in wanted if path is not None]
-    found: list[tuple[bytes, Stat] | None] = []
-    for answer in retry_until_connected(session, lambda: session.multi_read(reads), patience_s):
-        if isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
-            raise answer
-        found.append(answer if isinstance(answer, tuple) else None)
-    return found
-
-
 def _is_side_data(name: str) -> bool:
     return any(name.endswith(end) and name != end for end in (META, DEAD))
 
 
 def _has_items(session: Session, path: str, patience_s: float) -> bool:
-    try:
-        children = retry_until_connected(session, lambda: session.children(path, timeout_s=LIST_S), patience_s)
-        item = next((name for name in children if kind_of([name]) and not is_side_data_of_shard(name)), None)
-        stat = (
-            retry_until_connected(session, lambda: session.exists(join(path, item)), patience_s)
-            if item is not None
-            else None
-        )
-    except NoNode:
+    children = names_at(session, path, patience_s)
+    item = next((name for name in children if kind_of([name]) and not is_side_data_of_shard(name)), None)
+    if item is None:
         return False
+    stat = retry_until_connected(session, lambda: session.exists(join(path, item)), patience_s)
     return stat is not None and stat.ephemeral_owner == 0  # ephemeral ones of such names are locks
-
-
-def _children(found: tuple[bytes, Stat] | None) -> int:
-    return found[1].num_children if found else 0
-
-
-def _oldest_ms(session: Session, paths: QueuePaths, seen: QueueContents, patience_s: float) -> int | None:
-    if not seen.items:
-        return None
-    oldest = paths.item(min(seen.items, key=sequence_of))
-    stat = retry_until_connected(session, lambda: session.exists(oldest), patience_s)
-    return stat.ctime_ms if stat else None

@@ -37,12 +37,10 @@ class DeadItem:
 
     @property
     def name(self) -> str:
-        """Its name below the dead letters' path."""
         return self.found.name
 
     @property
     def note(self) -> Note:
-        """What its consumer wrote of it."""
         return self.found.note or Note()
 
     @property
@@ -81,7 +79,6 @@ class DeadLetters:
         self._patience_s = patience_s
 
     def count(self) -> int:
-        """How many there are, without listing them."""
         stat = retry_until_connected(self._session, lambda: self._session.exists(self._paths.dead), self._patience_s)
         return stat.num_children if stat else 0
 
@@ -109,7 +106,6 @@ class DeadLetters:
         return self._each((self._back(dead_item) for dead_item in dead_items), on_progress)
 
     def drop(self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
-        """Delete them."""
         return self._each(([self._gone(dead_item)] for dead_item in dead_items), on_progress)
 
     def _back(self, dead_item: DeadItem) -> Sequence[Operation]:

@@ -1,25 +1,21 @@
 """Emptying a queue into an operator's hands, so that not even ``kill -9`` loses an item.
 
-Each item is first *set aside*: in one transaction its znode vanishes, so no consumer can get it any
-more, and a copy appears below ``<path>-meta/drained``; with a lock path this happens under the
-item's lock, so that what a consumer works on is left alone. Only when its user has said that it is
-safe (:meth:`Draining.keep`) is the copy deleted.
-
-All of this goes through an ephemeral writer, ``<path>-meta/drains/<host>:<pid>-<id>``: it is
-applied exactly once, in order, and not at all when the session is over. It also says that somebody
-drains: there is one at a time.
+Each item is first *set aside*: in one transaction its znode vanishes and a copy appears below
+``<path>-meta/drained``; with a lock path under the item's lock, so that what a consumer works on is
+left alone. Only when its user has said that it is safe (:meth:`QueueDrain.keep`) is the copy deleted.
+All of this goes through an ephemeral writer, which also says that somebody drains: there is one at a
+time.
 
 What happens on each failure:
 
-* **killed, or session over**: the copies stay, and no consumer sees them. Whoever drains next puts
-  them back where they were, under the names they had, and then drains them with the others: so an
-  item may be given out twice, by two drains, and is never lost;
+* **killed, or session over**: the copies stay. Whoever drains next puts them back where they were,
+  under the names they had, and then drains them with the others: so an item may be given out twice,
+  by two drains, and is never lost;
 * **left early, or on an error**: what was set aside and not kept is put back at once, in its place;
-* **answers or connection lost**: waited out, for ``patience_s``;
-* **items taken by consumers meanwhile**: are theirs, and left out.
+* **answers or connection lost**: waited out, for ``patience_s``.
 
 Drains everything, also items that are not due yet, and those that wait after a failure; a pause
-does not matter. So: pause, then drain.
+does not matter.
 """
 
 from __future__ import annotations
@@ -48,7 +44,7 @@ from leaderq.errors import (
     TooLarge,
 )
 from leaderq.queues.admin.browsing import Browsed, browse
-from leaderq.queues.admin.contents import LIST_S, drained_of, look, refuse_sharder
+from leaderq.queues.admin.contents import look, names_at, refuse_sharder
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import PATIENCE_S, retry_until_connected
@@ -91,24 +87,19 @@ class QueueDrain:
         self._session = session
         self._paths = paths
         self._patience_s = patience_s
-        self._aside = drained_of(paths)
-        self._drains = f"{paths.meta}/drains"
+        self._aside = paths.drained
         who = f"{socket.gethostname()}:{os.getpid()}"
-        self._writer = SequencedWriter(session, join(self._drains, f"{who}-{uuid.uuid4().hex}"), ephemeral=True)
+        self._writer = SequencedWriter(session, join(paths.drains, f"{who}-{uuid.uuid4().hex}"), ephemeral=True)
         self._woken = threading.Event()
         self._kept: list[str] = []
         self._open: dict[str, Browsed] = {}
-
-    # -- its life -------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> QueueDrain:
         retry_until_connected(self._session, lambda: self._session.ensure_path(self._aside), self._patience_s)
         retry_until_connected(self._session, self._writer.open, self._patience_s)
         try:
             self._be_alone()
-            self._put_back(
-                retry_until_connected(self._session, lambda: self._session.children(self._aside, timeout_s=LIST_S))
-            )
+            self._put_back(names_at(self._session, self._aside))
         except BaseException:
             self._writer.close(_CLOSE_S)
             raise
@@ -125,8 +116,6 @@ class QueueDrain:
             log.warning("%s: what was set aside stays at %s until the next drain: %s", self._paths.path, self._aside, exc)
         finally:
             self._writer.close(_CLOSE_S)
-
-    # -- draining -------------------------------------------------------------------------------------------------------
 
     def batches(self, limit: int | None = None, *, corrupt_too: bool = True) -> Iterator[list[Browsed]]:
         """The items there are, set aside, until the queue is empty or ``limit`` are given out. What
@@ -183,8 +172,6 @@ class QueueDrain:
         while it waits.
         """
         self._woken.set()
-
-    # -- inside ---------------------------------------------------------------------------------------------------------
 
     def _read(self) -> Iterator[list[Browsed]]:
         seen = look(self._session, self._paths.path, self.kind, self._patience_s)
@@ -275,7 +262,7 @@ class QueueDrain:
             time.sleep(_LOOK_S)
 
     def _drainers(self) -> list[str]:
-        return retry_until_connected(self._session, lambda: self._session.children(self._drains), self._patience_s)
+        return retry_until_connected(self._session, lambda: self._session.children(self._paths.drains), self._patience_s)
 
 
 def _parts(found: Sequence[Browsed]) -> Iterator[list[Browsed]]:

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
-from leaderq.errors import RequestRefused
-from leaderq.queues import pausing
+from leaderq.errors import LeaderqError, NoNode, RequestRefused
 from leaderq.queues.admin.browsing import Browsed, browse
 from leaderq.queues.admin.bulk import Purged, delete_if_empty, delete_tree, purge
-from leaderq.queues.admin.contents import (
-    Overview,
-    QueueContents,
-    is_there,
-    look,
-    names_at,
-    overview,
-    refuse_sharder,
-    sequence_after,
-)
+from leaderq.queues.admin.contents import QueueContents, look, names_at, refuse_sharder, sequence_after
 from leaderq.queues.admin.dead_letters import DeadLetters
 from leaderq.queues.admin.draining import QueueDrain
-from leaderq.queues.wire.names import QueueKind
+from leaderq.queues.pausing import wants_pause
+from leaderq.queues.wire.names import QueueKind, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import PATIENCE_S, retry_until_connected
-from leaderq.zookeeper import Session, Stat
+from leaderq.zookeeper import GetData, Session, Stat
 from leaderq.zookeeper.paths import parent_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A queue at one moment.
+
+    ``depth``: items, those being worked on included; ``held``: how many these are, ``None`` without
+    a lock path; ``consumers``: those of leaderq; ``oldest_ms``: when the oldest item's znode was
+    made; ``next_sequence``: the number the next item gets, 0 too if the path is not there
+    (``exists``), as a container that the servers took away when it was empty; ``aside``: what a
+    drain that goes on, or died, has in hand.
+    """
+
+    path: str
+    exists: bool
+    kind: QueueKind | None = None
+    depth: int = 0
+    held: int | None = None
+    dead: int = 0
+    next_sequence: int = 0
+    consumers: int = 0
+    is_paused: bool = False
+    oldest_ms: int | None = None
+    aside: int = 0
+    foreign: tuple[str, ...] = ()
+    shards: tuple[str, ...] = ()
 
 
 class QueueAdmin:
@@ -50,23 +71,49 @@ class QueueAdmin:
         """How many children the queue has, without listing them: items, those being worked on
         included, and foreign ones if any. 0 if the path is not there.
         """
-        stat = self._stat()
+        stat = self._stat(self.paths.path)
         return stat.num_children if stat else 0
 
     def next_sequence(self) -> int:
         """The number that the next item will get; it ends at 2^31 - 1. 0 if the path is
         not there.
         """
-        stat = self._stat()
+        stat = self._stat(self.paths.path)
         return sequence_after(stat) if stat else 0
 
     def is_there(self) -> bool:
-        """Whether there is a znode at its path, or side data of it."""
-        return is_there(self._session, self.paths, patience_s=self._patience_s)
+        """Whether there is anything of the queue, be it only its dead letters, an operator's wish or
+        its members' place.
+        """
+        return any(self._znodes()[:-1])
 
     def overview(self) -> Overview | None:
-        """All about it; ``None`` if there is nothing at its path nor beside it."""
-        return overview(self._session, self.paths, self._kind, patience_s=self._patience_s)
+        """All about it; ``None`` if there is nothing at its path nor beside it.
+
+        :raises ConfigurationError: no kind was told, and the names are those of several.
+        """
+        found = self._znodes()
+        if not any(found[:-1]):
+            return None
+        queue, dead, control, members, aside, locks = found
+        seen = self.detect()
+        oldest = self._stat(self.paths.item(min(seen.items, key=sequence_of))) if seen.items else None
+        children = [one[1].num_children if one else 0 for one in (dead, members, aside, locks)]
+        return Overview(
+            path=self.paths.path,
+            exists=queue is not None,
+            kind=seen.kind,
+            depth=len(seen.items),
+            held=None if self.paths.lock_path is None else children[3],
+            dead=children[0],
+            next_sequence=sequence_after(queue[1]) if queue else 0,
+            consumers=children[1],
+            is_paused=control is not None and wants_pause(control[0]),
+            oldest_ms=oldest.ctime_ms if oldest else None,
+            aside=children[2],
+            foreign=tuple(seen.foreign),
+            shards=tuple(seen.shards),
+        )
 
     def detect(self) -> QueueContents:
         """List the children, and tell kind, items and foreign ones.
@@ -83,17 +130,28 @@ class QueueAdmin:
         """The items that lie there now, in the order in which they go, ``limit`` of them at most;
         nothing is taken.
 
-        ``seen``: what :meth:`detect` gave, so as not to list again. Items that vanish before they
+        ``seen``: what :meth:`detect` returned, so as not to list again. Items that vanish before they
         are read are left out. Memory: the names of all, the data of a batch.
 
         :raises ConfigurationError: as :meth:`detect`; or the path is that of a sharder, whose
             queues are below it.
         """
-        return islice(self._each(self._own(seen)), limit)
+        seen = self._own(seen)
+        is_framed = seen.kind is not QueueKind.SIMPLE
+        lock_path = self.paths.lock_path if is_framed else None
+        batches = browse(
+            self._session,
+            self.paths.path,
+            seen.items,
+            framed=is_framed,
+            lock_path=lock_path,
+            patience_s=self._patience_s,
+        )
+        return islice((one for batch in batches for one in batch), limit)
 
     def purge(self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None) -> Purged:
         """Delete the items that lie there now; with a lock path those being worked on stay, unless
-        ``held_too``.
+        ``held_too``: then the acknowledgement of these will fail.
 
         Foreign children stay. What is put meanwhile stays. Interrupted, it is begun again.
         ``on_progress`` is told how many more have been dealt with.
@@ -101,10 +159,9 @@ class QueueAdmin:
         :raises ConfigurationError: as :meth:`browse`.
         """
         seen = self._own()
-        paths = replace(self.paths, lock_path=None) if seen.kind is QueueKind.SIMPLE else self.paths
-        return purge(
-            self._session, paths, seen.items, held_too=held_too, on_progress=on_progress, patience_s=self._patience_s
-        )
+        is_unlocked = held_too or seen.kind is QueueKind.SIMPLE
+        paths = QueuePaths(self.paths.path, None, self.paths.meta_path) if is_unlocked else self.paths
+        return purge(self._session, paths, seen.items, on_progress=on_progress, patience_s=self._patience_s)
 
     def delete(self, *, force: bool = False) -> int:
         """Delete the queue with everything beside it: side data, dead letters, empty locks; returns how
@@ -117,10 +174,8 @@ class QueueAdmin:
         seen = self._own()
         if not force:
             self._refuse_loss(seen)
-        wanted = [self.paths.path, self.paths.meta, self.paths.dead]
-        if self.paths.lock_path is not None:
-            wanted.append(self.paths.lock_path)
-        deleted = sum(delete_tree(self._session, path, patience_s=self._patience_s) for path in wanted)
+        wanted = (self.paths.path, self.paths.meta, self.paths.dead, self.paths.lock_path)
+        deleted = sum(delete_tree(self._session, path, patience_s=self._patience_s) for path in wanted if path)
         side = parent_of(self.paths.meta)
         if self.paths.meta_path is None and side != parent_of(self.paths.path):
             # Of a shard: the place of all shards' side data goes with the last.
@@ -146,34 +201,56 @@ class QueueAdmin:
 
     def pause(self) -> bool:
         """Ask all consumers of leaderq, those to come too, to begin no new item; whether that is
-        news.
+        news. Of two who wish at the same time the last counts.
         """
-        return pausing.set_paused(self._session, self.paths, True, patience_s=self._patience_s)
+        return self._set_paused(True)
 
     def resume(self) -> bool:
         """End a pause; whether there was one."""
-        return pausing.set_paused(self._session, self.paths, False, patience_s=self._patience_s)
+        return self._set_paused(False)
 
     def is_paused(self) -> bool:
-        """Whether consumers are asked to pause."""
-        return pausing.is_paused(self._session, self.paths, patience_s=self._patience_s)
+        try:
+            return wants_pause(self._ask(lambda: self._session.get(self.paths.control))[0])
+        except NoNode:
+            return False
 
-    def _stat(self) -> Stat | None:
-        return retry_until_connected(self._session, lambda: self._session.exists(self.paths.path), self._patience_s)
+    def _set_paused(self, paused: bool) -> bool:
+        if self.is_paused() is paused:
+            return False
+        data = json.dumps({"paused": paused}).encode()
+
+        def write() -> None:
+            try:
+                self._session.set(self.paths.control, data)
+            except NoNode:
+                self._session.ensure_path(self.paths.meta)
+                self._session.create(self.paths.control, data)
+
+        self._ask(write)
+        return True
 
     def _own(self, seen: QueueContents | None = None) -> QueueContents:
         seen = seen or self.detect()
         refuse_sharder(seen, self.paths)
         return seen
 
-    def _each(self, seen: QueueContents) -> Iterator[Browsed]:
-        is_framed = seen.kind is not QueueKind.SIMPLE
-        batches = browse(
-            self._session,
-            self.paths.path,
-            seen.items,
-            framed=is_framed,
-            lock_path=self.paths.lock_path if is_framed else None,
-            patience_s=self._patience_s,
-        )
-        return (one for batch in batches for one in batch)
+    def _ask(self, ask: Callable[[], T]) -> T:
+        return retry_until_connected(self._session, ask, self._patience_s)
+
+    def _stat(self, path: str) -> Stat | None:
+        return self._ask(lambda: self._session.exists(path))
+
+    def _znodes(self) -> list[tuple[bytes, Stat] | None]:
+        """The queue's path, its dead letters, control, members, what a drain set aside, and the lock
+        path; ``None`` for what is not there.
+        """
+        paths = self.paths
+        wanted = [paths.path, paths.dead, paths.control, paths.members, paths.drained, paths.lock_path]
+        reads = [GetData(path) for path in wanted if path is not None]
+        found: list[tuple[bytes, Stat] | None] = []
+        for answer in self._ask(lambda: self._session.multi_read(reads)):
+            if isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
+                raise answer
+            found.append(answer if isinstance(answer, tuple) else None)
+        return found if paths.lock_path is not None else [*found, None]

@@ -1,13 +1,9 @@
 """Items that are this consumer's for now, and how they become its own, many in one multi.
 
 First they are read (one multiRead), then claimed *as read*: with a lock path by ``Create(lock)``
-and ``Check(item, version)``, else by ``Delete(item, version)``. So nobody ever works on data that
-was not there at the moment of the claim, and a lock never stands for an item that is gone. Claims go
-through the membership's writer: a lost reply neither loses an item (Curator's F2) nor leaves a lock
-that nobody knows of (F6).
-
-A multi is all or none. If one item is somebody else's, all are looked at again, those taken are
-left out, and the rest is tried again. After some rounds the rest is left for the next attempt.
+and ``Check(item, version)``, else by ``Delete(item, version)``, through the membership's writer. A
+multi is all or none. If one item is somebody else's, all are looked at again, those taken are left
+out, and the rest is tried again, some rounds.
 
 What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its
 note says so): left to rest; *unreadable*: claimed all the same, so that it can be set aside;
@@ -119,7 +115,6 @@ class Claim:
         return 1 if payload is None else max(1, len(payload.items))
 
     def is_now(self, payload: Payload) -> None:
-        """What is left of it, and what is known of it, has changed."""
         self._payload = payload
 
     @property
@@ -129,7 +124,6 @@ class Claim:
 
     @property
     def note(self) -> Note:
-        """What former consumers left about it."""
         return (self.payload.note if self.payload else None) or Note()
 
     @property
@@ -139,7 +133,6 @@ class Claim:
 
     @property
     def enqueued_ms(self) -> int:
-        """When it was first put."""
         return self.note.enqueued_ms or self.created_ms
 
 
@@ -199,7 +192,6 @@ class ClaimAttempt:
         self._reading.add_done_callback(self._judge)
 
     def finish(self) -> ClaimResult:
-        """Wait for the outcome."""
         self._wait(self._reading)
         self._is_judged.wait()
         for round_left in reversed(range(_ROUNDS)):
@@ -215,8 +207,6 @@ class ClaimAttempt:
                 self._take()
         self._found.again += [claim.name for claim in self._wanted]
         return self._found
-
-    # -- inside ---------------------------------------------------------------------------------------------------------
 
     def _judge(self, answer: Future[Any]) -> None:
         try:

@@ -4,15 +4,10 @@ A znode may hold several values (``put_multi``); each that is taken is an :class
 The znode is acknowledged with the last of them. What is left of it then, because the work on some
 values failed or they were not taken, is written back as one. States of a value: *open*, *done*,
 *left*.
-
-What happens on each failure: **the process dies, or its session ends**: with a lock path the whole
-znode is given to another consumer, values already done too, unless their acknowledgement carried
-operations of its own: then the znode was written without them in the same transaction.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -23,22 +18,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leaderq.clock import now_s
-from leaderq.errors import (
-    BadVersion,
-    ClaimLost,
-    ConnectionLost,
-    CorruptItem,
-    NoNode,
-    QueueClosed,
-    SessionExpired,
-    ZooKeeperError,
-)
-from leaderq.queues.consumers import ConsumeOptions, ErrorMode, QueueConsumer
+from leaderq.errors import BadVersion, ClaimLost, ConnectionLost, NoNode, QueueClosed, SessionExpired, ZooKeeperError
+from leaderq.queues.consumers import BlockingQueueConsumer, ConsumeOptions, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.engine import START_S, Engine
 from leaderq.queues.consuming.settling import ItemSettlement, rewritten
-from leaderq.queues.consuming.workers import ItemWorkers, WorkerContext, log_failure, readable
+from leaderq.queues.consuming.workers import ItemWorkers, log_failure, values_of
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Check, Operation, Session
@@ -47,7 +33,6 @@ if TYPE_CHECKING:
     from leaderq.term import Term
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 _SLICE_S = 0.5
 _SHARED_S = 0.1
@@ -113,7 +98,6 @@ class Item(Generic[T]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was acknowledged or given back."""
         return self._at not in self._taken.open
 
     def ack(self, ops: Iterable[Operation] = (), *, term: Term | None = None) -> list[Any] | None:
@@ -171,11 +155,9 @@ class Item(Generic[T]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
-        if self.is_settled:
-            return
-        if error is None:
+        if error is None and not self.is_settled:
             self.ack()
-        else:
+        elif error is not None and not self.is_settled:
             self.fail(error)
 
     def __repr__(self) -> str:
@@ -190,57 +172,52 @@ class Item(Generic[T]):
             own = rewritten(claim, taken.remaining)
         else:
             return []
-        needs_guard = term is not None or (ops and not claim.membership.is_locking)
-        guard = (Check(claim.membership.member),) if needs_guard else ()
-        before = len(guard) + len(own)
-        whole = (*guard, *own, *ops)
+        if term is not None or (ops and not claim.membership.is_locking):
+            own = (Check(claim.membership.member), *own)
+        before, whole = len(own), (*own, *ops)
+        results: list[Any] | None = []
         try:
-            if not whole:
-                results: list[Any] | None = []
-            else:
+            if whole:
                 results = self._queue.write(claim, whole) if term is None else term.write(whole)
-        except (SessionExpired, NoNode, BadVersion) as exc:
-            if isinstance(exc, SessionExpired) or (exc.index is not None and exc.index < before):
-                raise ClaimLost(f"item {self.name} is not this consumer's any more: {exc}") from exc
-            raise _counted(exc, before) from exc
+        except SessionExpired as exc:
+            raise self._lost(exc) from exc
         except ZooKeeperError as exc:
-            raise _counted(exc, before) from exc
+            if isinstance(exc, NoNode | BadVersion) and exc.index is not None and exc.index < before:
+                raise self._lost(exc) from exc
+            if exc.index is not None:
+                exc.index -= before
+            raise
         if settlement is not None:
             self._note(settlement)
         return None if results is None else list(results[before:])
 
     def _leave(self, *, is_awaited: bool) -> None:
         taken = self._taken
-        raw = taken.open.pop(self._at)
-        taken.left[self._at] = raw
+        taken.left[self._at] = taken.open.pop(self._at)
         if taken.open:
             return
         settlement = self._queue.settlement_of(taken)
         if not is_awaited:
-            self._queue.settle([settlement])
+            self._queue.engine.settle([settlement])
             return
         try:
             self._queue.write(self._claim, settlement.operations)
         except BaseException as exc:
             taken.open[self._at] = taken.left.pop(self._at)
             if isinstance(exc, SessionExpired | NoNode | BadVersion):
-                raise ClaimLost(f"item {self.name} is not this consumer's any more: {exc}") from exc
+                raise self._lost(exc) from exc
             raise
         self._note(settlement)
 
+    def _lost(self, error: BaseException) -> ClaimLost:
+        return ClaimLost(f"item {self.name} is not this consumer's any more: {error}")
+
     def _note(self, settlement: ItemSettlement) -> None:
-        """It is written: tell the queue what has become of the znode."""
-        self._queue.settle([ItemSettlement(self._claim, (), settlement.outcome, settlement.rest_until_ms)])
+        self._queue.engine.settle([ItemSettlement(self._claim, (), settlement.outcome, settlement.rest_until_ms)])
 
     def _refuse_twice(self) -> None:
         if self.is_settled:
             raise QueueClosed(f"item {self.name} was acknowledged or given back already")
-
-
-def _counted(exc: ZooKeeperError, before: int) -> ZooKeeperError:
-    if exc.index is not None:
-        exc.index -= before
-    return exc
 
 
 class Consumption(Generic[T]):
@@ -258,19 +235,15 @@ class Consumption(Generic[T]):
     ) -> None:
         self._session = session
         self._paths = paths
-        self._options = options
-        self._is_pushed = options.consumer is not None or options.consume_batch is not None
+        self.is_pushed = options.consumer is not None or options.consume_batch is not None
         name = name or paths.path.strip("/").replace("/", "-")
-        self.engine = engine = Engine(session, paths, kind, name, options, options.workers if self._is_pushed else 0)
-        context = WorkerContext(engine.ready, engine.settle, engine.is_ours, engine.is_closing, paths.path)
-        self._work = ItemWorkers(name, options, context) if self._is_pushed else None
+        self.engine = engine = Engine(session, paths, kind, name, options, options.workers if self.is_pushed else 0)
+        self._work = ItemWorkers(name, engine) if self.is_pushed else None
         if isinstance(options.consumer, QueueConsumer):
             engine.on_state = options.consumer.state_changed
         self._lock = threading.Lock()
         self._taken: deque[tuple[Item[T], Claim]] = deque()  # values of znodes that were taken, not handed out
         self._is_started = self._is_closed = False
-
-    # -- its life -------------------------------------------------------------------------------------------------------
 
     def start(self, patience_s: float = START_S) -> None:
         """Begin to consume; does nothing if that was done. Waits ``patience_s`` for a connection.
@@ -296,37 +269,18 @@ class Consumption(Generic[T]):
         again.
         """
         with self._lock:
-            if self._is_closed or not self._is_started:
-                self._is_closed = True
-                return True
+            was_open = self._is_started and not self._is_closed
             self._is_closed = True
+        if isinstance(consumer := self.engine.options.consumer, BlockingQueueConsumer):
+            consumer.close()
+        if not was_open:
+            return True
         while (item := self._next_taken()) is not None:
             item.give_back()
         return self.engine.close(timeout_s, self._work.join if self._work is not None else lambda _: True)
 
-    # -- pausing --------------------------------------------------------------------------------------------------------
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether nothing new is begun, by :meth:`pause` or by an operator."""
-        return self.engine.pause_switch.is_paused
-
-    def pause(self) -> None:
-        """Begin nothing new until :meth:`resume`."""
-        self.engine.pause_switch.set(True)
-
-    def resume(self) -> None:
-        """Undo :meth:`pause`; an operator's pause stands."""
-        self.engine.pause_switch.set(False)
-
     def set_error_mode(self, mode: ErrorMode) -> None:
-        """From the next failure on."""
-        self._options = replace(self._options, error_mode=mode)
-        self.engine.options = self._options
-        if self._work is not None:
-            self._work.options = self._options
-
-    # -- taking ---------------------------------------------------------------------------------------------------------
+        self.engine.options = replace(self.engine.options, error_mode=mode)
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
         """The next item, or ``None`` if there is none within ``timeout_s`` seconds (``None``: wait
@@ -334,7 +288,7 @@ class Consumption(Generic[T]):
 
         :raises QueueClosed: not started, closed meanwhile, or it has a consumer.
         """
-        if self._is_pushed:
+        if self.is_pushed:
             raise QueueClosed(f"queue {self._paths.path} has a consumer; items can be taken from one without")
         end = None if timeout_s is None else now_s() + timeout_s
         while True:
@@ -361,22 +315,12 @@ class Consumption(Generic[T]):
                 return item
 
     def _take_apart(self, claim: Claim) -> None:
-        """Make an item of each value."""
-        if not self.engine.is_ours(claim):
-            return
-        try:
-            values = readable(self._options, claim, self.engine.settle)
-        except CorruptItem as exc:
-            log.warning("item set aside, it cannot be read queue=%s item=%s error=%s", self._paths.path, claim.name, exc)
-            self.engine.settle([settling.corrupt(claim, exc)])
+        if not self.engine.is_ours(claim) or (values := values_of(self.engine, claim)) is None:
             return
         if not values:
             self.engine.settle([settling.done(claim)])
-            return
         taken = TakenZnode(claim, claim.payload.items if claim.payload else ())
         self._taken.extend((Item(value, at, taken, self), claim) for at, value in enumerate(values))
-
-    # -- what an item asks ----------------------------------------------------------------------------------------------
 
     def settlement_of(self, taken: TakenZnode) -> ItemSettlement:
         """What is to be written of a znode, once no value of it is open."""
@@ -384,17 +328,13 @@ class Consumption(Generic[T]):
         if not left:
             return settling.done(claim)
         if taken.error is not None:
-            options = self._options
+            options = self.engine.options
             settlement = settling.failed(claim, left, taken.error, options.error_mode, options.retry, stays=False)
             log_failure(self._paths.path, settlement, taken.error)
             return settlement
         if taken.delay_s is not None:
             return settling.requeued(claim, left, taken.delay_s)
         return settling.interrupted(claim, left)
-
-    def settle(self, settlements: Sequence[ItemSettlement]) -> None:
-        """Write these some time soon, or only note them if they hold no operations."""
-        self.engine.settle(settlements)
 
     def write(self, claim: Claim, operations: Sequence[Operation]) -> list[Any] | None:
         """Write these as one, and wait for the answer; ``None`` if it was lost."""

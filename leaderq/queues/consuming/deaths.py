@@ -1,14 +1,10 @@
 """Counts the consumers that died over an item, for queues with a lock path.
 
-Nothing is written at the item when it is begun, because that would cost a write each. Instead each
-consumer has a persistent record, ``<path>-meta/claims/<member>``, which every claim overwrites, in its
-own multi, with the names it holds then. A consumer that leaves takes its record away; one that dies
-leaves it behind. A record without a member is a death.
-
-If the record holds one name, the consumer died over that one. If it holds several, nobody knows which
-was begun. So an item that was held at two deaths is a *suspect*: it is claimed alone, with nothing else
-in hand, until it is settled, so that the next death tells. As soon as one has told, the deaths before
-it count as well.
+Each consumer has a persistent record, ``<path>-meta/claims/<member>``, which every claim overwrites, in
+its own multi, with the names it holds then. A record without a member is a death: over the name it
+holds or, if it holds several, nobody knows over which. An item that was held at two deaths is a
+*suspect*: it is claimed alone until it is settled, so that the next death tells; then the deaths
+before it count as well.
 
 What happens on each failure: **a record cannot be read or deleted**: it is looked at again when a member
 comes or goes; **a record is taken away by hand**: those deaths are not counted; **a session ends and its
@@ -41,7 +37,6 @@ class DeathRecords:
         self._resolved: dict[str, set[str]] = {}
 
     def open(self, member: str) -> None:
-        """Make the record of this consumer. Raises what the session raises."""
         path = join(self._paths.claims, name_of(member))
         self._session.ensure_path(self._paths.claims)
         try:
@@ -79,7 +74,6 @@ class DeathRecords:
                 self._drop_if_resolved(name)
 
     def listed(self) -> None:
-        """List the records. Raises what the session raises."""
         try:
             self._listed = self._session.children(self._paths.claims)
         except NoNode:

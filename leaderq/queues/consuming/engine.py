@@ -37,13 +37,15 @@ from leaderq.queues.consuming.listing import SCAN_S, QueueListing
 from leaderq.queues.consuming.members import Members
 from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.consuming.prefetch import Prefetch
-from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement, settle
+from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
 from leaderq.queues.pausing import PauseSwitch
 from leaderq.queues.wire.names import QueueKind, sort_key
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import Service
+from leaderq.writing import SequencedWriter
+from leaderq.writing.groups import OperationGroup, estimated_bytes
 from leaderq.zookeeper import Session, SessionState
 
 log = logging.getLogger(__name__)
@@ -70,12 +72,18 @@ class Engine:
     """
 
     def __init__(
-        self, session: Session, paths: QueuePaths, kind: QueueKind, name: str, options: ConsumeOptions[Any], workers: int
+        self,
+        session: Session,
+        paths: QueuePaths,
+        kind: QueueKind,
+        name: str,
+        options: ConsumeOptions[Any],
+        workers: int,
     ) -> None:
         self._session = session
         self._paths = paths
+        self.path = paths.path
         self._workers = workers
-        self._chroot_bytes = len(session.chroot.encode())
         self.options = options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._is_simple = kind is QueueKind.SIMPLE
@@ -112,23 +120,17 @@ class Engine:
         self.on_state: Callable[[SessionState], object] | None = None
         self._states: deque[SessionState] = deque()
 
-    # -- its life -------------------------------------------------------------------------------------------------------
-
     def start(self, patience_s: float = START_S) -> None:
         """Begin; returns when this consumer stands among the others. Raises what prevents that; a
         connection that breaks only does so after ``patience_s``.
         """
         self._session.add_listener(self._on_state)
         try:
-            retry_until_connected(self._session, self._make_and_enter, patience_s)
+            retry_until_connected(self._session, self._enter, patience_s)
         except BaseException:
             self._session.remove_listener(self._on_state)
             raise
         self._service.start()
-
-    def _make_and_enter(self) -> None:
-        self._session.ensure_path(self._paths.path)
-        self._enter()
 
     def close(self, timeout_s: float, join_workers: Callable[[float], bool]) -> bool:
         """Stop claiming, let what is begun be finished, give back the rest; whether all of that was
@@ -161,11 +163,19 @@ class Engine:
             continue
         self._members.leave(membership, 5.0)
 
-    # -- for workers and takers -----------------------------------------------------------------------------------------
-
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
-        """Write what has become of items; never blocks."""
-        settle(settlements, self._chroot_bytes, self._on_settled)
+        """Write what becomes of these; never blocks."""
+        by_writer: dict[SequencedWriter, list[OperationGroup]] = {}
+        chroot_bytes = len(self._session.chroot.encode())
+        for settlement in settlements:
+            if settlement.operations:
+                settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
+                settlement.on_settled = self._on_settled
+                by_writer.setdefault(settlement.claim.membership.writer, []).append(settlement)
+            else:
+                self._on_settled(settlement, None, [])
+        for writer, of_one in by_writer.items():
+            writer.send(of_one)
 
     def is_ours(self, claim: Claim) -> bool:
         """Whether a claim still stands, as far as is known here."""
@@ -173,7 +183,6 @@ class Engine:
         return not (membership.is_locking and (membership.writer.is_over or membership is not self._membership))
 
     def _on_settled(self, settlement: ItemSettlement, error: LeaderqError | None, results: Any) -> None:
-        """On any thread: what was written, or not."""
         self._finished.append((settlement, error, results))
         if self.ready.takers or not self.ready or settlement.outcome is not ItemOutcome.ACKNOWLEDGED:
             self._service.wake()
@@ -190,18 +199,16 @@ class Engine:
         self._states.append(state)
         self._service.wake()
 
-    # -- the thread -----------------------------------------------------------------------------------------------------
-
     def _run(self, service: Service) -> None:
         while not self.is_closing.is_set():
             try:
                 self._round()
             except ConnectionLost as exc:
-                log.debug("queue %s: %s", self._paths.path, exc)
+                log.debug("queue %s: %s", self.path, exc)
                 self._listing.invalidate()
                 service.wait(_AFTER_LOSS_S)
             except Exception:
-                log.exception("queue %s: something went wrong; the consumer goes on", self._paths.path)
+                log.exception("queue %s: something went wrong; the consumer goes on", self.path)
                 self._listing.invalidate()
                 self.is_closing.wait(_AFTER_ERROR_S)
         for claiming in self._under_way:
@@ -216,7 +223,9 @@ class Engine:
         if self._session.state is not SessionState.CONNECTED:
             self._service.wait(SCAN_S)
             return
-        membership = self._standing()
+        membership = self._membership
+        if membership is None or not self._members.is_standing(membership, self._session_id):
+            membership = self._enter()
         if self._is_shared_out or membership.is_locking:
             self._members.refresh(membership)
         self.pause_switch.refresh()
@@ -228,8 +237,10 @@ class Engine:
             self.ready.answer(self._asks)
             self._service.wait(SCAN_S)
             return
-        self._give_back_if_stuck(membership)
-        self._refresh(came)
+        if self.ready and self.ready.busy_s() > STUCK_S and not self._is_simple:
+            self._give_back_ahead()
+        if came is not None and not self._under_way:  # what was held back for it goes on
+            self.ready.refreshed(came, self._waiting.first_key(now_ms()))
         self._claim(membership)
 
     def _tell_states(self) -> None:
@@ -245,7 +256,6 @@ class Engine:
                     log.exception("the consumer failed on hearing of %s; the queue goes on", state.name)
 
     def _note_finished(self) -> None:
-        """Free the names of what is settled, and let rest what was put back."""
         freed: list[str] = []
         while self._finished:
             settlement, error, results = self._finished.popleft()
@@ -254,12 +264,13 @@ class Engine:
                 log.warning(
                     "item could not be %s queue=%s item=%s error=%s",
                     settlement.outcome.value,
-                    self._paths.path,
+                    self.path,
                     name,
                     error,
                 )
                 self._listing.invalidate()
-                if self._free_lock(settlement, error) or self._put_again(settlement, error):
+                if self._has_another_way(settlement, error):
+                    self.settle([settling.given_back(settlement.claim)])
                     continue
             elif settlement.outcome is ItemOutcome.KEPT:
                 continue
@@ -276,42 +287,22 @@ class Engine:
         self._held.difference_update(freed)
         self._members.deaths.settled(freed)
 
-    def _free_lock(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
-        """An item that was deleted behind our back, or may not be written: its lock must not stand
-        for as long as our session.
+    def _has_another_way(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
+        """Whether it can be given back otherwise. With a lock path: what was deleted behind our back,
+        or may not be written, has a lock that must not stand for as long as our session. Without: its
+        old name may be taken, because the queue was made again.
         """
-        claim = settlement.claim
-        if (
-            settlement.outcome is ItemOutcome.GIVEN_BACK
-            or not claim.membership.is_locking
-            or not self.is_ours(claim)
-            or isinstance(error, ConnectionLost)
-        ):
-            return False
-        self.settle([settling.given_back(claim)])
-        return True
-
-    def _put_again(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
-        """Its old name is taken, because the queue was made again: give it back under a new one."""
-        claim = settlement.claim
-        is_unplaced = settlement.outcome is ItemOutcome.GIVEN_BACK and not claim.membership.is_locking
-        if is_unplaced and not claim.is_raw and isinstance(error, NodeExists):
-            self.settle([settling.given_back(claim)])
-            return True
-        return False
-
-    # -- standing among the consumers -----------------------------------------------------------------------------------
-
-    def _standing(self) -> Membership:
-        if self._membership is not None and self._members.is_standing(self._membership, self._session_id):
-            return self._membership
-        return self._enter()
+        claim, is_given_back = settlement.claim, settlement.outcome is ItemOutcome.GIVEN_BACK
+        if claim.membership.is_locking:
+            return not is_given_back and self.is_ours(claim) and not isinstance(error, ConnectionLost)
+        return is_given_back and not claim.is_raw and isinstance(error, NodeExists)
 
     def _enter(self) -> Membership:
         former = self._membership
         if former is not None and former.is_locking:
             self._forget(former)
         self._session_id = self._session.id
+        self._session.ensure_path(self.path)
         self._membership = membership = self._members.enter()
         self._listing.invalidate()
         self._held.clear()  # of a former member: those are others' now
@@ -325,13 +316,11 @@ class Engine:
         self._waiting.drop([claim.name for claim in lost])
         log.warning(
             "queue %s: the session of this consumer is over; %d items claimed ahead go to others",
-            self._paths.path,
+            self.path,
             len(lost),
         )
         former.writer.close(0.0)
         self._members.deaths.close()
-
-    # -- claiming -------------------------------------------------------------------------------------------------------
 
     def _claim(self, membership: Membership) -> None:
         wanted = self._wanted()
@@ -379,11 +368,6 @@ class Engine:
             chosen = [name for name in names if not deaths.is_suspect(name)] if is_patient else []
         self._waiting.give_back([name for name in names if name not in chosen])
         return chosen
-
-    def _refresh(self, came: Any) -> None:
-        """Let go on what was held back for a newcomer, once that is ready, or somebody else's."""
-        if came is not None and not self._under_way:
-            self.ready.refreshed(came, self._waiting.first_key(now_ms()))
 
     def _wanted(self) -> int:
         """How many values more to claim now."""
@@ -468,25 +452,20 @@ class Engine:
         return self._under_way_names > 0
 
     def _is_given_up(self, claim: Claim) -> bool:
-        """Whether too many consumers have died over it."""
         claim.deaths = self._members.deaths.deaths_of(claim.name)
         settlement = settling.died(claim, self.options.error_mode, self.options.retry)
         if settlement is None:
             return False
         outcome = settlement.outcome.value
-        log.error("item %s queue=%s item=%s deaths=%d", outcome, self._paths.path, claim.name, claim.deaths)
+        log.error("item %s queue=%s item=%s deaths=%d", outcome, self.path, claim.name, claim.deaths)
         self.settle([settlement])
         return True
-
-    def _give_back_if_stuck(self, membership: Membership) -> None:
-        if self.ready and self.ready.busy_s() > STUCK_S and not self._is_simple:
-            self._give_back_ahead()
 
     def _give_back_ahead(self) -> None:
         while self._under_way:
             self._claimed(self._under_way.popleft().finish())
         if claims := self.ready.drain():
-            log.info("items claimed ahead go back queue=%s items=%d", self._paths.path, len(claims))
+            log.info("items claimed ahead go back queue=%s items=%d", self.path, len(claims))
             self._give_back(claims, in_place=True)
 
     def _give_back(self, claims: Sequence[Claim], *, in_place: bool = False) -> None:

@@ -1,17 +1,14 @@
 """Keeps the names that wait current.
 
-**Plain and id queues** are listed when the last listing is used up, not before: the deeper a queue,
-the dearer its listing, and every delete of our own would call for another. One-shot watches, set
-with the listing, tell when there is something to list again.
-
-**Priority and delay queues** need to know of a newcomer that goes before what waits: a persistent
-watch tells every name made and deleted (ZooKeeper 3.6), so that they are listed once. Where servers
-are older they are treated as the others.
+**Plain and id queues** are listed when the last listing is used up: the deeper a queue, the dearer its
+listing, and every delete of our own would call for another. One-shot watches tell when there is
+something to list again. **Priority and delay queues** need to know of a newcomer that goes before what
+waits: a persistent watch (ZooKeeper 3.6) tells every name made and deleted. Where servers are older
+they are treated as the others.
 
 With a lock path its children are read as well: what is locked is left alone, and the end of a lock
-(its consumer has died) is news, which Curator does not notice (F7). Whatever happened to the path
-(deleted, made again, reaped as an empty container: F13), the next look makes it again and watches
-it. And every :data:`SCAN_S` it is looked after in any case.
+(its consumer has died) is news (F7). Whatever happened to the path (F13), the next look makes it again
+and watches it; every :data:`SCAN_S` it is looked after in any case.
 """
 
 from __future__ import annotations
@@ -90,7 +87,6 @@ class QueueListing:
 
     @property
     def has_news(self) -> bool:
-        """Whether :meth:`heed` would change anything."""
         return bool(self._news) or self._locks_stale
 
     def invalidate(self) -> None:
@@ -100,12 +96,9 @@ class QueueListing:
         self.known = {}
 
     def note_locked(self, names: Iterable[str]) -> None:
-        """Others work on these; they may come free again."""
         self._waiting.drop(names)
         self._held.update(names)
         self._locks_stale = True
-
-    # -- looking --------------------------------------------------------------------------------------------------------
 
     def look(self, *, reads_ahead: bool = False) -> None:
         """List again. Raises what the session raises. ``reads_ahead``: :attr:`known` is used."""
@@ -164,7 +157,6 @@ class QueueListing:
             return set(names) - self._waiting.in_hand
 
     def apply_events(self) -> None:
-        """Take in what the watches have told."""
         if self._is_path_new:
             self._is_path_new = False
             self._waiting.replace(())
@@ -185,12 +177,9 @@ class QueueListing:
             self._is_stale, self._locks_stale = True, False
 
     def close(self) -> None:
-        """Watch no more."""
         if self._names is not None:
             self._names.close()
             self._names = None
-
-    # -- watches, on the session's thread -------------------------------------------------------------------------------
 
     def _watch_names(self) -> None:
         try:

@@ -1,15 +1,12 @@
 """The consumers of one queue, as they know of each other, and what Java is told when one has died.
 
-A consumer is an ephemeral child of ``<path>-meta/members``. Java consumers are not among them; with
-these one competes.
+A consumer is an ephemeral child of ``<path>-meta/members``. Java consumers are not among them.
 
-A Java consumer reacts to changes of the queue's children only, not to a lock that vanishes
-(Curator's F7): what a dead consumer held waits for it until the next put. Consumers of leaderq
-watch the locks themselves. For Java's sake every queue object with a lock path watches the members:
-when one vanishes, it waits a moment, looks whether items lie there that nobody has locked (not
-after a consumer that left cleanly: that one has taken its record of claims away before), and *wakes
-Java*: creates and deletes a znode in one multi, which nobody ever sees, but which fires every watch
-on the children. Several may do so; that does no harm.
+A Java consumer reacts to changes of the queue's children only, not to a lock that vanishes (F7).
+So every queue object with a lock path watches the members: when one has died (who leaves cleanly takes
+its record of claims away first), it waits a moment, looks whether items lie there that nobody has
+locked, and *wakes Java*: creates and deletes a znode in one multi, which nobody ever sees, but which
+fires every watch on the children. Several may do so; that does no harm.
 """
 
 from __future__ import annotations
@@ -89,7 +86,6 @@ class Members:
         return session_id == self._session.id and not (membership.is_locking and membership.writer.is_over)
 
     def refresh(self, membership: Membership) -> None:
-        """Count the others again, if that may have changed."""
         if not self._is_stale:
             return
         self._is_stale = False
@@ -138,11 +134,9 @@ class ConsumerDeathWatcher:
         self.wake_ups = 0
 
     def start(self) -> None:
-        """Begin to watch."""
         self._service.start()
 
     def close(self) -> None:
-        """End; returns at once."""
         self._service.stop(0.0)
         if self._subscription is not None:
             self._subscription.close()

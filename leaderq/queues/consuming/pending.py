@@ -1,13 +1,11 @@
 """The names known to lie in a queue, in their order, and which of them may be claimed now (pure).
 
-A listing is used up before the next one is asked for, whatever its length. Names come back into it:
-those given back, those whose rest (a retry's back-off) is over, and, where the queue is watched
-name by name, new ones.
+A listing is used up before the next one is asked for. Names come back into it: those given back, those
+whose rest (a retry's back-off) is over, and, where the queue is watched name by name, new ones.
 
-Several consumers of one queue would all begin at its head and collide at every item. So each has a
-*share*: the names of every n-th number. What is not of its share a consumer leaves to its owner, but
-not for longer than :data:`GRACE_MS`: then the name is anybody's. How long a name waits is told by its
-number: one that is not above the highest of an earlier listing has waited since that.
+Each consumer has a *share*, the names of every n-th number, or all would collide at the head. What is
+not of its share it leaves to its owner, but not for longer than :data:`GRACE_MS`. How long a name waits
+is told by its number: one that is not above the highest of an earlier listing has waited since that.
 """
 
 from __future__ import annotations
@@ -54,7 +52,6 @@ class PendingNames:
         """Names claimed by this consumer, or being so, whatever a listing says of them."""
 
     def __len__(self) -> int:
-        """Names that could be claimed, now or later."""
         return len(self._listed) - self._at + len(self._added) + len(self._resting) + len(self._others)
 
     def replace(self, names: Iterable[str], locked: Iterable[str] = (), now_ms: int = 0) -> None:
@@ -80,13 +77,11 @@ class PendingNames:
             self._added_names.add(name)
 
     def discard(self, name: str) -> None:
-        """A name was deleted."""
         self._rests.pop(name, None)
         if name in self._added_names or self._is_ahead(name):  # else it will not be met any more
             self._gone.add(name)
 
     def rest(self, name: str, until_ms: int) -> None:
-        """Leave a name alone until then."""
         self.in_hand.discard(name)
         self._rests[name] = until_ms
         heapq.heappush(self._resting, (until_ms, name))
@@ -158,8 +153,6 @@ class PendingNames:
         if head is not None:
             times.append(due_ms_of(head))
         return min(times, default=None)
-
-    # -- inside ---------------------------------------------------------------------------------------------------------
 
     def _mark(self, now_ms: int) -> None:
         highest = max(map(sequence_of, self._listed[-1:]), default=-1)

@@ -1,9 +1,8 @@
 """Items that are ours and not begun yet, in order; and how many of them there should be.
 
-Claiming ahead hides the way to the servers and back: a hundred items in one multi. But what is
-claimed ahead waits for *this* consumer, and without a lock path it is lost if the process dies. So
-it is as much as the workers do in :data:`AHEAD_S`, by the time that passed from when they were given
-something to when they came again, and nothing before any came again.
+What is claimed ahead hides the way to the servers, but waits for *this* consumer and, without a lock
+path, is lost if the process dies. So it is as much as the workers do in :data:`AHEAD_S`, by the time
+that passed from when they were given something to when they came again.
 """
 
 from __future__ import annotations
@@ -69,12 +68,10 @@ class Prefetch:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more will come."""
         return self._is_closed
 
     @property
     def takers(self) -> int:
-        """How many wait for an item now."""
         return self._takers
 
     @property
@@ -173,7 +170,6 @@ class Prefetch:
 
     @property
     def came(self) -> Any:
-        """The order of the most urgent one that has come since the last refresh."""
         return self._came
 
     def refreshed(self, came: Any, first: Any) -> None:
@@ -200,7 +196,6 @@ class Prefetch:
         return self._is_allowed() and not (self._is_overtaken() and self._since_refresh >= self._slack)
 
     def recheck(self) -> None:
-        """What ``may_begin`` says may have changed."""
         with self._changed:
             self._changed.notify_all()
 
@@ -220,10 +215,7 @@ class Prefetch:
             self._is_closed = True
             self._changed.notify_all()
 
-    # -- how far ahead --------------------------------------------------------------------------------------------------
-
     def _learn(self, given: tuple[float, int] | None) -> None:
-        """Somebody who was given something comes again."""
         if given is None:
             return
         since_s, values = given

@@ -2,25 +2,23 @@
 
 With a lock path the item's znode stands until then: it is deleted together with its lock. Without
 one it was deleted when it was claimed, and what is to survive is created again. Each settlement is
-all or none, and goes through the writer of the item's membership, which packs many into one multi:
-if ZooKeeper refuses one (somebody deleted the item behind our back) the others are not touched.
+all or none: if ZooKeeper refuses one, others in the same multi are not touched.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 from leaderq.errors import CorruptItem, LeaderqError
-from leaderq.queues.consumers import ErrorMode, RetryDecision, retry_decision
+from leaderq.queues.consumers import ErrorMode
 from leaderq.queues.consuming.claims import Claim, now_ms
 from leaderq.queues.wire.names import prefix_of
 from leaderq.queues.wire.payload import Note, Payload, encode, is_compressed
 from leaderq.retrying import RetryPolicy
-from leaderq.writing.groups import OperationGroup, estimated_bytes
+from leaderq.writing.groups import OperationGroup
 from leaderq.zookeeper import Create, Delete, Operation, SetData
 
 _MAX_ERROR = 1000
@@ -48,21 +46,20 @@ class ItemSettlement(OperationGroup):
     touched until then.
     """
 
-    __slots__ = ("_on_settled", "claim", "outcome", "rest_until_ms")
+    __slots__ = ("claim", "on_settled", "outcome", "rest_until_ms")
 
     def __init__(self, claim: Claim, operations: Operations, outcome: ItemOutcome, rest_until_ms: int = 0) -> None:
         super().__init__(operations, 0)
         self.claim = claim
         self.outcome = outcome
         self.rest_until_ms = rest_until_ms
-        self._on_settled: OnSettled | None = None
+        self.on_settled: OnSettled | None = None
 
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        if self._on_settled is not None:
-            self._on_settled(self, error, results)
+        if self.on_settled is not None:
+            self.on_settled(self, error, results)
 
     def created(self, results: Sequence[Any] | None) -> str | None:
-        """The name under which the item was created again, if the answer tells."""
         if results is None:
             return None
         for op, result in zip(self.operations, results, strict=True):
@@ -74,27 +71,7 @@ class ItemSettlement(OperationGroup):
 OnSettled = Callable[[ItemSettlement, LeaderqError | None, Sequence[Any] | None], None]
 
 
-def settle(settlements: Sequence[ItemSettlement], chroot_bytes: int, on_settled: OnSettled) -> None:
-    """Write these; never blocks. ``on_settled(settlement, error, results)`` is called once for each,
-    here or on the session's thread.
-    """
-    by_writer: dict[Any, list[ItemSettlement]] = {}
-    for settlement in settlements:
-        if settlement.operations:
-            settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
-            settlement._on_settled = on_settled
-            by_writer.setdefault(settlement.claim.membership.writer, []).append(settlement)
-        else:
-            on_settled(settlement, None, [])
-    for writer, of_one in by_writer.items():
-        writer.send(of_one)
-
-
-# -- what can become of one --------------------------------------------------------------------------------------------
-
-
 def done(claim: Claim) -> ItemSettlement:
-    """It was worked on."""
     return ItemSettlement(claim, _removal(claim), ItemOutcome.ACKNOWLEDGED)
 
 
@@ -143,12 +120,9 @@ def corrupt_values(claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], er
 
 def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement | None:
     """Consumers died over it: what the policy makes of that; ``None``: it is tried again."""
-    if not claim.deaths:
+    if not claim.deaths or not retry.is_exhausted(claim.failures):
         return None
-    decision = retry_decision(retry, mode, claim.failures)
-    if decision is RetryDecision.RETRY or claim.failures < (retry.attempts or math.inf):
-        return None
-    if decision is RetryDecision.DELETE:
+    if mode is ErrorMode.DELETE:
         return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
     error = ConsumerDied(f"{claim.deaths} consumers died while they worked on it")
     return _set_aside(claim, claim.payload.items if claim.payload else (), "died", error, claim.failures)
@@ -167,10 +141,9 @@ def failed(
     again, it stays claimed, unless its worker does not stay with it.
     """
     failures = claim.failures + 1
-    decision = retry_decision(retry, mode, failures)
-    if decision is RetryDecision.DELETE:
+    if mode is ErrorMode.DELETE:
         return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
-    if decision is RetryDecision.SET_ASIDE:
+    if retry.is_exhausted(failures):
         return _set_aside(claim, left, "corrupt" if isinstance(error, CorruptItem) else "attempts", error, failures)
     wait_s = retry.wait_s(failures)
     if mode is not ErrorMode.KEEP or not (stays or claim.membership.is_locking):
@@ -178,9 +151,6 @@ def failed(
     note, until_ms = _failure_note(claim, failures, wait_s)
     kept = rewritten(claim, left, note)
     return ItemSettlement(claim, kept, ItemOutcome.KEPT, until_ms) if stays else _freed(claim, kept)
-
-
-# -- what is written ---------------------------------------------------------------------------------------------------
 
 
 def rewritten(claim: Claim, left: Sequence[bytes], note: Note | None = None) -> Operations:
@@ -228,7 +198,6 @@ def _dead_letter(claim: Claim, items: Sequence[bytes], reason: str, error: BaseE
 
 
 def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int]:
-    """What the next consumer is to know, and when it may try."""
     until_ms = now_ms() + int(wait_s * 1000)
     note = Note(attempt=failures, enqueued_ms=claim.enqueued_ms, not_before_ms=until_ms if wait_s > 0 else None)
     return note, until_ms

@@ -2,14 +2,11 @@
 this way.
 
 One thread sends one multi at a time: ``SetData(bound, version)``, then as many creates as there is
-room for. The bound (a znode beside the queue) is read *before* the number of the queue's children.
-So if the version still fits when the multi is applied, no other producer has put anything since the
-children were counted, and the room is real; consumers can only have made more. If it does not fit,
-somebody else was first: nothing was stored, and it is tried again. The number comes with the
-queue's ``Stat``: the children are never listed.
-
-While there is not a room a persistent watch on the queue tells when to count again. Java producers
-do not know the bound: they are not held back by it, and what they put counts.
+room for. The bound (a znode beside the queue) is read *before* the number of the queue's children
+(its ``Stat``). So if the version still fits when the multi is applied, no other producer has put
+anything since, and the room is real; consumers can only have made more. If it does not fit, nothing
+was stored, and it is tried again. A persistent watch tells when to count again. Java producers do not
+know the bound: they are not held back by it, and what they put counts.
 """
 
 from __future__ import annotations
@@ -69,7 +66,6 @@ class BoundedPut:
         self._service.start()
 
     def send(self, groups: Sequence[OperationGroup]) -> None:
-        """In this order, as there is room. Never waits."""
         with self._lock:
             if not self._is_closed:
                 self._waiting.extend(groups)
@@ -92,8 +88,6 @@ class BoundedPut:
             self._service.wake()
         _fail(left, QueueClosed("the queue was closed before there was room for this"))
         self._service.stop(1.0)
-
-    # -- its thread -----------------------------------------------------------------------------------------------------
 
     def _run(self, service: Service) -> None:
         while not self._is_closed:
@@ -146,7 +140,6 @@ class BoundedPut:
             watch.close()
 
     def _turn(self) -> None:
-        """Send one multi, and see what became of it."""
         group = self._taken()
         if group is None:
             return

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leaderq.errors import LeaderqError
+from leaderq.errors import LeaderqError, PutsFailed
 from leaderq.threads import Service
 from leaderq.writing.groups import OperationGroup
 from leaderq.zookeeper import Create, Operation
@@ -57,7 +57,6 @@ class Put(OperationGroup):
 
     @property
     def values(self) -> Sequence[Any]:
-        """What the znode holds."""
         return self.value if self.is_multi else (self.value,)
 
     @property
@@ -79,7 +78,6 @@ class PutResults:
         self.failures: list[tuple[Any, BaseException]] = []
 
     def expect(self, count: int) -> None:
-        """So many more are on their way."""
         with self._changed:
             self._open += count
 
@@ -99,7 +97,6 @@ class PutResults:
             self._fail(value, error)
 
     def forget(self, count: int) -> None:
-        """So many were given up."""
         with self._changed:
             self._open -= count
             self._changed.notify_all()
@@ -109,6 +106,13 @@ class PutResults:
         with self._changed:
             self._changed.wait_for(lambda: not self._open, timeout_s)
             return self._open
+
+    def take_failures(self) -> PutsFailed | None:
+        """What has failed since the last time; ``None`` if nothing has."""
+        with self._changed:
+            stored, failed, failures = self.stored, self.failed, self.failures
+            self.stored, self.failed, self.failures = 0, 0, []
+        return PutsFailed(stored=stored, failed=failed, failures=failures) if failed else None
 
     def _fail(self, value: Any, error: BaseException) -> None:
         self.failed += 1
@@ -167,7 +171,6 @@ class PutListeners:
         return self._service.is_current
 
     def tell(self, put: Put, error: LeaderqError | None) -> None:
-        """Have every listener called. Never blocks."""
         self._news.append((self.listeners, put, error))
         self._service.wake()
 

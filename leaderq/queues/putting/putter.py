@@ -1,27 +1,18 @@
 """The way of an item into a queue: serialised, framed, sent in batches, stored exactly once, and
-its fate told.
+its fate told to the caller, the listeners, :meth:`Putter.flush` and :meth:`Putter.close`.
 
-Who is authoritative: the producer's writer (see :mod:`leaderq.writing`) about what was
-stored; this class says so to the caller, the listeners, :meth:`Putter.flush` and
-:meth:`Putter.close`.
+Who is authoritative about what was stored: the producer's writer (see :mod:`leaderq.writing`).
+States: *new*, *started*, *closed*; before and after, a put raises ``QueueClosed``. What happens on
+each failure:
 
-States: *new*, *started* by :meth:`Putter.start`, *closed* by :meth:`Putter.close`. Before and
-after, a put raises ``QueueClosed``.
-
-What happens on each failure:
-
-* **the serializer raises, or the item is too large**: the put raises it, at the call, and nothing
-  is counted;
+* **the serializer raises, or the item is too large**: the put raises it, and nothing is counted;
 * **a reply or the connection is lost**: the put goes on waiting; the item is stored once, in its
   place, when the servers are back;
 * **time is up** (``timeout_s``): what was certainly not sent is given up, and the put returns
-  ``False``. What was sent cannot be taken back: the put waits for the answer for a second more, and
-  then raises ``ConnectionLost``; listeners hear of the outcome later;
-* **a bounded queue is full**: the put waits for room, without polling or listing;
+  ``False``. For what was sent it waits a second more, and then raises ``ConnectionLost``;
+* **a bounded queue is full, or too much is on its way** (8192 znodes, 48 MiB): the put waits;
 * **a put in the background fails**: listeners hear of it; if there are none it is logged, and
   raised by the next flush or the close;
-* **too much is on its way**: further puts wait (8192 znodes, 48 MiB), so memory stays bounded while
-  the servers are away;
 * **close**: a put that somebody waits for, and that cannot be sent at once, raises ``QueueClosed``;
   those in the background are given ``final_flush_s``, and fail then. It never hangs.
 """
@@ -38,7 +29,7 @@ from uuid import uuid4
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
 from leaderq.queues.putting.bounded import BoundedPut
-from leaderq.queues.putting.puts import KEPT_FAILURES, Put, PutListener, PutListeners, PutResults
+from leaderq.queues.putting.puts import Put, PutListener, PutListeners, PutResults
 from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are, unchanging
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
@@ -67,7 +58,6 @@ class SequenceMonitor:
         self.has_warned = False
 
     def saw(self, made: str) -> None:
-        """A znode was made at this path."""
         self._seen += 1
         if self._seen % _EVERY != 1 or self.has_warned:
             return
@@ -124,7 +114,10 @@ class Putter(Generic[T]):
         compress: bool = False,
         name: str | None = None,
     ) -> None:
-        _check(max_items=max_items, final_flush_s=final_flush_s)
+        if max_items is not None and max_items < 1:
+            raise ConfigurationError(f"max_items={max_items!r}: give 1 or more, or None for no bound")
+        if final_flush_s < 0:
+            raise ConfigurationError(f"final_flush_s={final_flush_s!r}: give 0 or more seconds")
         self.put_in_background = put_in_background
         self._session = session
         self._paths = paths
@@ -144,13 +137,8 @@ class Putter(Generic[T]):
         self._lock = threading.Lock()
         self._sender: SequencedWriter | BoundedPut | None = None
         self._is_closed = False
-        self._unheard: list[tuple[Any, BaseException]] = []  # failures in the background that no listener was told of
-        self._unheard_count = 0
-        self._since = 0
+        self._unheard = PutResults()  # of puts in the background that no listener is told of
         self._over = self._settled  # one object for all puts
-        self._last_path = ("", "")
-
-    # -- its life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Make the queue's znodes and the writer; may be called again.
@@ -167,7 +155,6 @@ class Putter(Generic[T]):
                 self._sender = BoundedPut(self.writer, self._session, self._paths, self._max_items, name=self._name)
 
     def _open_all(self) -> None:
-        """All of it may be repeated."""
         self._session.ensure_path(self._paths.path)
         if self._paths.lock_path is not None:
             self._session.ensure_path(self._paths.lock_path)
@@ -200,8 +187,6 @@ class Putter(Generic[T]):
         self._listeners.stop(_CLOSE_S)
         self._raise_unheard()
 
-    # -- putting --------------------------------------------------------------------------------------------------------
-
     def put(self, value: T, prefix: str, *, timeout_s: float | None = None, background: bool | None = None) -> str | bool:
         """Store ``value`` in a znode whose name begins with ``prefix``; see the recipes'
         ``put``.
@@ -211,7 +196,6 @@ class Putter(Generic[T]):
     def put_multi(
         self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None, background: bool | None = None
     ) -> str | bool:
-        """Store all of these in one znode."""
         return self._put_one(list(values), prefix, is_multi=True, timeout_s=timeout_s, background=background)
 
     def put_many(self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None) -> int:
@@ -219,14 +203,13 @@ class Putter(Generic[T]):
 
         :raises PutsFailed: some were not; all others were seen through.
         """
-        chunk = _CHUNK if isinstance(values, Sized) else 1
-        return self.put_pairs(((value, prefix) for value in values), timeout_s=timeout_s, chunk=chunk)
+        pairs = ((value, prefix) for value in values)
+        return self.put_pairs(pairs, timeout_s=timeout_s, is_at_hand=isinstance(values, Sized))
 
-    def put_pairs(self, pairs: Iterable[tuple[T, str]], *, timeout_s: float | None = None, chunk: int = 1) -> int:
-        """As :meth:`put_many`, each with the beginning of its name; they are sent in chunks, so 1
-        is for those that are long in coming.
-        """
+    def put_pairs(self, pairs: Iterable[tuple[T, str]], *, timeout_s: float | None = None, is_at_hand: bool = False) -> int:
+        """As :meth:`put_many`, each with the beginning of its name; in chunks if all are at hand."""
         deadline = None if timeout_s is None else now_s() + timeout_s
+        chunk = _CHUNK if is_at_hand else 1
         if self.put_in_background:
             return self._stream(pairs, chunk, None, deadline)
         many = PutResults()
@@ -295,7 +278,6 @@ class Putter(Generic[T]):
         return len(puts)
 
     def _stream(self, values: Iterable[tuple[T, str]], chunk: int, many: PutResults | None, deadline: float | None) -> int:
-        """Send them as they come; returns how many were."""
         sender = self._open_sender()
         source = iter(values)
         count = 0
@@ -315,29 +297,20 @@ class Putter(Generic[T]):
         try:
             return self._made([value], prefix, many, is_multi=False)
         except Exception as exc:  # noqa: BLE001 - the user's serializer: it fails this value, which is told, and no other
+            (many or self._unheard).fail(value, exc)
             if many is None:
-                self._note_unheard(value, exc)
-            else:
-                many.fail(value, exc)
+                self._tell_of_failure(exc)
             return None
 
     def _made(self, values: Sequence[T], prefix: str, waiter: PutResults | None, *, is_multi: bool) -> Put:
         items = map(unchanging, map(self._serialize, values))
         content = payload.encode(items, compress=self._compress)
         value = values if is_multi else values[0]
-        put = Put(self._path(prefix), content, self._extra_bytes, self._over, value, is_multi=is_multi, waiter=waiter)
+        put = Put(self._parent + prefix, content, self._extra_bytes, self._over, value, is_multi=is_multi, waiter=waiter)
         if put.size > self._limit:
             what = f"a znode of {len(values)} items" if is_multi else "an item"
             raise TooLarge(what, size=put.size, limit=self._limit, path=self._paths.path)
         return put
-
-    def _path(self, prefix: str) -> str:
-        """One string for all puts under one prefix."""
-        last, path = self._last_path
-        if last != prefix:
-            path = self._parent + prefix
-            self._last_path = (prefix, path)
-        return path
 
     def _open_sender(self) -> SequencedWriter | BoundedPut:
         sender = self._sender
@@ -345,14 +318,11 @@ class Putter(Generic[T]):
             raise QueueClosed("the queue is closed" if self._is_closed else "the queue was not started; call start()")
         return sender
 
-    # -- outcomes -------------------------------------------------------------------------------------------------------
-
     def add_listener(self, listener: PutListener) -> None:
         """See :class:`~leaderq.queues.putting.puts.PutListener`."""
         self._listeners.add(listener)
 
     def remove_listener(self, listener: PutListener) -> None:
-        """Undo :meth:`add_listener`."""
         self._listeners.remove(listener)
 
     @property
@@ -380,42 +350,20 @@ class Putter(Generic[T]):
             self._listeners.tell(put, error)
         else:
             if put.waiter is None:
-                self._note(put, error)
+                self._unheard.on_outcome(put, error)
+                if error is not None:
+                    self._tell_of_failure(error)
             self._in_flight.release(1, put.size)
         if put.waiter is not None:  # last: who waited may ask for a flush at once
             put.waiter.on_outcome(put, error)
 
-    def _note(self, put: Put, error: LeaderqError | None) -> None:
-        if error is None:
-            self._since += 1
-        else:
-            self._note_unheard(put.value, error)
-
-    def _note_unheard(self, value: Any, error: BaseException) -> None:
-        log.error("queue %s: an item put in the background was not stored: %s", self._paths.path, error)
-        with self._lock:
-            self._unheard_count += 1
-            if len(self._unheard) < KEPT_FAILURES:
-                self._unheard.append((value, error))
+    def _tell_of_failure(self, error: BaseException) -> None:
+        log.error("put in the background failed queue=%s error=%s", self._paths.path, error)
 
     def _raise_unheard(self) -> None:
-        with self._lock:
-            failures, self._unheard = self._unheard, []
-            failed, self._unheard_count = self._unheard_count, 0
-            stored, self._since = self._since, 0
-        if failed:
-            raise PutsFailed(stored=stored, failed=failed, failures=failures)
+        if (failed := self._unheard.take_failures()) is not None:
+            raise failed
 
 
 def _left_s(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - now_s())
-
-
-def _check(*, max_items: int | None, final_flush_s: float) -> None:
-    problems = []
-    if max_items is not None and max_items < 1:
-        problems.append(f"max_items={max_items!r}: give 1 or more, or None for no bound")
-    if final_flush_s < 0:
-        problems.append(f"final_flush_s={final_flush_s!r}: give 0 or more seconds")
-    if problems:
-        raise ConfigurationError(*problems)

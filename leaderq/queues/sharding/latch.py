@@ -1,22 +1,16 @@
 """A place in the line that Curator's ``LeaderLatch`` stands in, for Java and Python sharders alike.
 
-Who is authoritative: the children of the latch's path. Each is ``_c_<uuid4>-latch-<number>``,
-ephemeral, its data an id; whose text after the last ``latch-`` comes first leads. As in Java no
-child is left out, so whatever else is put there takes part, and may keep everybody from leading for
-ever: that is said in the log.
+Who is authoritative: the children of the latch's path, ``_c_<uuid4>-latch-<number>``, ephemeral; whose
+text after the last ``latch-`` comes first leads. As in Java no child is left out, so whatever else is
+put there may keep everybody from leading: that is said in the log.
 
-A candidate's znode is ours if it carries our mark *and* belongs to our present session. On each
-failure:
-
-* **answer to its creation lost**: the mark finds it again at the next look; surplus ones are
-  deleted;
-* **session expired**: a new znode under a new mark; what is left of the old session goes with it,
-  or is deleted;
-* **the path vanished** (a container that was empty): it is made again;
-* **no connection**: :meth:`Latch.look` raises, and nobody must think that they lead.
+A znode is ours if it carries our mark *and* belongs to our present session. On each failure: **answer
+to its creation lost**: the mark finds it again; surplus ones are deleted; **session expired**: a new
+znode under a new mark; **the path vanished**: it is made again; **no connection**: :meth:`Latch.look`
+raises, and nobody must think that they lead.
 
 Leading is known to the past only. Whatever a leader writes is fenced by ``Check(latch.node)`` in
-the same multi: the znode's name is used once, and goes with the session.
+the same multi.
 """
 
 from __future__ import annotations

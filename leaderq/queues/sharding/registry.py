@@ -5,32 +5,22 @@
     <queue path>/queue-<uuid4>              a shard: a queue of its own; persistent (Curator's format)
     <queue path>-meta/retired/<shard name>  persistent: nothing more shall be put into that shard
 
-Every write of a leader is fenced by its place in the latch, so one that is deposed meanwhile writes
-nothing. The first shard is also guarded by the version of the root's data, which Curator never
-writes: of several processes that find no shard one makes it, even if none of them can lead.
+Every write of a leader is fenced by its place in the latch. The first shard is also guarded by the
+version of the root's data, which Curator never writes: of several processes that find no shard one
+makes it, even if none of them can lead.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from leaderq.errors import BadVersion, LeaderqError, NoNode, NotEmpty
-from leaderq.queues.admin.contents import sequence_after
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
-from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session, SetData, WatchEvent
+from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session, SetData, Stat, WatchEvent
 from leaderq.zookeeper.paths import join
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ShardStat:
-    """One shard's znode: how many items it has, and which number the next gets."""
-
-    items: int
-    next_sequence: int
 
 
 class ShardRegistry:
@@ -55,16 +45,15 @@ class ShardRegistry:
         return sorted(filter(is_shard, names))
 
     def marked(self) -> set[str]:
-        """The names of those retired."""
         return set(self._children(self._marks))
 
-    def look_at(self, names: Sequence[str]) -> dict[str, ShardStat]:
+    def look_at(self, names: Sequence[str]) -> dict[str, Stat]:
         """Those of these that are there, in one request however many they are."""
         answers = self._session.multi_read([GetData(join(self.root, name)) for name in names])
-        seen: dict[str, ShardStat] = {}
+        seen: dict[str, Stat] = {}
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, tuple):
-                seen[name] = ShardStat(answer[1].num_children, sequence_after(answer[1]))
+                seen[name] = answer[1]
             elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
         return seen
@@ -79,7 +68,6 @@ class ShardRegistry:
         return self._make(fence, [SetData(self.root, b"", version)])
 
     def make_one_more(self, fence: str) -> bool:
-        """Make a shard, as leader."""
         return self._make(fence, [])
 
     def mark(self, name: str) -> None:
@@ -87,7 +75,6 @@ class ShardRegistry:
         self._session.ensure_path(join(self._marks, name))
 
     def remove(self, name: str, fence: str) -> None:
-        """Remove a shard that is empty, and its mark, as leader."""
         path, mark = join(self.root, name), join(self._marks, name)
         try:
             self._session.multi([Check(fence), Delete(path), Delete(mark)])
@@ -101,7 +88,6 @@ class ShardRegistry:
             log.info("shard %s, retired and empty, was removed", path)
 
     def forget(self, name: str) -> None:
-        """Take away the mark of a shard that is gone."""
         if self._session.exists(join(self.root, name)) is not None:
             return
         try:

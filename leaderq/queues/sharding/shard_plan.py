@@ -77,23 +77,21 @@ class ShardState:
 class ShardPlan:
     """Names of shards, each in one of the first three; and what the leader has to do."""
 
-    fit: tuple[str, ...]
-    full: tuple[str, ...]
-    retired: tuple[str, ...]
-    needs_one_more: bool
-    is_at_most: bool
+    fit: tuple[str, ...] = ()
+    full: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    needs_one_more: bool = False
+    is_at_most: bool = False
     """None is fit, and there may be no more."""
-    to_mark: tuple[str, ...]
-    to_remove: tuple[str, ...]
+    to_mark: tuple[str, ...] = ()
+    to_remove: tuple[str, ...] = ()
 
     @property
     def choice(self) -> tuple[str, ...]:
-        """Those to put into."""
         return self.fit or self.full or self.retired
 
 
 def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) -> ShardPlan:
-    """See the module."""
     fit: list[str] = []
     full: list[str] = []
     retired: list[ShardState] = []

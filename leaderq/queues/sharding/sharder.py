@@ -6,28 +6,23 @@ alike. Who may add one is decided by a latch that they share (:mod:`leaderq.queu
 Each process has a queue object for every shard, and looks every ``threshold_check_s``, and at once
 when shards come or go, at how full they are (:mod:`leaderq.queues.sharding.shard_plan`).
 
-States of the sharder: *new*; *started*, with one shard at least; *closed*. On each failure:
+On each failure:
 
-* **several start at once where there is not a shard**: the latch's leader makes the first, and the
-  others wait for it; if there is none within ``FIRST_SHARD_S`` (or one and a half session
-  time-outs), one of them makes it in the leader's stead. A Java process that starts at that moment
-  does not ask, and two shards are the result, which does no harm;
-* **connection lost**: shards known are used on; nothing is added or removed meanwhile, and all is
-  looked at again afterwards;
-* **session expired**: the same; the place in the latch is taken again;
+* **several start at once where there is no shard**: the latch's leader makes the first; if there is
+  none within ``FIRST_SHARD_S`` (or one and a half session time-outs), one of the others makes it. A
+  Java process that starts at that moment does not ask; two shards are the result, which do no harm;
+* **connection lost, session expired**: shards known are used on; nothing is added or removed
+  meanwhile, and all is looked at again afterwards;
 * **the allocator, or a queue's start, fails**: in :meth:`QueueSharder.start` that is raised; later
   it is logged and tried again;
-* **foreign children of the queue path**: left alone, and told of;
 * **a shard's znode is deleted by somebody**: its queue is closed and forgotten.
 
 Rotation. ZooKeeper numbers a znode's children with 31 bits, and never begins again while the znode
 lives. A shard that comes near the end (``rotate_at``), or that somebody retires with
-:meth:`QueueSharder.retire`, is marked: nothing more is put into it, it is consumed to its end, and
-the leader removes it when it was empty for ``retire_grace_s``. Java processes neither know nor heed
-the mark: they go on putting into such a shard, which then is never empty and stays; and one that
-puts right after the removal fails, in the background without a word. So retire shards by hand only
-when no Java process uses the sharder. What stood beside a shard that was removed (dead letters
-above all, below ``<queue path>-side``) stays.
+:meth:`QueueSharder.retire`, is marked: nothing more is put into it, and the leader removes it when it
+was empty for ``retire_grace_s``. Java processes do not heed the mark: they go on putting into such a
+shard, and a put right after the removal fails. So retire shards by hand only when no Java process uses
+the sharder. The dead letters of a shard that was removed, below ``<queue path>-side``, stay.
 """
 
 from __future__ import annotations
@@ -36,10 +31,12 @@ import logging
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, QueueClosed, SessionExpired, ZooKeeperError
+from leaderq.queues.admin.contents import sequence_after
 from leaderq.queues.sharding.latch import Latch
 from leaderq.queues.sharding.registry import ShardRegistry
 from leaderq.queues.sharding.shard_plan import QueueSharderPolicies, ShardPlan, ShardState, plan_shards
@@ -80,7 +77,6 @@ log = logging.getLogger(__name__)
 FIRST_SHARD_S = 10.0
 """Seconds that a process waits for the leader to make the first shard, at least."""
 _TRY_AGAIN_S = 1.0
-_NOTHING = ShardPlan((), (), (), needs_one_more=False, is_at_most=False, to_mark=(), to_remove=())
 
 
 class QueueSharder(Generic[Q]):
@@ -118,7 +114,7 @@ class QueueSharder(Generic[Q]):
         self._registry = ShardRegistry(self._session, queue_path, self._service.wake)
         self._lock = threading.Lock()
         self._queues: dict[str, Q] = {}
-        self._plan = _NOTHING
+        self._plan = ShardPlan()
         self._empty_since: dict[str, float] = {}
         self._told_at_most = False
         self._is_leader = False
@@ -133,8 +129,6 @@ class QueueSharder(Generic[Q]):
 
     def __repr__(self) -> str:
         return f"QueueSharder({self.queue_path!r}, {len(self._queues)} shards)"
-
-    # -- its life -------------------------------------------------------------------------------------------------------
 
     def start(self, timeout_s: float = 60.0) -> None:
         """Take up the shards there are, or see to it that there is one. Does nothing if that was
@@ -176,8 +170,6 @@ class QueueSharder(Generic[Q]):
         if not self._is_lent:
             self._session.close()
 
-    # -- what it gives --------------------------------------------------------------------------------------------------
-
     def get_queue(self) -> Q:
         """The queue of a shard to put into, by chance one of those that are not full. Ask again for
         the next put: it may be full then, or retired and removed, so that the put raises
@@ -193,12 +185,10 @@ class QueueSharder(Generic[Q]):
 
     @property
     def shard_count(self) -> int:
-        """How many shards are known here."""
         return len(self._queues)
 
     @property
     def queue_paths(self) -> list[str]:
-        """Their paths."""
         with self._lock:
             return [join(self.queue_path, name) for name in self._queues]
 
@@ -216,8 +206,6 @@ class QueueSharder(Generic[Q]):
         if path not in self.queue_paths:
             raise ConfigurationError(f"{path!r} is no shard of {self.queue_path}; there are: {', '.join(self.queue_paths)}")
         self._registry.mark(path.rpartition("/")[2])
-
-    # -- looking ----------------------------------------------------------------------------------------------------------
 
     def _begin(self, deadline: float, own_at: float) -> None:
         while not self._try_to_begin(own_at):
@@ -261,7 +249,6 @@ class QueueSharder(Generic[Q]):
         return min(limit_s, max(_TRY_AGAIN_S, policies.retire_grace_s)) if self._empty_since else limit_s
 
     def _look(self, adopt: Callable[[str], None]) -> None:
-        """One look at everything, and what follows from it."""
         self._is_leader = False
         self._is_leader = self._latch.look()
         names = self._registry.shards()
@@ -281,18 +268,18 @@ class QueueSharder(Generic[Q]):
         seen = self._registry.look_at(names)
         now = now_s()
         self._empty_since = {
-            name: self._empty_since.get(name, now) for name in seen if name in marked and not seen[name].items
+            name: self._empty_since.get(name, now) for name in seen if name in marked and not seen[name].num_children
         }
         shards = [
             ShardState(
                 name,
-                items=seen[name].items,
-                next_sequence=seen[name].next_sequence,
+                items=stat.num_children,
+                next_sequence=sequence_after(stat),
                 is_marked=name in marked,
                 empty_for_s=now - self._empty_since.get(name, now),
                 was_full=name in self._plan.full,
             )
-            for name in seen
+            for name, stat in seen.items()
         ]
         if self._is_leader:
             for name in marked.difference(names):
@@ -318,8 +305,6 @@ class QueueSharder(Generic[Q]):
             if name not in self._queues:
                 adopt(name)
 
-    # -- its queues -----------------------------------------------------------------------------------------------------
-
     def _adopt(self, name: str) -> None:
         queue = self._allocator(self._session, join(self.queue_path, name))
         try:
@@ -331,7 +316,7 @@ class QueueSharder(Generic[Q]):
             is_late = self._is_closed
             if not is_late:
                 self._queues[name] = queue
-                self._plan = _with(self._plan, name)
+                self._plan = replace(self._plan, fit=(*self._plan.fit, name))  # put into at once
         if is_late:
             self._close(name, queue)
 
@@ -358,16 +343,3 @@ class QueueSharder(Generic[Q]):
     def _on_state(self, _state: SessionState) -> None:
         """On the session's thread."""
         self._service.wake()
-
-
-def _with(plan: ShardPlan, name: str) -> ShardPlan:
-    """A shard that is new to us is put into at once, until it is looked at."""
-    return ShardPlan(
-        (*plan.fit, name),
-        plan.full,
-        plan.retired,
-        needs_one_more=False,
-        is_at_most=False,
-        to_mark=(),
-        to_remove=(),
-    )

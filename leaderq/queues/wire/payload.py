@@ -8,11 +8,10 @@ behind it.
     u8 0x02
     (leaderq only) anything: a note
 
-One znode may hold any number of items, none too. Curator does not look at what follows the
-``0x02``, and writes it again unchanged when it requeues; there leaderq keeps its
-:class:`~leaderq.queues.wire.payload.Note` (attempts, when first put), so that it travels with the
-item, also through Java's hands. A znode whose data begins with ``1f 8b`` is one gzip member around
-all this (Curator's option since 5.8.0); it is always understood, and written when asked for.
+Curator does not look at what follows the ``0x02``, and writes it again unchanged when it requeues;
+there leaderq keeps its :class:`~leaderq.queues.wire.payload.Note`. A znode whose data begins with
+``1f 8b`` is one gzip member around all this (Curator's option since 5.8.0); it is always understood,
+and written when asked for.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ class Note:
     raw: bool = False
 
     def packed(self) -> bytes:
-        """The bytes that follow the frame."""
         said = {name: value for name, value in asdict(self).items() if value != _DEFAULTS[name]}
         if self.error is not None:
             said["error"] = self.error[:MAX_TEXT]
@@ -125,7 +123,6 @@ class Payload:
 
 
 def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool = False) -> bytes:
-    """The data of a znode that holds these items."""
     items = list(items)
     if len(items) == 1 and note is None:  # nearly all
         data = b"".join((_SINGLE, _LENGTH.pack(len(items[0])), items[0], _END))
@@ -185,7 +182,6 @@ def compressed(data: bytes) -> bytes:
 
 
 def is_compressed(data: bytes) -> bool:
-    """Whether it is a gzip member."""
     return data.startswith(_GZIP)
 
 

@@ -1,28 +1,9 @@
 """Where a queue keeps what is not an item: beside its path, never below it (a Java consumer would
-complain of every foreign child).
+complain of every foreign child); pure.
 
-::
-
-    <path>                          the items, and nothing else
-    <path>-meta/members/<name>      ephemeral, one per consumer: its fence (see tallying), and how consumers know of each other
-    <path>-meta/tallies/<name>      persistent, one per producer or consumer without a lock path; taken away when it closes
-    <path>-meta/claims/<name>       persistent, one per consumer with a lock path: the names it holds, for when it dies
-    <path>-meta/bound               persistent: serialises the producers of a bounded queue
-    <path>-meta/control             persistent: an operator's wish that consumers pause
-    <path>-meta/drained/<item>      persistent: set aside by ``leaderq queue drain``, until it is written out
-    <path>-meta/drains/<name>       ephemeral: the drain that is going on
-    <path>-dead/<item>              dead letters, named and framed as items of the same kind
-    <lock path>/<item name>         ephemeral: being worked on (Curator's own format)
-
-Of a shard, ``<root>/queue-<uuid>``, they lie beside the sharder's root: below ``<root>-side/`` (see
-:func:`~leaderq.queues.wire.znodes.beside`).
-
-Shards of a queue, as Curator's ``QueueSharder`` names them: ``<root>/queue-<uuid4>``, a queue each
-(pure).
-
-A Java sharder takes *every* child of the root for a shard and puts items into it, so nothing else
-may be there: the side data of a shard's queue must not stand beside it, as that of other queues
-does, but beside the root (:func:`beside`).
+Shards of a queue, as Curator's ``QueueSharder`` names them, are ``<root>/queue-<uuid4>``, a queue
+each. A Java sharder takes *every* child of the root for a shard and puts items into it: so the side
+data of a shard's queue stands beside the root, below ``<root>-side/`` (:func:`beside`).
 """
 
 from __future__ import annotations
@@ -31,7 +12,6 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from leaderq.errors import NoPermission
 from leaderq.queues.wire.names import ITEM_PREFIX
@@ -42,7 +22,6 @@ _SIDE = "-side"
 
 
 def new_shard_name() -> str:
-    """A name that no other shard has."""
     return f"{ITEM_PREFIX}{uuid.uuid4()}"
 
 
@@ -62,52 +41,35 @@ def beside(path: str) -> str:
     return join(root + _SIDE, name_of(path))
 
 
-@dataclass(frozen=True, slots=True)
 class QueuePaths:
-    """The znodes of one queue; pure."""
+    """The znodes of one queue. ``lock_path``: below it ``<item name>``, ephemeral: being worked on
+    (Curator's own format). ``meta_path``: where side data is kept instead of beside the queue.
+    """
 
-    path: str
-    lock_path: str | None = None
-    meta_path: str | None = None
-    """Where side data is kept instead; the dead letters are below it then, at ``<meta_path>/dead``."""
-
-    @property
-    def meta(self) -> str:
-        """What all side data is below."""
-        return self.meta_path or f"{beside(self.path)}-meta"
-
-    @property
-    def members(self) -> str:
-        """The parent of the consumers' members."""
-        return f"{self.meta}/members"
-
-    @property
-    def tallies(self) -> str:
-        """The parent of the persistent writers."""
-        return f"{self.meta}/tallies"
-
-    @property
-    def claims(self) -> str:
-        """The parent of the records of what each consumer holds."""
-        return f"{self.meta}/claims"
-
-    @property
-    def bound(self) -> str:
-        """What the producers of a bounded queue take turns by."""
-        return f"{self.meta}/bound"
-
-    @property
-    def control(self) -> str:
-        """The operator's wishes."""
-        return f"{self.meta}/control"
-
-    @property
-    def dead(self) -> str:
-        """The queue of dead letters."""
-        return f"{beside(self.path)}-dead" if self.meta_path is None else f"{self.meta_path}/dead"
+    def __init__(self, path: str, lock_path: str | None = None, meta_path: str | None = None) -> None:
+        self.path = path
+        self.lock_path = lock_path
+        self.meta_path = meta_path
+        self.meta = meta_path or f"{beside(path)}-meta"
+        """What all side data is below, but for the dead letters where ``meta_path`` is not given."""
+        self.dead = f"{beside(path)}-dead" if meta_path is None else f"{meta_path}/dead"
+        """Dead letters, named and framed as items of the same kind."""
+        self.members = f"{self.meta}/members"
+        """Ephemeral, one per consumer: its guard and fence, and how consumers know of each other."""
+        self.tallies = f"{self.meta}/tallies"
+        """Persistent guards, one per producer or consumer without a lock path, until it closes."""
+        self.claims = f"{self.meta}/claims"
+        """Persistent, one per consumer with a lock path: the names it holds, for when it dies."""
+        self.bound = f"{self.meta}/bound"
+        """Persistent: serialises the producers of a bounded queue."""
+        self.control = f"{self.meta}/control"
+        """Persistent: an operator's wish that consumers pause."""
+        self.drained = f"{self.meta}/drained"
+        """Persistent: set aside by ``leaderq queue drain``, until it is written out."""
+        self.drains = f"{self.meta}/drains"
+        """Ephemeral: the drain that goes on."""
 
     def item(self, name: str) -> str:
-        """The znode of an item."""
         return join(self.path, name)
 
     def lock(self, name: str) -> str:

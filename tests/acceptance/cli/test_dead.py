@@ -84,11 +84,11 @@ def rows(done: Any) -> list[dict[str, Any]]:
 
 def test_letters_are_listed_filtered_and_limited(dead, letters):
     table = dead("ls", "--limit", "3").stdout.splitlines()
-    assert table[0].split() == ["PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "ERROR"]
+    assert table[0].split() == ["PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "REPLAYED", "ERROR"]
     assert len(table) == 4
     assert table[1].split()[:2] == ["0", "0"]
     assert f"{letters.origin}-0@0" in table[1]
-    assert table[1].endswith("3         KeyError: 'iban'")
+    assert table[1].endswith("3         -         KeyError: 'iban'")
     found = rows(dead("ls", "--json"))
     assert [row["offset"] for row in found] == list(range(COUNT))
     assert found[1]["origin"] == {"topic": letters.origin, "partition": 0, "offset": 1}
@@ -126,10 +126,13 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
     done = dead("replay", "--error", "timeout", "--yes")
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith(f"{COUNT // 2} replayed; 0 skipped")
+    assert [row["offset"] for row in rows(dead("ls", "--pending", "--json"))] == list(range(0, COUNT, 2))
+    assert [row["replayed"] for row in rows(dead("ls", "--json"))] == [False, True] * (COUNT // 2)
     assert dead("replay", "--yes", "--rate", "0").stderr.startswith(f"{COUNT // 2} replayed")
     again = dead("replay", "--yes")
     assert (again.returncode, again.stderr) == (0, "0 replayed; 0 skipped, being no letters of leaderq; 0 remain\n")
     assert letters.progress_noted() == COUNT
+    assert dead("ls", "--pending").stderr == f"no dead letters of that kind on topic {letters.topic!r}\n"
 
 
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)])

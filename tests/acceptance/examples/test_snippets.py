@@ -25,7 +25,12 @@ def run(zookeeper_server: ZooKeeperServer, znode_root: str) -> Callable[..., dic
     """Execute a snippet behind what its page takes for granted, with the test's own server and paths."""
 
     def executed(page: str, snippet: str, **replaced: str) -> dict[str, Any]:
-        for old, new in {SERVERS: zookeeper_server.address, '"/': f'"{znode_root}/', "wait(60)": "wait(0.01)", **replaced}.items():
+        for old, new in {
+            SERVERS: zookeeper_server.address,
+            '"/': f'"{znode_root}/',
+            "wait(60)": "wait(0.01)",
+            **replaced,
+        }.items():
             snippet = snippet.replace(old, new)
         names: dict[str, Any] = {"__name__": f"a snippet of {page}"}
         exec(GIVEN.get(page, ""), names)
@@ -54,7 +59,11 @@ def test_the_helpers(run: Callable[..., dict[str, Any]], kafka_broker: KafkaBrok
     names["refresh"]("page")
     assert names["cache"] == {"page": "PAGE"}
     assert run("helpers", single_writer)["balance"] == 14
-    here = {"127.0.0.1:9092": kafka_broker.address, '"clicks"': f'"{topic_name}"', '"clicks-journal"': f'"{tmp_path / "journal"}"'}
+    here = {
+        "127.0.0.1:9092": kafka_broker.address,
+        '"clicks"': f'"{topic_name}"',
+        '"clicks-journal"': f'"{tmp_path / "journal"}"',
+    }
     sent = run("helpers", producer, **here)["producer"]
     assert sent.snapshot().balance.confirmed == 1
 
@@ -65,7 +74,20 @@ def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
     (tmp_path / "test_billing.py").write_text(without_servers)
     (tmp_path / "conftest.py").write_text(plugin)
     (tmp_path / "test_mail.py").write_text(with_servers)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:leaderq", "--rootdir", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:leaderq",
+        "--rootdir",
+        str(tmp_path),
+    ]
     done = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
@@ -87,7 +109,9 @@ class Billing(KafkaLeaderCareer):
 
 @pytest.mark.timeout(400)
 def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
-    install, servers, run_a, run_b, status, step_down, create, doctor, run_billing, dead, replay, lead = commands("quickstart")
+    install, servers, run_a, run_b, status, step_down, create, doctor, run_billing, dead, replay, lead = commands(
+        "quickstart"
+    )
     assert install == "pip install 'leaderq[servers]'"
     counter, marking, billing, settling, _ = python("quickstart")
     for name, snippet in {"counter": counter, "marking": marking, "billing": billing, "settling": settling}.items():

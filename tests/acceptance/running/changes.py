@@ -174,10 +174,16 @@ class Contest:
         contender.wait_for("standing")
         return contender
 
-    def in_the_middle_of_a_unit(self, leader: Contender) -> None:
-        """Wait until all that is to work for the term does, in a unit that has just begun."""
+    def in_the_middle_of_a_unit(self, leader: Contender) -> bool:
+        """Wait until all that is to work for the term does, in a unit that has just begun.
+
+        False: the term has ended by itself, as it does on a machine that stalls.
+        """
         leader.await_execution()
         leader.worker = leader.worker_pid
+
+        def has_lost() -> bool:
+            return bool(leader.said("term_ended") or leader.said("worker_overdue")) or not leader.alive
 
         def is_fresh() -> bool:
             begun_s = leader.history("begin")[-1]["at"]
@@ -186,11 +192,11 @@ class Contest:
             is_young = now_s() - begun_s < UNIT_S - self.kind.takes_s
             return is_young and working >= WRITERS.get(self.kind.career, {"unit"})
 
-        eventually(is_fresh, interval_s=0.1, message=f"{self.kind.name}: a unit in hand")
+        eventually(lambda: has_lost() or is_fresh(), interval_s=0.1, message=f"{self.kind.name}: a unit in hand")
+        return not has_lost()
 
     def change(self, leader: Contender, successor: Contender) -> Change:
         """Do to ``leader`` what the kind says, until ``successor`` leads; see :meth:`look`."""
-        self.in_the_middle_of_a_unit(leader)
         self.kind.act(self, leader)
         since_s = now_s()
         successor.await_execution()
@@ -213,6 +219,9 @@ class Contest:
             leader = self.start()
             for _ in range(changes):
                 successor = self.start()
+                while not self.in_the_middle_of_a_unit(leader):
+                    leader.clear_away()
+                    leader, successor = successor, self.start()
                 found.append(self.change(leader, successor))
                 leader.clear_away()
                 leader = successor

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -48,8 +52,8 @@ def start(tmp_path: Path, zookeeper_server, znode_root):
     (tmp_path / "leaderq.toml").write_text(OPTIONS)
     started = []
 
-    def begin(*names: str, id: str = "a", arguments=()) -> CandidateProcess:
-        first, *more = [f"several:{name}" for name in names]
+    def begin(*names: str, id: str = "a", arguments=(), all_of_file: bool = False) -> CandidateProcess:
+        first, *more = ["--all"] if all_of_file else [f"several:{name}" for name in names]
         arguments = [*more, "--root", znode_root, *arguments]
         made = CandidateProcess(first, id=id, zookeeper=zookeeper_server.address, cwd=tmp_path, arguments=arguments)
         started.append(made)
@@ -58,6 +62,65 @@ def start(tmp_path: Path, zookeeper_server, znode_root):
     yield begin
     for each in started:
         each.stop()
+
+
+def messages(process: CandidateProcess) -> str:
+    return "\n".join(str(line.get("message")) for line in list(process.lines))
+
+
+def asked(address: str, path: str) -> tuple[int, str]:
+    try:
+        with urlopen(f"http://{address}{path}", timeout=60) as reply:
+            return reply.status, reply.read().decode()
+    except HTTPError as reply:
+        with reply:
+            return reply.code, reply.read().decode()
+
+
+def test_those_of_the_file_run_and_answer_by_name_and_together(start, tmp_path):
+    careers = {"first": "Steady", "second": "Other", "third": "Unprepared"}
+    tables = [f'[careers.{name}]\nclass = "several:{made}"\n' for name, made in careers.items()]
+    (tmp_path / "leaderq.toml").write_text("".join(tables) + '[careers.first.options]\ngreeting = "hello"\n')
+    process = start(all_of_file=True, arguments=["--http", "0"])
+    for career in ("first", "second"):
+        process.wait_for("stage_began", stage="execution", career=career)
+    process.wait_for("career_failed", career="third")
+    address = eventually(lambda: re.findall(r"http endpoint listens address=(\S+)", messages(process)))[0]
+    assert asked(address, "/livez") == (200, "live\n")
+    eventually(lambda: asked(address, "/leader/first") == (200, "leader\n"))
+    eventually(lambda: asked(address, "/leader")[1] == "not leader: third: it does not lead\n")
+    assert asked(address, "/readyz")[0] == 503
+    told = json.loads(asked(address, "/status")[1])
+    assert {name: found["ended"] for name, found in told["careers"].items()} == {
+        "first": False,
+        "second": False,
+        "third": True,
+    }
+    metrics = asked(address, "/metrics")
+    if metrics[0] != 501:  # without the extra
+        for career, leads in (("first", 1), ("second", 1), ("third", 0)):
+            assert f'leaderq_leader{{career="{career}"}} {leads}.0' in metrics[1]
+    assert "greeting hello" in messages(process)
+    process.process.send_signal(signal.SIGTERM)
+    assert process.process.wait(60) == ExitCode.FAILED  # of the third
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        ("settle_s = 1", "has no careers; write [careers.NAME]"),
+        ("[careers.a]\nclass = 'several:Steady'\n[careers.b]\n", "[careers.b] of"),
+        ("[careers.a]\nclass = 3", "class in [careers.a] of"),
+        ("career = 'x'\n[careers.a]\nclass = 'several:Steady'", "career is 'x' (from"),
+        ("[careers.a]\nclass = 'several:Stady'", "did you mean 'Steady'?"),
+    ],
+    ids=["none", "one without a class", "no text", "a career for all", "not found"],
+)
+def test_a_file_whose_careers_cannot_be_run_is_refused(start, tmp_path, file, sentence):
+    (tmp_path / "leaderq.toml").write_text(file)
+    process = start(all_of_file=True)
+    assert process.process.wait(60) == ExitCode.USAGE
+    eventually(lambda: sentence in messages(process))
 
 
 def test_each_leads_fails_and_has_options_for_itself_and_one_signal_ends_all(start):
@@ -90,12 +153,14 @@ def test_a_killed_process_leaves_all_of_its_leaderships_at_once(start):
 
 
 def test_careers_that_cannot_share_a_process_are_refused_with_all_reasons(start, tmp_path):
-    (tmp_path / "leaderq.toml").write_text("career = 'one'\n[careers.one]\nlog_level = 'error'\n")
-    process = start("Steady", "Other", arguments=["--http", "0"])
+    (tmp_path / "leaderq.toml").write_text("career = 'one'\n[careers.steady]\nlog_level = 'error'\n")
+    process = start("Steady", "Other")
     assert process.process.wait(60) == ExitCode.USAGE
-    said = "\n".join(str(line.get("message")) for line in eventually(lambda: process.lines[1:] and process.lines))
-    assert "several of these careers stand as 'one'" in said
-    assert "http answers for one career" in said
+    eventually(lambda: "several of these careers stand as 'one'" in messages(process))
+    (tmp_path / "leaderq.toml").write_text("[careers.steady]\nlog_level = 'error'\n")
+    process = start("Steady", "Other")
+    assert process.process.wait(60) == ExitCode.USAGE
+    eventually(lambda: "log_level differs between careers that share a process" in messages(process))
 
 
 def test_a_file_sets_up_the_log_of_the_worker_and_a_module_keeps_its_handlers(start, tmp_path):

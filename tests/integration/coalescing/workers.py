@@ -9,10 +9,13 @@ import sys
 import threading
 from pathlib import Path
 
+from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.testing.waiting import patience
 
 WORKER = Path(__file__).with_name("worker.py")
 ROOT = "/coalescing"
+# Who has a place, and finds that the one before has gone meanwhile, has not waited: ACCEPT.
+HAD_A_PLACE = (EnqueueOutcome.BLOCK, EnqueueOutcome.ACCEPT)
 
 
 class WorkerProcess:

@@ -319,3 +319,12 @@ def test_withdrawing_while_zookeeper_is_away_is_repeated_until_the_znode_is_gone
     proxy.heal()
     line, session = electorate.path("candidates"), electorate.session()
     eventually(lambda: len(session.children(line)) == 1, timeout_s=20)
+
+
+def test_two_candidates_under_one_id_are_told_of(electorate, won, caplog):
+    a, double = electorate.candidate("a", timeout_s=2.0), electorate.candidate("a", timeout_s=2.0)
+    a.stand()
+    won(a)
+    double.stand()
+    waiting(double)
+    eventually(lambda: "two candidates stand under one id: career=c id=a znodes=" in caplog.text)

@@ -38,7 +38,7 @@ def test_metrics_tell_what_was_handled_committed_set_aside_and_is_left(
     career: Any = type("Refusing", (Refusing,), declared)()
     settings = Settings(kafka=kafka_broker.address, root=znode_root)
     runner = Runner(career, session, settings=settings)
-    metrics = Metrics(runner.events, Health(runner.events, runner.look))
+    metrics = Metrics(Health(runner.events, runner.look))
     thread = threading.Thread(target=runner.run)
     with HttpEndpoint("127.0.0.1:0") as endpoint:
         endpoint.start({"/metrics": metrics.route(client.CollectorRegistry())})

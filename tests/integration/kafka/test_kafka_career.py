@@ -120,7 +120,8 @@ def test_workers_are_given_records_of_all_partitions(drive: Drive, feed: Feed, c
     leader.run_until(lambda: len(leader.career.seen) >= 8000)
     assert sorted(leader.career.values(), key=int) == values
     assert in_order(leader.career.seen)
-    assert sum(partitions) / len(partitions) > 3
+    # Not each of them: a fetch of one partition may be late. Filled one after the other, none has four.
+    assert partitions.count(4) >= 5
 
 
 def test_a_deposed_leader_never_fences_the_next_one(drive: Drive, feed: Feed) -> None:

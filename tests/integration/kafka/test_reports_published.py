@@ -12,7 +12,7 @@ import pytest
 from leaderq import Candidate, Session, connect
 from leaderq.election.layout import Layout
 from leaderq.events import EventBus
-from leaderq.kafka.consuming.report import DrainReport, PartitionLag, ReportWriter, decode
+from leaderq.kafka.consuming.report import DrainReport, PartitionLag, ProgressReports, decode
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
 
@@ -46,14 +46,22 @@ def report(term: Term, lag: int) -> DrainReport:
     return DrainReport(term=term.number, at=5.0, group="g", partitions={"t-0": PartitionLag(0, lag, lag)})
 
 
-def published(reporter: ReportWriter, term: Term, lag: int) -> None:
-    reporter.publish(term, report(term, lag))
-    assert reporter.wait(30)
+def reports_at(path: str, session: Session) -> ProgressReports:
+    return ProgressReports(session, EventBus(), path, career="c", candidate="a", group="g", dead_letters=None)
+
+
+def is_written(reports: ProgressReports, within_s: float) -> bool:
+    return reports._writing is not None and reports._writing.done(within_s)
+
+
+def published(reports: ProgressReports, term: Term, lag: int) -> None:
+    reports.publish(term, report(term, lag))
+    assert is_written(reports, 30)
 
 
 def test_the_first_report_makes_its_znode_and_the_next_replaces_it(stand: Any, place: Layout) -> None:
     candidate, session = stand("a")
-    term, reporter = won(candidate), ReportWriter(place.progress)
+    term, reporter = won(candidate), reports_at(place.progress, session)
     for lag in (10, 4):
         published(reporter, term, lag)
         assert decode(session.get(place.progress)[0], path=place.progress) == report(term, lag)
@@ -61,12 +69,12 @@ def test_the_first_report_makes_its_znode_and_the_next_replaces_it(stand: Any, p
 
 def test_a_deposed_leaders_report_does_not_replace_its_successors(stand: Any, place: Layout, caplog: Any) -> None:
     a, session = stand("a")
-    first, reporter = won(a), ReportWriter(place.progress)
+    first, reporter = won(a), reports_at(place.progress, session)
     b, _ = stand("b")
     published(reporter, first, 10)
     assert a.conclude(first, Reason.WITHDRAWN, timeout_s=30)
     second = won(b)
-    published(ReportWriter(place.progress), second, 3)
+    published(reports_at(place.progress, session), second, 3)
     with caplog.at_level(logging.WARNING):
         published(reporter, first, 99)
     assert decode(session.get(place.progress)[0], path=place.progress) == report(second, 3)
@@ -77,8 +85,8 @@ def test_a_deposed_leaders_report_does_not_replace_its_successors(stand: Any, pl
 def test_where_reports_cannot_be_written_the_term_goes_on_and_it_is_said_once(
     stand: Any, place: Layout, caplog: Any
 ) -> None:
-    candidate, _ = stand("a")
-    term, reporter = won(candidate), ReportWriter(f"{place.progress}/no/such/folder")
+    candidate, session = stand("a")
+    term, reporter = won(candidate), reports_at(f"{place.progress}/no/such/folder", session)
     for lag in (1, 2, 3):
         published(reporter, term, lag)
     term.check()
@@ -89,12 +97,12 @@ def test_a_silent_zookeeper_holds_up_nobody_who_reports(
     stand: Any, place: Layout, zookeeper_server: Any, caplog: Any
 ) -> None:
     candidate, session = stand("a")
-    term, reporter = won(candidate), ReportWriter(place.progress)
+    term, reporter = won(candidate), reports_at(place.progress, session)
     zookeeper_server.freeze()
     reporter.publish(term, report(term, 7))
-    assert not reporter.wait(0.1)
+    assert not is_written(reporter, 0.1)
     reporter.publish(term, report(term, 8))  # dropped: the one before is on its way
     zookeeper_server.thaw()
-    assert reporter.wait(30)
+    assert is_written(reporter, 30)
     eventually(lambda: session.exists(place.progress) is not None, timeout_s=30)
     assert "cannot show" not in caplog.text

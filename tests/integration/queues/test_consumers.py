@@ -144,15 +144,15 @@ def test_pausing_stops_what_is_not_begun_and_an_operator_can_do_it_too(session: 
     held = Held()
     with consuming(session, held) as queue:
         assert held.entered.wait(60)
-        queue.pause()
+        queue.engine.pause_switch.set(True)
         held.released.set()
         eventually(lambda: queue.engine.ready.takers == 1)
         assert held.seen.values == [b"0"]
         session.ensure_path(f"{PATH}-meta/control")
         session.set(f"{PATH}-meta/control", b'{"paused": true}')
         eventually(lambda: queue.engine.pause_switch._by_operator)
-        queue.resume()
-        assert queue.is_paused
+        queue.engine.pause_switch.set(False)
+        assert queue.engine.pause_switch.is_paused
         assert held.seen.values == [b"0"]
         session.set(f"{PATH}-meta/control", b"{}")
         assert len(held.seen.wait_for(10)) == 10

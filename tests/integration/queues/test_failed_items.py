@@ -84,7 +84,7 @@ def test_in_keep_mode_attempts_are_counted_across_consumers(opened: Callable[[],
     with consuming(second, retry=QUICK) as queue:
         eventually(lambda: not second.children(LOCKS))
         assert decode(second.get(f"{PATH}/{second.children(PATH)[0]}")[0]).note.attempt == 1
-        assert queue.is_paused is False
+        assert not queue.engine.pause_switch.is_paused
 
 
 @LOCKING

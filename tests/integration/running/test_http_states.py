@@ -75,7 +75,7 @@ class Served:
         self.runner = Runner(career, self.session, settings=settings, events=events)
         self._endpoint = HttpEndpoint("127.0.0.1:0")
         health = Health(events, self.runner.look)
-        metrics = Metrics(events, health)
+        metrics = Metrics(health)
         self._endpoint.start({**health_routes(health), "/metrics": metrics.route(self._registry())})
         self._thread = threading.Thread(target=self._run)
         self._thread.start()

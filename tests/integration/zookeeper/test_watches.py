@@ -180,6 +180,7 @@ def test_a_tree_watch_stands_again_in_the_next_session(zookeeper_server: ZooKeep
     assert end_session(zookeeper_server.address, session.credentials, timeout_s=30)
     eventually(lambda: session.id not in (None, first))
     # A slow server may have let the owner resume the session first; each connection is told of once.
+    eventually(lambda: SessionState.CONNECTED in states)
     eventually(lambda: heard == [WatchEvent(SESSION, "/t")] * states.count(SessionState.CONNECTED))
     heard.clear()
     session.replace("the test wants it")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.cli.demo.ad_billing.audit import Entry, audit, entries_of
-from leaderq.cli.demo.ad_billing.ledger import Bill, Ledger
+from leaderq.cli.demo.ad_billing.audit import audit, entries_of
+from leaderq.cli.demo.ad_billing.ledger import Bill, Entry, Ledger
 from leaderq.cli.demo.report import Change, Outcome, Span, billing_gap_ms, figures, spans, table, verdict
 
 GOOD = [Entry(1, 0, 0, 1, 100.0), Entry(2, 1, 0, 1, 100.5), Entry(3, 0, 1, 2, 100.75), Entry(4, 1, 1, 2, 101.0)]

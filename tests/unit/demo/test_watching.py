@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.cli.demo.ad_billing.audit import Entry, audit_places, await_billed
+from leaderq.cli.demo.ad_billing.audit import audit_places, await_billed
 from leaderq.cli.demo.ad_billing.generator import Pulse, paced
+from leaderq.cli.demo.ad_billing.ledger import Entry
 from leaderq.cli.demo.ad_billing.watch import Story, progress
 from leaderq.election.observer import View
 

@@ -14,7 +14,7 @@ import pytest
 from leaderq.clock import now_s
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
 from leaderq.kafka.record import Partition, Record
-from leaderq.kafka.stores.database_offsets import DatabaseOffsets
+from leaderq.kafka.stores.database_offsets import DatabaseOffsets, checked_table
 from leaderq.term import OpenTerm, Reason
 
 
@@ -224,5 +224,15 @@ def test_what_is_no_connection_is_refused() -> None:
         DatabaseOffsets("dbname=clicks", career="c")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="must return a DB-API connection"):
         DatabaseOffsets(lambda: "dbname=clicks", career="c").create_table()  # type: ignore[arg-type, return-value]
-    with pytest.raises(ConfigurationError, match="paramstyle"):
-        DatabaseOffsets(lambda: sqlite3.connect(":memory:"), career="c", paramstyle="dollar")
+
+
+@pytest.mark.parametrize("name", ["offsets", "leaderq_offsets", "billing.offsets", "_t1"])
+def test_a_plain_table_name_is_taken(name: str) -> None:
+    assert checked_table(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "1t", "a b", "a;drop", "a.b.c", "a'", 'a"b"', "tä"])
+def test_a_table_name_that_would_need_quoting_is_refused_with_its_value(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="table of offsets") as refused:
+        checked_table(name)
+    assert repr(name) in str(refused.value)

@@ -18,7 +18,7 @@ from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
 from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
 from leaderq.kafka.assembly import consumer_settings, transactional_id
-from leaderq.kafka.clients.address import bootstrap_servers
+from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_connection import connection_options
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options

@@ -19,9 +19,7 @@ from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, a_term, recor
 
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import DependencyUnavailable, PoisonRecord, Record, dead_letter, retry, skip
-from leaderq.kafka.handling import hold_ups
-from leaderq.kafka.handling.hold_ups import LONGEST_S, HoldUps
-from leaderq.kafka.handling.on_error import HoldUp, OnError, RaiseError, policy
+from leaderq.kafka.handling.on_error import LONGEST_S, HoldUp, HoldUps, OnError, RaiseError, policy
 from leaderq.kafka.record import batch_of
 from leaderq.term import Reason
 
@@ -177,7 +175,7 @@ def test_the_term_may_end_while_the_work_is_held_up(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hold_ups, "LONGEST_S", 0.0)
+    monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
     career = FakeCareer()
     career.before_handle = Outage(OSError("away"), 1)
     with pytest.raises(OSError, match="away"):
@@ -214,7 +212,7 @@ def keyed(keys: Sequence[bytes | None]) -> Any:
 
 @pytest.fixture
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(hold_ups, "LONGEST_S", 0.0)
+    monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
     yield
 
 

@@ -1,4 +1,4 @@
-"""What is read ahead for several workers: every batch from all partitions that have records."""
+"""What is read ahead, and the batches it is cut into: each from all partitions that have records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.kafka.consuming.read_ahead import SPREAD_RECORDS, BatchLimits, SpreadReadAhead, shares
+from leaderq.kafka.consuming.read_ahead import SPREAD_RECORDS, BatchLimits, ReadAhead, shares
 from leaderq.kafka.record import Partition, Record
 
 PARTITIONS = [Partition("t", number) for number in range(4)]
@@ -20,7 +20,7 @@ def rows(where: Partition, first: int, count: int, value: bytes = b"") -> list[R
 
 
 def test_a_batch_has_as_much_of_each_partition_although_records_come_in_long_runs() -> None:
-    ahead = SpreadReadAhead(BatchLimits(max_records=8, workers=4))
+    ahead = ReadAhead(BatchLimits(max_records=8, workers=4))
     for where in PARTITIONS:
         ahead.add({where: rows(where, 0, 8)}, 0.0)
     assert ahead.room == SPREAD_RECORDS - 32
@@ -33,14 +33,14 @@ def test_a_batch_has_as_much_of_each_partition_although_records_come_in_long_run
 
 
 def test_partitions_that_had_no_place_in_a_batch_are_in_the_next() -> None:
-    ahead = SpreadReadAhead(BatchLimits(max_records=2, workers=2))
+    ahead = ReadAhead(BatchLimits(max_records=2, workers=2))
     ahead.add({where: rows(where, 0, 3) for where in PARTITIONS}, 0.0)
     taken = [set(batch.ends) for batch in (ahead.take(0.0), ahead.take(0.0)) if batch is not None]
     assert taken == [set(PARTITIONS[:2]), set(PARTITIONS[2:])]
 
 
 def test_a_batch_waits_for_more_only_as_long_as_it_may() -> None:
-    ahead = SpreadReadAhead(BatchLimits(max_records=10, max_wait_s=1.0, workers=2))
+    ahead = ReadAhead(BatchLimits(max_records=10, max_wait_s=1.0, workers=2))
     assert ahead.wait_s(0.0) is None
     ahead.add({PARTITIONS[0]: rows(PARTITIONS[0], 0, 1)}, 5.0)
     assert ahead.wait_s(5.25) == 0.75
@@ -58,12 +58,13 @@ def test_shares_are_even_and_leave_nothing_that_there_is_room_for(counts: dict[P
         assert max(taken.values()) <= min(unsatisfied) + 1 + most % len(counts)
 
 
+@pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("max_bytes", [None, 50])
 @given(runs=RUNS, most=st.integers(1, 20), size=st.integers(1, 60))
 def test_every_record_comes_out_once_and_in_order_within_the_limits(
-    max_bytes: int | None, runs: list[tuple[Partition, int]], most: int, size: int
+    max_bytes: int | None, workers: int, runs: list[tuple[Partition, int]], most: int, size: int
 ) -> None:
-    ahead = SpreadReadAhead(BatchLimits(max_records=most, max_bytes=max_bytes, workers=3))
+    ahead = ReadAhead(BatchLimits(max_records=most, max_bytes=max_bytes, workers=workers))
     came: dict[Partition, int] = defaultdict(int)
     went: dict[Partition, int] = defaultdict(int)
     for where, count in runs:
@@ -77,4 +78,12 @@ def test_every_record_comes_out_once_and_in_order_within_the_limits(
             went[where] = batch.ends[where]
     assert went == came
     assert ahead.is_empty
-    assert ahead.room == SPREAD_RECORDS
+    assert 0 < ahead.room <= (most if workers == 1 else SPREAD_RECORDS)
+
+
+def test_one_worker_reads_no_more_ahead_than_a_batch_and_no_more_than_fits() -> None:
+    ahead = ReadAhead(BatchLimits(max_records=10, max_bytes=100))
+    ahead.add({PARTITIONS[0]: rows(PARTITIONS[0], 0, 2, b"x" * 20)}, 0.0)
+    assert ahead.room == 3
+    ahead.add({PARTITIONS[0]: rows(PARTITIONS[0], 2, 3, b"x" * 20)}, 0.0)
+    assert ahead.room == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from leaderq.observability.health import (
     why_no_leader,
     why_unready,
 )
+from leaderq.observability.http import HttpReply, health_routes
 
 TERM = TermState(number=7, stage=Stage.EXECUTION, lease_s=5.0, paused=False, ending=False)
 FOLLOWER = RunnerState(
@@ -144,3 +146,28 @@ def test_the_lag_is_that_of_the_present_term():
     assert health.status()["kafka"] == {"lag": 5, "partitions": {"clicks-0": 5}}
     state = replace(LEADER, term=replace(TERM, number=8))
     assert health.status()["kafka"] is None
+
+
+def test_several_careers_answer_together_and_by_name():
+    states = [LEADER, replace(FOLLOWER, career="b c")]
+    healths = [Health(EventBus(), lambda at=at: states[at]) for at in range(2)]
+    routes = health_routes(*healths)
+
+    def said(path: str) -> tuple[int, str]:
+        reply = routes[path]()
+        assert isinstance(reply, HttpReply)
+        return reply.status, str(reply.body)
+
+    assert [said(path)[0] for path in ("/livez", "/readyz", "/leader")] == [200, 200, 503]
+    assert said("/leader")[1] == "not leader: b c: it does not lead\n"
+    assert said("/leader/c") == (200, "leader\n")
+    assert said("/leader/b%20c") == (503, "not leader: it does not lead\n")
+    states[1] = replace(states[1], ended=True)  # by itself: the other one must not be ended for it
+    assert [said(path)[0] for path in ("/livez", "/livez/b%20c", "/readyz", "/readyz/c")] == [200, 503, 503, 200]
+    told = json.loads(said("/status")[1])
+    assert (told["live"], told["ready"], told["leader"]) == (True, False, False)
+    assert told["careers"]["c"] == json.loads(said("/status/c")[1])
+    states[0] = replace(LEADER, silent_s=DEAD_AFTER_S * 2)
+    assert said("/livez")[0] == 503
+    states[0] = replace(LEADER, ended=True)
+    assert said("/livez")[0] == 503

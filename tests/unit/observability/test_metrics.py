@@ -87,7 +87,7 @@ class Scraped:
         self.events, self.state = EventBus(), state
         self.registry = client.CollectorRegistry()
         self._client = client
-        self.metrics = Metrics(self.events, Health(self.events, lambda: self.state))
+        self.metrics = Metrics(Health(self.events, lambda: self.state))
         self.registry.register(self.metrics)
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -152,6 +152,26 @@ def test_what_events_tell_is_counted(scraped):
     assert value("term_ends_total", career="c", reason="fenced") == 1
     assert value("unclean_term_ends_total") == 1
     assert value("kafka_lag_records", career="c", topic="clicks") is None
+
+
+def test_of_several_careers_each_has_values_of_its_own(client, no_offers):
+    buses = [EventBus(), EventBus()]
+    states = [LEADER, replace(FOLLOWER, career="d")]
+    healths = [Health(bus, lambda at=at: states[at]) for at, bus in enumerate(buses)]
+    registry = client.CollectorRegistry(auto_describe=True)  # refuses a name that is there twice
+    registry.register(Metrics(*healths))
+    buses[0].publish(TermBegan(*ME, 7, False))
+    buses[0].publish(StageBegan(*ME, 7, Stage.EXECUTION))
+    buses[1].publish(CoolingOff("d", "a", 1.0, 1, "why"))
+    buses[0].publish(TermEnded(*ME, 7, Reason.FENCED, False))
+
+    def both(name: str, **labels: str) -> list[float | None]:
+        return [registry.get_sample_value(f"leaderq_{name}", {"career": one, **labels}) for one in "cd"]
+
+    assert both("leader") == [1, 0]
+    assert both("terms_total") == [1, 0]
+    assert both("cool_offs_total") == [0, 1]
+    assert both("stage_duration_seconds_count", stage="execution") == [1, 0]
 
 
 def test_every_value_of_a_closed_label_is_there_from_the_start(scraped):
@@ -273,7 +293,7 @@ def test_a_careers_own_metrics_are_served_beside_ours(client, no_offers):
     events = EventBus()
     registry = client.CollectorRegistry()
     client.Counter("orders_total", "Orders.", registry=registry).inc()
-    route = Metrics(events, Health(events, lambda: LEADER)).route(registry)._route
+    route = Metrics(Health(events, lambda: LEADER)).route(registry)._route
     for _ in range(2):
         reply = route()
         assert reply.status == 200
@@ -285,7 +305,7 @@ def test_a_careers_own_metrics_are_served_beside_ours(client, no_offers):
 def test_without_the_extra_one_sentence_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     events = EventBus()
-    reply = Metrics(events, Health(events, lambda: LEADER)).route()._route()
+    reply = Metrics(Health(events, lambda: LEADER)).route()._route()
     assert reply.status == 501
     assert reply.body == "501 metrics need prometheus-client: pip install 'leaderq[metrics]'\n"
 

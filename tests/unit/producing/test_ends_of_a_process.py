@@ -91,7 +91,7 @@ with BufferedProducer(sink, journal=place, max_items=10, close_timeout_s=0.0) as
     for number in range(100):
         producer.send(number)
     producer.flush(0.0)
-    while producer.snapshot().journal_only < 90 or producer._spill._journal.depth < 100:
+    while producer.snapshot().journal_only < 90 or producer._spill.journal.depth < 100:
         time.sleep(0.01)
     time.sleep(1.0)  # the cursor is saved every half second if anything has changed
     before = files()

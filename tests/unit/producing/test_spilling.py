@@ -170,7 +170,7 @@ def test_what_send_has_returned_for_is_in_the_journal(producer: Make, sink: Scri
     for number in range(20):
         one.send(number)
         assert one._spill is not None
-        assert one._spill.depth == number + 1
+        assert one._spill.journal.depth == number + 1
 
 
 def test_on_durable_is_called_once_for_each_in_order(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:

@@ -257,7 +257,6 @@ def test_a_closed_journal_refuses_everything_and_may_be_closed_twice(place):
         journal.flush,
         lambda: journal.ack(1),
         lambda: journal.append_many([]),
-        lambda: journal.oldest_age_s,
     ):
         with pytest.raises(JournalClosed):
             use()
@@ -320,24 +319,19 @@ def test_a_record_larger_than_a_segment_is_refused_and_harms_nothing(place):
         assert journal.append(b"y" * 3900) == 1
 
 
-def test_expired_records_are_reported_once_and_counted_not_given_out(place):
-    now, gone = [1000.0], []
-    with Journal(place, ttl_s=60, clock=lambda: now[0], on_expired=gone.append) as journal:
+def test_a_record_says_when_it_expires_and_its_reader_decides(place):
+    now = [1000.0]
+    with Journal(place, clock=lambda: now[0]) as journal:
         journal.append(b"short", ttl_s=5)
         journal.append(b"usual")
         journal.append_soon(b"long", ttl_s=600)
+        journal.append_many([b"many"] * 2, ttl_s=7)
         journal.flush()
-        assert [(entry.payload, entry.expires_at) for entry in journal.read()] == [
-            (b"short", 1005),
-            (b"usual", 1060),
-            (b"long", 1600),
-        ]
         now[0] = 1061.0
-        assert [entry.payload for entry in journal.read()] == [b"long"]
-        assert [entry.payload for entry in gone] == [b"short", b"usual"]
-        journal.read()
-        assert (journal.counters.expired, len(gone), journal.depth) == (2, 2, 1)
-        assert journal.oldest_age_s == 61.0
+        told = [(b"short", 1005), (b"usual", None), (b"long", 1600), (b"many", 1007), (b"many", 1007)]
+        assert [(entry.payload, entry.expires_at) for entry in journal.read()] == told
+    with Journal(place) as journal:
+        assert [(entry.payload, entry.expires_at) for entry in journal.read()] == told
 
 
 def test_nobody_waits_for_ever_for_a_disk_that_hangs(place):
@@ -373,8 +367,8 @@ def test_who_fills_the_pipe_waits_and_is_refused_in_the_end(place):
 
 def test_limits_that_cannot_be_kept_are_named_together(place):
     with pytest.raises(ConfigurationError) as caught:
-        Journal(place, segment_bytes=10, max_bytes=10, reserve_bytes=-1, ttl_s=0)
-    assert len(caught.value.problems) == 4
+        Journal(place, segment_bytes=10, max_bytes=10, reserve_bytes=-1)
+    assert len(caught.value.problems) == 3
     for wrong in (lambda: Every(0), lambda: Interval(0)):
         with pytest.raises(ConfigurationError):
             wrong()

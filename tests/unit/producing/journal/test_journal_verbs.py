@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 from faulty_disk import at_record, crash, flip, segments
 
 from leaderq.cli import main
+from leaderq.cli.journal.send import JournalSending
 from leaderq.exits import ExitCode
+from leaderq.producing import ALL_CONFIRMED
+from leaderq.producing.codec import PLAIN
 from leaderq.producing.journal import Journal
 from leaderq.producing.journal.segments import HEADER_BYTES
 
@@ -145,3 +149,29 @@ def test_a_place_that_holds_no_journal_is_said_to_hold_none(tmp_path, capfd, ver
         assert main(["journal", verb, str(place), *more]) == ExitCode.USAGE
         assert "there is no " in capfd.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+class Taking:
+    """A sink that takes all."""
+
+    def __init__(self) -> None:
+        self.taken: list[Any] = []
+
+    def send(self, batch: Any, timeout_s: float) -> Any:
+        self.taken += batch
+        return ALL_CONFIRMED
+
+    def close(self, timeout_s: float) -> None:
+        pass
+
+
+def test_what_has_expired_in_a_dead_hosts_journal_is_counted_and_not_sent(place):
+    then = time.time() - 60
+    with Journal(place, clock=lambda: then) as journal:
+        journal.append(PLAIN.serialize(b"worthless"), ttl_s=5)
+        journal.append(PLAIN.serialize(b"fresh"), ttl_s=600)
+        journal.append(PLAIN.serialize(b"lasting"))
+        sink = Taking()
+        work = JournalSending(journal, sink, PLAIN.deserialize, 1.0)
+        work.run()
+        assert (sink.taken, work.sent, work.expired, journal.depth) == ([b"fresh", b"lasting"], 2, 1, 0)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.rst", *sorted((ROOT / "docs").glob("*.rst"))]
 
 # What the snippets of a page take for granted. Each is run, and checked by type checkers, behind it.
 GIVEN = {
     "coming-from": "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise Written",
     "dyno": "allocated: list[bytes] = []\nallocate = allocated.append",
-    "helpers": textwrap.dedent('''
+    "helpers": textwrap.dedent("""
         from leaderq.producing import KafkaSink
 
         cache: dict[str, str] = {}
@@ -33,7 +33,7 @@ GIVEN = {
 
         ledger = Ledger()
         charge = 7
-    '''),
+    """),
     "quickstart": "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise Written",
 }
 
