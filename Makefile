@@ -11,77 +11,82 @@ JOBS    ?= 2
 
 .PHONY: demo test quick docs help lint unit faults soak queue-soak dyno-soak losses rude histories mutants bench smoke servers clean
 
-demo: $(READY)
+demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
 
 # Tests wait more than they compute: three workers keep two cores busy, and each may have to wait for the others, hence the patience.
 # Plain pytest runs them one after the other.
-test: lint
+test: lint  ## linters, types, layers and all tests
 	@LEADERQ_TEST_PATIENCE=$${LEADERQ_TEST_PATIENCE:-3} $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-lint: $(READY)
+quick: lint unit  ## linters, types, layers, unit tests
+
+help:  ## this
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+lint: $(READY)  ## linters, types, layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || (echo "run: $(BIN)/ruff format ." && false)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 
 # The documentation; warnings are errors. To be read at docs/_build/html/index.html.
-docs: $(READY)
+docs: $(READY)  ## the documentation, in docs/_build/html
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo docs/_build/html/index.html
 
-unit: $(READY)
+unit: $(READY)  ## tests without servers
 	@$(BIN)/python -m pytest tests/unit
 
 # Each offset store under 30 mixed faults; the ordinary test run does fewer.
-faults: $(READY)
+faults: $(READY)  ## each offset store under 30 faults
 	@LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest tests/faults
 
 # The nemesis against rude careers: make soak MINUTES=60 SEED=7. History and logs stay in logs/.
-soak: $(READY)
+soak: $(READY)  ## the nemesis against rude careers: MINUTES=60 SEED=7
 	@$(BIN)/python -m leaderq.testing.nemesis --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
 	  --folder logs/nemesis-$$(date +%Y%m%d-%H%M%S)
 
 # What queues cost servers of 256, 512 and 1000 MB, a queue of 300,000, and 100 kills, freezes and cuts
 # of consumers, pulled and pushed, on one server and on three; the ordinary test run does a few.
-queue-soak: $(READY)
+queue-soak: $(READY)  ## queues under 100 faults, on small servers, with 300,000 items
 	@LEADERQ_TEST_SOAK=1 LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest -s --timeout 1800 tests/faults/queues \
 	  tests/integration/queues/test_kind_to_the_server.py tests/integration/queues/test_failed_items.py
 
 # Eight consumers of a Dyno queue, killed, and frozen for longer than their leases, under 50,000 messages,
 # on one server and on three: none lost, none held by two at once, nobody starved.
-dyno-soak: $(READY)
+dyno-soak: $(READY)  ## 50,000 messages under kills and freezes
 	@$(BIN)/python tests/acceptance/dyno/soak.py --servers 1
 	@$(BIN)/python tests/acceptance/dyno/soak.py --servers 3
 
 # What a producer and its journal have taken: 10,000 simulated power cuts, a process killed at 1,000
 # points, and Kafka away for a minute under 20,000 messages a second. Half an hour on two cores.
-losses: $(READY)
+losses: $(READY)  ## 10,000 power cuts and 1,000 kills of a journal
 	@LEADERQ_TEST_FAULTS=10000 $(BIN)/python -m pytest tests/unit/producing/journal/test_power_cut.py
 	@LEADERQ_TEST_FAULTS=1000 $(BIN)/python -m pytest -s tests/faults/journal/test_journal_killed.py
 	@$(BIN)/python benchmarks/producing.py --outage 60
 
 # Changes of leader of careers that never look at their term, so many of each kind, and a table of
 # the effects that came after; the ordinary test run does two of each. KINDS is a regular expression.
-rude: $(READY)
+rude: $(READY)  ## 100 changes of each kind: CHANGES=100 KINDS=freeze
 	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py
 
 # Whether, of all who ask for a key, one runs, one waits, and each declined one is covered: 100
 # threads, tasks, and 16 processes over ZooKeeper whose waiters give up and die; so many times as
 # long as in the ordinary test run, with the figures.
-histories: $(READY)
+histories: $(READY)  ## coalescing under long histories: TIMES=20
 	@LEADERQ_TEST_HISTORIES=$(TIMES) $(BIN)/python -m pytest -rP --show-capture=stdout \
 	  tests/unit/coalescing/test_coordinator_coverage.py tests/integration/coalescing/test_distributed_processes.py \
 	  -k "hundred or random or sixteen"
 
 # Small edits to the lines that keep two from acting, each with the test that kills it
 # (docs/design/mutants.md). ONLY="a text" tries those whose name, files or test contain it.
-mutants: $(READY)
+mutants: $(READY)  ## edits that tests must notice: ONLY="a text"
 	@PYTHONPATH=tests $(BIN)/python -m mutants --jobs $(JOBS) $(if $(ONLY),--only "$(ONLY)")
 
 # The peers that some of them are measured beside come with the extra "bench".
-bench: $(READY)
+bench: $(READY)  ## all benchmarks
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@$(BIN)/python benchmarks/failover.py
 	@$(BIN)/python benchmarks/drain.py
@@ -92,10 +97,10 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/producing.py
 
 # The demo cluster on a Docker engine, every plug pulled. STANDINS=1 builds stand-ins where the official images cannot be pulled.
-smoke: $(READY)
+smoke: $(READY)  ## the demo cluster on Docker, every plug pulled: STANDINS=1
 	@$(BIN)/python tests/containers/smoke.py $(if $(filter 1,$(STANDINS)),--standins)
 
-servers: $(READY)
+servers: $(READY)  ## a ZooKeeper and a Kafka to try things with
 	@$(BIN)/leaderq servers up
 
 $(READY): setup.cfg pyproject.toml
@@ -108,5 +113,5 @@ $(READY): setup.cfg pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(READY)
 
-clean:
+clean:  ## remove what was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache logs

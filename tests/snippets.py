@@ -13,8 +13,6 @@ GIVEN = {
     "coming-from": "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise Written",
     "dyno": "allocated: list[bytes] = []\nallocate = allocated.append",
     "helpers": textwrap.dedent("""
-        from leaderq.producing import KafkaSink
-
         cache: dict[str, str] = {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from following_readmes import Reader
 from snippets import GIVEN, PAGES, commands, python
 
+from leaderq.kafka.topics import create_topics, produce
 from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually
 
 Read = Callable[[Path], Reader]
@@ -55,6 +57,7 @@ def test_a_queue_and_messages(run: Callable[..., dict[str, Any]], capsys: pytest
 
 def test_the_helpers(run: Callable[..., dict[str, Any]], kafka_broker: KafkaBroker, topic_name: str, tmp_path: Path) -> None:
     coalescing, single_writer, producer = python("helpers")
+    create_topics(kafka_broker.address, {topic_name: 1})
     names = run("helpers", coalescing)
     names["refresh"]("page")
     assert names["cache"] == {"page": "PAGE"}
@@ -146,7 +149,7 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
     feed(user, "orders", b"order")
     settles = user.opens("leaderq run settling:Settling")
     settles.wait_for("stage=execution")
-    eventually(lambda: "lag 0" in user.types("leaderq status --career settling"), timeout_s=60)
+    eventually(lambda: json.loads(user.types("leaderq status --career settling --json"))["drain"]["lag"] == 0, timeout_s=60)
     user.types(dead)
     user.types(replay)
     assert settles.interrupt() == 0
@@ -189,11 +192,7 @@ def queues(user: Reader) -> None:
 
 
 def feed(user: Reader, topic: str, value: bytes) -> None:
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=user.environment["LEADERQ_KAFKA"])
-    producer.send(topic, value).get(timeout=30)
-    producer.close()
+    produce(user.environment["LEADERQ_KAFKA"], topic, [(None, value)])
 
 
 def billed(folder: Path) -> list[tuple[bytes]]:

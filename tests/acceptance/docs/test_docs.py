@@ -1,0 +1,42 @@
+"""The documentation builds without a warning, and what operators may copy from it is well formed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from snippets import ROOT
+
+DEPLOY = ROOT / "docs" / "deploy"
+NEEDED = "pip install -e '.[docs]'"
+
+
+def test_the_docs_build_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason=NEEDED)
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(ROOT / "docs"), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    settings = (tmp_path / "settings.html").read_text()
+    assert "LEADERQ_SESSION_TIMEOUT_S" in settings
+    assert "leaderq-run" in (tmp_path / "command-line.html").read_text()
+
+
+def test_the_kubernetes_manifest_keeps_to_its_schema() -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason=NEEDED)
+    yaml = pytest.importorskip("yaml", reason=NEEDED)
+    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+    assert documents
+    for document in documents:
+        validate.validate(document, validate.latest_version(), strict=True)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_the_systemd_unit_is_one(tmp_path: Path) -> None:
+    unit = tmp_path / "leaderq-billing.service"
+    text = (DEPLOY / unit.name).read_text()
+    unit.write_text(text.replace("/opt/billing/venv/bin/leaderq", "/bin/true").replace("User=billing\n", ""))
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert "leaderq-billing" not in done.stderr, done.stderr
